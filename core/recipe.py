@@ -10,6 +10,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
@@ -33,10 +34,10 @@ class Bm25(Stage):
     """
 
     kind: Literal["bm25"] = "bm25"
-    depth: int = Field(100, ge=1, le=10_000, description="how many documents it hands on")
-    weight: float = Field(1.0, gt=0, description="its share in the fusion")
-    fields: dict[str, float] = Field({"content": 1.0}, min_length=1)
-    required: bool = Field(True, description="false: goes on without it where it can't run, and says so")
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it hands on")
+    weight: float = Field(default=1.0, gt=0, description="its share in the fusion")
+    fields: dict[str, float] = Field(default={"content": 1.0}, min_length=1)
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
 
 
 class Dense(Stage):
@@ -47,10 +48,10 @@ class Dense(Stage):
     """
 
     kind: Literal["dense"] = "dense"
-    depth: int = Field(100, ge=1, le=10_000, description="how many documents it hands on")
-    weight: float = Field(1.0, gt=0, description="its share in the fusion")
-    candidates: int | None = Field(None, ge=1, le=10_000)
-    required: bool = Field(True, description="false: goes on without it where it can't run, and says so")
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it hands on")
+    weight: float = Field(default=1.0, gt=0, description="its share in the fusion")
+    candidates: int | None = Field(default=None, ge=1, le=10_000)
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
 
 
 Retriever: TypeAlias = Annotated[Bm25 | Dense, Field(discriminator="kind")]
@@ -64,13 +65,13 @@ class Fusion(Stage):
     """
 
     method: Literal["rrf", "minmax"] = "rrf"
-    k: int = Field(60, ge=1, description="rank constant")
+    k: int = Field(default=60, ge=1, description="rank constant")
 
 
 class EvidenceStage(Stage):
     """How many sentences of each document are shown."""
 
-    sentences: int = Field(1, ge=0, le=10)
+    sentences: int = Field(default=1, ge=0, le=10)
 
 
 class VerdictStage(Stage):
@@ -128,7 +129,7 @@ def load_recipe(name: str) -> Recipe:
         raise InvalidData(f"the recipe {name}: {'; '.join(_explain(error))}") from error
 
 
-def _folder() -> Any:
+def _folder() -> Traversable:
     return files(f"{__package__}.recipes")
 
 
@@ -152,7 +153,9 @@ def _known_keys(path: tuple[int | str, ...]) -> list[str]:
         for model in models:
             if part in model.model_fields:
                 found += _stages(model.model_fields[str(part)].annotation)
-        tagged = [model for model in models if model.model_fields.get("kind") and part == model.model_fields["kind"].default]
+        tagged = [
+            model for model in models if model.model_fields.get("kind") and part == model.model_fields["kind"].default
+        ]
         models = found or tagged or models
     return sorted({name for model in models for name in model.model_fields})
 

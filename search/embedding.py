@@ -48,7 +48,11 @@ class Embedder:
         if not texts:
             return []
         ids = self._model.tokenizer(
-            list(texts), add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False, verbose=False
+            list(texts),
+            add_special_tokens=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,
         )["input_ids"]
         return [len(tokens) for tokens in ids]
 

@@ -1,8 +1,8 @@
 """Conditions on metadata: `year>=2010`, `journal=Nature`, published before a day.
 
-They mean the same in every store. A field that holds a list matches where one of its values does. Equality compares
-as text, so 2010 equals "2010"; `!=` also passes documents without the field. Order compares numbers with numbers and
-text with text.
+They mean the same in every store. A field that holds a list matches where one of its values does. Numbers compare
+with numbers and text with text, so a field that holds "2010" as text compares as text; `!=` also passes documents
+without the field.
 """
 
 from __future__ import annotations
@@ -32,17 +32,15 @@ class Filter:
 
     @property
     def number(self) -> float | None:
-        """The value as a number, where it is one and the operator asks for order."""
-        if self.operator in ("=", "!=") or not _NUMBER.fullmatch(self.value):
-            return None
-        return float(self.value)
+        """The value as a number, where it is one."""
+        return float(self.value) if _NUMBER.fullmatch(self.value) else None
 
 
 def parse_filter(text: str) -> Filter:
     """Read `FIELD OPERATOR VALUE`; quotes around the value are dropped. Raises UsageError."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise UsageError(f"the filter {text!r} is not of the form FIELD=VALUE (or !=, <, <=, >, >=), such as 'year>=2010'")
+        raise UsageError(f"the filter {text!r} is not of the form FIELD=VALUE (or !=, <, <=, >, >=): try 'year>=2010'")
     operator, value = match["operator"], match["value"]
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         value = value[1:-1]

@@ -80,7 +80,8 @@ class Layout:
             return
         raise InvalidData(
             f"the store {store} was made with {self.describe()}; this ingest would use {other.describe()}. "
-            f"Use the same settings, name another store by --store, or remove this one: ccheck index delete --store {store}"
+            "Use the same settings, name another store by --store, or remove this one: "
+            f"ccheck index delete --store {store}"
         )
 
 

@@ -1,0 +1,240 @@
+"""The truth of a local store: one SQLite file. The BM25 index follows it; the vector file is addressed by it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import InvalidData
+from ...types import Document, Entry
+from ..filters import PUBLISHED, Filter
+from ..store import Layout
+
+FORMAT = 1
+"""Raised when a store of this version can't be read by the one before."""
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+-- seq grows with every write and is never used twice: an updated document gets a new one.
+CREATE TABLE documents (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, digest TEXT NOT NULL, published TEXT,
+    title TEXT NOT NULL, metadata TEXT NOT NULL, text TEXT NOT NULL
+);
+-- row: the vector's place in the vector file.
+CREATE TABLE passages (row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL);
+CREATE INDEX passages_of ON passages (seq);
+-- Documents that are gone from here and maybe not yet from the BM25 index.
+CREATE TABLE removed (seq INTEGER PRIMARY KEY) WITHOUT ROWID;
+-- Digests of the files whose documents are all here, unchanged.
+CREATE TABLE ingested (source TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+
+
+class Database:
+    """One connection. Not for several threads at once."""
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        self._connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}",
+            uri=True,
+            timeout=30,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        try:
+            if create:
+                self._create()
+            found = self.meta("format")
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise InvalidData(f"{path} is not a store that ccheck can read: {error}") from error
+        if found != str(FORMAT):
+            self._connection.close()
+            raise InvalidData(
+                f"{path} has format {found}, this ccheck reads format {FORMAT}: ingest into another store"
+            )
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _create(self) -> None:
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        with self.writing():
+            if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+                for statement in _TABLES.split(";"):
+                    self._connection.execute(statement)
+                self.set_meta(format=str(FORMAT), generation="0", rows="0", vectors="vectors.f32", layout="{}")
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """A write transaction: all of it happens, or nothing."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    # -- what the store remembers of itself
+
+    def meta(self, key: str) -> str | None:
+        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def set_meta(self, **values: str) -> None:
+        self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.from_dict(json.loads(self.meta("layout") or "{}"))
+
+    @property
+    def generation(self) -> int:
+        """Grows with every change; what was read at one generation holds until the next."""
+        return int(self.meta("generation") or 0)
+
+    @property
+    def rows(self) -> int:
+        """How many rows of the vector file count."""
+        return int(self.meta("rows") or 0)
+
+    def touch(self) -> None:
+        self._connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'")
+
+    # -- documents
+
+    def count(self) -> int:
+        return int(self._connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+
+    def last(self) -> int:
+        """The highest seq; 0 where there is none."""
+        return int(self._connection.execute("SELECT coalesce(max(seq), 0) FROM documents").fetchone()[0])
+
+    def count_after(self, seq: int) -> int:
+        return int(self._connection.execute("SELECT count(*) FROM documents WHERE seq > ?", (seq,)).fetchone()[0])
+
+    def digests(self, ids: Sequence[str]) -> dict[str, str]:
+        return dict(self._select("SELECT id, digest FROM documents WHERE id IN", ids))
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        rows = self._select("SELECT id, title, text, metadata, published FROM documents WHERE id IN", ids)
+        return {row[0]: _document(*row) for row in rows}
+
+    def documents_by_seq(self, seqs: Sequence[int]) -> dict[int, Document]:
+        rows = self._select("SELECT seq, id, title, text, metadata, published FROM documents WHERE seq IN", seqs)
+        return {row[0]: _document(*row[1:]) for row in rows}
+
+    def texts_after(self, seq: int) -> Iterator[tuple[int, str, str]]:
+        """(seq, title, text) of every document above `seq`, in order."""
+        return iter(
+            self._connection.execute("SELECT seq, title, text FROM documents WHERE seq > ? ORDER BY seq", (seq,))
+        )
+
+    def add(self, entries: Sequence[Entry], first_row: int) -> None:
+        """Store documents; their passages' vectors lie in the vector file from `first_row` on, in order."""
+        self.remove([entry.document.id for entry in entries])
+        row = first_row
+        for entry in entries:
+            document = entry.document
+            metadata = json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":"))
+            seq = self._connection.execute(
+                "INSERT INTO documents (id, digest, published, title, metadata, text) VALUES (?, ?, ?, ?, ?, ?)",
+                (document.id, entry.digest, document.published, document.title, metadata, document.text),
+            ).lastrowid
+            passages = [(row + i, seq, passage.start, passage.end) for i, passage in enumerate(entry.passages)]
+            self._connection.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", passages)
+            row += len(passages)
+        self.set_meta(rows=str(row))
+        self.touch()
+
+    def remove(self, ids: Sequence[str]) -> int:
+        seqs = [row[0] for row in self._select("SELECT seq FROM documents WHERE id IN", ids)]
+        if not seqs:
+            return 0
+        self._connection.executemany("INSERT INTO removed VALUES (?)", ((seq,) for seq in seqs))
+        for table in ("passages", "documents"):
+            self._connection.executemany(f"DELETE FROM {table} WHERE seq = ?", ((seq,) for seq in seqs))
+        # A file that once was all here no longer is.
+        self._connection.execute("DELETE FROM ingested")
+        self.touch()
+        return len(seqs)
+
+    def removed(self) -> list[int]:
+        return [row[0] for row in self._connection.execute("SELECT seq FROM removed")]
+
+    def forget_removed(self, seqs: Sequence[int]) -> None:
+        self._connection.executemany("DELETE FROM removed WHERE seq = ?", ((seq,) for seq in seqs))
+
+    # -- passages
+
+    def count_passages(self) -> int:
+        return int(self._connection.execute("SELECT count(*) FROM passages").fetchone()[0])
+
+    def passages(self) -> list[tuple[int, int]]:
+        """(row, seq) of every passage, in the order of rows, which is also the order of seqs."""
+        return self._connection.execute("SELECT row, seq FROM passages ORDER BY row").fetchall()
+
+    def renumber_passages(self) -> None:
+        """Close the gaps: the n-th passage gets row n."""
+        self._connection.execute(
+            "CREATE TEMP TABLE packed AS "
+            "SELECT row_number() OVER (ORDER BY row) - 1 AS row, seq, start, end FROM passages"
+        )
+        self._connection.execute("DELETE FROM passages")
+        self._connection.execute("INSERT INTO passages SELECT row, seq, start, end FROM packed")
+        self._connection.execute("DROP TABLE packed")
+        self.set_meta(rows=str(self.count_passages()))
+
+    # -- files
+
+    def is_ingested(self, source: str) -> bool:
+        return bool(self._connection.execute("SELECT 1 FROM ingested WHERE source = ?", (source,)).fetchone())
+
+    def mark_ingested(self, source: str) -> None:
+        self._connection.execute("INSERT OR IGNORE INTO ingested VALUES (?)", (source,))
+
+    # -- filters
+
+    def passing(self, filters: Sequence[Filter]) -> list[int]:
+        """The seqs of the documents that pass all filters."""
+        conditions, values = [], []
+        for filter_ in filters:
+            condition, parameters = _condition(filter_)
+            conditions.append(condition)
+            values += parameters
+        query = f"SELECT seq FROM documents WHERE {' AND '.join(conditions)}"
+        return [row[0] for row in self._connection.execute(query, values)]
+
+    def _select(self, query: str, keys: Sequence[str] | Sequence[int]) -> list[Any]:
+        """Rows whose key is among many: as one JSON parameter, past SQLite's limit on the number of them."""
+        return self._connection.execute(
+            f"{query} (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
+        ).fetchall()
+
+
+def _document(id_: str, title: str, text: str, metadata: str, published: str | None) -> Document:
+    return Document(id_, title, text, json.loads(metadata), published)
+
+
+def _condition(filter_: Filter) -> tuple[str, list[str | float]]:
+    """SQL for one filter with its parameters."""
+    if filter_.field == PUBLISHED:
+        return f"coalesce(published {filter_.operator} ?, ?)", [filter_.value, int(filter_.operator == "!=")]
+    # json_each yields a scalar as one row and a list as one row for each of its values.
+    path = "$." + json.dumps(filter_.field, ensure_ascii=False)
+    negated = filter_.operator == "!="
+    operator = "=" if negated else filter_.operator
+    text = "CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE atom END"
+    parameters: list[str | float] = [filter_.value]
+    condition = f"type != 'integer' AND type != 'real' AND {text} {operator} ?"
+    if filter_.number is not None:
+        condition = f"({condition}) OR (type IN ('integer', 'real') AND atom {operator} ?)"
+        parameters = [filter_.value, filter_.number]
+    return f"{'NOT ' * negated}EXISTS (SELECT 1 FROM json_each(metadata, ?) WHERE {condition})", [path, *parameters]

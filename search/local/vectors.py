@@ -1,0 +1,115 @@
+"""Exact dense retrieval over a memory-mapped file of float32 vectors."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InvalidData
+
+ROWS_AT_ONCE = 1 << 17
+"""How many vectors are compared at a time, for one claim; fewer for many claims, so that the scores stay small."""
+
+
+def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> None:
+    """Put vectors (shape [rows, dimensions]) at a row and make sure that they are on the disk.
+
+    Rows past the ones that the database counts are left over from a crash and are overwritten.
+    """
+    with _open(path) as file:
+        file.seek(first_row * vectors.shape[1] * 4)
+        file.write(np.ascontiguousarray(vectors, np.float32).data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _open(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
+
+
+@dataclass(frozen=True, slots=True)
+class VectorIndex:
+    """The vectors of one generation of a store.
+
+    `rows` has shape [rows, dimensions]. A segment is the run of rows of one document: it starts at `starts[i]` and
+    belongs to the document `seqs[i]`, or to none (-1) where the document is gone. `seqs` grows, gone ones aside.
+    """
+
+    rows: NDArray[np.float32]
+    starts: NDArray[np.int64]
+    seqs: NDArray[np.int64]
+
+    @classmethod
+    def open(cls, path: Path, dimensions: int, row_count: int, passages: Sequence[tuple[int, int]]) -> VectorIndex:
+        """Map the file; `passages` are (row, seq) pairs in order. Raises InvalidData where the file is too short."""
+        if row_count == 0:
+            nothing = np.zeros(0, np.int64)
+            return cls(np.zeros((0, dimensions), np.float32), nothing, nothing)
+        if not path.exists() or path.stat().st_size < row_count * dimensions * 4:
+            raise InvalidData(
+                f"the vectors in {path} are missing or cut short: remove the store (ccheck index delete) "
+                "and ingest again"
+            )
+        rows = np.memmap(path, np.float32, "r", shape=(row_count, dimensions))
+        owners = np.full(row_count, -1, np.int64)
+        if passages:
+            pairs = np.asarray(passages, np.int64)
+            owners[pairs[:, 0]] = pairs[:, 1]
+        starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+        return cls(rows, starts, owners[starts])
+
+    def search(
+        self, queries: NDArray[np.float32], depth: int, allowed: NDArray[np.bool_] | None = None
+    ) -> list[list[tuple[int, float]]]:
+        """For each query (shape [queries, dimensions]) the `depth` documents with the highest cosine: (seq, cosine).
+
+        A document's cosine is its best passage's. `allowed[seq]` says which documents may be found.
+        """
+        gone = self.seqs < 0
+        if allowed is not None:
+            gone |= ~allowed[np.maximum(self.seqs, 0)]
+        best_scores = np.zeros((len(queries), 0), np.float32)
+        best_segments = np.zeros((len(queries), 0), np.int64)
+        for first, last in self._blocks(max(1, ROWS_AT_ONCE // max(1, len(queries)))):
+            scores = self._segment_scores(queries, first, last)
+            scores[:, gone[first:last]] = -np.inf
+            segments = np.broadcast_to(np.arange(first, last), scores.shape)
+            if scores.shape[1] > depth:
+                top = np.argpartition(scores, -depth, axis=1)[:, -depth:]
+                scores = np.take_along_axis(scores, top, axis=1)
+                segments = np.take_along_axis(segments, top, axis=1)
+            best_scores = np.concatenate((best_scores, scores), axis=1)
+            best_segments = np.concatenate((best_segments, segments), axis=1)
+        # Equal scores: the document that was ingested first.
+        order = np.lexsort((best_segments, -best_scores), axis=1)[:, :depth]
+        best_scores = np.take_along_axis(best_scores, order, axis=1)
+        best_segments = np.take_along_axis(best_segments, order, axis=1)
+        return [
+            [
+                (seq, score)
+                for seq, score in zip(self.seqs[segments].tolist(), scores.tolist(), strict=True)
+                if score > -np.inf
+            ]
+            for segments, scores in zip(best_segments, best_scores, strict=True)
+        ]
+
+    def _blocks(self, rows_at_once: int) -> list[tuple[int, int]]:
+        """Runs of segments (first, last) that together are about so many rows."""
+        edges = [*np.searchsorted(self.starts, np.arange(0, len(self.rows), rows_at_once)).tolist(), len(self.starts)]
+        return [(first, last) for first, last in itertools.pairwise(edges) if first < last]
+
+    def _segment_scores(self, queries: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
+        """The best cosine of each segment, shape [queries, segments]."""
+        begin = int(self.starts[first])
+        end = int(self.starts[last]) if last < len(self.starts) else len(self.rows)
+        scores = queries @ self.rows[begin:end].T
+        if end - begin == last - first:
+            return np.array(scores)
+        return np.maximum.reduceat(scores, self.starts[first:last] - begin, axis=1)
