@@ -1,1 +1,69 @@
-"""ccheck: check claims against scientific papers."""
+"""ccheck: check claims against scientific papers.
+
+    import ccheck
+    checker = ccheck.open()                      # the local store; or ccheck.open("https://es:9200/papers")
+    checker.ingest("corpus.jsonl")
+    result = checker.check("Sea level has risen 20 cm since 1900.")
+    result.verdict.label, result.evidence[0].document.title
+
+Importing it is cheap: what is heavy is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CcheckError",
+    "Checker",
+    "Claim",
+    "Document",
+    "Evidence",
+    "Hit",
+    "Recipe",
+    "Result",
+    "Sentence",
+    "Settings",
+    "Stance",
+    "Verdict",
+    "__version__",
+    "load_recipe",
+    "open",
+]
+
+_HOMES = {
+    "CcheckError": "errors",
+    "Checker": "pipeline",
+    "Recipe": "recipe",
+    "Settings": "settings",
+    "load_recipe": "recipe",
+}
+
+if TYPE_CHECKING:
+    from .errors import CcheckError
+    from .pipeline import Checker
+    from .recipe import Recipe, load_recipe
+    from .settings import Settings
+    from .types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+    from .verdict import Judge
+
+
+def open(store: str | None = None, *, judge: Judge | None = None, **settings: Any) -> Checker:  # noqa: A001
+    """Open a store by what `--store` would say; without it, the one of the settings.
+
+    Further settings by name win over the environment and the settings files: `ccheck.open(recipe="bm25")`.
+    Raises UsageError, NotFound or InvalidData.
+    """
+    from .pipeline import Checker
+    from .settings import resolve
+
+    return Checker(resolve({"store": store, **settings}).settings, judge=judge)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(importlib.import_module(f".{_HOMES.get(name, 'types')}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -70,9 +70,13 @@ class Embedder:
 
 def load_embedder(name: str = DEFAULT_MODEL, device: str | None = None) -> Embedder:
     """Find and load a model. Raises MissingExtra, NotFound or InvalidData."""
+    require_models()
+    return Embedder(find_model(name), device)
+
+
+def require_models() -> None:
     if not models_installed():
         raise MissingExtra("dense retrieval", "models")
-    return Embedder(find_model(name), device)
 
 
 def models_installed() -> bool:

@@ -87,12 +87,17 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What is in a store. `pending` documents are stored but can't be found by BM25 yet."""
+    """What is in a store.
+
+    `pending` documents are stored but can't be found by BM25 yet. `dimensions` are those of its vectors, None without;
+    an index that ccheck did not make can have vectors without saying in its layout which model made them.
+    """
 
     name: str
     documents: int
     passages: int
     layout: Layout
+    dimensions: int | None = None
     bytes: int | None = None
     pending: int = 0
     details: Mapping[str, str] = field(default_factory=dict)

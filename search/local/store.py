@@ -102,12 +102,14 @@ class LocalStore:
             return None
         database = self._database()
         with self._guard:
+            layout = database.layout
             in_index = self._index().last() if Bm25Index.exists(self.path / BM25) else 0
             return StoreInfo(
                 name=self.name,
                 documents=database.count(),
                 passages=database.count_passages(),
-                layout=database.layout,
+                layout=layout,
+                dimensions=layout.embedding.dimensions if layout.embedding else None,
                 bytes=sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file()),
                 pending=database.count_after(in_index),
                 details={"folder": str(self.path)},

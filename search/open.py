@@ -1,0 +1,54 @@
+"""From what `--store` says to a store."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from ..errors import UsageError
+from ..settings import Settings
+from .store import Store
+
+DEFAULT_INDEX = "papers"
+_NAME = re.compile(r"[\w][\w.-]*")
+
+
+def open_store(settings: Settings) -> Store:
+    """The store that the settings name; nothing is read or made yet.
+
+    `https://host:9200/INDEX`, or `elasticsearch:INDEX` on the server of the settings; `local:NAME` in the data folder;
+    anything else is a folder. Raises UsageError where it is none of these.
+    """
+    spec = settings.store.strip()
+    scheme, _, rest = spec.partition(":")
+    if scheme in ("http", "https"):
+        url, index = _split(spec)
+        return _elastic(settings, url, index)
+    if scheme in ("elasticsearch", "es"):
+        if settings.elasticsearch_url is None and settings.elasticsearch_cloud_id is None:
+            raise UsageError(f"the store {spec} needs its server: set ELASTICSEARCH_URL or ELASTICSEARCH_CLOUD_ID")
+        return _elastic(settings, settings.elasticsearch_url, rest or DEFAULT_INDEX)
+    from .local import LocalStore
+
+    if scheme == "local" and _NAME.fullmatch(rest):
+        return LocalStore(settings.data_dir / rest, rest)
+    path = rest if scheme == "local" else spec
+    if not path or "://" in path:
+        raise UsageError(f"the store {spec!r} is neither a folder, local:NAME nor https://host:9200/INDEX")
+    return LocalStore(Path(path).expanduser())
+
+
+def _split(url: str) -> tuple[str, str]:
+    """A server's URL and the index that its path ends with."""
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise UsageError(f"the store {url!r} names no host: https://host:9200/INDEX")
+    prefix, _, index = parts.path.rstrip("/").rpartition("/")
+    return urlunsplit((parts.scheme, parts.netloc, prefix, "", "")), unquote(index) or DEFAULT_INDEX
+
+
+def _elastic(settings: Settings, url: str | None, index: str) -> Store:
+    from .elastic import ElasticStore, connection_from
+
+    return ElasticStore(connection_from(settings, url), index)

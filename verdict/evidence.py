@@ -1,0 +1,53 @@
+"""Which sentences of a document bear on a claim."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from ..search.analysis import terms
+from ..types import Document, Sentence
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """(start, end) of each sentence, without the space around it."""
+    from nupunkt import sent_spans
+
+    spans = []
+    for start, end in sent_spans(text):
+        piece = text[start:end]
+        start += len(piece) - len(piece.lstrip())
+        end -= len(piece) - len(piece.rstrip())
+        if start < end:
+            spans.append((start, end))
+    return spans
+
+
+def choose_sentences(claim: str, documents: Sequence[Document], count: int) -> list[tuple[Sentence, ...]]:
+    """The up to `count` sentences of each document that share most with the claim, best first.
+
+    A sentence's score is the share of the claim's terms that it has, each weighted by its rarity among the sentences
+    of all these documents (inverse document frequency). Sentences that share nothing are left out.
+    """
+    wanted = set(terms(claim))
+    if not wanted or count == 0:
+        return [() for _ in documents]
+    candidates = [
+        [(start, end, wanted.intersection(terms(d.text[start:end]))) for start, end in sentence_spans(d.text)]
+        for d in documents
+    ]
+    found = Counter(term for sentences in candidates for _, _, shared in sentences for term in shared)
+    total = sum(len(sentences) for sentences in candidates)
+    weight = {term: math.log(1 + total / (1 + found[term])) for term in wanted}
+    whole = sum(weight.values())
+    chosen = []
+    for document, sentences in zip(documents, candidates, strict=True):
+        scored = [
+            (sum(weight[term] for term in sorted(shared)) / whole, start, end) for start, end, shared in sentences
+        ]
+        best = sorted((item for item in scored if item[0] > 0), key=lambda item: (-item[0], item[1]))[:count]
+        chosen.append(
+            tuple(Sentence(document.text[start:end], "text", start, end, round(score, 6)) for score, start, end in best)
+        )
+    return chosen
