@@ -137,7 +137,7 @@ class Checker:
         rankings: Iterator[Ranking | CcheckError] = iter(())
         if asked:
             found = self.store.search(
-                queries, plan.retrievers, self.recipe.fusion, k=k, filters=filters, details=details
+                queries, _deep_enough(plan.retrievers, k), self.recipe.fusion, k=k, filters=filters, details=details
             )
             rankings = iter(found)
         retrieved = time.perf_counter()
@@ -219,7 +219,7 @@ class Checker:
 
     def ingest_embedder(self, dense: bool | None = None) -> Embedder | None:
         """The model that an ingest will use; None for BM25 only."""
-        from .search.embedding import models_installed
+        from .search.embedding import DEFAULT_MODEL, models_installed
 
         if dense is False:
             return None
@@ -228,32 +228,22 @@ class Checker:
             if info is not None and info.dimensions is not None:
                 raise MissingExtra(f"adding to the store {info.name}, which has vectors,", "models")
             return None
-        return self._load_embedder(self.settings.embedding_model)
+        return self._load_embedder(self.settings.embedding_model or DEFAULT_MODEL)
 
     def _embedder_for(self, info: StoreInfo) -> Embedder:
         """The model that made a store's vectors: by the name that the store remembers, else by the settings'."""
-        from .search.embedding import require_models
-        from .search.models import canonical_name, find_model, fingerprint
+        from .search.embedding import DEFAULT_MODEL, require_models
+        from .search.models import find_model, fingerprint
 
         require_models()
         made_with = info.layout.embedding
-        if made_with is None:
-            return self._load_embedder(self.settings.embedding_model)
-        names = dict.fromkeys((made_with.model, canonical_name(self.settings.embedding_model)))
-        problems = []
-        for name in names:
-            try:
-                found = fingerprint(find_model(name).path)
-            except NotFound as error:
-                problems.append(str(error))
-                continue
-            if found == made_with.fingerprint:
-                return self._load_embedder(name)
-            problems.append(f"{name} here has other weights ({found[:8]})")
-        raise NotFound(
-            f"the store {info.name} was made with {info.layout.describe()}: {'; '.join(problems)}. "
-            "Name the folder of the right model by --model, or ingest into another store"
-        )
+        name = self.settings.embedding_model or (made_with.model if made_with else DEFAULT_MODEL)
+        if made_with is not None and (found := fingerprint(find_model(name).path)) != made_with.fingerprint:
+            raise InvalidData(
+                f"the store {info.name} was made with {info.layout.describe()}; {name} has other weights here "
+                f"({found[:8]}). Name the folder of the model that made the store by --model, or ingest into another one"
+            )
+        return self._load_embedder(name)
 
     def _load_embedder(self, name: str) -> Embedder:
         from .search.embedding import load_embedder
@@ -275,6 +265,13 @@ class Checker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _deep_enough(retrievers: dict[str, Retriever], k: int) -> dict[str, Retriever]:
+    """Retrievers that hand on at least as many documents as are asked for."""
+    return {
+        name: stage if stage.depth >= k else stage.model_copy(update={"depth": k}) for name, stage in retrievers.items()
+    }
 
 
 def _problem(claim: Claim) -> CcheckError | None:

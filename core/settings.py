@@ -39,9 +39,8 @@ class Settings(BaseModel):
         "local:papers", description="where documents live: a folder, local:NAME or https://host:9200/INDEX"
     )
     recipe: str = Field("default", description="the pipeline: a packaged recipe's name or a TOML file")
-    embedding_model: str = Field(
-        "sentence-transformers/all-MiniLM-L6-v2",
-        description="the model for vectors: a folder, a packaged or a hub name",
+    embedding_model: str | None = Field(
+        None, description="the model for vectors, a folder or a name; by default the store's own, else all-MiniLM-L6-v2"
     )
     device: str | None = Field(None, description="where models run, as torch names it: cpu, cuda, mps")
     data_dir: Path = Field(

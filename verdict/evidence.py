@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from ..search.analysis import terms
+from ..analysis import terms
 from ..types import Document, Sentence
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UsageError
-from .. import analysis
+from ... import analysis
 
 if TYPE_CHECKING:
     import tantivy

@@ -1,0 +1,5 @@
+"""`python -m ccheck.cli`."""
+
+from . import main
+
+main()

@@ -1,0 +1,5 @@
+"""`python -m ccheck`."""
+
+from .cli import main
+
+main()
