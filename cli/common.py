@@ -81,7 +81,9 @@ def checker(settings: Settings, *, quiet: bool, **parts: Any) -> Iterator[Checke
 
     console = stderr()
     show = console.is_terminal and not quiet
-    with Checker(settings, notify=(lambda message: console.print(f"[dim]{message} …[/]")) if show else _silent, **parts) as made:
+    with Checker(
+        settings, notify=(lambda message: console.print(f"[dim]{message} …[/]")) if show else _silent, **parts
+    ) as made:
         yield made
 
 

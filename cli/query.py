@@ -36,13 +36,17 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("claim", required=False)
 @options(
-    click.option("-k", default=10, show_default=True, type=click.IntRange(1, 10_000), help="How many documents to show."),
+    click.option(
+        "-k", default=10, show_default=True, type=click.IntRange(1, 10_000), help="How many documents to show."
+    ),
     click.option(
         "--claims",
         metavar="FILE",
         help="Check many claims: JSON Lines with _id and text, or - for standard input; answers in JSON Lines.",
     ),
-    click.option("--filter", "filters", multiple=True, metavar="COND", help="Only documents with FIELD=VALUE, year>=2010, …"),
+    click.option(
+        "--filter", "filters", multiple=True, metavar="COND", help="Only documents with FIELD=VALUE, year>=2010, …"
+    ),
     click.option("--before", metavar="DAY", help="Only documents surely published before this day (2015-01-31)."),
     click.option("--recipe", metavar="NAME|FILE", help="The pipeline; see ccheck recipes list.  [env: CCHECK_RECIPE]"),
     click.option("--fields", metavar="FIELD^BOOST,…", help="The text fields that BM25 searches, such as title^2,text."),
@@ -166,9 +170,7 @@ def _conditions(filters: tuple[str, ...], before_day: str | None) -> list[Filter
     return [parse_filter(text) for text in filters] + ([before(before_day)] if before_day else [])
 
 
-def _many(
-    check_many: Any, file: str, k: int, conditions: list[Filter], quiet: bool
-) -> Iterator[Result]:
+def _many(check_many: Any, file: str, k: int, conditions: list[Filter], quiet: bool) -> Iterator[Result]:
     """Results for the claims of a file, in order; a line that is no claim is a result with its error."""
     from dataclasses import replace
 

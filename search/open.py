@@ -39,6 +39,20 @@ def open_store(settings: Settings) -> Store:
     return LocalStore(Path(path).expanduser())
 
 
+def elastic_url(settings: Settings) -> tuple[str | None, bool]:
+    """The Elasticsearch server that the settings name, and whether the store is on it."""
+    spec = settings.store.strip()
+    if spec.startswith(("http://", "https://")):
+        return _split(spec)[0], True
+    return settings.elasticsearch_url, spec.startswith(("elasticsearch:", "es:"))
+
+
+def without_credentials(url: str) -> str:
+    """The URL without the user and password in it."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
 def _split(url: str) -> tuple[str, str]:
     """A server's URL and the index that its path ends with."""
     parts = urlsplit(url)

@@ -1,0 +1,49 @@
+"""`ccheck demo`: the sample corpus, and a claim checked against it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from .common import checker, device_option, notice, options, quiet_option, settings_from, stdout, store_option
+
+STORE = "local:demo"
+
+
+@click.command()
+@click.argument("claim", required=False)
+@options(
+    click.option("-k", default=3, show_default=True, type=click.IntRange(1, 100), help="How many documents to show."),
+    store_option,
+    device_option,
+    quiet_option,
+)
+def demo(claim: str | None, *, k: int, store: str | None, device: str | None, quiet: bool) -> None:
+    """Ingest the sample corpus (summaries of well-known papers) and answer a claim.
+
+    \b
+    ccheck demo
+    ccheck demo "vaccines cause autism"
+
+    The store is local:demo, unless --store names another.
+    """
+    from ..demo import CLAIMS, CORPUS
+    from .show import show_result
+
+    claims = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
+    settings = settings_from(store=store or STORE, device=device)
+    with checker(settings, quiet=quiet) as checked:
+        report = checked.ingest(str(CORPUS))
+        if not quiet:
+            notice(f"{report.read} summaries of well-known papers are in {checked.store.name}")
+        result = checked.check(claim or claims[0], k=k)
+        console = stdout()
+        show_result(console, result, checked.recipe)
+        for warning in () if quiet else result.warnings:
+            notice(warning)
+    if claim is None:
+        console.print("\nTry next:", style="bold")
+        for text in claims[1:4]:
+            console.print(f'  ccheck query --store {settings.store} "{text}"', markup=False, soft_wrap=True)
+        console.print("  ccheck ingest YOUR_PAPERS.jsonl   and   ccheck query YOUR_CLAIM", markup=False)
