@@ -23,7 +23,8 @@ R = TypeVar("R")
 store_option = click.option(
     "--store",
     metavar="STORE",
-    help="A folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX.  [env: CCHECK_STORE; default: local:papers]",
+    help="A folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX.  "
+    "[env: CCHECK_STORE; default: local:papers]",
 )
 model_option = click.option(
     "--model",

@@ -188,7 +188,7 @@ def _many(check_many: Any, file: str, k: int, conditions: list[Filter], quiet: b
         TextColumn("claims"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console, transient=True
     )
     with progress if console.is_terminal and not quiet else nullcontext():
-        total = None if file == "-" else sum(1 for line in Path(file).open("rb") if line.strip())
+        total = Path(file).read_bytes().count(b"\n") if file.endswith(".jsonl") and Path(file).is_file() else None
         task = progress.add_task("claims", total=total)
         for result in check_many(claims(), k=k, filters=conditions):
             problem = problems.popleft()

@@ -241,7 +241,7 @@ class Checker:
         if made_with is not None and (found := fingerprint(find_model(name).path)) != made_with.fingerprint:
             raise InvalidData(
                 f"the store {info.name} was made with {info.layout.describe()}; {name} has other weights here "
-                f"({found[:8]}). Name the folder of the model that made the store by --model, or ingest into another one"
+                f"({found[:8]}). Name the folder of the right one by --model, or ingest into another store"
             )
         return self._load_embedder(name)
 

@@ -1,7 +1,7 @@
 """Conditions on metadata: `year>=2010`, `journal=Nature`, published before a day.
 
-They mean the same in every store. A field that holds a list matches where one of its values does. Numbers compare
-with numbers and text with text, so a field that holds "2010" as text compares as text; `!=` also passes documents
+They mean the same in every store. A field that holds a list matches where one of its values does. A number
+compares with numbers, also those written as text ("2010"); other values compare as text; `!=` also passes documents
 without the field.
 """
 

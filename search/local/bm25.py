@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import UsageError
 from ... import analysis
+from ...errors import UsageError
 
 if TYPE_CHECKING:
     import tantivy

@@ -233,8 +233,12 @@ def _condition(filter_: Filter) -> tuple[str, list[str | float]]:
     operator = "=" if negated else filter_.operator
     text = "CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE atom END"
     parameters: list[str | float] = [filter_.value]
-    condition = f"type != 'integer' AND type != 'real' AND {text} {operator} ?"
+    condition = f"type NOT IN ('integer', 'real') AND {text} {operator} ?"
     if filter_.number is not None:
-        condition = f"({condition}) OR (type IN ('integer', 'real') AND atom {operator} ?)"
-        parameters = [filter_.value, filter_.number]
+        number = f"CAST(atom AS REAL) {operator} ?"
+        numeric = (
+            "type IN ('integer', 'real') OR (type = 'text' AND atom GLOB '*[0-9]*' AND atom NOT GLOB '*[^0-9.+-]*')"
+        )
+        condition = f"({numeric}) AND {number}" if operator != "=" else f"({condition}) OR (({numeric}) AND {number})"
+        parameters = [filter_.number] if operator != "=" else [filter_.value, filter_.number]
     return f"{'NOT ' * negated}EXISTS (SELECT 1 FROM json_each(metadata, ?) WHERE {condition})", [path, *parameters]

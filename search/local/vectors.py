@@ -72,6 +72,11 @@ class VectorIndex:
 
         A document's cosine is its best passage's. `allowed[seq]` says which documents may be found.
         """
+        if queries.shape[1] != self.rows.shape[1]:
+            raise InvalidData(
+                f"the claim's embedding has {queries.shape[1]} dimensions, the store's vectors {self.rows.shape[1]}: "
+                "use the model that made the store"
+            )
         gone = self.seqs < 0
         if allowed is not None:
             gone |= ~allowed[np.maximum(self.seqs, 0)]
