@@ -1,0 +1,270 @@
+"""Making documents of records: which field is what, cleaning, dates, limits."""
+
+from __future__ import annotations
+
+import calendar
+import functools
+import hashlib
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidData
+from ..types import Document, Scalar, Value
+
+if TYPE_CHECKING:
+    from ..search.store import Layout
+
+ID_FIELDS = ("_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id")
+TITLE_FIELDS = ("title",)
+TEXT_FIELDS = ("text", "abstract")
+DATE_FIELDS = ("date", "published", "publication_date", "publish_date", "pub_date", "year")
+
+ID_BYTES = 512
+"""UTF-8, as Elasticsearch has it."""
+TITLE_CHARS = 10_000
+TEXT_CHARS = 1_000_000
+METADATA_KEYS = 256
+METADATA_BYTES = 64 << 10
+"""As JSON in UTF-8."""
+DEPTH = 20
+"""How deeply objects and arrays may be nested."""
+
+VERSION = 1
+"""Raised when the same record becomes another document or other vectors, so that stores take it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Which fields of a record are the document's; None: the first of `ID_FIELDS` and so on that is there.
+
+    A dot leads into an object: `front.abstract`.
+    """
+
+    id: str | None = None
+    title: str | None = None
+    text: str | None = None
+    date: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A document, whether its id was made from its content, and whether it has a date that could not be read."""
+
+    document: Document
+    id_made: bool = False
+    date_unread: bool = False
+
+
+def make_document(data: Mapping[str, Any], fields: Fields = Fields(), *, untyped: bool = False) -> Made:
+    """The document that a record describes. `untyped`: numbers come as text, as in CSV.
+
+    Raises InvalidData with the reason where the record can't be one.
+    """
+    flat = _flatten(data)
+    title = _text(_take(data, flat, fields.title, TITLE_FIELDS))
+    text = _text(_take(data, flat, fields.text, TEXT_FIELDS))
+    given = _take_id(data, flat, fields.id)
+    if not text:
+        raise InvalidData("empty text" if _has_text(data, flat, fields) else no_text_field(data, fields))
+    if len(title) > TITLE_CHARS:
+        raise InvalidData(f"over-long field title: {len(title):,} characters, at most {TITLE_CHARS:,}")
+    if len(text) > TEXT_CHARS:
+        raise InvalidData(f"over-long field text: {len(text):,} characters, at most {TEXT_CHARS:,}")
+    identifier = content_id(title, text) if given is None else given
+    metadata = {name: _number(value) for name, value in flat.items()} if untyped else flat
+    if len(metadata) > METADATA_KEYS:
+        raise InvalidData(f"too much metadata: {len(metadata):,} fields, at most {METADATA_KEYS}")
+    size = len(_canonical(metadata))
+    if size > METADATA_BYTES:
+        raise InvalidData(f"over-long metadata: {size:,} bytes, at most {METADATA_BYTES:,}")
+    names = (fields.date,) if fields.date else DATE_FIELDS
+    dates = [flat[name] for name in names if name in flat]
+    published = next((day for date in dates if (day := last_day(date))), None)
+    return Made(
+        Document(identifier, title, text, metadata, published), given is None, bool(dates) and published is None
+    )
+
+
+def has_text_field(data: Mapping[str, Any], fields: Fields) -> bool:
+    """Whether the record has the field that the text is taken from, empty or not."""
+    names = (fields.text,) if fields.text else TEXT_FIELDS
+    # Only a dotted name, or BEIR's `metadata`, needs a look inside.
+    return any(name in data for name in names) or _has_text(data, _flatten(data), fields)
+
+
+def no_text_field(data: Mapping[str, Any], fields: Fields) -> str:
+    """What to say of a record without a text, naming the fields that it does have."""
+    wanted = " or ".join(repr(name) for name in ((fields.text,) if fields.text else TEXT_FIELDS))
+    there = ", ".join(repr(name) for name in list(data)[:20]) or "none"
+    return f"no field {wanted} to take the text from; the fields are {there} (name one with --text-field)"
+
+
+def content_id(title: str, text: str) -> str:
+    """The id of a document that was given none: the same content always has the same."""
+    return hashlib.blake2b(f"{title}\n{text}".encode(), digest_size=16).hexdigest()
+
+
+def digest(document: Document, layout: Layout) -> str:
+    """Changes when anything changes that a store would hold of the document: its fields, or how it is embedded."""
+    held = [document.id, document.title, document.text, document.metadata, document.published]
+    return hashlib.blake2b(_canonical(held) + layout_bytes(layout), digest_size=16).hexdigest()
+
+
+@functools.lru_cache(maxsize=8)
+def layout_bytes(layout: Layout) -> bytes:
+    """Differs where vectors would, or what is made of a record."""
+    held = layout.to_dict()
+    if held["embedding"]:
+        del held["embedding"]["model"]  # the fingerprint tells; the same weights go by several names
+    return _canonical([VERSION, held])
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+_DROPPED = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+_LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x85]")
+
+
+def clean(text: str) -> str:
+    """NFC, without control characters (all line ends become \\n, tabs stay), lone surrogates, and space around it."""
+    if not text.isprintable():
+        text = _DROPPED.sub("", _LINE_ENDS.sub("\n", text))
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def _flatten(data: Mapping[str, Any]) -> dict[str, Value]:
+    """The record without nesting: objects' keys joined by dots, arrays' values in one list, null left out.
+
+    An object called `metadata`, as BEIR has it, is unwrapped: its fields stand beside the others.
+    """
+    flat: dict[str, Value] = {}
+    for name, value in data.items():
+        if not (name == "metadata" and isinstance(value, dict)):
+            _collect(_name(name), value, flat, False, 0)
+    inner = data.get("metadata")
+    if isinstance(inner, dict):
+        for name, value in inner.items():
+            beside = name not in data
+            _collect(_name(name) if beside else f"metadata.{_name(name)}", value, flat, False, 1)
+    return flat
+
+
+def _collect(name: str, value: Any, flat: dict[str, Value], many: bool, depth: int) -> None:
+    if depth > DEPTH:
+        raise InvalidData(f"nested too deeply: more than {DEPTH} levels")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _collect(f"{name}.{_name(key)}", inner, flat, many, depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            _collect(name, inner, flat, True, depth + 1)
+    elif (scalar := _scalar(value)) is None:
+        pass
+    elif many:
+        values = flat.setdefault(name, [])
+        if isinstance(values, list):
+            values.append(scalar)
+    else:
+        flat.setdefault(name, scalar)
+
+
+def _scalar(value: Any) -> Scalar:
+    if isinstance(value, str):
+        return clean(value) or None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return str(value)  # more than stores can hold as a number
+    return value  # type: ignore[no-any-return]
+
+
+def _name(key: str) -> str:
+    """A field's name, of which no part between dots is empty: Elasticsearch takes none such."""
+    return ".".join(part for part in clean(key).split(".") if part) or "_"
+
+
+def _take(data: Mapping[str, Any], flat: dict[str, Value], asked: str | None, defaults: tuple[str, ...]) -> Value:
+    """The value of the first of these fields that has one, which is then no metadata any more."""
+    for name in (asked,) if asked else defaults:
+        if isinstance(data.get(name), dict):
+            raise InvalidData(f"the field {name!r} is an object")
+        if name in flat:
+            return flat.pop(name)
+    return None
+
+
+def _take_id(data: Mapping[str, Any], flat: dict[str, Value], asked: str | None) -> str | None:
+    """The id exactly as it was given, not cleaned; None where there is none."""
+    for name in (asked,) if asked else ID_FIELDS:
+        value = data[name] if name in data else flat.get(name)
+        if value is not None and value == value:  # NaN, which tables have for nothing, is not equal to itself
+            flat.pop(name, None)
+            return _id(value)
+    if asked:
+        raise InvalidData(f"no id: the field {asked!r} is empty or absent")
+    return None
+
+
+def _id(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidData(f"the id is not text or a number but {json.dumps(value)[:100]}")
+    identifier = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+    if not identifier.strip():
+        raise InvalidData("empty id")
+    if _DROPPED.search(identifier):
+        raise InvalidData("the id has control characters or lone surrogates in it")
+    size = len(identifier.encode())
+    if size > ID_BYTES:
+        raise InvalidData(f"over-long id: {size:,} bytes, at most {ID_BYTES}")
+    return identifier
+
+
+def _has_text(data: Mapping[str, Any], flat: dict[str, Value], fields: Fields) -> bool:
+    names = (fields.text,) if fields.text else TEXT_FIELDS
+    return any(name in data or name in flat for name in names)
+
+
+def _text(value: Value) -> str:
+    """A title or text; one that comes in pieces (sentences, say) is joined by spaces."""
+    if isinstance(value, list):
+        return " ".join(str(piece) for piece in value)
+    return "" if value is None else str(value)
+
+
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
+
+
+def _number(value: Value) -> Value:
+    """The number that a text of at most 15 digits is; those with leading zeros are names of something."""
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value) or len(value.strip("-").replace(".", "")) > 15:
+        return value
+    return float(value) if "." in value else int(value)
+
+
+_DATE = re.compile(r"(\d{4})(?:([-/.])(\d{1,2})(?:\2(\d{1,2})(?:[T ].*)?)?)?", re.ASCII | re.DOTALL)
+_EIGHT_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})", re.ASCII)
+
+
+def last_day(value: Value) -> str | None:
+    """The last day that a date can mean, in ISO 8601; None where it can't be read.
+
+    2015 → 2015-12-31, 2015-02 → 2015-02-28, 2015-02-03T10:00Z and 20150203 → 2015-02-03.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    match = _DATE.fullmatch(_EIGHT_DIGITS.sub(r"\1-\2-\3", str(value).strip(), count=1))
+    if match is None:
+        return None
+    year, month = int(match[1]), int(match[3] or 12)
+    if year < 1 or not 1 <= month <= 12:
+        return None
+    last = calendar.monthrange(year, month)[1]
+    day = int(match[4] or last)
+    return f"{year:04}-{month:02}-{day:02}" if 1 <= day <= last else None

@@ -1,0 +1,121 @@
+"""The bytes of a file, decompressed, line by line, never more of them in memory than one line may have."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .sources import Compression, Source
+
+CHUNK = 1 << 16
+_COMPRESSED_CHUNK = 1 << 10  # of which zstd can make 32,768 times as much
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its end. With a `problem`, `data` is what could be had of it."""
+
+    number: int
+    data: bytes
+    problem: str | None = None
+
+
+def read_lines(source: Source, on_bytes: Callable[[int], None], limit: int) -> Iterator[Line]:
+    """The lines of a source, blank ones too. Raises OSError where it can't be read."""
+    number, size = 1, 0
+    pieces: list[bytes] = []
+
+    def line(problem: str | None = None) -> Line:
+        data = b"".join(pieces).removesuffix(b"\r")
+        if number == 1:
+            data = data.removeprefix(_BOM)
+        if size > limit:
+            problem = problem or f"over-long line: {size:,} bytes, at most {limit:,}"
+        return Line(number, data, problem)
+
+    try:
+        for chunk in _decompressed(raw_chunks(source, on_bytes), source.compression):
+            *ended, rest = chunk.split(b"\n")
+            for piece in ended:
+                pieces.append(piece)
+                size += len(piece)
+                yield line()
+                number, pieces, size = number + 1, [], 0
+            if size <= limit:
+                pieces.append(rest)
+            size += len(rest)
+    except _Broken as error:
+        yield line(str(error))
+    else:
+        if size:
+            yield line()
+
+
+def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+    """The bytes of a source as they lie in it."""
+    if source.path is None:
+        yield from _chunks(sys.stdin.buffer, on_bytes)
+        return
+    with source.path.open("rb") as stream:
+        yield from _chunks(stream, on_bytes)
+
+
+def decompressed(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+    """The bytes of a source. Raises OSError where it can't be read or decompressed."""
+    try:
+        yield from _decompressed(raw_chunks(source, on_bytes), source.compression)
+    except _Broken as error:
+        raise OSError(str(error)) from error
+
+
+def _chunks(stream: Any, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+    while chunk := stream.read1(CHUNK):
+        yield chunk
+        on_bytes(len(chunk))
+
+
+class _Broken(Exception):
+    """The compressed data end early or make no sense; the message is for the reader of a reject."""
+
+
+def _decompressed(chunks: Iterator[bytes], compression: Compression | None) -> Iterator[bytes]:
+    if compression is None:
+        yield from chunks
+        return
+    if compression == "gzip":
+        failure: type[Exception] = zlib.error
+
+        def start() -> Any:
+            return zlib.decompressobj(wbits=31)
+    else:
+        import zstandard
+
+        failure = zstandard.ZstdError
+
+        def start() -> Any:
+            return zstandard.ZstdDecompressor().decompressobj()
+
+    # One file can hold many gzip members or zstd frames, and zeros after them.
+    part = None
+    try:
+        for chunk in chunks:
+            for begin in range(0, len(chunk), _COMPRESSED_CHUNK):
+                piece = chunk[begin : begin + _COMPRESSED_CHUNK]
+                while piece:
+                    if part is None and not (piece := piece.lstrip(b"\0")):
+                        break
+                    part = part or start()
+                    data = part.decompress(piece)
+                    for at in range(0, len(data), CHUNK):
+                        yield data[at : at + CHUNK]
+                    piece = part.unused_data if part.eof else b""
+                    if part.eof:
+                        part = None
+    except failure as error:
+        raise _Broken(f"the {compression} data are damaged ({error}); the rest of the file is left out") from error
+    if part is not None:
+        raise _Broken(f"the {compression} data end early: the file is cut short")

@@ -1,0 +1,110 @@
+"""What an ingest is told, and what it tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ..types import Document
+from .cache import MAX_BYTES
+from .documents import Fields
+from .readers import Reject
+
+if TYPE_CHECKING:
+    from ..search.embedding import Embedder
+    from ..search.store import Chunking, Embedding, Layout
+
+Phase: TypeAlias = Literal["reading", "embedding", "storing", "publishing"]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """How to ingest.
+
+    `..._field`: the names of a record's fields; without them the usual ones, see `Fields`. `chunking`: by default
+    `default_chunking`. `rejects`: the file that lists rejects, by default next to the input. `strict`: stop at the
+    first reject. `force`: read files again that are known to be stored. `cache_dir`: the folder of cached embeddings,
+    by default the user's, and `cache_bytes` how large they may grow; 0 keeps none.
+    """
+
+    id_field: str | None = None
+    title_field: str | None = None
+    text_field: str | None = None
+    date_field: str | None = None
+    chunking: Chunking | None = None
+    rejects: Path | None = None
+    strict: bool = False
+    force: bool = False
+    cache_dir: Path | None = None
+    cache_bytes: int = MAX_BYTES
+
+    @property
+    def fields(self) -> Fields:
+        return Fields(self.id_field, self.title_field, self.text_field, self.date_field)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far it is. `documents` are stored or otherwise dealt with, and `bytes_done` is what those took to read.
+
+    `bytes_total` is None where it can't be known (standard input).
+    """
+
+    phase: Phase
+    documents: int
+    rejected: int
+    bytes_done: int
+    bytes_total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was done. Each record `read` is one of added, updated, unchanged, repeated (in the same run), rejected.
+
+    `without_id`: documents whose id was made from their content. `dates_unread`: documents with a date that is none.
+    `files_unchanged`: files that were not read, being stored already. `rejects`: the file that lists the rejects.
+    """
+
+    read: int = 0
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    repeated: int = 0
+    rejected: int = 0
+    without_id: int = 0
+    dates_unread: int = 0
+    passages: int = 0
+    files: int = 0
+    files_unchanged: int = 0
+    seconds: float = 0.0
+    rejects: Path | None = None
+    notices: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return 7 if self.rejected else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What the first records would become. `passages` is how many each document would have, None without a model."""
+
+    documents: tuple[Document, ...]
+    passages: tuple[int, ...] | None
+    rejects: tuple[Reject, ...]
+
+
+def default_chunking(embedding: Embedding) -> Chunking:
+    """Passages that fill the model's window; documents that are a little longer than it stay whole."""
+    from ..search.store import Chunking
+
+    window = embedding.max_tokens - 2  # without the two special tokens
+    return Chunking(longer_than=2 * window, max_tokens=window, overlap=window // 8)
+
+
+def layout_for(embedder: Embedder | None, chunking: Chunking | None = None) -> Layout:
+    """What a store is made with when documents are embedded so; without an embedder, for BM25 only."""
+    from ..search.store import Layout
+
+    return Layout(embedder.spec, chunking or default_chunking(embedder.spec)) if embedder else Layout()

@@ -1,0 +1,349 @@
+"""Ingesting: read, clean, leave out what is known, cut, embed, store.
+
+The store is the checkpoint: what it holds with the same digest is neither embedded nor written again, so a run that
+was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import CcheckError, InvalidData
+from ..types import Document, Entry, Passage
+from .cache import EmbeddingCache, embed
+from .documents import Fields, digest, has_text_field, layout_bytes, make_document, no_text_field
+from .options import IngestOptions, Phase, Preview, Progress, Report, default_chunking, layout_for
+from .passages import passages
+from .readers import Record, Reject, excerpt, read_source
+from .rejects import RejectFile
+from .seen import Seen
+from .sources import Source, find_sources
+
+if TYPE_CHECKING:
+    from ..search.embedding import Embedder
+    from ..search.store import Layout, Store
+
+BATCH_DOCUMENTS = 2_000
+"""How many documents are cut, embedded and stored at a time: many, so that texts of like length meet."""
+BATCH_CHARS = 16_000_000
+AHEAD = 2
+"""How many batches may wait for the store."""
+HEAD = 100
+"""If none of so many first records has a text field, the wrong field was named, or none."""
+
+
+def ingest(
+    sources: Iterable[str | os.PathLike[str]],
+    store: Store,
+    embedder: Embedder | None = None,
+    options: IngestOptions | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Put the documents of files, folders, globs and `-` into a store; without an embedder, for BM25 only.
+
+    `store.upsert` is called in another thread than everything else. An interrupt leaves what was stored searchable.
+
+    Raises NotFound or UsageError for the sources, before anything is written; InvalidData where the store was made
+    otherwise, no record has a text, or with `strict` at the first reject; what the store raises.
+    """
+    started = time.monotonic()
+    options = options or IngestOptions()
+    found = find_sources(sources)
+    layout = layout_for(embedder, options.chunking)
+    marks = {source.name: _Mark.of(source, options.fields, layout) for source in found}
+    if not options.force and store.info() is not None and all(_is_stored(mark, store) for mark in marks.values()):
+        # Only all or none: of two documents of the same id the first stays, which may be in another file.
+        return Report(files=len(found), files_unchanged=len(found), seconds=time.monotonic() - started)
+    with contextlib.ExitStack() as stack:
+        rejects = stack.enter_context(RejectFile(found, options.rejects))
+        cache = None
+        if embedder is not None:
+            cache = stack.enter_context(EmbeddingCache(embedder.spec, options.cache_dir, options.cache_bytes))
+        run = _Run(store, embedder, cache, layout, options, rejects, found, on_progress)
+        records = _with_text_field(run.records(found), options.fields)
+        store.prepare(layout)
+        try:
+            run.store_all(records)
+        except KeyboardInterrupt:
+            with contextlib.suppress(CcheckError):
+                store.publish()
+            raise
+        run.progress("publishing")
+        store.publish()
+        if run.stopped is not None:
+            raise run.stopped
+        for source in found:
+            mark = marks[source.name]
+            if mark is not None and source.name not in run.rejecting and mark.still(source):
+                store.mark_ingested(mark.digest)
+    return run.report(len(found), time.monotonic() - started)
+
+
+def dry_run(
+    sources: Iterable[str | os.PathLike[str]],
+    options: IngestOptions | None = None,
+    embedder: Embedder | None = None,
+    n: int = 3,
+) -> Preview:
+    """What the first `n` documents would become, and the rejects (at most 100) on the way. Writes nothing.
+
+    Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
+    """
+    options = options or IngestOptions()
+    found = find_sources(sources)
+    documents: list[Document] = []
+    rejects: list[Reject] = []
+    records = itertools.chain.from_iterable(read_source(source) for source in found)
+    for record in _with_text_field(records, options.fields):
+        if len(documents) >= n or len(rejects) >= HEAD:
+            break
+        if isinstance(record, Reject):
+            rejects.append(record)
+            continue
+        try:
+            documents.append(make_document(record.data, options.fields, untyped=record.untyped).document)
+        except InvalidData as error:
+            rejects.append(_reject(record, str(error)))
+    counts = None
+    if embedder is not None:
+        chunking = options.chunking or default_chunking(embedder.spec)
+        counts = tuple(len(spans) for spans in passages(documents, embedder.count_tokens, chunking))
+    return Preview(tuple(documents), counts, tuple(rejects))
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    document: Document
+    digest: str
+    record: Record
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Documents that go to the store together, and what of the files has been read when they do."""
+
+    items: list[_Item] = field(default_factory=list)
+    known: dict[str, str] = field(default_factory=dict)
+    passages: int = 0
+    bytes_read: int = 0
+
+
+class _Run:
+    """The state of one run. All of it belongs to the calling thread; the other one only calls `store.upsert`."""
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder | None,
+        cache: EmbeddingCache | None,
+        layout: Layout,
+        options: IngestOptions,
+        rejects: RejectFile,
+        sources: Sequence[Source],
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._store, self._embedder, self._cache = store, embedder, cache
+        self._layout, self._options, self._rejects = layout, options, rejects
+        self._on_progress = on_progress
+        self._counts: Counter[str] = Counter()
+        self.rejecting: set[str] = set()
+        """The files that have rejects: they are read again next time, to report them again."""
+        self.stopped: InvalidData | None = None
+        """What to raise, once everything before it is stored, of a strict run."""
+        sizes = [source.size for source in sources]
+        self._bytes_total = None if None in sizes else sum(size or 0 for size in sizes)
+        self._bytes_read = self._bytes_done = 0
+        self._pending: deque[tuple[_Batch, Future[dict[str, str]]]] = deque()
+
+    def records(self, sources: Sequence[Source]) -> Iterator[Record | Reject]:
+        def count(size: int) -> None:
+            self._bytes_read += size
+
+        for source in sources:
+            yield from read_source(source, on_bytes=count)
+
+    def store_all(self, records: Iterator[Record | Reject]) -> None:
+        """Everything up to the end, or to the first reject of a strict run."""
+        info = self._store.info()
+        is_new = info is None or not (info.documents or info.pending)
+        pool = ThreadPoolExecutor(1, "ccheck-store")
+        try:
+            for items in _batches(self._items(records)):
+                batch = _Batch(items, bytes_read=self._bytes_read)
+                if not is_new:
+                    batch.known = self._store.digests([item.document.id for item in items])
+                self._counts["unchanged"] += sum(batch.known.get(item.document.id) == item.digest for item in items)
+                batch.items = [item for item in items if batch.known.get(item.document.id) != item.digest]
+                if batch.items:
+                    entries = self._entries(batch)
+                    self._settle(AHEAD - 1)
+                    self._pending.append((batch, pool.submit(self._store.upsert, entries)))
+                elif not self._pending:
+                    self._bytes_done = batch.bytes_read
+                if self.stopped is not None:
+                    break
+            self._settle(0)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _items(self, records: Iterator[Record | Reject]) -> Iterator[_Item]:
+        """The documents that are new in this run."""
+        with Seen() as seen:
+            for record in records:
+                self._counts["read"] += 1
+                item = self._item(record, seen)
+                if item is not None:
+                    yield item
+                if self.stopped is not None:
+                    return
+                if self._counts["read"] % 200 == 0:
+                    self.progress("reading")
+
+    def _item(self, record: Record | Reject, seen: Seen) -> _Item | None:
+        if isinstance(record, Reject):
+            self._reject(record)
+            return None
+        try:
+            made = make_document(record.data, self._options.fields, untyped=record.untyped)
+        except InvalidData as error:
+            self._reject(_reject(record, str(error)))
+            return None
+        own = digest(made.document, self._layout)
+        earlier = seen.add(made.document.id, own, record.file, record.line)
+        if earlier is None:
+            self._counts["without_id"] += made.id_made
+            self._counts["dates_unread"] += made.date_unread
+            return _Item(made.document, own, record)
+        if earlier.digest == own or made.id_made:
+            self._counts["repeated"] += 1
+        else:
+            where = f"line {earlier.line}" + (f" of {earlier.file}" if earlier.file != record.file else "")
+            reason = f"the id {made.document.id!r} has another document in {where}, which stays"
+            self._reject(_reject(record, reason))
+        return None
+
+    def _entries(self, batch: _Batch) -> list[Entry]:
+        documents = [item.document for item in batch.items]
+        if self._embedder is None or self._cache is None or self._layout.chunking is None:
+            return [Entry(item.document, item.digest) for item in batch.items]
+        self.progress("embedding")
+        spans = passages(documents, self._embedder.count_tokens, self._layout.chunking)
+        before, after = self._bytes_done, batch.bytes_read
+
+        def on_done(done: int, total: int) -> None:
+            self._settle(AHEAD)  # an error of the store need not wait for the model
+            self._bytes_done = max(self._bytes_done, before + (after - before) * done // max(total, 1))
+            self.progress("embedding")
+
+        texts = [span.embedded for some in spans for span in some]
+        vectors = iter(embed(texts, self._embedder, self._cache, on_done))
+        batch.passages = len(texts)
+        return [
+            Entry(item.document, item.digest, tuple(Passage(span.start, span.end, next(vectors)) for span in some))
+            for item, some in zip(batch.items, spans, strict=True)
+        ]
+
+    def _settle(self, most: int) -> None:
+        """Count the batches that the store has taken, and wait until at most so many are left. Raises its errors."""
+        while self._pending and (len(self._pending) > most or self._pending[0][1].done()):
+            batch, future = self._pending[0]
+            refused = future.result()
+            self._pending.popleft()
+            for item in batch.items:
+                if item.document.id in refused:
+                    self._reject(_reject(item.record, f"the store refused it: {refused[item.document.id]}"))
+                else:
+                    self._counts["updated" if item.document.id in batch.known else "added"] += 1
+            self._counts["passages"] += batch.passages
+            self._bytes_done = max(self._bytes_done, batch.bytes_read)
+            self.progress("storing")
+
+    def _reject(self, reject: Reject) -> None:
+        self._counts["rejected"] += 1
+        self.rejecting.add(reject.file)
+        if not self._options.strict:
+            self._rejects.write(reject)
+        elif self.stopped is None:
+            self.stopped = InvalidData(f"{reject.file}:{reject.line}: {reject.reason}")
+
+    def progress(self, phase: Phase) -> None:
+        if self._on_progress is not None:
+            done = sum(self._counts[name] for name in ("added", "updated", "unchanged", "repeated", "rejected"))
+            self._on_progress(Progress(phase, done, self._counts["rejected"], self._bytes_done, self._bytes_total))
+
+    def report(self, files: int, seconds: float) -> Report:
+        notices = list(self._rejects.notices)
+        if self._cache is not None and self._cache.notice:
+            notices.append(self._cache.notice)
+        path = self._rejects.path if self._rejects.written else None
+        return Report(**self._counts, files=files, seconds=seconds, rejects=path, notices=tuple(notices))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Identifies a file's bytes and what is made of them; `state` tells whether it changed while it was read."""
+
+    digest: str
+    state: tuple[int, int]
+
+    @classmethod
+    def of(cls, source: Source, fields: Fields, layout: Layout) -> _Mark | None:
+        if source.path is None or source.size is None:
+            return None
+        with source.path.open("rb") as stream:
+            state = _state(stream.fileno())
+            held = hashlib.file_digest(stream, "sha256")
+        held.update(repr((fields, source.format, source.compression)).encode() + layout_bytes(layout))
+        return cls(held.hexdigest(), state)
+
+    def still(self, source: Source) -> bool:
+        try:
+            return source.path is not None and _state(source.path) == self.state
+        except OSError:
+            return False
+
+
+def _state(file: int | Path) -> tuple[int, int]:
+    status = os.stat(file)  # noqa: PTH116 - of an open file, too
+    return status.st_size, status.st_mtime_ns
+
+
+def _is_stored(mark: _Mark | None, store: Store) -> bool:
+    return mark is not None and store.is_ingested(mark.digest)
+
+
+def _with_text_field(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
+    """The same records. Raises InvalidData, at once, where none of the first has the field of the text."""
+    head = list(itertools.islice(records, HEAD))
+    data = [record.data for record in head if isinstance(record, Record)]
+    if data and not any(has_text_field(one, fields) for one in data):
+        raise InvalidData(no_text_field(data[0], fields))
+    return itertools.chain(head, records)
+
+
+def _batches(items: Iterator[_Item]) -> Iterator[list[_Item]]:
+    batch: list[_Item] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += len(item.document.title) + len(item.document.text)
+        if len(batch) >= BATCH_DOCUMENTS or size >= BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _reject(record: Record, reason: str) -> Reject:
+    return Reject(record.file, record.line, reason, excerpt(json.dumps(record.data, ensure_ascii=False)))

@@ -1,0 +1,51 @@
+"""Which ids came already in this run."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from types import TracebackType
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """Where an id came first, and with what digest."""
+
+    digest: str
+    file: str
+    line: int
+
+
+class Seen:
+    """The ids of a run, exactly, in a temporary database: millions of them take little memory."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}
+        self._database = sqlite3.connect("", isolation_level=None)
+        self._database.execute("PRAGMA journal_mode = OFF")
+        self._database.execute("PRAGMA cache_size = -32768")  # KiB; beyond, SQLite uses a temporary file
+        self._database.execute(
+            "CREATE TABLE seen (id TEXT PRIMARY KEY, digest BLOB, file INTEGER, line INTEGER) WITHOUT ROWID"
+        )
+        self._database.execute("BEGIN")
+
+    def add(self, id_: str, digest: str, file: str, line: int) -> Earlier | None:
+        """Note an id; where it came before, say where, and keep that. `digest` is hexadecimal."""
+        number = self._files.setdefault(file, len(self._files))
+        row = (id_, bytes.fromhex(digest), number, line)
+        if self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)", row).rowcount:
+            return None
+        query = "SELECT digest, file, line FROM seen WHERE id = ?"
+        known, number, line = self._database.execute(query, (id_,)).fetchone()
+        return Earlier(known.hex(), list(self._files)[number], line)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> Seen:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
