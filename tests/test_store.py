@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from ccheck.analysis import matches
 from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.recipe import Bm25, Dense, Fusion, Retriever

@@ -45,8 +45,8 @@ class Database:
             isolation_level=None,
             check_same_thread=False,
         )
-        self._connection.execute("PRAGMA synchronous = NORMAL")
         try:
+            self._connection.execute("PRAGMA synchronous = NORMAL")
             if create:
                 self._create()
             found = self.meta("format")

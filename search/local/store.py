@@ -11,6 +11,7 @@ import json
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,8 +36,11 @@ from .database import Database
 from .vectors import VectorIndex
 
 DATABASE, BM25, LOCK = "documents.sqlite", "bm25", "write.lock"
-COMMIT_EVERY = 20_000
-"""After how many documents the BM25 index catches up with the database."""
+COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
+"""After how many documents, or how long, the BM25 index catches up with the database while documents come in."""
+
+RACES = 5
+"""How often a search is done anew when a writer replaced a document between its ranking and its reading."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,7 +96,7 @@ class LocalStore:
         self._bm25: Bm25Index | None = None
         self._snapshot: Snapshot | None = None
         self._passing: dict[tuple[int, tuple[Filter, ...]], NDArray[np.bool_]] = {}
-        self._waiting = 0
+        self._waiting, self._caught_up = 0, 0.0
 
     # -- what is there
 
@@ -161,7 +165,7 @@ class LocalStore:
             with database.writing():
                 database.add(entries, first_row)
             self._waiting += len(entries)
-            if self._waiting >= COMMIT_EVERY:
+            if self._waiting >= COMMIT_EVERY or time.monotonic() - self._caught_up > COMMIT_SECONDS:
                 self._catch_up(database)
         return {}
 
@@ -226,19 +230,23 @@ class LocalStore:
         filters: Sequence[Filter] = (),
         details: bool = True,
     ) -> list[Ranking | CcheckError]:
-        snapshot = self._current()
-        allowed = self._allowed(snapshot, tuple(filters))
-        found = {
-            name: self._bm25_rankings(queries, retriever, snapshot, allowed)
-            if isinstance(retriever, Bm25)
-            else self._dense_rankings(queries, retriever.depth, snapshot, allowed)
-            for name, retriever in retrievers.items()
-        }
         weights = {name: retriever.weight for name, retriever in retrievers.items()}
-        rankings: list[dict[str, Ranked]] = [{name: found[name][i] for name in found} for i in range(len(queries))]
-        fused = [next(iter(r.values())) if len(r) == 1 else fuse(r, weights, fusion) for r in rankings]
-        with self._guard:
-            documents = self._database().documents_by_seq(sorted({seq for top in fused for seq, _ in top[:k]}))
+        for _ in range(RACES):
+            snapshot = self._current()
+            allowed = self._allowed(snapshot, tuple(filters))
+            found = {
+                name: self._bm25_rankings(queries, retriever, snapshot, allowed)
+                if isinstance(retriever, Bm25)
+                else self._dense_rankings(queries, retriever.depth, snapshot, allowed)
+                for name, retriever in retrievers.items()
+            }
+            rankings: list[dict[str, Ranked]] = [{name: found[name][i] for name in found} for i in range(len(queries))]
+            fused = [next(iter(r.values())) if len(r) == 1 else fuse(r, weights, fusion) for r in rankings]
+            wanted = {seq for top in fused for seq, _ in top[:k]}
+            with self._guard:
+                documents = self._database().documents_by_seq(sorted(wanted))
+            if len(documents) == len(wanted):
+                break
         return [_ranking(top[:k], ranked, documents, fusion) for top, ranked in zip(fused, rankings, strict=True)]
 
     def _bm25_rankings(
@@ -341,7 +349,7 @@ class LocalStore:
         except (ValueError, OSError):  # tantivy's errors are ValueErrors
             self._wipe_bm25()
             self._update_bm25(database)
-        self._waiting = 0
+        self._waiting, self._caught_up = 0, time.monotonic()
 
     def _update_bm25(self, database: Database) -> None:
         index = self._index()
@@ -357,10 +365,11 @@ class LocalStore:
 
     def _catch_up_if_alone(self, database: Database) -> None:
         """After a writer was killed, the first reader does what it left undone, unless another writer is at work."""
-        behind = not Bm25Index.exists(self.path / BM25)
-        if not behind:
+        try:
             self._index().reload()
             behind = bool(database.count_after(self._index().last()))
+        except ValueError:  # the index is broken
+            behind = True
         if not behind:
             return
         try:

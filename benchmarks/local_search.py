@@ -1,0 +1,141 @@
+"""Hybrid search in the local store against tantivy and numpy called bare, over the same index files.
+
+    python benchmarks/local_search.py --documents 400000
+
+Documents are synthetic: words drawn by Zipf's law, random unit vectors. Claims alternate between the two sides in one
+run; printed are the medians, and the ratio by claim with its quartiles.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import tantivy
+
+from ccheck.analysis import analyzer, terms
+from ccheck.recipe import Bm25, Dense, Fusion
+from ccheck.search import Chunking, Embedding, Layout
+from ccheck.search.local import LocalStore
+from ccheck.types import Document, Entry, Passage, Query
+
+DIMENSIONS = 384
+LAYOUT = Layout(Embedding("random", DIMENSIONS, "0" * 64, 256), Chunking(256, 256, 50))
+
+
+def build(folder: Path, documents: int, random: np.random.Generator) -> None:
+    words = np.array([f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in _ENDS])
+    random.shuffle(words)
+    started = time.perf_counter()
+    with LocalStore(folder) as store:
+        store.prepare(LAYOUT)
+        for first in range(0, documents, 2000):
+            count = min(2000, documents - first)
+            picks = random.zipf(1.2, (count, 200)) % len(words)
+            vectors = random.standard_normal((count, DIMENSIONS), np.float32)
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            texts = [" ".join(words[row]) for row in picks]
+            store.upsert(
+                [
+                    Entry(
+                        Document(f"d{first + i}", text[:80], text, {"year": 1950 + i % 75}),
+                        "1",
+                        (Passage(0, len(text), vectors[i]),),
+                    )
+                    for i, text in enumerate(texts)
+                ]
+            )
+        store.publish()
+        info = store.info()
+    assert info is not None and info.bytes is not None
+    seconds = time.perf_counter() - started
+    print(f"built {documents:,} documents in {seconds:.0f} s, {info.bytes / 1e6:,.0f} MB")
+
+
+_ENDS = [
+    a + b + c for a in ("", "ra", "lo", "ne", "ti") for b in ("n", "r", "s", "t", "l") for c in ("a", "um", "ic", "o")
+]
+
+
+def bare(folder: Path) -> Any:
+    """The same search with nothing around it: top 100 of each side, reciprocal rank fusion, the best 10's keys."""
+    schema = tantivy.SchemaBuilder().add_unsigned_field("seq", indexed=True, fast=True)
+    for name in ("content", "title", "text"):
+        schema = schema.add_text_field(name, tokenizer_name="ccheck", index_option="freq")
+    built = schema.build()
+    index = tantivy.Index(built, str(folder / "bm25"), reuse=True)
+    index.register_tokenizer("ccheck", analyzer())
+    searcher = index.searcher()
+    matrix = np.memmap(folder / "vectors.f32", np.float32, "r").reshape(-1, DIMENSIONS)
+
+    def search(query: Query) -> list[int]:
+        clauses = [
+            (tantivy.Occur.Should, tantivy.Query.term_query(built, "content", word, index_option="freq"))
+            for word in Counter(terms(query.text))
+        ]
+        hits = searcher.search(tantivy.Query.boolean_query(clauses), 100, count=False).hits
+        lexical = searcher.fast_field_values("seq", [address for _, address in hits])
+        scores = matrix @ query.vector
+        top = np.argpartition(scores, -100)[-100:]
+        dense = (top[np.argsort(-scores[top])] + 1).tolist()
+        totals: dict[int, float] = {}
+        for ranking in (lexical, dense):
+            for rank, key in enumerate(ranking, 1):
+                totals[key] = totals.get(key, 0) + 1 / (60 + rank)
+        return sorted(totals, key=lambda key: -totals[key])[:10]
+
+    return search
+
+
+@click.command()
+@click.option("--documents", default=400_000, show_default=True)
+@click.option("--claims", default=100, show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), help="Keep the store here and use it again.")
+def main(documents: int, claims: int, folder: Path | None) -> None:
+    random = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = folder or Path(scratch) / "store"
+        if not folder.exists():
+            build(folder, documents, random)
+        random = np.random.default_rng(2)
+        with LocalStore(folder) as store:
+            found = store.get([f"d{i}" for i in random.integers(0, documents, claims).tolist()])
+            vectors = random.standard_normal((len(found), DIMENSIONS)).astype(np.float32)
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            queries = [
+                Query(" ".join(document.text.split()[20:32]), vector)
+                for document, vector in zip(found.values(), vectors, strict=True)
+            ]
+            plain = bare(folder)
+            stages, fusion = {"bm25": Bm25(), "dense": Dense()}, Fusion(k=60)
+            ours, theirs = [], []
+            for i, query in enumerate(queries):
+                sides = [lambda q=query: store.search([q], stages, fusion, k=10)[0], lambda q=query: plain(q)]
+                times = [0.0, 0.0]
+                for side in (0, 1) if i % 2 else (1, 0):
+                    started = time.perf_counter()
+                    answer = sides[side]()
+                    times[side] = time.perf_counter() - started
+                    if side == 0:
+                        assert len(answer.hits) == 10
+                if i >= 10:  # the first ones warm the caches up
+                    ours.append(times[0])
+                    theirs.append(times[1])
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    print(
+        f"{platform.processor() or platform.machine()}, {np.__name__} {np.__version__}, tantivy {tantivy.__version__}"
+    )
+    print(f"ccheck {statistics.median(ours) * 1e3:.1f} ms, bare {statistics.median(theirs) * 1e3:.1f} ms")
+    print(f"ratio {middle:.2f} (quartiles {low:.2f} to {high:.2f}) over {len(ratios)} claims")
+
+
+if __name__ == "__main__":
+    main()
