@@ -34,14 +34,17 @@ def config(*, as_json: bool) -> None:
             print_json({"name": name, "value": value, "origin": resolved.origins[name], "variables": variables(name)})
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("setting", "value", "from", "environment", "what it is"):
+    for column in ("setting", "value", "from", "what it is"):
         table.add_column(column, overflow="fold")
     for name, field in Settings.model_fields.items():
-        cells = (name, str(shown(getattr(resolved.settings, name)) or "–"), resolved.origins[name], variables(name)[0])
+        cells = (name, str(shown(getattr(resolved.settings, name)) or "–"), resolved.origins[name])
         table.add_row(*map(Text, cells), Text(field.description or ""))
     console = stdout()
     console.print(table)
-    console.print(Text(f"\nFiles, the last one wins: {', '.join(map(str, config_files()))}"), soft_wrap=True)
+    files = ", then ".join(map(str, reversed(config_files())))
+    console.print(
+        Text(f"\nIn the environment: CCHECK_ and the name in capitals, then the files {files}"), soft_wrap=True
+    )
 
 
 def shown(value: Any) -> Any:

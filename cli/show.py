@@ -30,6 +30,7 @@ def show_result(console: Console, result: Result, recipe: Recipe, *, explain: bo
         _show_evidence(console, evidence, result.claim.text)
         if explain:
             _show_way(console, evidence.hit, recipe)
+        console.print()
     if result.verdict is not None:
         console.print(_verdict_line(result.verdict))
 
@@ -45,10 +46,10 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str) -> None:
         head.append(f"  {evidence.stance.label}", STYLES[evidence.stance.label])
     console.print(head)
     for sentence in evidence.sentences:
-        console.print(Padding(_marked(sentence.text, claim), (0, 0, 0, 5)))
+        console.print(Padding(_marked(sentence.text, claim), (0, 0, 0, 5), expand=False))
     doi = document.metadata.get("doi")
     facts = [f"{evidence.hit.score:.4g}", *_found_by(evidence.hit), *([f"doi:{doi}"] if doi else []), document.id]
-    console.print(Padding(Text(printable(" · ".join(facts)), "dim"), (0, 0, 1, 5)))
+    console.print(Padding(Text(printable(" · ".join(facts)), "dim"), (0, 0, 0, 5), expand=False))
 
 
 def _marked(sentence: str, claim: str) -> Text:
@@ -72,7 +73,7 @@ def _show_way(console: Console, hit: Hit, recipe: Recipe) -> None:
     ]
     if recipe.fusion.method in hit.scores:
         lines.append(f"{recipe.fusion.method}: {_sum(hit.ranks, recipe)}{hit.scores[recipe.fusion.method]:.5f}")
-    console.print(Padding(Text("\n".join(lines), "dim"), (0, 0, 1, 5)))
+    console.print(Padding(Text("\n".join(lines), "dim"), (0, 0, 0, 5), expand=False))
 
 
 def _sum(ranks: Mapping[str, int], recipe: Recipe) -> str:

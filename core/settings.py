@@ -128,7 +128,7 @@ def _read(file: Path) -> dict[str, Any]:
         data = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidData(f"the settings file {file} can't be read: {error}") from error
-    values = {}
+    values: dict[str, Any] = {}
     for key, value in data.items():
         values |= {f"{key}_{inner}": item for inner, item in value.items()} if isinstance(value, dict) else {key: value}
     for name in values:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ccheck.demo import CLAIMS, CORPUS
 
 DOCUMENT_FIELDS = {"_id", "title", "text", "year", "first_author", "journal", "doi", "topic"}

@@ -28,7 +28,8 @@ def choose_sentences(claim: str, documents: Sequence[Document], count: int) -> l
     """The up to `count` sentences of each document that share most with the claim, best first.
 
     A sentence's score is the share of the claim's terms that it has, each weighted by its rarity among the sentences
-    of all these documents (inverse document frequency). Sentences that share nothing are left out.
+    of all these documents (inverse document frequency). Questions count half: they raise a matter and do not settle
+    it. Sentences that share nothing are left out.
     """
     wanted = set(terms(claim))
     if not wanted or count == 0:
@@ -43,9 +44,10 @@ def choose_sentences(claim: str, documents: Sequence[Document], count: int) -> l
     whole = sum(weight.values())
     chosen = []
     for document, sentences in zip(documents, candidates, strict=True):
-        scored = [
-            (sum(weight[term] for term in sorted(shared)) / whole, start, end) for start, end, shared in sentences
-        ]
+        scored = []
+        for start, end, shared in sentences:
+            share = sum(weight[term] for term in sorted(shared)) / whole
+            scored.append((share / 2 if document.text[end - 1] == "?" else share, start, end))
         best = sorted((item for item in scored if item[0] > 0), key=lambda item: (-item[0], item[1]))[:count]
         chosen.append(
             tuple(Sentence(document.text[start:end], "text", start, end, round(score, 6)) for score, start, end in best)

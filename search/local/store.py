@@ -39,6 +39,7 @@ DATABASE, BM25, LOCK = "documents.sqlite", "bm25", "write.lock"
 COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
 """After how many documents, or how long, the BM25 index catches up with the database while documents come in."""
 
+ROWS_COPIED = 65_536
 RACES = 5
 """How often a search is done anew when a writer replaced a document between its ranking and its reading."""
 
@@ -193,8 +194,8 @@ class LocalStore:
                 kept = [row for row, _ in database.passages()]
                 index = VectorIndex.open(old_file, layout.embedding.dimensions, database.rows, [])
                 new_name = f"vectors-{database.generation + 1}.f32"
-                for first in range(0, len(kept), vectors.ROWS_AT_ONCE):
-                    block = index.rows[kept[first : first + vectors.ROWS_AT_ONCE]]
+                for first in range(0, len(kept), ROWS_COPIED):
+                    block = index.rows[kept[first : first + ROWS_COPIED]]
                     vectors.write_rows(self.path / new_name, first, block)
                 with database.writing():
                     database.renumber_passages()

@@ -1,0 +1,103 @@
+"""The servers that the other tests rely on: they start, keep what was written, and differ where licences differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from elasticsearch_nodes import VERSION, VERSION_8, Licence, start_node
+
+DOCUMENTS = [
+    {"text": "Sea level has risen 20 cm since 1900.", "vector": [1.0, 0.0, 0.0]},
+    {"text": "The level of lakes varies.", "vector": [0.0, 1.0, 0.0]},
+    {"text": "Oceans expand as they warm.", "vector": [0.8, 0.6, 0.0]},
+]
+TEXT = {"standard": {"query": {"match": {"text": "sea level"}}}}
+VECTOR = {"knn": {"field": "vector", "query_vector": [1, 0, 0], "k": 3, "num_candidates": 10}}
+RRF = {"rrf": {"retrievers": [TEXT, VECTOR], "rank_window_size": 10, "rank_constant": 60}}
+
+
+def fill(url: str, index: str) -> None:
+    vector = {"type": "dense_vector", "dims": 3, "similarity": "cosine", "index_options": {"type": "int8_hnsw"}}
+    properties = {"text": {"type": "text", "analyzer": "english"}, "vector": vector}
+    httpx.put(f"{url}/{index}", json={"mappings": {"properties": properties}}).raise_for_status()
+    for number, document in enumerate(DOCUMENTS):
+        added = httpx.put(f"{url}/{index}/_doc/{number}?refresh=true", json=document)
+        assert added.status_code == httpx.codes.CREATED, added.text
+
+
+def search(url: str, index: str, body: dict[str, Any]) -> httpx.Response:
+    return httpx.post(f"{url}/{index}/_search", json=body, timeout=60)
+
+
+def ids(response: httpx.Response) -> list[str]:
+    assert response.status_code == httpx.codes.OK, response.text
+    return [hit["_id"] for hit in response.json()["hits"]["hits"]]
+
+
+def version(url: str) -> str:
+    return str(httpx.get(url).json()["version"]["number"])
+
+
+def test_rrf_ranks_on_trial(elasticsearch_url: str, elasticsearch_index: str) -> None:
+    fill(elasticsearch_url, elasticsearch_index)
+    response = search(elasticsearch_url, elasticsearch_index, {"retriever": RRF})
+    assert ids(response) == ["0", "1", "2"]
+    scores = [hit["_score"] for hit in response.json()["hits"]["hits"]]
+    assert scores == pytest.approx([1 / 61 + 1 / 61, 1 / 62 + 1 / 63, 1 / 62])
+
+
+def test_rrf_filters_all_its_retrievers(elasticsearch_url: str, elasticsearch_index: str) -> None:
+    fill(elasticsearch_url, elasticsearch_index)
+    filtered = {"rrf": {**RRF["rrf"], "filter": {"ids": {"values": ["1", "2"]}}}}
+    assert sorted(ids(search(elasticsearch_url, elasticsearch_index, {"retriever": filtered}))) == ["1", "2"]
+
+
+def test_rrf_is_refused_on_basic(elasticsearch_basic_url: str, elasticsearch_index: str) -> None:
+    fill(elasticsearch_basic_url, elasticsearch_index)
+    assert ids(search(elasticsearch_basic_url, elasticsearch_index, {"retriever": VECTOR})) == ["0", "2", "1"]
+    refused = search(elasticsearch_basic_url, elasticsearch_index, {"retriever": RRF})
+    assert refused.status_code == httpx.codes.FORBIDDEN
+    assert refused.json()["error"]["type"] == "security_exception"
+    assert "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]" in refused.json()["error"]["reason"]
+
+
+def test_version_8_ranks_the_same(elasticsearch_8_url: str, elasticsearch_index: str) -> None:
+    assert version(elasticsearch_8_url).startswith("8.")
+    fill(elasticsearch_8_url, elasticsearch_index)
+    assert ids(search(elasticsearch_8_url, elasticsearch_index, {"retriever": RRF})) == ["0", "1", "2"]
+
+
+def test_rrf_takes_weights_in_version_9_alone(
+    elasticsearch_url: str, elasticsearch_8_url: str, elasticsearch_index: str
+) -> None:
+    weighted = {"rrf": {**RRF["rrf"], "retrievers": [TEXT, {"retriever": VECTOR, "weight": 100}]}}
+    fill(elasticsearch_url, elasticsearch_index)
+    assert ids(search(elasticsearch_url, elasticsearch_index, {"retriever": weighted})) == ["0", "2", "1"]
+    fill(elasticsearch_8_url, elasticsearch_index)
+    refused = search(elasticsearch_8_url, elasticsearch_index, {"retriever": weighted})
+    assert refused.status_code == httpx.codes.BAD_REQUEST
+    assert "unknown field [retriever]" in refused.text
+
+
+@pytest.mark.parametrize(("licence", "release"), [("trial", VERSION), ("basic", VERSION_8)])
+def test_node_keeps_its_data_over_a_crash(tmp_path: Path, licence: Licence, release: str) -> None:
+    with start_node(licence, tmp_path / "home", version=release) as node:
+        url = node.url
+        assert version(url) == release
+        fill(url, "kept")
+        node.kill()
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url)
+        node.restart()
+        assert node.url == url
+        assert ids(search(url, "kept", {"query": {"match": {"text": "ocean"}}})) == ["2"]
+
+
+def test_a_node_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "elasticsearch.yml").write_text("no.such.setting: 1\n", encoding="utf-8")
+    with pytest.raises(RuntimeError, match=r"unknown setting \[no\.such\.setting\]"):
+        start_node(home=tmp_path)
