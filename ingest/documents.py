@@ -257,8 +257,8 @@ def last_day(value: Value) -> str | None:
 
     2015 → 2015-12-31, 2015-02 → 2015-02-28, 2015-02-03T10:00Z and 20150203 → 2015-02-03.
     """
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
+    if isinstance(value, float):
+        value = int(value) if value.is_integer() else None
     match = _DATE.fullmatch(_EIGHT_DIGITS.sub(r"\1-\2-\3", str(value).strip(), count=1))
     if match is None:
         return None

@@ -204,11 +204,10 @@ def _values(source: Source, text: str, line: int, broken: Line | None) -> Iterat
             reason = (broken and broken.problem) or f"{_why(error)}; the rest of the file is left out"
             yield Reject(source.name, line, reason, excerpt(text[position : position + RECORD_CHARS]))
             return
-        reason = None if isinstance(value, dict) else _not_object(value)
         if not is_utf8(text[position:end]):
-            reason = NOT_UTF8
-        if reason is None:
+            yield Reject(source.name, line, NOT_UTF8, excerpt(text[position:end]))
+        elif isinstance(value, dict):
             yield Record(source.name, line, value)
         else:
-            yield Reject(source.name, line, reason, excerpt(text[position:end]))
+            yield Reject(source.name, line, _not_object(value), excerpt(text[position:end]))
         position = end

@@ -194,6 +194,7 @@ class _Run:
                 if self.stopped is not None:
                     break
             self._settle(0)
+            self._bytes_done = self._bytes_read
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

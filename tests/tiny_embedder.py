@@ -1,0 +1,37 @@
+"""An embedder without a model: words are tokens, and the same text always has the same vector."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from ccheck.search.store import Embedding
+
+
+class TinyEmbedder:
+    """Remembers what it was asked to embed. `on_encode` is called first and can raise."""
+
+    def __init__(self, dimensions: int = 8, max_tokens: int = 32, fingerprint: str = "f" * 64, on_encode=None) -> None:
+        self.spec = Embedding("tiny", dimensions, fingerprint, max_tokens)
+        self.embedded: list[str] = []
+        self.calls = 0
+        self.counts = 0
+        self.on_encode = on_encode
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        self.counts += 1
+        return [len(text.split()) for text in texts]
+
+    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
+        if self.on_encode:
+            self.on_encode()
+        self.calls += 1
+        self.embedded += texts
+        return np.stack([self.vector(text) for text in texts])
+
+    def vector(self, text: str) -> np.ndarray:
+        seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+        vector = np.random.default_rng(seed).normal(size=self.spec.dimensions).astype(np.float32)
+        return vector / np.linalg.norm(vector)
