@@ -1,1 +1,8 @@
-"""."""
+"""The store in Elasticsearch, and searching indices that ccheck did not make."""
+
+from .connection import Connection, connection_from
+from .doctor import diagnose
+from .schema import FieldNames
+from .store import ElasticStore
+
+__all__ = ["Connection", "ElasticStore", "FieldNames", "connection_from", "diagnose"]

@@ -1,0 +1,180 @@
+"""Writing many documents: in parallel requests, sized by bytes, of which only what failed is sent again."""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from elastic_transport import ApiError, TransportError
+
+from ...errors import InvalidData
+from ...types import Entry, Passage
+from .errors import BUSY, Busy, from_response, reason_of, translate
+from .server import THREADS, Server
+
+CHUNK_BYTES = 5 << 20
+CHUNK_DOCUMENTS = 500
+MAX_ID_BYTES = 512
+"""Elasticsearch's own limit."""
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One document's lines of a bulk request."""
+
+    id: str
+    lines: bytes
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of operations: how many had which result (created, updated, deleted, not_found), and the refused."""
+
+    results: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def add(self, other: Outcome) -> None:
+        for result, count in other.results.items():
+            self.results[result] = self.results.get(result, 0) + count
+        self.refused |= other.refused
+
+
+def write(server: Server, path: str, index: str, operations: Iterable[Operation], params: Mapping[str, Any]) -> Outcome:
+    """Send all operations; done when each is stored or refused.
+
+    Operations must bear being done twice: a request whose answer was lost is sent again. Raises a CcheckError where
+    the server stays away for longer than `Connection.retry_seconds`, or refuses for a reason that is no document's.
+    """
+    total = Outcome()
+    pending: deque[Future[Outcome]] = deque()
+    stopped = threading.Event()
+    with ThreadPoolExecutor(THREADS, "ccheck-bulk") as pool:
+        try:
+            for chunk in _chunks(operations):
+                if len(pending) >= 2 * THREADS:
+                    total.add(pending.popleft().result())
+                pending.append(pool.submit(_send, server, path, params, index, stopped, chunk))
+            while pending:
+                total.add(pending.popleft().result())
+        except BaseException:
+            stopped.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return total
+
+
+def index_operation(entry: Entry) -> Operation:
+    """Raises InvalidData for a document that no index takes."""
+    document = entry.document
+    length = len(document.id.encode("utf-8", "surrogatepass"))
+    if not 0 < length <= MAX_ID_BYTES:
+        raise InvalidData(f"its id has {length} bytes, Elasticsearch takes 1 to {MAX_ID_BYTES}")
+    source: dict[str, Any] = {
+        "title": document.title,
+        "text": document.text,
+        "metadata": dict(document.metadata),
+        "digest": entry.digest,
+    }
+    if document.published is not None:
+        source["published"] = document.published
+    action, line = _encode({"index": {"_id": document.id}}), _encode(source)
+    if entry.passages:
+        line = f'{line[:-1]},"passages":[{",".join(map(_passage, entry.passages))}]}}'
+    try:
+        return Operation(document.id, f"{action}\n{line}\n".encode())
+    except UnicodeEncodeError as error:
+        raise InvalidData("it holds half of a surrogate pair, which is not text") from error
+
+
+def delete_operation(id_: str) -> Operation:
+    return Operation(id_, (json.dumps({"delete": {"_id": id_}}) + "\n").encode())
+
+
+def _passage(passage: Passage) -> str:
+    # Faster by four than the encoder, and as exact as float32 vectors of unit length need.
+    vector = _vector_format(len(passage.vector)) % tuple(passage.vector.tolist())
+    return f'{{"start":{passage.start},"end":{passage.end},"vector":[{vector}]}}'
+
+
+@functools.cache
+def _vector_format(dimensions: int) -> str:
+    return ",".join(["%.8f"] * dimensions)
+
+
+def _chunks(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+    chunk: list[Operation] = []
+    size = 0
+    for operation in operations:
+        if chunk and (size + len(operation.lines) > CHUNK_BYTES or len(chunk) >= CHUNK_DOCUMENTS):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(operation)
+        size += len(operation.lines)
+    if chunk:
+        yield chunk
+
+
+def _send(
+    server: Server,
+    path: str,
+    params: Mapping[str, Any],
+    index: str,
+    stopped: threading.Event,
+    operations: Sequence[Operation],
+) -> Outcome:
+    """Send one request, and again what of it failed, until each operation is done."""
+    outcome, left = Outcome(), list(operations)
+
+    def attempt() -> None:
+        nonlocal left
+        answer = server.send("POST", path, b"".join(operation.lines for operation in left), params)
+        left, busy = _settle(answer["items"], left, outcome, server, index)
+        if busy is not None:
+            raise busy
+
+    try:
+        server.retrying(True, stopped)(attempt)
+    except (ApiError, TransportError, Busy) as error:
+        if isinstance(error, ApiError) and error.meta.status == 413:
+            return _halved(left, outcome, functools.partial(_send, server, path, params, index, stopped))
+        raise translate(error, server.connection, index) from error
+    return outcome
+
+
+def _settle(
+    items: Sequence[Mapping[str, Any]], sent: Sequence[Operation], outcome: Outcome, server: Server, index: str
+) -> tuple[list[Operation], Busy | None]:
+    """Sort an answer's items into `outcome`. Returns the operations to send again, with the reason of one."""
+    again: list[Operation] = []
+    busy: Busy | None = None
+    for operation, item in zip(sent, items, strict=True):
+        (answer,) = item.values()
+        status, error = answer["status"], answer.get("error")
+        if error is None:
+            outcome.results[answer["result"]] = outcome.results.get(answer["result"], 0) + 1
+        elif status in BUSY:
+            again.append(operation)
+            busy = Busy(status, error)
+        elif status == 400:
+            outcome.refused[operation.id] = ": ".join(filter(None, reason_of(error)))
+        else:
+            raise from_response(status, error, server.connection, index)
+    return again, busy
+
+
+def _halved(left: Sequence[Operation], outcome: Outcome, send: Callable[[Sequence[Operation]], Outcome]) -> Outcome:
+    """After an answer of 413: the request in two, down to single documents."""
+    if len(left) == 1:
+        outcome.refused[left[0].id] = f"its {len(left[0].lines):,} bytes are more than the server takes in a request"
+        return outcome
+    middle = len(left) // 2
+    for half in (left[:middle], left[middle:]):
+        outcome.add(send(half))
+    return outcome

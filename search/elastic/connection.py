@@ -1,0 +1,91 @@
+"""How a server is reached."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from ...errors import UsageError
+
+if TYPE_CHECKING:
+    from ...settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A server's address and what it asks for. Neither `repr` nor `name` shows a secret.
+
+    A user and password in the URL are taken out of it. `request_timeout` is for one request, `retry_seconds` for how
+    long writing waits for a server that is busy or gone.
+    """
+
+    url: str | None = field(default=None)
+    cloud_id: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_certs: Path | None = None
+    verify_certs: bool = True
+    request_timeout: float = 30.0
+    retry_seconds: float = 120.0
+
+    def __post_init__(self) -> None:
+        """Raises UsageError where there is no address, or none that makes sense."""
+        address = _cloud_address(self.cloud_id) if self.url is None and self.cloud_id else self.url
+        try:
+            parts = urlsplit((address or "").strip())
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError("Elasticsearch needs its address, such as https://host:9200: set ELASTICSEARCH_URL")
+        user, _, host = parts.netloc.rpartition("@")
+        if user and self.username is None and self.api_key is None:
+            username, _, password = user.partition(":")
+            object.__setattr__(self, "username", unquote(username))
+            object.__setattr__(self, "password", unquote(password))
+        netloc = host if parts.port else f"{host.rstrip(':')}:{port}"
+        object.__setattr__(self, "url", urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", "")))
+
+    @property
+    def name(self) -> str:
+        """The server's URL, without user and password."""
+        return self.url or ""
+
+    def redact(self, text: str) -> str:
+        """The text without this connection's secrets."""
+        for secret in (self.api_key, self.password):
+            if secret:
+                text = text.replace(secret, "***")
+        return text
+
+
+def connection_from(settings: Settings, url: str | None = None) -> Connection:
+    """The connection that the settings describe, to `url` where that is given. Raises UsageError without an address."""
+    key, password = settings.elasticsearch_api_key, settings.elasticsearch_password
+    return Connection(
+        url=url or settings.elasticsearch_url,
+        cloud_id=settings.elasticsearch_cloud_id,
+        api_key=key.get_secret_value() if key else None,
+        username=settings.elasticsearch_username,
+        password=password.get_secret_value() if password else None,
+        ca_certs=settings.elasticsearch_ca_certs,
+        verify_certs=settings.elasticsearch_verify_certs,
+        request_timeout=settings.elasticsearch_timeout,
+        retry_seconds=settings.elasticsearch_retry_seconds,
+    )
+
+
+def _cloud_address(cloud_id: str) -> str:
+    """The URL in a cloud id, `NAME:base64(HOST[:PORT]$ELASTICSEARCH$KIBANA)`."""
+    try:
+        host, server, *_ = base64.b64decode(cloud_id.rpartition(":")[2], validate=True).decode().split("$")
+    except (ValueError, UnicodeDecodeError) as error:
+        raise UsageError(
+            "ELASTICSEARCH_CLOUD_ID is not a cloud id: copy it from the deployment's page in Elastic Cloud"
+        ) from error
+    domain, _, port = host.partition(":")
+    return f"https://{server}.{domain}:{port or 443}"

@@ -1,0 +1,61 @@
+"""What `ccheck doctor` says of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...errors import CcheckError
+from .connection import Connection
+from .server import Server
+
+NATIVE_LICENCES = ("trial", "enterprise")
+OLDEST = (8, 19)
+
+Finding = tuple[str, bool, str]
+"""The part that was looked at, whether it is well, and what was found."""
+
+
+def diagnose(connection: Connection) -> Iterator[Finding]:
+    """The server's version, licence and health. A failure is a finding; nothing is raised."""
+    try:
+        server = Server(connection)
+    except CcheckError as error:
+        yield "elasticsearch", False, str(error)
+        return
+    try:
+        try:
+            yield _version(server.request("GET", "/"), connection)
+        except CcheckError as error:
+            yield "elasticsearch", False, str(error)
+            return
+        for part, path, read in (("licence", "/_license", _licence), ("cluster", "/_cluster/health", _health)):
+            try:
+                yield part, *read(server.request("GET", path))
+            except (CcheckError, KeyError) as error:
+                # A key that may only search is well.
+                yield part, True, f"not known ({error}); native RRF is tried at the first search"
+    finally:
+        server.close()
+
+
+def _version(answer: dict[str, Any], connection: Connection) -> Finding:
+    version = answer["version"]
+    number, flavour = str(version["number"]), version.get("build_flavor", "default")
+    found = f"{connection.name}: Elasticsearch {number}" + (f" ({flavour})" if flavour != "default" else "")
+    major, minor = (int(part) for part in number.split(".")[:2])
+    if (major, minor) < OLDEST:
+        return "elasticsearch", False, f"{found}; ccheck needs {OLDEST[0]}.{OLDEST[1]} or later"
+    return "elasticsearch", True, found
+
+
+def _licence(answer: dict[str, Any]) -> tuple[bool, str]:
+    licence = answer["license"]
+    if licence["type"] in NATIVE_LICENCES and licence["status"] == "active":
+        return True, f"{licence['type']}: the server fuses by its own rrf"
+    return True, f"{licence['type']}, {licence['status']}: rankings are fused by ccheck, with the same result"
+
+
+def _health(answer: dict[str, Any]) -> tuple[bool, str]:
+    status = answer["status"]
+    return status != "red", f"{answer['cluster_name']} is {status}, {answer['number_of_data_nodes']} data nodes"

@@ -1,0 +1,66 @@
+"""Which files are wholly in an index, unchanged since.
+
+Every write to an index has a sequence number. What was marked holds as long as the highest number has not moved, or
+has moved only by documents that were new; then nothing that was there can have changed, whoever else writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from urllib.parse import quote
+
+from ...errors import CcheckError
+from .bulk import Outcome
+from .schema import Index
+from .server import Server
+
+KEPT = 200
+"""How many files an index remembers."""
+KEY = "ingested"
+
+
+class Writes:
+    """What this process wrote since it prepared the index, or marked a file last."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._before: int | None = None
+        self._done = Outcome()
+
+    def begin(self, server: Server, index: Index) -> None:
+        operations = _operations(server, index)
+        with self._guard:
+            self._before, self._done = operations, Outcome()
+
+    def add(self, outcome: Outcome) -> None:
+        with self._guard:
+            self._done.add(Outcome(outcome.results))
+
+    def marks(self, server: Server, index: Index, source: str) -> dict[str, Any] | None:
+        """What the index is to remember of its files, this one among them; None where others wrote to it meanwhile."""
+        operations = _operations(server, index)
+        with self._guard:
+            results = self._done.results
+            if operations is None or self._before is None or operations != self._before + sum(results.values()):
+                return None
+            marked = index.meta.get(KEY, {})
+            kept = marked["sources"] if marked.get("operations") == self._before and set(results) <= {"created"} else []
+            self._before, self._done = operations, Outcome()
+        return {"operations": operations, "sources": [*(old for old in kept if old != source), source][-KEPT:]}
+
+
+def is_ingested(server: Server, index: Index, source: str) -> bool:
+    marked = index.meta.get(KEY, {})
+    return source in marked.get("sources", ()) and _operations(server, index) == marked["operations"]
+
+
+def _operations(server: Server, index: Index) -> int | None:
+    """How many writes the index has had; None where the key or user may not ask for it."""
+    path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs"
+    try:
+        answer = server.request("GET", path, params={"level": "shards"})
+        copies = [copy for found in answer["indices"].values() for shard in found["shards"].values() for copy in shard]
+        return sum(int(copy["seq_no"]["max_seq_no"]) + 1 for copy in copies if copy["routing"]["primary"])
+    except (CcheckError, KeyError):
+        return None

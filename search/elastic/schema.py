@@ -1,0 +1,239 @@
+"""What an index is made of: one that ccheck makes, and one that it finds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Final
+
+from ... import es_mappings
+from ...errors import InvalidData
+from ...types import Document, Scalar, Value
+from ..store import Layout
+
+FORMAT: Final = 1
+"""Raised when an index of this version can't be read by the one before."""
+OURS = "ccheck"
+"""The key of what ccheck remembers under a mapping's `_meta`."""
+
+TITLES = ("title", "headline", "name", "paper_title", "doc_title", "subject")
+TEXTS = ("abstract", "text", "body", "content", "summary", "body_text", "full_text", "fulltext", "passage", "chunk")
+DATES = ("published", "publication_date", "published_at", "publication_time", "pub_date", "date", "published_date")
+_TEXT_TYPES = ("text", "match_only_text")
+_VECTOR_TYPES = ("dense_vector", "sparse_vector", "rank_vectors", "semantic_text")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNames:
+    """Fields of an index that ccheck did not make; what is None is found from its mapping."""
+
+    title: str | None = None
+    text: tuple[str, ...] | None = None
+    vector: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a mapping; `nested` says that it lies in nested documents."""
+
+    type: str
+    dimensions: int | None = None
+    similarity: str = "cosine"
+    keyword: str | None = None
+    nested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index, or an alias with what is behind it. `name` is how messages call it.
+
+    `searched` has the index's fields for each field that a claim can be searched in: title, text and content, which is
+    both. `vector` names the field of the embeddings. `source` is what is read of a document, in the form of `_source`.
+    """
+
+    name: str
+    concrete: tuple[str, ...]
+    is_alias: bool
+    made_here: bool
+    layout: Layout
+    meta: Mapping[str, Any]
+    fields: Mapping[str, Field]
+    title: str | None
+    text: tuple[str, ...]
+    searched: Mapping[str, tuple[str, ...]]
+    vector: str | None
+    published: str | None
+    source: Mapping[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def dimensions(self) -> int | None:
+        return self.fields[self.vector].dimensions if self.vector else None
+
+    @property
+    def similarity(self) -> str:
+        return self.fields[self.vector].similarity if self.vector else "cosine"
+
+
+def create_body(alias: str, layout: Layout) -> dict[str, Any]:
+    """The request that makes an index for documents of this layout, behind an alias."""
+    mappings = es_mappings.fields()
+    if layout.embedding is not None:
+        vectors = vector_mappings(layout.embedding.dimensions)
+        mappings["properties"]["passages"]["properties"] |= vectors["properties"]["passages"]["properties"]
+    mappings["_meta"] = {OURS: remembered(layout)}
+    return {"settings": es_mappings.settings(), "mappings": mappings, "aliases": {alias: {"is_write_index": True}}}
+
+
+def vector_mappings(dimensions: int) -> dict[str, Any]:
+    """What embeddings add to the mappings of an index."""
+    mappings = copy.deepcopy(es_mappings.vectors())
+    mappings["properties"]["passages"]["properties"]["vector"]["dims"] = dimensions
+    return mappings
+
+
+def remembered(layout: Layout) -> dict[str, Any]:
+    return {"version": version("ccheck"), "format": FORMAT, "layout": layout.to_dict()}
+
+
+def read_index(name: str, mappings: Mapping[str, Any], names: FieldNames, where: str) -> Index:
+    """Understand what `GET /NAME/_mapping` answered; `where` is how messages call it.
+
+    Raises InvalidData for an index of a later ccheck, and where no text field can be found.
+    """
+    concrete = tuple(sorted(mappings))
+    metas = [mappings[index]["mappings"].get("_meta", {}).get(OURS) for index in concrete]
+    is_alias = name not in mappings
+    fields: dict[str, Field] = {}
+    for index in concrete:
+        fields |= dict(_fields(mappings[index]["mappings"].get("properties", {})))
+    if len(metas) == 1 and isinstance(metas[0], dict) and "format" in metas[0]:
+        return _made_here(concrete, is_alias, metas[0], fields, where)
+    return _found(concrete, is_alias, fields, names, where)
+
+
+def _made_here(
+    concrete: tuple[str, ...], is_alias: bool, meta: Mapping[str, Any], fields: Mapping[str, Field], where: str
+) -> Index:
+    try:
+        layout = Layout.from_dict(meta.get("layout") or {})
+        readable = int(meta["format"]) <= FORMAT
+    except (KeyError, TypeError, ValueError):
+        readable = False
+    if not readable:
+        raise InvalidData(
+            f"{where} was made by ccheck {meta.get('version')} in a format that this one can't read: upgrade ccheck"
+        )
+    return Index(
+        name=where,
+        concrete=concrete,
+        is_alias=is_alias,
+        made_here=True,
+        layout=layout,
+        meta=meta,
+        fields=fields,
+        title="title",
+        text=("text",),
+        searched={"content": ("content",), "title": ("title",), "text": ("text",)},
+        vector="passages.vector" if "passages.vector" in fields and layout.embedding is not None else None,
+        published="published.day",
+        source={"includes": ["title", "text", "metadata", "published"]},
+    )
+
+
+def _found(
+    concrete: tuple[str, ...], is_alias: bool, fields: Mapping[str, Field], names: FieldNames, where: str
+) -> Index:
+    texts = [name for name, known in fields.items() if known.type in _TEXT_TYPES and not known.nested]
+    vectors = [name for name, known in fields.items() if known.type == "dense_vector"]
+    title = names.title or next(_named(TITLES, texts), None)
+    text = names.text or tuple(_named(TEXTS, texts)) or tuple(name for name in texts if name != title)
+    vector = names.vector or next(iter(vectors), None)
+    for name in (title, *text, vector):
+        if name is not None and name not in fields:
+            raise InvalidData(
+                f"{where} has no field {name!r}; its text fields are {', '.join(texts) or 'none'}, its vectors "
+                f"{', '.join(vectors) or 'none'}"
+            )
+    if not text and title is None:
+        raise InvalidData(f"{where} has no text field that could be searched")
+    heavy = [name for name, known in fields.items() if known.type in _VECTOR_TYPES]
+    content = tuple(dict.fromkeys([*([title] if title else []), *text]))
+    return Index(
+        name=where,
+        concrete=concrete,
+        is_alias=is_alias,
+        made_here=False,
+        layout=Layout(),
+        meta={},
+        fields=fields,
+        title=title,
+        text=text,
+        searched={name: (name,) for name in texts}
+        | {"content": content, "title": (title,) if title else (), "text": text},
+        vector=vector,
+        published=next(_named(DATES, [name for name, known in fields.items() if known.type == "date"]), None),
+        source={"excludes": heavy} if heavy else {},
+    )
+
+
+def _named(wanted: Iterable[str], names: Iterable[str]) -> Iterator[str]:
+    """Those of `names` whose last part is wanted, in the order of `wanted`."""
+    names = list(names)
+    for want in wanted:
+        yield from (name for name in names if name.rpartition(".")[2].lower() == want)
+
+
+def _fields(properties: Mapping[str, Any], prefix: str = "", nested: bool = False) -> Iterator[tuple[str, Field]]:
+    """Every field below `properties` by its full name; subfields too."""
+    for name, mapping in properties.items():
+        path, type_ = prefix + name, mapping.get("type", "object")
+        yield from _fields(mapping.get("properties", {}), f"{path}.", nested or type_ == "nested")
+        if type_ in ("object", "nested"):
+            continue
+        subfields = mapping.get("fields", {})
+        keyword = next((f"{path}.{sub}" for sub in subfields if subfields[sub].get("type") == "keyword"), None)
+        yield path, Field(type_, mapping.get("dims"), mapping.get("similarity", "cosine"), keyword, nested)
+
+
+# -- documents
+
+
+def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
+    """A document from its `_source`."""
+    if index.made_here:
+        metadata = source.get("metadata") or {}
+        return Document(id_, source.get("title", ""), source.get("text", ""), metadata, source.get("published"))
+    values = flatten(source)
+    title = _text(values.pop(index.title, None)) if index.title else ""
+    text = "\n\n".join(filter(None, (_text(values.pop(name, None)) for name in index.text)))
+    published = values.get(index.published) if index.published else None
+    return Document(id_, title, text, values, str(published)[:10] if published is not None else None)
+
+
+def flatten(source: Mapping[str, Any], prefix: str = "") -> dict[str, Value]:
+    """Nested objects' keys joined by dots; a list of objects becomes a list of each of their fields."""
+    flat: dict[str, Value] = {}
+    for key, value in source.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            scalars: list[Scalar] = []
+            for item in value:
+                if not isinstance(item, dict):
+                    scalars.append(item if isinstance(item, Scalar) else str(item))
+                    continue
+                for inner, found in flatten(item, f"{prefix}{key}.").items():
+                    already = flat.setdefault(inner, [])
+                    if isinstance(already, list):
+                        already.extend(found if isinstance(found, list) else [found])
+            if scalars or not value:
+                flat[prefix + key] = scalars
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _text(value: Value) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)

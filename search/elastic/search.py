@@ -1,0 +1,221 @@
+"""Answering queries: many in one `_msearch`, fused by the server where its licence allows, else here."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from elastic_transport import ApiError
+
+from ...errors import CcheckError, InvalidData
+from ...recipe import Fusion, Retriever
+from ...types import Document, Hit, Query, Ranking
+from ..filters import Filter
+from ..fusion import fuse
+from .errors import from_response, is_licence
+from .queries import Body, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
+from .schema import Index, document
+from .server import Server
+
+SEARCHES_AT_ONCE = 100
+BYTES_AT_ONCE = 4 << 20
+NATIVE = ""
+"""The name of the server's own fusion among a query's searches."""
+
+_WHOLE = {"allow_partial_search_results": False}
+_WITHOUT_TOTAL = {"track_total_hits": False}
+
+Key = tuple[str, str]
+"""A document's index and id: an alias can stand for several indices."""
+Ranked = list[tuple[Key, float]]
+
+
+class NotNative(Exception):
+    """The server does not fuse: its licence does not allow it, or, where `licensed`, it knows no weights."""
+
+    def __init__(self, licensed: bool) -> None:
+        super().__init__(licensed)
+        self.licensed = licensed
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The searches of one query, by retriever's name or `NATIVE`, and their lines in a `_msearch`."""
+
+    searches: tuple[str, ...]
+    lines: bytes
+
+
+@dataclass(slots=True)
+class Found:
+    """What the server found for one query."""
+
+    rankings: dict[str, Ranked]
+    fused: Ranked
+    documents: dict[Key, Document] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher:
+    """One call of `ElasticStore.search`."""
+
+    server: Server
+    name: str
+    index: Index
+    retrievers: Mapping[str, Retriever]
+    fusion: Fusion
+    k: int
+    filters: Sequence[Filter]
+    details: bool
+    native: bool = False
+
+    def run(self, queries: Sequence[Query]) -> list[Ranking | CcheckError]:
+        """Raises NotNative where `native` was tried in vain, UsageError or InvalidData for what fits no query."""
+        filters = filter_bodies(self.index, self.filters)
+        plans = [self._plan(query, filters) for query in queries]
+        answers: list[Ranking | CcheckError] = []
+        for chunk in _chunks(plans):
+            answers += self._answer(chunk)
+        return answers
+
+    def _plan(self, query: Query, filters: Sequence[Body]) -> Plan:
+        bodies: dict[str, Body] = {}
+        for name, retriever in self.retrievers.items():
+            body = retriever_body(self.index, query, retriever, filters)
+            if body is not None:
+                bodies[name] = body
+        searches = {}
+        native = self.native and len(bodies) == len(self.retrievers) and fits_rrf(self.retrievers, self.fusion, self.k)
+        if native:
+            joined = rrf([(bodies[name], retriever) for name, retriever in self.retrievers.items()], self.fusion)
+            searches[NATIVE] = {"retriever": joined, "size": self.k, "_source": self.index.source or True}
+        if self.details or not native:
+            alone = len(self.retrievers) == 1
+            for name, body in bodies.items():
+                depth = self.retrievers[name].depth
+                searches[name] = {
+                    "retriever": body,
+                    "size": min(depth, self.k) if alone else depth,
+                    "_source": (self.index.source or True) if alone else False,
+                }
+        # The same copies of the shards answer all searches of a query, so that their ranks fit together.
+        header = {"preference": f"ccheck-{zlib.crc32(query.text.encode('utf-8', 'ignore'))}"} | _WHOLE
+        lines = [json.dumps(part) for body in searches.values() for part in (header, body | _WITHOUT_TOTAL)]
+        return Plan(tuple(searches), "".join(f"{line}\n" for line in lines).encode())
+
+    @property
+    def weighted(self) -> bool:
+        return any(retriever.weight != 1 for retriever in self.retrievers.values())
+
+    def _answer(self, plans: Sequence[Plan]) -> list[Ranking | CcheckError]:
+        try:
+            found = self._ask(plans)
+        except InvalidData as error:
+            # One search that the server can't even read makes it refuse them all.
+            return [error] if len(plans) == 1 else [answer for plan in plans for answer in self._answer([plan])]
+        self._fetch([one for one in found if isinstance(one, Found)])
+        return [self._ranking(one) if isinstance(one, Found) else one for one in found]
+
+    def _ask(self, plans: Sequence[Plan]) -> list[Found | CcheckError]:
+        lines = b"".join(plan.lines for plan in plans)
+        responses: Iterator[dict[str, Any]] = iter(())
+        if lines:
+            try:
+                answer = self.server.request("POST", f"/{quote(self.name, safe='')}/_msearch", lines, index=self.name)
+            except CcheckError as error:
+                if isinstance(error.__cause__, ApiError) and any(NATIVE in plan.searches for plan in plans):
+                    self._check_native(error.__cause__.meta.status, error.__cause__.body)
+                raise
+            responses = iter(answer["responses"])
+        return [self._found(plan, {name: next(responses) for name in plan.searches}) for plan in plans]
+
+    def _check_native(self, status: int, body: Any) -> None:
+        """Raise NotNative where an error means that."""
+        if is_licence(status, body):
+            raise NotNative(licensed=False)
+        if status == 400 and self.weighted:
+            raise NotNative(licensed=True)
+
+    def _found(self, plan: Plan, responses: Mapping[str, dict[str, Any]]) -> Found | CcheckError:
+        for response in responses.values():
+            if "error" in response:
+                status = response.get("status", 500)
+                if NATIVE in responses:
+                    self._check_native(status, response)
+                return from_response(status, response, self.server.connection, self.name)
+        rankings = {name: self._ranked(name, responses[name]) if name in responses else [] for name in self.retrievers}
+        weights = {name: retriever.weight for name, retriever in self.retrievers.items()}
+        if NATIVE in responses:
+            fused = self._ranked(NATIVE, responses[NATIVE])
+        elif len(self.retrievers) == 1:
+            fused = next(iter(rankings.values()))
+        else:
+            fused = fuse(rankings, weights, self.fusion)
+        found = Found(rankings if plan.searches != (NATIVE,) else {}, fused[: self.k])
+        for response in responses.values():
+            for hit in response["hits"]["hits"]:
+                if "_source" in hit:
+                    found.documents[_key(hit)] = document(self.index, hit["_id"], hit["_source"])
+        return found
+
+    def _ranked(self, name: str, response: Mapping[str, Any]) -> Ranked:
+        read = float if name == NATIVE else score_reader(self.index, self.retrievers[name])
+        return [(_key(hit), read(hit["_score"])) for hit in response["hits"]["hits"]]
+
+    def _fetch(self, found: Sequence[Found]) -> None:
+        """Read the documents that the searches did not bring along."""
+        missing = {key for one in found for key, _ in one.fused if key not in one.documents}
+        if not missing:
+            return
+        documents = fetch(self.server, self.name, self.index, sorted(missing))
+        for one in found:
+            one.documents |= {key: documents[key] for key, _ in one.fused if key in documents}
+
+    def _ranking(self, found: Found) -> Ranking:
+        places = {
+            name: {key: (rank, score) for rank, (key, score) in enumerate(ranking, 1)}
+            for name, ranking in found.rankings.items()
+        }
+        hits: list[Hit] = []
+        for key, total in found.fused:
+            if key not in found.documents:
+                continue  # removed since it was found
+            scores = {name: places[name][key][1] for name in places if key in places[name]}
+            ranks = {name: places[name][key][0] for name in places if key in places[name]}
+            if len(self.retrievers) > 1:
+                scores[self.fusion.method] = total
+            hits.append(Hit(len(hits) + 1, found.documents[key], total, scores, ranks))
+        return Ranking(tuple(hits))
+
+
+def fetch(
+    server: Server, name: str, index: Index, keys: Sequence[Key], *, realtime: bool = False
+) -> dict[Key, Document]:
+    """The documents of these keys, as searches see them, or as they were written last."""
+    docs = [{"_index": concrete, "_id": id_, "_source": index.source or True} for concrete, id_ in keys]
+    answer = server.request("POST", "/_mget", {"docs": docs}, params={"realtime": realtime}, index=name)
+    return {
+        _key(found): document(index, found["_id"], found["_source"]) for found in answer["docs"] if found.get("found")
+    }
+
+
+def _key(hit: Mapping[str, Any]) -> Key:
+    return hit["_index"], hit["_id"]
+
+
+def _chunks(plans: Sequence[Plan]) -> Iterator[list[Plan]]:
+    chunk: list[Plan] = []
+    searches = size = 0
+    for plan in plans:
+        if chunk and (searches + len(plan.searches) > SEARCHES_AT_ONCE or size + len(plan.lines) > BYTES_AT_ONCE):
+            yield chunk
+            chunk, searches, size = [], 0, 0
+        chunk.append(plan)
+        searches += len(plan.searches)
+        size += len(plan.lines)
+    if chunk:
+        yield chunk

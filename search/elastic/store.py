@@ -1,0 +1,297 @@
+"""The store in Elasticsearch, 8.19 and 9.x: an alias in front of a numbered index.
+
+The same class searches an index that ccheck did not make; it writes to none of those.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+from ...errors import CcheckError, InvalidData, NotFound, UsageError
+from ...recipe import Dense, Fusion, Retriever
+from ...types import Document, Entry, Query, Ranking
+from ..filters import Filter
+from ..store import Layout, StoreInfo
+from . import bulk, ingested, schema
+from .connection import Connection
+from .schema import FieldNames, Index
+from .search import NotNative, Searcher, fetch
+from .server import Server
+
+FIRST = "-000001"
+"""What the name of the index behind an alias ends with."""
+KNOWN_SECONDS = 30.0
+"""How long what a mapping said is believed."""
+DIGESTS_AT_ONCE, DOCUMENTS_AT_ONCE = 2_000, 200
+
+T = TypeVar("T")
+
+
+class ElasticStore:
+    """An index or alias on a server; see `ccheck.search.store.Store` for what the methods promise.
+
+    Safe to use from several threads, and from several processes that write different documents.
+    """
+
+    def __init__(self, connection: Connection, index: str, names: FieldNames | None = None) -> None:
+        """Asks the server nothing yet: an index that does not exist is made by `prepare`. Raises UsageError."""
+        if not index or index.startswith("_") or any(character in index for character in ',*?"<>| \\/'):
+            raise UsageError(f"{index!r} is no name of an index: lower-case letters, digits, - and _, such as papers")
+        self.index = index
+        self.name = f"{connection.name}/{index}"
+        self._connection = connection
+        self._names = names or FieldNames()
+        self._server = Server(connection)
+        self._known: tuple[float, Index] | None = None
+        self._native = self._native_weights = True
+        self._writes = ingested.Writes()
+
+    # -- what is there
+
+    def info(self) -> StoreInfo | None:
+        index = self._load()
+        if index is None:
+            return None
+        details = {"server": self._connection.name, "index": ", ".join(index.concrete)}
+        if not index.made_here:
+            details |= {
+                "made by": "not ccheck",
+                "title field": index.title or "none",
+                "text fields": ", ".join(index.text) or "none",
+                "vector field": index.vector or "none",
+            }
+        return StoreInfo(
+            name=self.name,
+            documents=self.count(),
+            passages=self._count_passages(index),
+            layout=index.layout,
+            dimensions=index.dimensions,
+            bytes=self._bytes(index),
+            details=details,
+        )
+
+    def count(self) -> int:
+        return int(self._request("GET", self._path("_count"))["count"])
+
+    def digests(self, ids: Sequence[str]) -> dict[str, str]:
+        if not self._index().made_here:
+            return {}
+        found: dict[str, str] = {}
+        for some in _batches(ids, DIGESTS_AT_ONCE):
+            answer = self._request(
+                "POST", self._path("_mget"), {"ids": some}, params={"_source_includes": "digest"}, patient=True
+            )
+            found |= {doc["_id"]: doc["_source"]["digest"] for doc in answer["docs"] if doc.get("found")}
+        return found
+
+    def get(self, ids: Sequence[str]) -> dict[str, Document]:
+        index = self._index()
+        found: dict[str, Document] = {}
+        for some in _batches(ids, DOCUMENTS_AT_ONCE):
+            keys = [(concrete, id_) for concrete in index.concrete for id_ in some]
+            documents = fetch(self._server, self.index, index, keys, realtime=True)
+            found |= {id_: document for (_, id_), document in documents.items()}
+        return found
+
+    # -- writing
+
+    def prepare(self, layout: Layout) -> None:
+        index = self._load()
+        if index is None:
+            index = self._create(layout)
+        elif not index.made_here:
+            raise self._foreign()
+        index.layout.check(layout, self.name)
+        if index.layout != layout:
+            mappings = schema.vector_mappings(layout.embedding.dimensions) if layout.embedding is not None else {}
+            self._remember(index, schema.remembered(layout), mappings)
+            self._load()
+        self._writes.begin(self._server, index)
+
+    def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
+        refused: dict[str, str] = {}
+
+        def operations() -> Iterator[bulk.Operation]:
+            # Requests are sent in parallel, so an id may be in one of them only.
+            for entry in {entry.document.id: entry for entry in entries}.values():
+                try:
+                    yield bulk.index_operation(entry)
+                except InvalidData as error:
+                    refused[entry.document.id] = str(error)
+
+        return self._write(operations()).refused | refused
+
+    def delete(self, ids: Sequence[str]) -> int:
+        return self._write(map(bulk.delete_operation, dict.fromkeys(ids))).results.get("deleted", 0)
+
+    def publish(self) -> None:
+        self._writable()
+        self._request("POST", self._path("_refresh"), patient=True)
+
+    def is_ingested(self, source: str) -> bool:
+        return ingested.is_ingested(self._server, self._index(fresh=True), source)
+
+    def mark_ingested(self, source: str) -> None:
+        index = self._writable(fresh=True)
+        marks = self._writes.marks(self._server, index, source)
+        if marks is not None:
+            self._remember(index, {**index.meta, "ingested": marks})
+
+    def drop(self) -> None:
+        index = self._index(fresh=True)
+        if not index.made_here:
+            raise InvalidData(f"{self.name} was not made by ccheck, which removes only what it made")
+        self._request("DELETE", f"/{quote(','.join(index.concrete), safe=',')}")
+        self._known = None
+
+    # -- searching
+
+    def search(
+        self,
+        queries: Sequence[Query],
+        retrievers: Mapping[str, Retriever],
+        fusion: Fusion,
+        *,
+        k: int,
+        filters: Sequence[Filter] = (),
+        details: bool = True,
+    ) -> list[Ranking | CcheckError]:
+        index = self._index()
+        if index.vector is None and any(isinstance(retriever, Dense) for retriever in retrievers.values()):
+            index = self._index(fresh=True)
+            if index.vector is None:
+                raise NotFound(
+                    f"the store {self.name} has no vectors: ingest with an embedding model for dense retrieval"
+                )
+        searcher = Searcher(self._server, self.index, index, retrievers, fusion, k, filters, details)
+        try:
+            if self._native and (self._native_weights or not searcher.weighted):
+                try:
+                    return dataclasses.replace(searcher, native=True).run(queries)
+                except NotNative as error:
+                    self._native, self._native_weights = error.licensed, False
+            return searcher.run(queries)
+        except CcheckError:
+            self._known = None  # the index may have been made anew
+            raise
+
+    # -- inside
+
+    def _path(self, action: str) -> str:
+        return f"/{quote(self.index, safe='')}/{action}"
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        patient: bool = False,
+    ) -> dict[str, Any]:
+        return self._server.request(method, path, body, params=params, index=self.index, patient=patient)
+
+    def _load(self) -> Index | None:
+        """What the index is now; None where it does not exist."""
+        try:
+            mappings = self._request("GET", self._path("_mapping"))
+        except NotFound:
+            self._known = None
+            return None
+        index = schema.read_index(self.index, mappings, self._names, self.name)
+        self._known = time.monotonic(), index
+        return index
+
+    def _index(self, fresh: bool = False) -> Index:
+        known = self._known
+        if known is not None and not fresh and time.monotonic() - known[0] < KNOWN_SECONDS:
+            return known[1]
+        index = self._load()
+        if index is None:
+            raise NotFound(f"there is no store {self.name}: make it with ccheck ingest FILE --store {self.name}")
+        return index
+
+    def _writable(self, fresh: bool = False) -> Index:
+        index = self._index(fresh)
+        if not index.made_here:
+            raise self._foreign()
+        return index
+
+    def _foreign(self) -> InvalidData:
+        return InvalidData(
+            f"{self.name} was not made by ccheck: it can be searched as it is, but to ingest name another index by "
+            "--store, which ccheck then makes"
+        )
+
+    def _create(self, layout: Layout) -> Index:
+        first = f"{self.index}{FIRST}"
+        try:
+            self._request("PUT", f"/{quote(first, safe='')}", schema.create_body(self.index, layout))
+        except InvalidData as error:
+            if "resource_already_exists" not in str(error):
+                raise
+            # Another process was faster, or the alias was taken away.
+        index = self._load()
+        if index is None:
+            raise InvalidData(
+                f"the index {first} exists on {self._connection.name}, but not its alias {self.index}: add the alias, "
+                "or delete the index"
+            )
+        return index
+
+    def _remember(self, index: Index, meta: Mapping[str, Any], mappings: Mapping[str, Any] | None = None) -> None:
+        """Write what ccheck keeps in the mapping's `_meta`, and new fields."""
+        path = f"/{quote(','.join(index.concrete), safe=',')}/_mapping"
+        self._request("PUT", path, {**(mappings or {}), "_meta": {schema.OURS: dict(meta)}})
+
+    def _write(self, operations: Iterable[bulk.Operation]) -> bulk.Outcome:
+        index = self._writable()
+        # Without this a bulk request would make a bare index in the place of one that was removed.
+        params = {"require_alias": True} if index.is_alias else {}
+        outcome = bulk.write(self._server, self._path("_bulk"), self.index, operations, params)
+        self._writes.add(outcome)
+        return outcome
+
+    def _count_passages(self, index: Index) -> int:
+        if index.made_here:
+            passages: dict[str, Any] = {"nested": {"path": "passages"}}
+        elif index.vector is not None and not index.fields[index.vector].nested:
+            passages = {"filter": {"exists": {"field": index.vector}}}
+        else:
+            return 0
+        body = {"size": 0, "aggs": {"passages": passages}}
+        return int(self._request("POST", self._path("_search"), body)["aggregations"]["passages"]["doc_count"])
+
+    def _bytes(self, index: Index) -> int | None:
+        """None where the key or user may not ask for it."""
+        return _or_none(
+            lambda: int(self._request("GET", self._path("_stats/store"))["_all"]["total"]["store"]["size_in_bytes"])
+        )
+
+    def close(self) -> None:
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _or_none(ask: Callable[[], T]) -> T | None:
+    try:
+        return ask()
+    except (CcheckError, KeyError):
+        return None
+
+
+def _batches(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    for first in range(0, len(items), size):
+        yield list(items[first : first + size])
