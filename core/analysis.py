@@ -23,19 +23,39 @@ STOPWORDS = (
 ).split()
 """Lucene's English stopwords."""
 
-_LETTER = r"[[\p{Alphabetic}\p{M}_]&&[^\p{Han}\p{Hiragana}]]"
-_DIGIT = r"\p{Nd}"
-TOKEN = rf"(?:{_LETTER}+(?:[.'’:·]{_LETTER}+)*|{_DIGIT}+(?:[.,;'’]{_DIGIT}+)*)+|[\p{{Han}}\p{{Hiragana}}]"
+_ALONE = r"\p{Han}\p{Hiragana}"
+_KATAKANA = r"\p{Katakana}\x{30FC}\x{FF70}"
+_UNSPACED = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_TAIL = r"\p{M}\p{Cf}\p{Pc}"
+_LETTER = rf"[\p{{Alphabetic}}&&[^{_ALONE}{_KATAKANA}{_UNSPACED}]]"
+_LETTERS = rf"{_LETTER}[[\p{{Alphabetic}}{_TAIL}]&&[^{_ALONE}{_KATAKANA}{_UNSPACED}\x{{200B}}]]*"
+_DIGITS = rf"[\p{{Nd}}٫][[\p{{Nd}}٫{_TAIL}]&&[^\x{{200B}}]]*"
+_POINT = ".'‘’․﹒＇．"
+_PICTURE = r"\p{Extended_Pictographic}[\x{FE0F}\p{Emoji_Modifier}]*"
+TOKEN = "|".join(
+    [
+        r"\p{Hebrew}[\p{Hebrew}\p{M}]*(?:[\"״]\p{Hebrew}[\p{Hebrew}\p{M}]*)+",
+        rf"\p{{Pc}}*(?:{_LETTERS}(?:[{_POINT}:·‧︓﹕：]{_LETTERS})*|{_DIGITS}(?:[{_POINT},;;،٬⁄︐︔﹐﹔，；]{_DIGITS})*)+",
+        rf"[{_ALONE}]\p{{M}}*",
+        rf"[{_KATAKANA}][{_KATAKANA}\p{{M}}]*",
+        rf"[[{_UNSPACED}]&&[\p{{Alphabetic}}\p{{M}}]]+",
+        rf"{_PICTURE}(?:\x{{200D}}{_PICTURE})*",
+        r"\p{Regional_Indicator}{2}",
+    ]
+)
 """A token, in the syntax of Rust's regex crate."""
 
-_WORD = re.compile(r"[^\W_]+(?:[.,'’:·][^\W_]+)*")
+_IDEOGRAPH = (
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W_{_IDEOGRAPH}]+(?:[.,'’:·][^\W_{_IDEOGRAPH}]+)*")
 
 
 @functools.cache
 def analyzer() -> tantivy.TextAnalyzer:
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
-    builder = TextAnalyzerBuilder(Tokenizer.regex(TOKEN)).filter(Filter.lowercase()).filter(Filter.ascii_fold())
+    builder = TextAnalyzerBuilder(Tokenizer.regex(TOKEN)).filter(Filter.ascii_fold()).filter(Filter.lowercase())
     return builder.filter(Filter.custom_stopword(STOPWORDS)).filter(Filter.stemmer("english")).build()
 
 
