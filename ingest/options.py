@@ -96,11 +96,11 @@ class Preview:
 
 
 def default_chunking(embedding: Embedding) -> Chunking:
-    """Passages that fill the model's window; documents that are a little longer than it stay whole."""
+    """Documents longer than the model's window in passages that fill it; `benchmarks/passages.py` has the gain."""
     from ..search.store import Chunking
 
     window = embedding.max_tokens - 2  # without the two special tokens
-    return Chunking(longer_than=2 * window, max_tokens=window, overlap=window // 8)
+    return Chunking(longer_than=window, max_tokens=window, overlap=window // 8)
 
 
 def layout_for(embedder: Embedder | None, chunking: Chunking | None = None) -> Layout:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from .lines import Line, read_lines
-from .sources import Source, find_sources
+from .sources import Given, Source, find_sources
 
 LINE_BYTES = 64 << 20
 """A longer line is a reject. Also the most that a .json file may hold that is not JSON Lines."""
@@ -48,7 +47,7 @@ class Reject:
 
 
 def read(
-    sources: Iterable[str | os.PathLike[str]],
+    sources: Given,
     *,
     on_bytes: Callable[[int], None] | None = None,
     line_bytes: int = LINE_BYTES,

@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ from .passages import passages
 from .readers import Record, Reject, excerpt, read_source
 from .rejects import RejectFile
 from .seen import Seen
-from .sources import Source, find_sources
+from .sources import Given, Source, find_sources
 
 if TYPE_CHECKING:
     from ..search.embedding import Embedder
@@ -44,7 +44,7 @@ HEAD = 100
 
 
 def ingest(
-    sources: Iterable[str | os.PathLike[str]],
+    sources: Given,
     store: Store,
     embedder: Embedder | None = None,
     options: IngestOptions | None = None,
@@ -91,7 +91,7 @@ def ingest(
 
 
 def dry_run(
-    sources: Iterable[str | os.PathLike[str]],
+    sources: Given,
     options: IngestOptions | None = None,
     embedder: Embedder | None = None,
     n: int = 3,

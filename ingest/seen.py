@@ -6,6 +6,8 @@ import sqlite3
 from dataclasses import dataclass
 from types import TracebackType
 
+from ..errors import Incomplete
+
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
@@ -30,10 +32,20 @@ class Seen:
         self._database.execute("BEGIN")
 
     def add(self, id_: str, digest: str, file: str, line: int) -> Earlier | None:
-        """Note an id; where it came before, say where, and keep that. `digest` is hexadecimal."""
+        """Note an id; where it came before, say where, and keep that. `digest` is hexadecimal.
+
+        Raises Incomplete where there is no room for it.
+        """
         number = self._files.setdefault(file, len(self._files))
         row = (id_, bytes.fromhex(digest), number, line)
-        if self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)", row).rowcount:
+        try:
+            added = self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)", row).rowcount
+        except sqlite3.OperationalError as error:
+            raise Incomplete(
+                f"the temporary folder can't hold the ids of the run ({error}); what was stored so far is safe: make "
+                "room, or set SQLITE_TMPDIR to another folder, and run the same command again"
+            ) from error
+        if added:
             return None
         query = "SELECT digest, file, line FROM seen WHERE id = ?"
         known, number, line = self._database.execute(query, (id_,)).fetchone()

@@ -25,6 +25,8 @@ COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
 REJECTS_SUFFIX = ".rejects.jsonl"
 """What the files that list rejects end in; folders and globs leave them out."""
 STDIN = "-"
+Given: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""One or more paths of files, folders or globs, or `STDIN`."""
 _KNOWN = f"{', '.join(FORMATS)}, each also with {' or '.join(COMPRESSIONS)}"
 
 
@@ -39,11 +41,13 @@ class Source:
     size: int | None = None
 
 
-def find_sources(given: Iterable[str | os.PathLike[str]]) -> list[Source]:
+def find_sources(given: Given) -> list[Source]:
     """The files that paths, folders (recursively), globs and `-` stand for, in that order, each file once.
 
     Raises NotFound where one of them leads to nothing, UsageError for a file of an unknown kind.
     """
+    if isinstance(given, str | os.PathLike):
+        given = [given]
     found: dict[Path | None, Source] = {}
     for one in given:
         for source in _expand(os.fspath(one)):

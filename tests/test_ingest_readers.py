@@ -355,6 +355,12 @@ def test_folders_globs_and_repeats(tmp_path: Path) -> None:
     assert [record.data["n"] for record in read_all(odd)[0]] == [5]
 
 
+def test_one_path_needs_no_list(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    write(path, b'{"n": 1}\n')
+    assert len(list(read(path))) == len(list(read(str(path)))) == 1
+
+
 def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     good = write(tmp_path / "a.jsonl", b"{}\n")
