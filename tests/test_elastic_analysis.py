@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from ccheck.analysis import clean, terms
 from ccheck.search import Layout
 from ccheck.search.elastic import Connection, ElasticStore
@@ -20,9 +21,10 @@ ODD = [
     "3.2 1,000 1;000 3'4 a.b e.g. U.S.A. a:b 12:30 1.a a.1 a1.2b x_y _a_ __ a_1 1_2",
     "IL-6 TNF-α β-catenin µg 10⁻³ H₂O CO₂ ½ ² 5‰ №7 Ⅷ ㎏ ™ © °C",
     "海面上昇 ひらがな カタカナ ー 한국어 ไทยภาษา ភាសា 中文abc1 a中b ｶﾀｶﾅ 々〇",
-    "море Ёж ЙОД Ελληνικά ΣΊΣΥΦΟΣ İstanbul ıI עברית ת\"א العربية مُحَمَّد हिन्दी देवनागरी বাংলা தமிழ் ქართული ԱՐՄ",
+    'море Ёж ЙОД Ελληνικά ΣΊΣΥΦΟΣ İstanbul ıI עברית ת"א العربية مُحَمَّد हिन्दी देवनागरी বাংলা தமிழ் ქართული ԱՐՄ',
     "😀 👩‍👩‍👧 🇫🇷 1️⃣ ❤️ ☃ a😀b",
-    "zero\u200bwidth joi\u200dner soft\u00adhyphen no\u00a0break com\u0301bining A\u030a n\u0303 line\u2028sep bom\ufeff",
+    "zero\u200bwidth joi\u200dner soft\u00adhyphen no\u00a0break com\u0301bining A\u030a n\u0303 line\u2028sep",
+    "bom\ufeff at \ufeffend",
     "running runs ran runner generously skies dying news innings sky's relational conditional triplicate",
     "the of and THE Of a an no not such their will with",
     "foo@bar.com http://x.org/a_b?c=d#e a/b c\\d {e} [f] <b>g</b> &amp; $5.00 50% +1 -1 ~x ^y *z",
