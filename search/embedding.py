@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-BATCH = 64
+BATCH = 32
+"""Texts in one forward pass; more make it no faster on a CPU, and take memory."""
 
 
 class Embedder:
@@ -32,13 +33,18 @@ class Embedder:
         model = _load(found, device)
         self.found = found
         self._model = model
+        self._bfloat16 = model.device.type == "cpu" and _cpu_has_bfloat16()
         dimensions, max_tokens = model.get_embedding_dimension(), model.max_seq_length
         if dimensions is None or max_tokens is None:
             raise InvalidData(f"the model {found.name} does not say how many dimensions and tokens it has")
         self.spec = Embedding(found.name, dimensions, identity, max_tokens)
 
     def encode_documents(self, texts: Sequence[str]) -> Vector:
-        return self._encode(self._model.encode_document, texts)
+        """In bfloat16 on processors that calculate in it, which halves the time (cosine to float32 at least .9999)."""
+        import torch
+
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16):
+            return self._encode(self._model.encode_document, texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Vector:
         return self._encode(self._model.encode_query, texts)
@@ -62,10 +68,11 @@ class Embedder:
         if not texts:
             return np.zeros((0, self.spec.dimensions), np.float32)
         # sentence-transformers sorts what it is given by length before it makes batches.
-        vectors = encode(
-            list(texts), batch_size=BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
-        )
-        return np.ascontiguousarray(vectors, np.float32)
+        vectors = encode(list(texts), batch_size=BATCH, convert_to_numpy=True, show_progress_bar=False)
+        vectors = np.ascontiguousarray(vectors, np.float32)
+        # Here and not in the model, which would round the lengths to bfloat16. A vector of zeros stays one.
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        return vectors
 
 
 def load_embedder(name: str = DEFAULT_MODEL, device: str | None = None) -> Embedder:
@@ -98,6 +105,13 @@ def _load(found: FoundModel, device: str | None) -> SentenceTransformer:
             local_files_only=True,
             model_kwargs={"use_safetensors": True},
         )
+
+
+def _cpu_has_bfloat16() -> bool:
+    import torch
+
+    has = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
 
 
 @contextlib.contextmanager
