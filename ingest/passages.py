@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 CountTokens = Callable[[Sequence[str]], list[int]]
 """How many tokens each text has."""
+COUNTED_TOGETHER = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ def passages(documents: Sequence[Document], count_tokens: CountTokens, chunking:
     What is embedded is the title, a line end, and the passage, together at most `max_tokens`; only a single word that
     is longer than that makes a longer one. Tokens are counted for all documents in a few calls.
     """
+    count_tokens = _in_slices(count_tokens)
     wholes = [_embedded(document.title, document.text) for document in documents]
     long = [number for number, tokens in enumerate(count_tokens(wholes)) if tokens > chunking.longer_than]
     answer = [[Span(0, len(document.text), whole)] for document, whole in zip(documents, wholes, strict=True)]
@@ -54,6 +56,16 @@ def passages(documents: Sequence[Document], count_tokens: CountTokens, chunking:
             for start, end in _windows(parts, budget, chunking.overlap)
         ]
     return answer
+
+
+def _in_slices(count_tokens: CountTokens) -> CountTokens:
+    """The same over slices: tokenizers hold many times a text's size while they count it."""
+
+    def count(texts: Sequence[str]) -> list[int]:
+        slices = (texts[start : start + COUNTED_TOGETHER] for start in range(0, len(texts), COUNTED_TOGETHER))
+        return [tokens for some in slices for tokens in count_tokens(some)]
+
+    return count
 
 
 def _embedded(title: str, text: str) -> str:

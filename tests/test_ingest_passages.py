@@ -86,7 +86,7 @@ def test_counting_is_batched() -> None:
         Document(str(n), "T", " ".join(sentence(f"S{i}", 7) for i in range(n)) + " word" * 40) for n in range(50)
     ]
     assert len(passages(documents, embedder.count_tokens, CHUNKING)) == 50
-    assert embedder.counts <= 4
+    assert embedder.counts < 20  # there are 1,275 sentences and more words
 
 
 def random_text(rng: random.Random) -> str:
