@@ -19,7 +19,7 @@ def read(name: str) -> dict[str, Any]:
 
 def settings() -> dict[str, Any]:
     """The settings of an index, with its analyzer."""
-    return _part("ccheck-settings", "settings")
+    return _part("ccheck-settings", "settings") | _part("ccheck-fields", "settings")
 
 
 def fields() -> dict[str, Any]:

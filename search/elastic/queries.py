@@ -20,6 +20,8 @@ K1_PLUS_1 = 2.2
 """Elasticsearch's scores keep this factor of the BM25 formula, which changes no order and which Lucene left out."""
 MAX_CANDIDATES = 10_000
 """Elasticsearch's own limit."""
+_ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
+"""Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
 _NUMBERS = ("long", "integer", "short", "byte", "double", "float", "half_float", "scaled_float", "unsigned_long")
 _NOTHING: Body = {"match_none": {}}
@@ -32,7 +34,8 @@ def retriever_body(index: Index, query: Query, retriever: Retriever, filters: Se
     """
     if isinstance(retriever, Bm25):
         words = bm25(index, query.text, retriever)
-        return words and {"standard": {"query": words} | _filter(filters)}
+        order = {"sort": _ORDER} if index.made_here else {}
+        return words and {"standard": {"query": words} | order | _filter(filters)}
     if query.vector is None:
         return None
     return {"knn": knn(index, query.vector, retriever) | _filter(filters)}
