@@ -19,7 +19,7 @@ import numpy as np
 
 import ccheck
 from ccheck.ingest import IngestOptions
-from ccheck.recipe import Bm25, Dense, Fusion, Recipe, load_recipe
+from ccheck.recipe import Bm25, Dense, EvidenceStage, Fusion, Recipe, load_recipe
 
 RECIPES = {
     "bm25": load_recipe("bm25"),
@@ -40,8 +40,8 @@ UNEQUAL_DEPTHS: Recipe = Recipe(
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--store", help="Where to ingest and search.  [default: a local store in a temporary folder]")
 def main(folder: Path, store: str | None) -> None:
-    claims = [ccheck.Claim(text, id_) for id_, text in _queries(folder)]
-    qrels = _qrels(folder)
+    claims = [ccheck.Claim(text, id_) for id_, text in read_queries(folder)]
+    qrels = read_qrels(folder)
     with tempfile.TemporaryDirectory() as scratch:
         settings = ccheck.open(store or f"{scratch}/store").settings
         with ccheck.Checker(settings) as checker:
@@ -51,27 +51,29 @@ def main(folder: Path, store: str | None) -> None:
             print(f"{report.read:,} abstracts, {report.passages:,} passages, {report.seconds:.0f} s")
         print(f"{platform.machine()}, Python {platform.python_version()}, {checker.store.name}, {len(claims)} claims")
         print(f"{'recipe':<20} nDCG@10              R@100                claims/s")
-        for name, recipe in {**RECIPES, **({UNEQUAL_DEPTHS.name: UNEQUAL_DEPTHS} if store else {})}.items():
+        for name, whole in {**RECIPES, **({UNEQUAL_DEPTHS.name: UNEQUAL_DEPTHS} if store else {})}.items():
+            # Retrieval alone: no sentences, no verdict.
+            recipe = whole.model_copy(update={"evidence": EvidenceStage(sentences=0)})
             with ccheck.Checker(settings, recipe=recipe) as checker:
-                checker.check(claims[0])
+                checker.check(claims[0], k=1)
                 started = time.perf_counter()
                 rankings = {
                     str(result.claim.id): [evidence.document.id for evidence in result.evidence]
                     for result in checker.check_many(claims, k=100, details=False)
                 }
                 seconds = time.perf_counter() - started
-            cells = [_interval(values) for values in _metrics(rankings, qrels)]
+            cells = [_interval(values) for values in metrics(rankings, qrels)]
             print(f"{name:<20} {cells[0]}  {cells[1]}  {len(claims) / seconds:.0f}", flush=True)
 
 
-def _queries(folder: Path) -> list[tuple[str, str]]:
+def read_queries(folder: Path) -> list[tuple[str, str]]:
     import json
 
     lines = (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()
     return [(row["_id"], row["text"]) for row in map(json.loads, lines)]
 
 
-def _qrels(folder: Path) -> dict[str, dict[str, int]]:
+def read_qrels(folder: Path) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
     for line in (folder / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]:
         claim, document, grade = line.split("\t")
@@ -79,7 +81,7 @@ def _qrels(folder: Path) -> dict[str, dict[str, int]]:
     return qrels
 
 
-def _metrics(rankings: dict[str, list[str]], qrels: dict[str, dict[str, int]]) -> list[list[float]]:
+def metrics(rankings: dict[str, list[str]], qrels: dict[str, dict[str, int]]) -> list[list[float]]:
     """nDCG@10 and R@100 of each judged claim, by ir-measures."""
     import ir_measures
     from ir_measures import R, nDCG
