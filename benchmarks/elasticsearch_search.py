@@ -1,0 +1,103 @@
+"""The time of a search through ccheck over the bare client sending the same bodies; to reach: at most 1.2.
+
+Both sides take turns, claim by claim, in one run. Each has the requests of the other: what ccheck sends is recorded
+first, and the bare client sends it as `msearch` and `mget` of plain Python objects.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+import elasticsearch
+from elasticsearch_common import drop, entries, machine, server, spread
+
+from ccheck.recipe import Bm25, Dense, Fusion, Retriever
+from ccheck.search import Chunking, Embedding, Layout
+from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.types import Query
+
+INDEX = "ccheck-benchmark-search"
+BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
+
+
+@click.command()
+@click.option("--url", help="A server with a licence for rrf; one is started without this.")
+@click.option("--documents", default=5_000, show_default=True)
+@click.option("--dimensions", default=384, show_default=True)
+@click.option("--claims", default=60, show_default=True)
+@click.option("--rounds", default=7, show_default=True)
+def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: int) -> None:
+    with server(url) as address, ElasticStore(Connection(address), INDEX) as store:
+        drop(address, INDEX)
+        store.prepare(Layout(Embedding("random", dimensions, "0" * 64, 256), Chunking(256, 256, 0)))
+        store.upsert(entries(documents, dimensions))
+        store.publish()
+        client = elasticsearch.Elasticsearch(address, request_timeout=60)
+        client.indices.forcemerge(index=f"{INDEX}-000001", max_num_segments=1)
+        asked = entries(claims, dimensions, seed=1)
+        queries = [Query(" ".join(e.document.text.split()[:12]), e.passages[0].vector) for e in asked]
+        print(machine(address), f"{documents:,} documents, {dimensions} dimensions, {claims} claims", sep="; ")
+        for name, native, details in (
+            ("native rrf, without details", True, False),
+            ("native rrf, with details", True, True),
+            ("fused by ccheck", False, True),
+        ):
+            store._native = native
+            print(f"{name}: {compare(store, client, queries, details, rounds)}")
+        drop(address, INDEX)
+
+
+def compare(
+    store: ElasticStore, client: elasticsearch.Elasticsearch, queries: list[Query], details: bool, rounds: int
+) -> str:
+    def ours(query: Query) -> None:
+        store.search([query], BOTH, Fusion(), k=10, details=details)
+
+    bodies = [recorded(store, lambda query=query: ours(query)) for query in queries]
+    ratios, times = [], []
+    for _ in range(rounds + 1):
+        seconds = [0.0, 0.0]
+        for query, requests in zip(queries, bodies, strict=True):
+            for side, run in enumerate((lambda query=query: ours(query), lambda r=requests: bare(client, r))):
+                started = time.perf_counter()
+                run()
+                seconds[side] += time.perf_counter() - started
+        ratios.append(seconds[0] / seconds[1])
+        times.append([1000 * value / len(queries) for value in seconds])
+    own, plain = (statistics.median(column) for column in zip(*times[1:], strict=True))
+    return f"{spread(ratios[1:])}; {own:.2f} ms against {plain:.2f} ms"
+
+
+def recorded(store: ElasticStore, search: Callable[[], None]) -> list[tuple[str, Any]]:
+    """The requests that a search makes, as (path, body of Python objects)."""
+    requests: list[tuple[str, Any]] = []
+    send = store._server.send
+
+    def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
+        lines = [json.loads(line) for line in body.splitlines()] if isinstance(body, bytes) else body
+        requests.append((path, lines))
+        return send(method, path, body, params)
+
+    store._server.send = record  # type: ignore[method-assign]
+    try:
+        search()
+    finally:
+        store._server.send = send  # type: ignore[method-assign]
+    return requests
+
+
+def bare(client: elasticsearch.Elasticsearch, requests: list[tuple[str, Any]]) -> None:
+    for path, body in requests:
+        if path.endswith("_msearch"):
+            client.msearch(index=INDEX, searches=body)
+        elif path.endswith("_mget"):
+            client.mget(docs=body["docs"], realtime=False)
+
+
+if __name__ == "__main__":
+    main()
