@@ -76,7 +76,7 @@ class Hit:
     """A document in a ranking.
 
     `rank` starts at 1; `score` orders the ranking. `scores` and `ranks` are by the name of each retriever that found
-    the document, and `scores` has the fusion's too. BM25 scores are Lucene's, dense scores are cosines.
+    the document, and `scores` has the fusion's too. BM25 scores are Elasticsearch's, dense scores are cosines.
     """
 
     rank: int

@@ -16,8 +16,6 @@ Body = dict[str, Any]
 
 TIE = 0.3
 """What a field adds that is not the best one, when several are searched."""
-K1_PLUS_1 = 2.2
-"""Elasticsearch's scores keep this factor of the BM25 formula, which changes no order and which Lucene left out."""
 MAX_CANDIDATES = 10_000
 """Elasticsearch's own limit."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
@@ -97,9 +95,9 @@ def fits_rrf(retrievers: Mapping[str, Retriever], fusion: Fusion, k: int) -> boo
 
 
 def score_reader(index: Index, retriever: Retriever) -> Callable[[float], float]:
-    """From the server's scores to ours: Lucene's for BM25, for kNN the cosine, of unit vectors."""
+    """From the server's scores to ours: for BM25 the same, for kNN the cosine, of unit vectors."""
     if isinstance(retriever, Bm25):
-        return lambda score: score / K1_PLUS_1
+        return float
     if index.similarity == "l2_norm":
         return lambda score: 1.0 - (1.0 / score - 1.0) / 2.0
     if index.similarity == "max_inner_product":

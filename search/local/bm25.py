@@ -21,8 +21,6 @@ FIELDS = ("content", "title", "text")
 TIE = 0.3
 """What a field adds that is not the best one, when several are searched."""
 HEAP_BYTES = 128 << 20
-_LUCENE = 1 / 2.2
-"""Lucene leaves out the factor k1 + 1 of the BM25 formula, which changes no order; scores here are Lucene's."""
 _FEW = 20_000
 """Up to so many allowed documents are looked up by their number; above, the ranking is read until enough passed."""
 
@@ -110,7 +108,7 @@ class Bm25Index:
     def _top(self, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
         hits = self._searcher.search(query, limit, count=False).hits
         seqs = self._searcher.fast_field_values("seq", [address for _, address in hits])
-        return [(int(seq or 0), score * _LUCENE) for seq, (score, _) in zip(seqs, hits, strict=True)]
+        return [(int(seq or 0), score) for seq, (score, _) in zip(seqs, hits, strict=True)]
 
     def _query(self, text: str, fields: Mapping[str, float]) -> tantivy.Query | None:
         import tantivy
