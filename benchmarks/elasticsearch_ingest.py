@@ -1,7 +1,6 @@
 """Documents a second into Elasticsearch, without embeddings, over bare `helpers.parallel_bulk`; to reach: at least 0.9.
 
-Both write the same documents, taking turns, each time into a new index of the same mapping, with the client's and
-ccheck's own defaults: four threads, 500 documents a request.
+Both write the same documents by four threads, taking turns, each time into a new index of the same mapping.
 """
 
 from __future__ import annotations

@@ -48,6 +48,8 @@ TOKEN = "|".join(
 _IDEOGRAPH = (
     "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+_PIECE = re.compile(rf"[{_IDEOGRAPH}\u2190-\u2bff\U0001f000-\U0001faff]|[^\W_{_IDEOGRAPH}]+")
+"""At most a token: hostile text makes many of what looks like one word."""
 _WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W_{_IDEOGRAPH}]+(?:[.,'’:·][^\W_{_IDEOGRAPH}]+)*")
 
 
@@ -72,7 +74,7 @@ def terms(text: str) -> list[str]:
 def clip(text: str, limit: int = MAX_CLAIM_TERMS) -> str:
     """The text up to its `limit`-th word."""
     text = clean(text)
-    for count, match in enumerate(_WORD.finditer(text), 1):
+    for count, match in enumerate(_PIECE.finditer(text), 1):
         if count == limit:
             return text[: match.end()]
     return text

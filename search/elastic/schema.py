@@ -6,12 +6,15 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ... import es_mappings
 from ...errors import InvalidData
 from ...types import Document, Scalar, Value
 from ..store import Layout
+
+if TYPE_CHECKING:
+    from ...settings import Settings
 
 FORMAT: Final = 1
 """Raised when an index of this version can't be read by the one before."""
@@ -34,15 +37,23 @@ class FieldNames:
     vector: str | None = None
 
 
+def field_names_from(settings: Settings) -> FieldNames:
+    """The fields that the settings name."""
+    return FieldNames(
+        settings.elasticsearch_title_field, settings.elasticsearch_text_fields, settings.elasticsearch_vector_field
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a mapping; `nested` says that it lies in nested documents."""
+    """One field of a mapping. `nested`: it lies in nested documents. `indexed`: as vector, a kNN search can use it."""
 
     type: str
     dimensions: int | None = None
     similarity: str = "cosine"
     keyword: str | None = None
     nested: bool = False
+    indexed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +157,7 @@ def _found(
     concrete: tuple[str, ...], is_alias: bool, fields: Mapping[str, Field], names: FieldNames, where: str
 ) -> Index:
     texts = [name for name, known in fields.items() if known.type in _TEXT_TYPES and not known.nested]
-    vectors = [name for name, known in fields.items() if known.type == "dense_vector"]
+    vectors = [name for name, known in fields.items() if known.type == "dense_vector" and known.indexed]
     title = names.title or next(_named(TITLES, texts), None)
     text = names.text or tuple(_named(TEXTS, texts)) or tuple(name for name in texts if name != title)
     vector = names.vector or next(iter(vectors), None)
@@ -194,7 +205,8 @@ def _fields(properties: Mapping[str, Any], prefix: str = "", nested: bool = Fals
             continue
         subfields = mapping.get("fields", {})
         keyword = next((f"{path}.{sub}" for sub in subfields if subfields[sub].get("type") == "keyword"), None)
-        yield path, Field(type_, mapping.get("dims"), mapping.get("similarity", "cosine"), keyword, nested)
+        indexed = mapping.get("index", True) and mapping.get("element_type", "float") in ("float", "bfloat16")
+        yield path, Field(type_, mapping.get("dims"), mapping.get("similarity", "cosine"), keyword, nested, indexed)
 
 
 # -- documents
@@ -209,7 +221,7 @@ def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
     title = _text(values.pop(index.title, None)) if index.title else ""
     text = "\n\n".join(filter(None, (_text(values.pop(name, None)) for name in index.text)))
     published = values.get(index.published) if index.published else None
-    return Document(id_, title, text, values, str(published)[:10] if published is not None else None)
+    return Document(id_, title, text, values, published[:10] if isinstance(published, str) else None)
 
 
 def flatten(source: Mapping[str, Any], prefix: str = "") -> dict[str, Value]:
