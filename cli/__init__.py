@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from .. import __version__
-from ..errors import CcheckError
+from ..errors import CcheckError, Incomplete, UsageError
+from .common import notice
 
 COMMANDS = {
     "demo": "Ingest the sample corpus and answer a claim.",
@@ -21,7 +26,9 @@ COMMANDS = {
     "config": "Show the settings and where each came from.",
     "doctor": "Say what works here, what does not, and what to do.",
 }
-"""Every command with its line in `ccheck --help`."""
+"""Every command with its line in `ccheck --help`, which is the first sentence of its own help."""
+COMPLETE = "_CCHECK_COMPLETE"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class LazyGroup(click.Group):
@@ -43,7 +50,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="ccheck")
+@click.version_option(__version__, prog_name="ccheck", help="Show the version and exit.")
 def cli() -> None:
     """Check claims against scientific papers.
 
@@ -59,30 +66,64 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """The `ccheck` program."""
+    if instruction := os.environ.get(COMPLETE):
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(cli, {}, "ccheck", COMPLETE, instruction))
+    _make_streams_safe()
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code; what went wrong is said on standard error."""
     try:
-        cli.main(standalone_mode=False, prog_name="ccheck")
-        sys.exit(0)
+        # Not cli.main(), which would answer a closed pipe with 1, the code of a bug.
+        try:
+            with cli.make_context("ccheck", list(arguments)) as context:
+                cli.invoke(context)
+        finally:
+            sys.stdout.flush()
     except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        return stop.exit_code
     except click.UsageError as error:
         error.show()
-        sys.exit(2)
+        return UsageError.exit_code
     except CcheckError as error:
-        click.echo(f"ccheck: {error}", err=True)
-        sys.exit(error.exit_code)
+        notice(str(error))
+        return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("ccheck: interrupted", err=True)
-        sys.exit(130)
+        notice("interrupted")
+        return 130
     except BrokenPipeError:
-        # The reader of standard output has gone (`ccheck ... | head`): nothing to say, and nothing left to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        # The reader of standard output has gone (`ccheck ... | head`): nothing to say.
+        _drop_output()
+        return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            _drop_output()
+            notice(f"the output could not be written: {error.strerror}")
+            return Incomplete.exit_code
         if os.environ.get("CCHECK_DEBUG"):
             raise
-        click.echo(
-            f"ccheck: a bug: {type(error).__name__}: {error}\n"
-            "Please report it, with what CCHECK_DEBUG=1 prints when you run the same command again.",
-            err=True,
+        notice(
+            f"a bug: {type(error).__name__}: {error}\n"
+            "Please report it, with what CCHECK_DEBUG=1 prints when you run the same command again."
         )
-        sys.exit(1)
+        return 1
+    return 0
+
+
+def _make_streams_safe() -> None:
+    """What is printed is UTF-8 wherever it is no terminal, and no character can stop it; a closed stream is empty."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - as long as the program
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            # In JSON, too, \ud800 is how a lone surrogate is written.
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Forget what standard output still holds, so that Python does not try to write it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,8 +1,9 @@
-"""What the commands share: options, settings, consoles."""
+"""What the commands share: options, settings, and how things are printed."""
 
 from __future__ import annotations
 
 import functools
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from ..pipeline import Checker
     from ..settings import Settings
@@ -20,11 +22,14 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+NO_WIDTH = 1_000_000
+"""Where there is no terminal nothing is wrapped: a fact is a line, for grep and the like."""
+
+STORE_FORMS = "a folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX"
 store_option = click.option(
     "--store",
     metavar="STORE",
-    help="A folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX.  "
-    "[env: CCHECK_STORE; default: local:papers]",
+    help=f"Where the documents are: {STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]",
 )
 model_option = click.option(
     "--model",
@@ -50,10 +55,10 @@ def settings_from(**flags: Any) -> Settings:
 
 
 def stdout() -> Console:
-    """For data. No colours where it is no terminal; there a line is as long as it needs to be, up to 120."""
+    """For data. Neither colours nor wrapped lines where it is no terminal."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False, soft_wrap=False)
+    return Console(width=None if sys.stdout.isatty() else NO_WIDTH, highlight=False)
 
 
 def stderr() -> Console:
@@ -64,26 +69,64 @@ def stderr() -> Console:
 
 
 def notice(message: str) -> None:
-    click.echo(f"ccheck: {message}", err=True)
+    """Say something on standard error."""
+    click.echo(f"ccheck: {_CONTROL.sub('', message)}", err=True)
 
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+def counted(count: int, what: str) -> str:
+    """`1 record`, `2,000 records`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+# Besides control characters: those that turn the direction of the text around them.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SPACE = re.compile(r"[\t\n\u2028\u2029]")
 
 
 def printable(text: str) -> str:
-    """Text from elsewhere without what could steer the terminal."""
-    return _CONTROL.sub("", text).replace("\n", " ").replace("\t", " ")
+    """Text from elsewhere on one line, without what could steer the terminal."""
+    return _SPACE.sub(" ", _CONTROL.sub("", text))
+
+
+def print_json(data: Any) -> None:
+    """One line of JSON on standard output, at once."""
+    sys.stdout.write(json.dumps(data, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_hanging(console: Console, first: str | Text, text: str | Text, indent: int) -> None:
+    """`first`, then the text, whose further lines are indented; no blanks at the ends of lines."""
+    from rich.text import Text
+
+    text = Text(text) if isinstance(text, str) else text
+    lines = text.wrap(console, max(20, console.width - indent)) or [Text()]
+    for i, line in enumerate(lines):
+        whole = Text.assemble(first if i == 0 else " " * indent, line)
+        whole.rstrip()
+        console.print(whole, soft_wrap=True)
+
+
+def print_fields(console: Console, fields: dict[str, str]) -> None:
+    """Names and values under each other; fields without a value are left out."""
+    from rich.text import Text
+
+    width = max(map(len, fields)) + 2
+    for name, value in fields.items():
+        if value:
+            print_hanging(console, Text(f"{name:<{width}}", "bold"), printable(value), width)
 
 
 @contextmanager
 def checker(settings: Settings, *, quiet: bool, **parts: Any) -> Iterator[Checker]:
-    """An open Checker, with a spinner on the terminal while a model loads."""
+    """An open Checker, which says on the terminal what takes long."""
     from ..pipeline import Checker
 
     console = stderr()
     show = console.is_terminal and not quiet
     with Checker(
-        settings, notify=(lambda message: console.print(f"[dim]{message} …[/]")) if show else _silent, **parts
+        settings,
+        notify=(lambda message: console.print(f"{message} …", style="dim", markup=False)) if show else _silent,
+        **parts,
     ) as made:
         yield made
 

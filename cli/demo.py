@@ -6,7 +6,7 @@ import json
 
 import click
 
-from .common import checker, device_option, notice, options, quiet_option, settings_from, stdout, store_option
+from .common import STORE_FORMS, checker, device_option, notice, options, quiet_option, settings_from, stdout
 
 STORE = "local:demo"
 
@@ -14,36 +14,45 @@ STORE = "local:demo"
 @click.command()
 @click.argument("claim", required=False)
 @options(
-    click.option("-k", default=3, show_default=True, type=click.IntRange(1, 100), help="How many documents to show."),
-    store_option,
+    click.option(
+        "-k",
+        default=3,
+        show_default=True,
+        metavar="N",
+        type=click.IntRange(1, 100),
+        help="How many documents to show.",
+    ),
+    click.option(
+        "--store", default=STORE, show_default=True, metavar="STORE", help=f"Where the corpus goes: {STORE_FORMS}."
+    ),
     device_option,
     quiet_option,
 )
-def demo(claim: str | None, *, k: int, store: str | None, device: str | None, quiet: bool) -> None:
-    """Ingest the sample corpus (summaries of well-known papers) and answer a claim.
+def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bool) -> None:
+    """Ingest the sample corpus and answer a claim.
 
     \b
     ccheck demo
     ccheck demo "vaccines cause autism"
 
-    The store is local:demo, unless --store names another.
+    The corpus is 71 summaries of well-known papers on climate, health, nutrition and energy.
     """
     from ..demo import CLAIMS, CORPUS
     from .show import show_result
 
     claims = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
-    settings = settings_from(store=store or STORE, device=device)
+    settings = settings_from(store=store, device=device)
     with checker(settings, quiet=quiet) as checked:
         report = checked.ingest(str(CORPUS))
         if not quiet:
             notice(f"{report.read} summaries of well-known papers are in {checked.store.name}")
         result = checked.check(claim or claims[0], k=k)
         console = stdout()
-        show_result(console, result, checked.recipe)
+        show_result(console, result, checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers}))
         for warning in () if quiet else result.warnings:
             notice(warning)
     if claim is None:
         console.print("\nTry next:", style="bold")
         for text in claims[1:4]:
-            console.print(f'  ccheck query --store {settings.store} "{text}"', markup=False, soft_wrap=True)
+            console.print(f'  ccheck query --store {checked.store.name} "{text}"', markup=False, soft_wrap=True)
         console.print("  ccheck ingest YOUR_PAPERS.jsonl   and   ccheck query YOUR_CLAIM", markup=False)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ..errors import CcheckError
-from .common import json_option, model_option, options, stdout, store_option
+from ..errors import CcheckError, ServerError
+from .common import (
+    counted,
+    device_option,
+    json_option,
+    model_option,
+    options,
+    print_hanging,
+    print_json,
+    printable,
+    stdout,
+    store_option,
+)
+from .config import shown
 
 if TYPE_CHECKING:
     from ..settings import Resolved
@@ -36,21 +50,23 @@ class Finding:
 
 
 @click.command()
-@options(store_option, model_option, json_option)
-def doctor(*, store: str | None, model: str | None, as_json: bool) -> None:
+@options(store_option, model_option, device_option, json_option)
+def doctor(*, store: str | None, model: str | None, device: str | None, as_json: bool) -> None:
     """Say what works here, what does not, and what to do.
 
     \b
     ccheck doctor
     ccheck doctor --store https://host:9200/papers
 
-    Looks at Python, packages and extras, models, the GPU, stores, Elasticsearch (version, licence, whether its own RRF
-    will be used), and says which settings are not the default's. Ends with the code of the first failure.
+    Looks at Python, packages and extras, where models run, the model, the recipe, the store, Elasticsearch (version,
+    licence, whether its own RRF will be used), and says which settings are not the default. "absent" is optional and
+    not there; "failed" is wanted and does not work, and the exit code is that of the first such.
     """
-    from ..settings import resolve
-    from .query import print_json
+    from rich.text import Text
 
-    resolved = resolve({"store": store, "embedding_model": model})
+    from ..settings import resolve
+
+    resolved = resolve({"store": store, "embedding_model": model, "device": device})
     failure = 0
     console = stdout()
     colours = {"ok": "green", "absent": "yellow", "failed": "red"}
@@ -58,9 +74,9 @@ def doctor(*, store: str | None, model: str | None, as_json: bool) -> None:
         failure = failure or code
         if as_json:
             print_json(asdict(finding))
-        else:
-            console.print(f"[{colours[finding.status]}]{finding.status:<7}[/] [bold]{finding.part:<14}[/] ", end="")
-            console.print(finding.detail, markup=False, soft_wrap=True)
+            continue
+        head = Text.assemble((f"{finding.status:<8}", colours[finding.status]), (f"{finding.part:<15}", "bold"))
+        print_hanging(console, head, printable(finding.detail), len(head))
     if failure:
         raise click.exceptions.Exit(failure)
 
@@ -71,15 +87,20 @@ def _findings(resolved: Resolved) -> Iterator[tuple[Finding, int]]:
     yield _packages("packages", BASE, "pip install ccheck"), 0
     for extra, names in EXTRAS.items():
         yield _packages(extra, names, f"pip install 'ccheck[{extra}]'"), 0
-    yield _gpu(), 0
+    yield _tried("device", lambda: _device(resolved))
     yield _tried("model", lambda: _model(resolved))
-    yield _tried("store", lambda: _store(resolved))
-    yield from _elasticsearch(resolved)
-    from .config import shown
-
+    yield _tried("recipe", lambda: _recipe(resolved))
+    server = list(_elasticsearch(resolved))
+    yield from server
+    if any(code for _, code in server):
+        yield Finding("store", "failed", "its server failed"), ServerError.exit_code
+    else:
+        yield _tried("store", lambda: _store(resolved))
     for name, origin in resolved.origins.items():
         if origin != "default":
             yield Finding("setting", "ok", f"{name} = {shown(getattr(resolved.settings, name))} (from {origin})"), 0
+    for unknown in _unknown_variables(os.environ):
+        yield unknown, 0
 
 
 def _packages(part: str, names: tuple[str, ...], install: str) -> Finding:
@@ -97,16 +118,23 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _gpu() -> Finding:
+def _device(resolved: Resolved) -> Finding:
     if importlib.util.find_spec("torch") is None:
-        return Finding("gpu", "absent", "not looked for without torch")
+        return Finding("device", "absent", "not looked for without torch")
     import torch
 
+    wanted = resolved.settings.device
+    if wanted is not None:
+        from ..search.embedding import check_device
+
+        check_device(wanted)
+        return Finding("device", "ok", f"{wanted}, as the settings say")
     if torch.cuda.is_available():
-        return Finding("gpu", "ok", f"{torch.cuda.get_device_name()}, {torch.cuda.mem_get_info()[1] / 2**30:.0f} GiB")
+        memory = torch.cuda.mem_get_info()[1] / 2**30
+        return Finding("device", "ok", f"cuda: {torch.cuda.get_device_name()}, {memory:.0f} GiB")
     if torch.backends.mps.is_available():
-        return Finding("gpu", "ok", "Apple's, by mps")
-    return Finding("gpu", "absent", f"none that torch {torch.__version__} sees: models run on the CPU")
+        return Finding("device", "ok", "mps: Apple's GPU")
+    return Finding("device", "ok", f"cpu: torch {torch.__version__} sees no GPU")
 
 
 def _tried(part: str, find: Callable[[], Finding]) -> tuple[Finding, int]:
@@ -125,9 +153,14 @@ def _model(resolved: Resolved) -> Finding:
     if not models_installed():
         return Finding("model", "absent", f"{name}: without the models extra retrieval is by BM25 only")
     found = find_model(name, allow_download=False)
-    return Finding(
-        "model", "ok", f"{found.name} from the {found.origin} {found.path}, weights {fingerprint(found.path)[:8]}"
-    )
+    return Finding("model", "ok", f"{found.name}, weights {fingerprint(found.path)[:8]}, {found.origin} {found.path}")
+
+
+def _recipe(resolved: Resolved) -> Finding:
+    from ..recipe import load_recipe
+
+    recipe = load_recipe(resolved.settings.recipe)
+    return Finding("recipe", "ok", f"{recipe.name}: {recipe.description or ', '.join(recipe.retrievers)}")
 
 
 def _store(resolved: Resolved) -> Finding:
@@ -138,23 +171,40 @@ def _store(resolved: Resolved) -> Finding:
         if info is None:
             return Finding("store", "absent", f"{store.name} does not exist yet: ccheck ingest FILE makes it")
         late = f", {info.pending:,} not yet searchable: run the ingest again" if info.pending else ""
-        return Finding("store", "ok", f"{info.name}: {info.documents:,} documents{late}, {info.layout.describe()}")
+        found = f"{info.name}: {counted(info.documents, 'document')}{late}, {info.layout.describe()}"
+        return Finding("store", "ok", found)
 
 
 def _elasticsearch(resolved: Resolved) -> Iterator[tuple[Finding, int]]:
+    """The server, where the settings name one; what is wrong with it matters where the store is on it."""
+    from ..search.elastic import connection_from, diagnose
     from ..search.open import elastic_url
 
     settings = resolved.settings
-    url, in_use = elastic_url(settings)
-    if url is None and settings.elasticsearch_cloud_id is None:
-        yield Finding("elasticsearch", "absent", "not set up: --store https://host:9200/INDEX, or ELASTICSEARCH_URL"), 0
+    try:
+        url, in_use = elastic_url(settings)
+        if url is None and settings.elasticsearch_cloud_id is None:
+            detail = "not set up: --store https://host:9200/INDEX, or ELASTICSEARCH_URL"
+            yield Finding("elasticsearch", "absent", detail), 0
+            return
+        connection = connection_from(settings, url)
+    except CcheckError as error:
+        yield Finding("elasticsearch", "failed", str(error)), error.exit_code
         return
-    if not in_use:
-        detail = (
-            f"ELASTICSEARCH_URL is set, but the store is {settings.store}; --store elasticsearch:INDEX would use it"
-        )
-        yield Finding("elasticsearch", "ok", detail), 0
-    from ..search.elastic import connection_from, diagnose
+    for part, ok, detail in diagnose(connection):
+        if in_use:
+            yield Finding(part, "ok" if ok else "failed", detail), 0 if ok else ServerError.exit_code
+        else:
+            yield (
+                Finding(part, "ok" if ok else "absent", f"{detail} (not in use: the store is {shown(settings.store)})"),
+                0,
+            )
 
-    for part, ok, detail in diagnose(connection_from(settings, url)):
-        yield Finding(part, "ok" if ok else "failed", detail), 6 if in_use and not ok else 0
+
+def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Finding]:
+    from ..settings import Settings, variables
+
+    known = {variables(name)[0] for name in Settings.model_fields} | {"CCHECK_DEBUG"}
+    for name in sorted(set(environ) - known):
+        if name.startswith("CCHECK_") and (near := difflib.get_close_matches(name, known, 1, cutoff=0.8)):
+            yield Finding("setting", "absent", f"{name} in the environment is none: did you mean {near[0]}?")

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import click
 
-from ..errors import NotFound, UsageError
-from .common import json_option, options, quiet_option, settings_from, stdout, store_option
+from ..errors import CcheckError, NotFound, UsageError
+from .common import (
+    counted,
+    json_option,
+    notice,
+    options,
+    print_fields,
+    print_json,
+    quiet_option,
+    settings_from,
+    stdout,
+    store_option,
+)
 
 
 @click.group()
@@ -28,13 +39,11 @@ def info(*, store: str | None, as_json: bool) -> None:
     ccheck index info --store https://host:9200/papers
     """
     from ..search import open_store
-    from .query import print_json
 
-    settings = settings_from(store=store)
-    with open_store(settings) as opened:
+    with open_store(settings_from(store=store)) as opened:
         found = opened.info()
         if found is None:
-            raise NotFound(f"there is no store {opened.name}: make it with ccheck ingest FILE --store {settings.store}")
+            raise NotFound(f"there is no store {opened.name}: make it with ccheck ingest FILE --store {opened.name}")
     if as_json:
         print_json(
             {
@@ -49,20 +58,18 @@ def info(*, store: str | None, as_json: bool) -> None:
             }
         )
         return
-    console = stdout()
-    rows = {
-        "store": found.name,
-        "documents": f"{found.documents:,}",
-        "passages": f"{found.passages:,}",
-        "made with": found.layout.describe(),
-        "size": f"{found.bytes / 1e6:,.1f} MB" if found.bytes is not None else "",
-        "not yet searchable": f"{found.pending:,}" if found.pending else "",
-        **found.details,
-    }
-    for name, value in rows.items():
-        if value:
-            console.print(f"[bold]{name:<18}[/] ", end="")
-            console.print(value, markup=False, soft_wrap=True)
+    print_fields(
+        stdout(),
+        {
+            "store": found.name,
+            "documents": f"{found.documents:,}",
+            "passages": f"{found.passages:,}",
+            "made with": found.layout.describe(),
+            "size": f"{found.bytes / 1e6:,.1f} MB" if found.bytes is not None else "",
+            "not yet searchable": f"{found.pending:,}: run the ingest again" if found.pending else "",
+            **found.details,
+        },
+    )
 
 
 @index.command("list")
@@ -75,28 +82,35 @@ def list_(*, as_json: bool) -> None:
     """
     from ..search.local import LocalStore
     from ..search.local.store import DATABASE
-    from .query import print_json
 
     folder = settings_from().data_dir
     names = sorted(file.parent.name for file in folder.glob(f"*/{DATABASE}"))
+    rows = {}
     for name in names:
-        with LocalStore(folder / name, name) as store:
-            documents = store.count()
+        documents, problem = None, ""
+        try:
+            with LocalStore(folder / name, name) as store:
+                documents = store.count()
+        except CcheckError as error:
+            problem = str(error)
         if as_json:
-            print_json({"store": store.name, "documents": documents, "folder": str(folder / name)})
-        else:
-            click.echo(f"{store.name}  {documents:,} documents  {folder / name}")
+            print_json({"store": f"local:{name}", "documents": documents, "folder": str(folder / name)})
+        rows[f"local:{name}"] = problem or f"{counted(documents or 0, 'document'):<20}{folder / name}"
+    if names and not as_json:
+        print_fields(stdout(), rows)
     if not names and not as_json:
-        click.echo(f"ccheck: no stores in {folder} yet: ccheck ingest FILE makes one", err=True)
+        notice(f"no stores in {folder} yet: ccheck ingest FILE makes one")
 
 
 @index.command()
 @options(store_option, quiet_option)
 def rebuild(*, store: str | None, quiet: bool) -> None:
-    """Build a local store's search index anew from its documents, and drop what deleted ones left behind.
+    """Build a local store's search index anew.
 
     \b
     ccheck index rebuild --store local:papers
+
+    From the documents, which stay as they are; what deleted ones left behind goes.
     """
     from ..search import open_store
     from ..search.local import LocalStore
@@ -106,11 +120,11 @@ def rebuild(*, store: str | None, quiet: bool) -> None:
             raise UsageError("only local stores are rebuilt here; Elasticsearch keeps its own index")
         opened.rebuild()
         if not quiet:
-            click.echo(f"ccheck: {opened.name} is rebuilt: {opened.count():,} documents", err=True)
+            notice(f"{opened.name} is rebuilt: {counted(opened.count(), 'document')}")
 
 
 @index.command()
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Remove it without asking.")
 @options(store_option, quiet_option)
 def delete(*, store: str | None, yes: bool, quiet: bool) -> None:
     """Remove a store with everything in it.
@@ -124,8 +138,10 @@ def delete(*, store: str | None, yes: bool, quiet: bool) -> None:
         found = opened.info()
         if found is None:
             raise NotFound(f"there is no store {opened.name}")
-        if not yes:
-            click.confirm(f"Remove {opened.name} with its {found.documents:,} documents?", abort=True, err=True)
+        question = f"Remove {opened.name} with its {counted(found.documents, 'document')}?"
+        if not yes and not click.confirm(question, err=True):
+            notice("nothing was removed")
+            return
         opened.drop()
         if not quiet:
-            click.echo(f"ccheck: {opened.name} is gone", err=True)
+            notice(f"{opened.name} is gone")

@@ -13,12 +13,14 @@ import click
 from ..errors import Incomplete, UsageError
 from .common import (
     checker,
+    counted,
     device_option,
     json_option,
     model_option,
     notice,
     options,
-    printable,
+    print_fields,
+    print_json,
     quiet_option,
     settings_from,
     stderr,
@@ -50,7 +52,10 @@ if TYPE_CHECKING:
         help="Cut documents longer than N tokens into passages of N.  [default: the model's window]",
     ),
     click.option(
-        "--overlap", type=click.IntRange(0), metavar="N", help="Tokens that a passage repeats of the one before."
+        "--overlap",
+        type=click.IntRange(0),
+        metavar="N",
+        help="How many tokens a passage repeats of the one before.  [default: an eighth]",
     ),
     click.option("--rejects", metavar="FILE", help="Where what can't be used is listed.  [default: next to the input]"),
     click.option("--strict", is_flag=True, help="Stop at the first record that can't be used."),
@@ -79,19 +84,24 @@ def ingest(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Read papers from files, folders or globs into a store; - is standard input.
+    """Read papers into a store.
 
     \b
     ccheck ingest corpus.jsonl
     ccheck ingest papers/ --store https://host:9200/papers
     ccheck ingest 'dump-*.csv.gz' --id-field doi --text-field abstract --dry-run
 
-    JSON Lines, CSV, TSV and Parquet, also gzipped or as zstd. Fields other than id, title and text become metadata to
-    filter on. A run that was cut off goes on when it is started again. Ends with code 7 where records were rejected.
+    From JSON Lines, CSV, TSV and Parquet, also gzipped or as zstd; - is standard input. Fields other than id, title and
+    text become metadata to filter on. A run that was cut off goes on when it is started again. What can't be used is
+    listed with its line and reason in a file (--rejects), and the exit code is 7.
     """
     from ..ingest import IngestOptions
     from ..ingest import dry_run as preview
+    from ..ingest.sources import find_sources
 
+    if rejects == "-":
+        raise UsageError("--rejects needs the name of a file")
+    find_sources(sources)  # what is not there says so before a model is loaded
     settings = settings_from(store=store, embedding_model=model, device=device)
     with checker(settings, quiet=quiet) as made:
         dense = False if no_dense else True if model is not None else None
@@ -107,14 +117,30 @@ def ingest(
             cache_bytes=settings.cache_bytes,
             chunking=_chunking(made, dense, passage_tokens, overlap),
         )
+        embedder = made.ingest_embedder(dense)  # now, so that the progress is that of the ingest
         if dry_run:
-            _show_preview(preview(sources, made_options, made.ingest_embedder(dense)), as_json=as_json)
+            _show_preview(preview(sources, made_options, embedder), as_json=as_json)
+            if not quiet:
+                notice(f"nothing was stored; without --dry-run it goes into {made.store.name}")
             return
-        with _progress(quiet) as on_progress:
-            report = made.ingest(*sources, options=made_options, dense=dense, on_progress=on_progress)
-        _show_report(report, made, as_json=as_json, quiet=quiet)
+        try:
+            with _progress(quiet) as on_progress:
+                report = made.ingest(*sources, options=made_options, dense=dense, on_progress=on_progress)
+        except KeyboardInterrupt:
+            notice(f"what was stored stays in {made.store.name}; the same command goes on from there")
+            raise
+        if as_json:
+            rejects = str(report.rejects) if report.rejects else None
+            told = {"store": made.store.name, "seconds": round(report.seconds, 3), "rejects": rejects}
+            print_json(asdict(report) | told)
+        if not quiet:
+            for message in _report(report, made):
+                notice(message)
+            if embedder is None and not no_dense:
+                notice("BM25 only: pip install 'ccheck[models]' and ingest again to add embeddings")
     if report.exit_code:
-        raise Incomplete(f"{report.rejected:,} records could not be used: {report.rejects} says which and why")
+        where = f": {report.rejects} says which and why" if report.rejects else ""
+        raise Incomplete(f"{counted(report.rejected, 'record')} could not be used{where}")
 
 
 def _chunking(made: Checker, dense: bool | None, passage_tokens: int | None, overlap: int | None) -> Chunking | None:
@@ -157,7 +183,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Bar(*columns, console=console, transient=True) as bar:
+    with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task("reading", total=None, documents=0, rate=0.0)
 
         def update(progress: Progress) -> None:
@@ -174,19 +200,15 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
         yield update
 
 
-def _show_report(report: Report, made: Checker, *, as_json: bool, quiet: bool) -> None:
-    from .query import print_json
-
-    if as_json:
-        data = asdict(report) | {"store": made.store.name, "rejects": str(report.rejects) if report.rejects else None}
-        print_json(data)
-    if quiet:
-        return
-    for message in report.notices:
-        notice(message)
+def _report(report: Report, made: Checker) -> Iterator[str]:
+    """What was done, in a few lines."""
+    yield from report.notices
     if report.files and report.files == report.files_unchanged:
         what = "the file is" if report.files == 1 else f"all {report.files} files are"
-        notice(f"{made.store.name}: {what} stored already, unchanged (--force reads again)")
+        yield f"{made.store.name}: {what} stored already, unchanged (--force reads again)"
+        return
+    if not report.read:
+        yield f"{made.store.name}: nothing to store, no records in {counted(report.files, 'file')}"
         return
     counts = {
         "added": report.added,
@@ -195,40 +217,33 @@ def _show_report(report: Report, made: Checker, *, as_json: bool, quiet: bool) -
         "repeated": report.repeated,
         "rejected": report.rejected,
     }
-    said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "nothing to store"
+    said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     rate = report.read / report.seconds if report.seconds else 0
-    notice(f"{made.store.name}: {said} in {report.seconds:.1f} s ({rate:,.0f} documents/s)")
+    yield f"{made.store.name}: {said} in {report.seconds:.1f} s ({rate:,.0f} records/s)"
     if report.without_id:
-        notice(f"{report.without_id:,} had no id and got one made from their content (--id-field names another field)")
+        yield f"{report.without_id:,} without an id got one made from their content (--id-field names another field)"
     if report.dates_unread:
-        notice(f"{report.dates_unread:,} have a date that could not be read; --before leaves them out")
-    info = made.store.info()
-    if info is not None and info.dimensions is None:
-        notice("no embeddings: searched by BM25 only; pip install 'ccheck[models]' and ingest again to add them")
+        yield f"{report.dates_unread:,} with a date that could not be read: --before leaves these out"
 
 
 def _show_preview(preview: Preview, *, as_json: bool) -> None:
-    from .query import print_json
-
     console = stdout()
     for i, document in enumerate(preview.documents):
         passages = preview.passages[i] if preview.passages else None
         if as_json:
             print_json(asdict(document) | {"metadata": dict(document.metadata), "passages": passages})
             continue
-        fields = {
+        fields: dict[str, str] = {
             "id": document.id,
             "title": document.title,
             "text": document.text
             if len(document.text) <= 300
             else f"{document.text[:300]}… ({len(document.text):,} characters)",
-            "published": document.published or "–",
+            "published": document.published or "",
             **{f"metadata.{key}": str(value) for key, value in document.metadata.items()},
-            **({"passages": str(passages)} if passages is not None else {}),
+            "passages": "" if passages is None else str(passages),
         }
-        for name, value in fields.items():
-            console.print(f"[bold]{name}[/]  ", end="")
-            console.print(printable(value), markup=False)
+        print_fields(console, fields)
         console.print()
     for reject in preview.rejects:
         notice(f"would be rejected: {reject.file}:{reject.line}: {reject.reason}")

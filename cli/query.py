@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import json
+import math
+import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from ..errors import Incomplete, InvalidData, UsageError
 from .common import (
     checker,
+    counted,
     device_option,
     json_option,
     model_option,
     notice,
     options,
+    print_json,
     quiet_option,
     settings_from,
     stderr,
@@ -28,6 +32,8 @@ from .common import (
 )
 
 if TYPE_CHECKING:
+    from ..ingest import Record, Reject
+    from ..pipeline import Checker
     from ..recipe import Recipe
     from ..search import Filter
     from ..types import Claim, Result
@@ -37,23 +43,38 @@ if TYPE_CHECKING:
 @click.argument("claim", required=False)
 @options(
     click.option(
-        "-k", default=10, show_default=True, type=click.IntRange(1, 10_000), help="How many documents to show."
+        "-k",
+        default=10,
+        show_default=True,
+        metavar="N",
+        type=click.IntRange(1, 10_000),
+        help="How many documents to show.",
     ),
     click.option(
         "--claims",
         metavar="FILE",
-        help="Check many claims: JSON Lines with _id and text, or - for standard input; answers in JSON Lines.",
+        help="Check many claims: JSON Lines with _id and text, or - for standard input. The answers are JSON Lines.",
     ),
     click.option(
-        "--filter", "filters", multiple=True, metavar="COND", help="Only documents with FIELD=VALUE, year>=2010, …"
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="COND",
+        help="Only documents whose metadata pass: 'year>=2010', journal=Nature. Can be given several times.",
     ),
-    click.option("--before", metavar="DAY", help="Only documents surely published before this day (2015-01-31)."),
-    click.option("--recipe", metavar="NAME|FILE", help="The pipeline; see ccheck recipes list.  [env: CCHECK_RECIPE]"),
-    click.option("--fields", metavar="FIELD^BOOST,…", help="The text fields that BM25 searches, such as title^2,text."),
+    click.option("--before", metavar="DAY", help="Only documents surely published before this day: 2015-01-31."),
+    click.option(
+        "--recipe",
+        metavar="NAME|FILE",
+        help="The pipeline; see ccheck recipes list.  [env: CCHECK_RECIPE; default: default]",
+    ),
+    click.option(
+        "--fields", metavar="FIELDS", help="The text fields that BM25 searches, with their boosts: title^2,text."
+    ),
     click.option("--no-dense", is_flag=True, help="Without embeddings: BM25 only."),
     click.option("--verdict", type=click.Choice(["auto", "none"]), help="Who judges; none leaves the verdict out."),
     click.option("--explain", is_flag=True, help="Show each document's way through the ranking."),
-    click.option("--run", "run_file", metavar="FILE", help="Also write the rankings as a TREC run."),
+    click.option("--run", "run_file", metavar="FILE", help="Also write the rankings to FILE, as a TREC run."),
     json_option,
     store_option,
     model_option,
@@ -79,54 +100,78 @@ def query(
     device: str | None,
     quiet: bool,
 ) -> None:
-    """Find the papers that bear on CLAIM and show the sentences that matter.
+    """Check a claim against the papers of a store.
 
     \b
     ccheck query "sea level has risen 20 cm since 1900"
     ccheck query "vaccines cause autism" -k 3 --filter 'year>=2010' --explain
     ccheck query --claims claims.jsonl --run my.run > answers.jsonl
 
-    CLAIM is read from standard input where it is -.
+    Shows the documents that bear on CLAIM, best first, each with the sentence that matters most. CLAIM is read from
+    standard input where it is -. With --claims, a claim that can't be checked is an object with its error, the others
+    go on, and the exit code is 7.
     """
     if (claim is None) == (claims is None):
-        raise click.UsageError("give one claim, or a file of them by --claims")
+        raise click.UsageError("give either a claim or a file of claims (--claims)")
     settings = settings_from(store=store, recipe=recipe, embedding_model=model, device=device)
     pipeline = _adjusted(settings.recipe, fields, no_dense, verdict)
     conditions = _conditions(filters, before)
-    with ExitStack() as stack:
-        run = stack.enter_context(_writing(run_file)) if run_file else None
-        checked = stack.enter_context(checker(settings, quiet=quiet, recipe=pipeline))
+    text = ""
+    if claim is not None:
+        text = (_standard_input() if claim == "-" else claim).strip()
+        if not text:
+            raise UsageError('the claim is empty: ccheck query "what somebody said"')
+    with checker(settings, quiet=quiet, recipe=pipeline) as checked:
         if claims is not None:
-            failed = 0
-            for result in _many(checked.check_many, claims, k, conditions, quiet):
-                failed += result.error is not None
-                print_json(result.to_dict())
-                _write_run(run, result)
-            for warning in () if quiet else checked.plan().warnings:
-                notice(warning)
-            if failed:
-                raise Incomplete(f"{failed} of the claims could not be checked: see the objects with an error")
+            _check_file(checked, claims, run_file, k, conditions, quiet)
             return
         from ..types import Claim
 
-        text = sys.stdin.read() if claim == "-" else str(claim)
-        if not text.strip():
-            raise UsageError('the claim is empty: ccheck query "what somebody said"')
-        result = checked.check(Claim(text.strip()), k=k, filters=conditions)
-        _write_run(run, result)
+        result = checked.check(Claim(text), k=k, filters=conditions)
+        if run_file is not None:
+            with _writing(run_file) as run:
+                _write_run(run, result)
         if as_json:
             print_json(result.to_dict())
         else:
             from .show import show_result
 
-            show_result(stdout(), result, pipeline, explain=explain)
+            ran = pipeline.model_copy(update={"retrievers": checked.plan().retrievers})
+            show_result(stdout(), result, ran, filters=conditions, explain=explain)
         for warning in () if quiet else result.warnings:
             notice(warning)
 
 
-def print_json(data: Any) -> None:
-    sys.stdout.write(json.dumps(data, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+def _check_file(
+    checked: Checker, file: str, run_file: str | None, k: int, filters: Sequence[Filter], quiet: bool
+) -> None:
+    """Print an object for each claim of a file, in order. Raises Incomplete where some could not be checked."""
+    # What is missing, the claims or the store, says so before an old run is overwritten.
+    claims = read_claims(file, unique=run_file is not None)
+    warnings = checked.plan().warnings
+    done = failed = 0
+    with ExitStack() as stack:
+        run = None
+        if run_file is not None:
+            _refuse_overwriting(file, run_file)
+            run = stack.enter_context(_writing(run_file))
+        for result in _many(checked, claims, file, k, filters, quiet):
+            done += 1
+            failed += result.error is not None
+            print_json(result.to_dict())
+            if run is not None:
+                _write_run(run, result)
+    if not quiet:
+        for warning in warnings:
+            notice(warning)
+        if not done:
+            notice(f"{file} holds no claims")
+    if failed:
+        raise Incomplete(f"{failed:,} of {counted(done, 'claim')} could not be checked: the object of each says why")
+
+
+def _standard_input() -> str:
+    return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
 
 
 def _adjusted(name: str, fields: str | None, no_dense: bool, verdict: str | None) -> Recipe:
@@ -159,7 +204,7 @@ def _fields(text: str) -> dict[str, float]:
             fields[name] = float(boost) if caret else 1.0
         except ValueError as error:
             raise UsageError(f"the boost of {part.strip()!r} is not a number: write title^2,text") from error
-        if not name or not fields[name] > 0:
+        if not name or not 0 < fields[name] < math.inf:
             raise UsageError(f"{part.strip()!r} in --fields is not FIELD or FIELD^BOOST with a boost above 0")
     return fields
 
@@ -167,72 +212,111 @@ def _fields(text: str) -> dict[str, float]:
 def _conditions(filters: tuple[str, ...], before_day: str | None) -> list[Filter]:
     from ..search import before, parse_filter
 
-    return [parse_filter(text) for text in filters] + ([before(before_day)] if before_day else [])
+    return [parse_filter(text) for text in filters] + ([before(before_day)] if before_day is not None else [])
 
 
-def _many(check_many: Any, file: str, k: int, conditions: list[Filter], quiet: bool) -> Iterator[Result]:
-    """Results for the claims of a file, in order; a line that is no claim is a result with its error."""
+def _many(
+    checked: Checker,
+    claims: Iterable[tuple[Claim, str | None]],
+    file: str,
+    k: int,
+    filters: Sequence[Filter],
+    quiet: bool,
+) -> Iterator[Result]:
+    """Results for claims, in order; one that comes with a problem is a result with that error."""
     from dataclasses import replace
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     problems: deque[str | None] = deque()
 
-    def claims() -> Iterator[Claim]:
-        for claim, problem in read_claims(file):
+    def noted() -> Iterator[Claim]:
+        for claim, problem in claims:
             problems.append(problem)
             yield claim
 
     console = stderr()
-    progress = Progress(
-        TextColumn("claims"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console, transient=True
-    )
-    with progress if console.is_terminal and not quiet else nullcontext():
-        total = Path(file).read_bytes().count(b"\n") if file.endswith(".jsonl") and Path(file).is_file() else None
-        task = progress.add_task("claims", total=total)
-        for result in check_many(claims(), k=k, filters=conditions):
+    # A terminal that shows the results needs no other progress; and rich, left to itself, takes over standard output.
+    show = console.is_terminal and not quiet and not sys.stdout.isatty()
+    columns = (TextColumn("claims"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    progress = Progress(*columns, console=console, transient=True, redirect_stdout=False)
+    with progress if show else nullcontext():
+        task = progress.add_task("claims", total=_lines(file) if show else None)
+        for result in checked.check_many(noted(), k=k, filters=filters):
             problem = problems.popleft()
             yield result if problem is None else replace(result, error=InvalidData(problem))
             progress.advance(task)
 
 
-def read_claims(file: str) -> Iterable[tuple[Claim, str | None]]:
+def _lines(file: str) -> int | None:
+    """How many lines a file has, where that is cheap to know."""
+    if not file.endswith((".jsonl", ".ndjson")) or not Path(file).is_file():
+        return None
+    with Path(file).open("rb") as stream:
+        return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
+
+
+def read_claims(file: str, *, unique: bool = False) -> Iterator[tuple[Claim, str | None]]:
     """Claims of a JSON Lines file (BEIR's queries) or of standard input, each with what is wrong with it, if anything.
 
-    A claim without an id gets its line's number. Raises NotFound for a file that is not there.
+    A claim without an id gets its line's number. `unique`: a second claim of the same id is wrong. Raises NotFound or
+    UsageError, at once, for a file that can't be read.
     """
-    from ..ingest import Reject, read
+    from ..ingest import read
+
+    return _claims(read([file]), unique)
+
+
+def _claims(records: Iterable[Record | Reject], unique: bool) -> Iterator[tuple[Claim, str | None]]:
+    from ..ingest import Reject
     from ..types import Claim
 
-    for record in read([file]):
+    lines: dict[str, int] = {}
+    for record in records:
         if isinstance(record, Reject):
             yield Claim("", str(record.line)), f"line {record.line}: {record.reason}"
             continue
-        id_, text = record.data.get("_id", record.data.get("id", record.line)), record.data.get("text")
-        if isinstance(text, str):
-            yield Claim(text, str(id_)), None
-        else:
+        given, text = record.data.get("_id", record.data.get("id")), record.data.get("text")
+        id_ = str(record.line if given in (None, "") else given)
+        if not isinstance(text, str):
             keys = ", ".join(record.data)
-            yield Claim("", str(id_)), f"line {record.line}: there is no text; its fields are {keys or 'none'}"
+            yield Claim("", id_), f"line {record.line}: there is no text; its fields are {keys or 'none'}"
+        elif unique and (first := lines.setdefault(id_, record.line)) != record.line:
+            yield (
+                Claim(text, id_),
+                f"line {record.line}: the id {id_!r} is line {first}'s; in a run each has its own",
+            )
+        else:
+            yield Claim(text, id_), None
 
 
-def _writing(file: str) -> IO[str]:
+def _refuse_overwriting(claims: str, run: str) -> None:
+    if Path(run).exists() and Path(claims).exists() and Path(run).samefile(claims):
+        raise UsageError(f"the run can't be written to {run}: the claims are read from it")
+
+
+@contextmanager
+def _writing(file: str) -> Iterator[IO[str]]:
+    if file == "-":
+        raise UsageError("--run needs the name of a file: the answers are on standard output")
     try:
-        return Path(file).open("w", encoding="utf-8")
+        stream = Path(file).open("w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - entered below
     except OSError as error:
         raise UsageError(f"the run {file} can't be written: {error.strerror}") from error
+    with stream:
+        yield stream
 
 
-def _write_run(run: IO[str] | None, result: Result) -> None:
+def _write_run(run: IO[str], result: Result) -> None:
     """A TREC run: claim, Q0, document, rank, score, tag; scores strictly decrease, so that no tool reorders ties."""
-    if run is None:
-        return
-    from urllib.parse import quote
-
     from ..types import strictly_decreasing
 
     scores = strictly_decreasing([evidence.hit.score for evidence in result.evidence])
-    claim = quote(result.claim.id or "1", safe="".join(map(chr, range(33, 127))).replace("%", ""))
+    claim, tag = _word(result.claim.id or "1"), _word(result.recipe)
     for evidence, score in zip(result.evidence, scores, strict=True):
-        document = quote(evidence.document.id, safe="".join(map(chr, range(33, 127))).replace("%", ""))
-        run.write(f"{claim} Q0 {document} {evidence.hit.rank} {score!r} {result.recipe}\n")
+        run.write(f"{claim} Q0 {_word(evidence.document.id)} {evidence.hit.rank} {score!r} {tag}\n")
+
+
+def _word(text: str) -> str:
+    """An id as one word of a run: white space as in a URL, the rest as it is."""
+    return re.sub(r"\s", lambda space: quote(space[0]), text)

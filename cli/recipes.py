@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .common import json_option, stdout
+from .common import json_option, print_fields, print_json, stdout
 
 
 @click.group()
@@ -28,20 +28,19 @@ def list_(*, as_json: bool) -> None:
     ccheck recipes list
     """
     from ..recipe import load_recipe, recipe_names
-    from .query import print_json
 
-    for name in recipe_names():
-        recipe = load_recipe(name)
-        if as_json:
+    found = [load_recipe(name) for name in recipe_names()]
+    if as_json:
+        for recipe in found:
             print_json(recipe.model_dump(mode="json"))
-        else:
-            stdout().print(f"[bold]{name:<12}[/] {recipe.description}")
+    else:
+        print_fields(stdout(), {recipe.name: recipe.description for recipe in found})
 
 
 @recipes.command()
 @click.argument("name")
 def show(name: str) -> None:
-    """Print the TOML of a recipe, to read or to start one's own from.
+    """Print a recipe, to read or to change.
 
     \b
     ccheck recipes show default > mine.toml
@@ -54,7 +53,7 @@ def show(name: str) -> None:
 @recipes.command()
 @click.argument("file")
 def check(file: str) -> None:
-    """Say whether a recipe can be used, and if not, why.
+    """Say whether a recipe can be used.
 
     \b
     ccheck recipes check mine.toml

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from .analysis import clean
 from .errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
 from .recipe import Dense, Recipe, Retriever, load_recipe
 from .search import Filter, Store, StoreInfo, open_store
@@ -90,7 +91,7 @@ class Checker:
         info = self.store.info()
         if info is None:
             raise NotFound(
-                f"there is no store {self.store.name}: make it with ccheck ingest FILE --store {self.settings.store}, "
+                f"there is no store {self.store.name}: make it with ccheck ingest FILE --store {self.store.name}, "
                 "or see what ccheck does with ccheck demo"
             )
         if info.documents == 0:
@@ -116,7 +117,10 @@ class Checker:
                         f"{embedder.spec.model} {embedder.spec.dimensions}: name the model that made them by --model"
                     )
             except (NotFound, MissingExtra) as error:
-                if any(stage.required for stage in dense.values()) or len(dense) == len(retrievers):
+                # A model that somebody named and that is not there is no reason to go on with less.
+                named = self.settings.embedding_model is not None and isinstance(error, NotFound)
+                required = any(stage.required for stage in dense.values())
+                if required or len(dense) == len(retrievers) or (named and info.dimensions is not None):
                     raise
                 warnings.append(f"BM25 only: {error}")
                 retrievers = {name: stage for name, stage in retrievers.items() if name not in dense}
@@ -129,9 +133,9 @@ class Checker:
         problems = [_problem(claim) for claim in claims]
         asked = [claim for claim, problem in zip(claims, problems, strict=True) if problem is None]
         started = time.perf_counter()
-        queries = [Query(claim.text) for claim in asked]
+        queries = [Query(clean(claim.text)) for claim in asked]
         if plan.embedder is not None and asked:
-            vectors = plan.embedder.encode_queries([claim.text for claim in asked])
+            vectors = plan.embedder.encode_queries([query.text for query in queries])
             queries = [replace(query, vector=vector) for query, vector in zip(queries, vectors, strict=True)]
         embedded = time.perf_counter()
         rankings: Iterator[Ranking | CcheckError] = iter(())

@@ -105,7 +105,9 @@ def recipe_text(name: str) -> str:
         return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
     path = Path(name)
     if not path.is_file():
-        raise NotFound(f"there is no recipe {name!r}, neither packaged ({', '.join(recipe_names())}) nor as a file")
+        near = difflib.get_close_matches(name, recipe_names(), 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"packaged are {', '.join(recipe_names())}"
+        raise NotFound(f"there is no recipe {name!r}, neither packaged nor as a file: {hint}")
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -135,7 +137,10 @@ def _folder() -> Traversable:
 
 def _explain(error: ValidationError) -> Iterable[str]:
     for problem in error.errors():
-        where = ".".join(str(part) for part in problem["loc"])
+        parts = [str(part) for part in problem["loc"]]
+        if parts[:1] == ["retrievers"]:
+            del parts[2:3]  # the kind, by which pydantic tells the retrievers apart
+        where = ".".join(parts)
         if problem["type"] != "extra_forbidden":
             yield f"{where}: {problem['msg']}"
             continue

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from .errors import InvalidData, UsageError
 
@@ -52,18 +52,25 @@ class Settings(BaseModel):
     cache_bytes: int = Field(2 << 30, ge=0, description="how large the cached embeddings may grow; 0 keeps none")
     elasticsearch_url: str | None = Field(None, description="the server of stores named elasticsearch:INDEX")
     elasticsearch_cloud_id: str | None = Field(None, description="the same for Elastic Cloud")
-    elasticsearch_api_key: SecretStr | None = Field(None, description="environment only")
-    elasticsearch_username: str | None = None
-    elasticsearch_password: SecretStr | None = Field(None, description="environment only")
+    elasticsearch_api_key: SecretStr | None = Field(None, description="from the environment only")
+    elasticsearch_username: str | None = Field(None, description="who asks, where there is no API key")
+    elasticsearch_password: SecretStr | None = Field(None, description="from the environment only")
     elasticsearch_ca_certs: Path | None = Field(None, description="PEM file of the authority that signed the server")
-    elasticsearch_verify_certs: bool = True
+    elasticsearch_verify_certs: bool = Field(True, description="false: trust any server, for tests only")
     elasticsearch_timeout: float = Field(30, gt=0, description="seconds for one request")
     elasticsearch_retry_seconds: float = Field(
         120, ge=0, description="how long an ingest waits for a server that is gone"
     )
     elasticsearch_title_field: str | None = Field(None, description="for an index that ccheck did not make")
-    elasticsearch_text_fields: tuple[str, ...] | None = Field(None, description="for an index that ccheck did not make")
+    elasticsearch_text_fields: tuple[str, ...] | None = Field(
+        None, description="for an index that ccheck did not make, with commas between"
+    )
     elasticsearch_vector_field: str | None = Field(None, description="for an index that ccheck did not make")
+
+    @field_validator("elasticsearch_text_fields", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +123,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     for name in Settings.model_fields:
         variable = next((variable for variable in variables(name) if environ.get(variable)), None)
         if variable is not None:
-            value: Any = environ[variable]
-            found[name] = (value.split(",") if name.endswith("_fields") else value), variable
+            found[name] = environ[variable], variable
     return found
 
 

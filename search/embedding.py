@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidData, MissingExtra
+from ..errors import InvalidData, MissingExtra, UsageError
 from ..types import Vector
 from .models import FoundModel, find_model, fingerprint
 from .store import Embedding
@@ -92,7 +92,20 @@ def models_installed() -> bool:
     return all(importlib.util.find_spec(name) for name in ("torch", "sentence_transformers"))
 
 
+def check_device(name: str) -> None:
+    """Raises UsageError where models can't run on a device, as torch names it."""
+    import torch
+
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UsageError(f"models can't run on the device {name!r} here: {reason}") from error
+
+
 def _load(found: FoundModel, device: str | None) -> SentenceTransformer:
+    if device is not None:
+        check_device(device)
     with _quiet():
         try:
             from sentence_transformers import SentenceTransformer

@@ -12,6 +12,8 @@ from .store import Store
 
 DEFAULT_INDEX = "papers"
 _NAME = re.compile(r"[\w][\w.-]*")
+_SCHEME = re.compile(r"[A-Za-z][\w+.-]+:")
+"""A misspelt `elasticsearch:`, say; one letter is a drive of Windows."""
 
 
 def open_store(settings: Settings) -> Store:
@@ -34,9 +36,12 @@ def open_store(settings: Settings) -> Store:
     if scheme == "local" and _NAME.fullmatch(rest):
         return LocalStore(settings.data_dir / rest, rest)
     path = rest if scheme == "local" else spec
-    if not path or "://" in path:
+    if not path or "://" in path or (path == spec and _SCHEME.match(spec)):
         raise UsageError(f"the store {spec!r} is neither a folder, local:NAME nor https://host:9200/INDEX")
-    return LocalStore(Path(path).expanduser())
+    folder = Path(path).expanduser()
+    if folder.is_file():
+        raise UsageError(f"the store {spec} is a file: a store is a folder; to read the file, ccheck ingest {spec}")
+    return LocalStore(folder, str(folder.absolute()))
 
 
 def elastic_url(settings: Settings) -> tuple[str | None, bool]:
@@ -56,13 +61,17 @@ def without_credentials(url: str) -> str:
 def _split(url: str) -> tuple[str, str]:
     """A server's URL and the index that its path ends with."""
     parts = urlsplit(url)
-    if not parts.hostname:
-        raise UsageError(f"the store {url!r} names no host: https://host:9200/INDEX")
+    try:
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        named = False
+    if not named:
+        raise UsageError(f"the store {without_credentials(url)!r} names no host and port: https://host:9200/INDEX")
     prefix, _, index = parts.path.rstrip("/").rpartition("/")
     return urlunsplit((parts.scheme, parts.netloc, prefix, "", "")), unquote(index) or DEFAULT_INDEX
 
 
 def _elastic(settings: Settings, url: str | None, index: str) -> Store:
-    from .elastic import ElasticStore, connection_from
+    from .elastic import ElasticStore, connection_from, field_names_from
 
-    return ElasticStore(connection_from(settings, url), index)
+    return ElasticStore(connection_from(settings, url), index, field_names_from(settings))

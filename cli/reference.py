@@ -1,0 +1,119 @@
+"""`python -m ccheck.cli.reference > docs/cli.md`: every command and setting, as they describe themselves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import click
+
+from ..settings import FILE, Settings, variables
+from . import cli
+
+HEAD = """\
+# The command line
+
+Written by `python -m ccheck.cli.reference > docs/cli.md`; change the commands, not this page.
+
+Data go to standard output; progress and notices go to standard error, and `--quiet` leaves them out. Where standard
+output is no terminal there are no colours, and a line is as long as what it says. `-` is standard input. `--json`
+prints one JSON object a line: [json.md](json.md).
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | a bug; `CCHECK_DEBUG=1` shows where |
+| 2 | usage: an option, a setting or an argument that makes no sense |
+| 3 | an optional part is not installed; the message has the `pip install` |
+| 4 | a file, store, index or model is missing |
+| 5 | the data can't be used as they are |
+| 6 | a server failed or can't be reached |
+| 7 | done in part: some records or claims were bad, or there was no room for the output |
+| 130 | interrupted |
+
+Completion of commands and options, for bash (`zsh` and `fish` likewise):
+`eval "$(_CCHECK_COMPLETE=bash_source ccheck)"`.
+"""
+
+STORES = """\
+## Stores
+
+| `--store`, `CCHECK_STORE` or `store` in a settings file | where the documents are |
+| --- | --- |
+| `local:NAME` | in a folder of that name in `data_dir`; `local:papers` where nothing is said |
+| a folder, such as `./papers` or `~/papers` | in that folder |
+| `https://host:9200/INDEX` | in an index of Elasticsearch, `papers` where none is named |
+| `elasticsearch:INDEX` | the same, on the server of `elasticsearch_url` or `elasticsearch_cloud_id` |
+"""
+
+SETTINGS = f"""\
+## Settings
+
+A flag wins over the environment, that over `{FILE}` in the current folder, that over `{FILE}` in the user's
+configuration folder, that over the default. `ccheck config` shows what is in force and where it came from. In a file a
+table's name is the first part of its settings' names:
+
+```toml
+store = "https://search.example.org:9200/papers"
+
+[elasticsearch]
+ca_certs = "/etc/ssl/elastic-ca.pem"
+```
+
+In place of `ELASTICSEARCH_` the names of Elastic's other tools do, too: `ES_`, `ELASTIC_` and `ES_LOCAL_`. Secrets are
+taken from the environment only, and never printed.
+
+| setting | in the environment | default | what it is |
+| --- | --- | --- | --- |
+"""
+
+
+def reference() -> str:
+    """The page."""
+    context = click.Context(cli, info_name="ccheck")
+    return "\n".join([HEAD, *_group(cli, context, "##"), STORES, SETTINGS + "".join(_settings())])
+
+
+def _group(group: click.Group, context: click.Context, heading: str) -> Iterator[str]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=context)
+        yield _command(command, inner, heading)
+        if isinstance(command, click.Group):
+            yield from _group(command, inner, f"{heading}#")
+
+
+def _command(command: click.Command, context: click.Context, heading: str) -> str:
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    parts = [f"{heading} {context.command_path}", f"`{usage}`", *_paragraphs(command.help or "")]
+    rows = [_option(option, context) for option in command.params if isinstance(option, click.Option)]
+    if rows:
+        parts.append("\n".join(["| option | |", "| --- | --- |", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """A docstring's paragraphs; the examples, which click keeps as they are, in a block."""
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        kept = paragraph.removeprefix("\b\n")
+        yield paragraph if kept == paragraph else f"```sh\n{kept}\n```"
+
+
+def _option(option: click.Option, context: click.Context) -> str:
+    record = option.get_help_record(context)
+    assert record is not None
+    # Between the brackets that click adds itself, a vertical bar would end the cell.
+    names, text = (part.replace("|", "\\|") for part in record)
+    return f"| `{names}` | {' '.join(text.split())} |"
+
+
+def _settings() -> Iterator[str]:
+    for name, field in Settings.model_fields.items():
+        default = "the user's" if field.default_factory else "–" if field.default is None else f"`{field.default}`"
+        names = ", ".join(f"`{variable}`" for variable in variables(name)[:2])
+        yield f"| `{name}` | {names} | {default} | {field.description} |\n"
+
+
+if __name__ == "__main__":
+    click.echo(reference(), nl=False)
