@@ -1,4 +1,4 @@
-"""Words as both stores index them: the same text gives the same terms here, in tantivy and in Elasticsearch.
+"""Words and sentences. Words as both stores index them: the same text gives the same terms here, in tantivy and in Elasticsearch.
 
 A token is a run of letters and digits after the word rules of Unicode's UAX #29 (so 3.2, 1,000, don't and e.g. stay
 whole, and each ideograph stands alone), lowercased, folded to ASCII, not a stopword, stemmed by Porter's second English
@@ -89,3 +89,16 @@ def matches(text: str, query: str) -> list[tuple[int, int]]:
 @functools.lru_cache(maxsize=1 << 16)
 def _term_set(word: str) -> frozenset[str]:
     return frozenset(terms(word))
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """(start, end) of each sentence, without the white space around it; knows et al., Fig. and decimals."""
+    from nupunkt import sent_spans  # loads its model
+
+    spans = []
+    for start, end in sent_spans(text):
+        sentence = text[start:end]
+        left, right = len(sentence.lstrip()), len(sentence.rstrip())
+        if left:
+            spans.append((end - left, start + right))
+    return spans

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..analysis import sentence_spans
 from ..types import Document
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _windows(pieces: Sequence[_Piece], budget: int, overlap: int) -> Iterator[tu
 
 def _pieces(texts: Sequence[str], count_tokens: CountTokens, budgets: Sequence[int]) -> list[list[_Piece]]:
     """The sentences of each text; one of more tokens than the text's budget in parts, cut between words."""
-    sentences = [(number, start, end) for number, text in enumerate(texts) for start, end in _sentences(text)]
+    sentences = [(number, start, end) for number, text in enumerate(texts) for start, end in sentence_spans(text)]
     counts = count_tokens([texts[number][start:end] for number, start, end in sentences])
     words = [
         (index, word.start(), word.end())
@@ -112,17 +113,6 @@ def _pieces(texts: Sequence[str], count_tokens: CountTokens, budgets: Sequence[i
 
 
 _WORD = re.compile(r"\S+")
-
-
-def _sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Where each sentence is, without the white space around it."""
-    from nupunkt import sent_spans  # loads its model
-
-    for start, end in sent_spans(text):
-        sentence = text[start:end]
-        left, right = len(sentence.lstrip()), len(sentence.rstrip())
-        if left:
-            yield end - left, start + right
 
 
 def _short_titles(titles: Sequence[str], count_tokens: CountTokens, most: int) -> list[tuple[str, int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ccheck.analysis import sentence_spans
 from ccheck.types import Document
-from ccheck.verdict import choose_sentences, sentence_spans
+from ccheck.verdict import choose_sentences
 
 TEXT = (
     "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).  It was measured by J. A. Church, i.e. by tide "

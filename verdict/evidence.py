@@ -6,22 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from ..analysis import terms
+from ..analysis import sentence_spans, terms
 from ..types import Document, Sentence
-
-
-def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """(start, end) of each sentence, without the space around it."""
-    from nupunkt import sent_spans
-
-    spans = []
-    for start, end in sent_spans(text):
-        piece = text[start:end]
-        start += len(piece) - len(piece.lstrip())
-        end -= len(piece) - len(piece.rstrip())
-        if start < end:
-            spans.append((start, end))
-    return spans
 
 
 def choose_sentences(claim: str, documents: Sequence[Document], count: int) -> list[tuple[Sentence, ...]]:
