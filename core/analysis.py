@@ -1,4 +1,6 @@
-"""Words and sentences. Words as both stores index them: the same text gives the same terms here, in tantivy and in Elasticsearch.
+"""Words and sentences of a text.
+
+Words are those that both stores index: the same text gives the same terms here, in tantivy and in Elasticsearch.
 
 A token is a run of letters and digits after the word rules of Unicode's UAX #29 (so 3.2, 1,000, don't and e.g. stay
 whole, and each ideograph stands alone), lowercased, folded to ASCII, not a stopword, stemmed by Porter's second English
