@@ -71,7 +71,13 @@ def main() -> NoReturn:
 
         sys.exit(shell_complete(cli, {}, "ccheck", COMPLETE, instruction))
     _make_streams_safe()
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # What standard output still holds can't be written; nor should Python try to when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -95,12 +101,9 @@ def run(arguments: Sequence[str]) -> int:
         notice("interrupted")
         return 130
     except BrokenPipeError:
-        # The reader of standard output has gone (`ccheck ... | head`): nothing to say.
-        _drop_output()
-        return 0
+        return 0  # the reader of standard output has gone (`ccheck ... | head`): nothing to say
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _FULL:
-            _drop_output()
             notice(f"the output could not be written: {error.strerror}")
             return Incomplete.exit_code
         if os.environ.get("CCHECK_DEBUG"):
@@ -122,8 +125,3 @@ def _make_streams_safe() -> None:
         elif mode == "w" and isinstance(stream, io.TextIOWrapper):
             # In JSON, too, \ud800 is how a lone surrogate is written.
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
-
-
-def _drop_output() -> None:
-    """Forget what standard output still holds, so that Python does not try to write it when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

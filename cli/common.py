@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -58,7 +59,11 @@ def stdout() -> Console:
     """For data. Neither colours nor wrapped lines where it is no terminal."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else NO_WIDTH, highlight=False)
+    class Data(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # what rich is handling; left to itself it ends the program with 1, the code of a bug
+
+    return Data(width=None if sys.stdout.isatty() else NO_WIDTH, highlight=False)
 
 
 def stderr() -> Console:
@@ -86,6 +91,15 @@ _SPACE = re.compile(r"[\t\n\u2028\u2029]")
 def printable(text: str) -> str:
     """Text from elsewhere on one line, without what could steer the terminal."""
     return _SPACE.sub(" ", _CONTROL.sub("", text))
+
+
+def argument_text(text: str) -> str:
+    """An argument as Unicode text: in a locale that can't read it, it comes with its bytes as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(text).decode("utf-8", "replace")
+    return text
 
 
 def print_json(data: Any) -> None:

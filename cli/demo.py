@@ -6,7 +6,17 @@ import json
 
 import click
 
-from .common import STORE_FORMS, checker, device_option, notice, options, quiet_option, settings_from, stdout
+from .common import (
+    STORE_FORMS,
+    argument_text,
+    checker,
+    device_option,
+    notice,
+    options,
+    quiet_option,
+    settings_from,
+    stdout,
+)
 
 STORE = "local:demo"
 
@@ -46,7 +56,7 @@ def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bo
         report = checked.ingest(str(CORPUS))
         if not quiet:
             notice(f"{report.read} summaries of well-known papers are in {checked.store.name}")
-        result = checked.check(claim or claims[0], k=k)
+        result = checked.check(argument_text(claim or claims[0]), k=k)
         console = stdout()
         show_result(console, result, checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers}))
         for warning in () if quiet else result.warnings:

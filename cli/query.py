@@ -7,7 +7,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -16,6 +16,7 @@ import click
 
 from ..errors import Incomplete, InvalidData, UsageError
 from .common import (
+    argument_text,
     checker,
     counted,
     device_option,
@@ -118,7 +119,7 @@ def query(
     conditions = _conditions(filters, before)
     text = ""
     if claim is not None:
-        text = (_standard_input() if claim == "-" else claim).strip()
+        text = (_standard_input() if claim == "-" else argument_text(claim)).strip()
         if not text:
             raise UsageError('the claim is empty: ccheck query "what somebody said"')
     with checker(settings, quiet=quiet, recipe=pipeline) as checked:
@@ -128,18 +129,17 @@ def query(
         from ..types import Claim
 
         result = checked.check(Claim(text), k=k, filters=conditions)
-        if run_file is not None:
-            with _writing(run_file) as run:
-                _write_run(run, result)
-        if as_json:
-            print_json(result.to_dict())
-        else:
-            from .show import show_result
+        with _writing(run_file) as run:
+            if as_json:
+                print_json(result.to_dict())
+            else:
+                from .show import show_result
 
-            ran = pipeline.model_copy(update={"retrievers": checked.plan().retrievers})
-            show_result(stdout(), result, ran, filters=conditions, explain=explain)
-        for warning in () if quiet else result.warnings:
-            notice(warning)
+                ran = pipeline.model_copy(update={"retrievers": checked.plan().retrievers})
+                show_result(stdout(), result, ran, filters=conditions, explain=explain)
+            for warning in () if quiet else result.warnings:
+                notice(warning)
+            _write_run(run, result)
 
 
 def _check_file(
@@ -150,17 +150,14 @@ def _check_file(
     claims = read_claims(file, unique=run_file is not None)
     warnings = checked.plan().warnings
     done = failed = 0
-    with ExitStack() as stack:
-        run = None
-        if run_file is not None:
-            _refuse_overwriting(file, run_file)
-            run = stack.enter_context(_writing(run_file))
+    if run_file is not None:
+        _refuse_overwriting(file, run_file)
+    with _writing(run_file) as run:
         for result in _many(checked, claims, file, k, filters, quiet):
             done += 1
             failed += result.error is not None
             print_json(result.to_dict())
-            if run is not None:
-                _write_run(run, result)
+            _write_run(run, result)
     if not quiet:
         for warning in warnings:
             notice(warning)
@@ -296,7 +293,10 @@ def _refuse_overwriting(claims: str, run: str) -> None:
 
 
 @contextmanager
-def _writing(file: str) -> Iterator[IO[str]]:
+def _writing(file: str | None) -> Iterator[IO[str] | None]:
+    if file is None:
+        yield None
+        return
     if file == "-":
         raise UsageError("--run needs the name of a file: the answers are on standard output")
     try:
@@ -307,8 +307,10 @@ def _writing(file: str) -> Iterator[IO[str]]:
         yield stream
 
 
-def _write_run(run: IO[str], result: Result) -> None:
+def _write_run(run: IO[str] | None, result: Result) -> None:
     """A TREC run: claim, Q0, document, rank, score, tag; scores strictly decrease, so that no tool reorders ties."""
+    if run is None:
+        return
     from ..types import strictly_decreasing
 
     scores = strictly_decreasing([evidence.hit.score for evidence in result.evidence])

@@ -37,7 +37,8 @@ def open_store(settings: Settings) -> Store:
         return LocalStore(settings.data_dir / rest, rest)
     path = rest if scheme == "local" else spec
     if not path or "://" in path or (path == spec and _SCHEME.match(spec)):
-        raise UsageError(f"the store {spec!r} is neither a folder, local:NAME nor https://host:9200/INDEX")
+        shown = without_credentials(spec) if "://" in spec else spec
+        raise UsageError(f"the store {shown!r} is neither a folder, local:NAME nor https://host:9200/INDEX")
     folder = Path(path).expanduser()
     if folder.is_file():
         raise UsageError(f"the store {spec} is a file: a store is a folder; to read the file, ccheck ingest {spec}")

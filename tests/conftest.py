@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["elasticsearch_nodes"]
+pytest_plugins = ["elasticsearch_nodes", "cli_runs"]
 
 SHARED = Path(os.environ.get("CCHECK_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

