@@ -53,9 +53,9 @@ def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bo
     claims = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
     settings = settings_from(store=store, device=device)
     with checker(settings, quiet=quiet) as checked:
-        report = checked.ingest(str(CORPUS))
+        checked.ingest(str(CORPUS))
         if not quiet:
-            notice(f"{report.read} summaries of well-known papers are in {checked.store.name}")
+            notice(f"{checked.store.count()} summaries of well-known papers are in {checked.store.name}")
         result = checked.check(argument_text(claim or claims[0]), k=k)
         console = stdout()
         show_result(console, result, checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers}))

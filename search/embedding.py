@@ -104,6 +104,9 @@ def check_device(name: str) -> None:
 
 
 def _load(found: FoundModel, device: str | None) -> SentenceTransformer:
+    # oneDNN keeps a few MB for each shape of batch that it met, which over a corpus is half a gigabyte.
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
     if device is not None:
         check_device(device)
     with _quiet():
