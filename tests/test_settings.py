@@ -1,0 +1,147 @@
+"""Settings: which layer wins, what they are called, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ccheck
+from ccheck.errors import InvalidData, UsageError
+from ccheck.settings import SECRETS, Settings, config_files, resolve, variables
+
+
+def write(text: str, *, user: bool = False) -> Path:
+    users, here = config_files()
+    file = users if user else here
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_each_layer_wins_over_the_next():
+    """Taken away one by one, from the strongest to the weakest."""
+    users, here = write('recipe = "users"', user=True), write('recipe = "here"')
+    environ = {"CCHECK_RECIPE": "environment"}
+    seen = []
+
+    def see(flags: dict[str, str | None], environ: dict[str, str]) -> None:
+        resolved = resolve(flags, environ)
+        seen.append((resolved.settings.recipe, resolved.origins["recipe"]))
+
+    see({"recipe": "flag"}, environ)
+    see({"recipe": None}, environ)
+    see({}, {"CCHECK_RECIPE": ""})  # set to nothing is not set
+    here.unlink()
+    see({}, {})
+    users.unlink()
+    see({}, {})
+    assert seen == [
+        ("flag", "flag"),
+        ("environment", "CCHECK_RECIPE"),
+        ("here", str(here)),
+        ("users", str(users)),
+        ("default", "default"),
+    ]
+
+
+def test_layers_are_joined_setting_by_setting():
+    write('store = "local:users"\nrecipe = "users"', user=True)
+    write('store = "local:here"')
+    settings = resolve({"device": "cpu"}, {"CCHECK_CACHE_BYTES": "5"}).settings
+    assert (settings.store, settings.recipe, settings.device, settings.cache_bytes) == ("local:here", "users", "cpu", 5)
+
+
+def test_every_setting_has_its_variable_and_says_what_it_is():
+    for name, field in Settings.model_fields.items():
+        assert variables(name)[0] == f"CCHECK_{name.upper()}" and field.description
+
+
+@pytest.mark.parametrize("prefix", ["CCHECK_ELASTICSEARCH", "ELASTICSEARCH", "ES", "ELASTIC", "ES_LOCAL"])
+def test_the_names_that_elastic_s_tools_use(prefix):
+    environ = {f"{prefix}_URL": "https://host:9200", f"{prefix}_API_KEY": "key", f"{prefix}_PASSWORD": "word"}
+    resolved = resolve({}, environ)
+    assert resolved.settings.elasticsearch_url == "https://host:9200"
+    assert resolved.settings.elasticsearch_api_key.get_secret_value() == "key"
+    assert resolved.settings.elasticsearch_password.get_secret_value() == "word"
+    assert resolved.origins["elasticsearch_url"] == f"{prefix}_URL"
+
+
+def test_the_more_particular_name_wins():
+    environ = dict.fromkeys(("ES_LOCAL_URL", "ELASTIC_URL", "ES_URL", "ELASTICSEARCH_URL"), "http://other")
+    environ["CCHECK_ELASTICSEARCH_URL"] = "http://mine"
+    for name in ("CCHECK_ELASTICSEARCH_URL", "ELASTICSEARCH_URL", "ES_URL", "ELASTIC_URL", "ES_LOCAL_URL"):
+        assert resolve({}, environ).origins["elasticsearch_url"] == name
+        del environ[name]
+
+
+def test_tables_and_types_of_a_file():
+    write(
+        '[elasticsearch]\nverify_certs = false\ntimeout = 2.5\ntext_fields = ["title", "abstract"]\n[cache]\nbytes = 0'
+    )
+    settings = resolve({}, {}).settings
+    assert settings.elasticsearch_verify_certs is False and settings.elasticsearch_timeout == 2.5
+    assert settings.elasticsearch_text_fields == ("title", "abstract") and settings.cache_bytes == 0
+    settings = resolve({}, {"ES_TEXT_FIELDS": "title, abstract", "ES_VERIFY_CERTS": "true"}).settings
+    assert settings.elasticsearch_text_fields == ("title", "abstract") and settings.elasticsearch_verify_certs is True
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('stroe = "x"', r"unknown setting 'stroe', did you mean 'store'\?"),
+        (
+            "[elasticsearch]\nverify_cert = true",
+            "did you mean 'elasticsearch_verify_certs'",
+        ),
+        ("[query]\nk = 3", "unknown setting 'query_k'"),
+        ("not toml", r"can't be read.*line 1"),
+    ],
+)
+def test_a_file_with_what_is_unknown(text, message):
+    file = write(text)
+    with pytest.raises(InvalidData, match=message) as raised:
+        resolve({}, {})
+    assert str(file) in str(raised.value)
+
+
+def test_a_file_that_is_no_text():
+    config_files()[1].write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidData, match="can't be read"):
+        resolve({}, {})
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_in_a_file_is_refused_and_not_repeated(name):
+    for text in (f'{name} = "s3cret"', f'[elasticsearch]\n{name.removeprefix("elasticsearch_")} = "s3cret"'):
+        write(text)
+        with pytest.raises(InvalidData, match="environment only") as raised:
+            resolve({}, {})
+        assert "s3cret" not in str(raised.value)
+
+
+def test_secrets_do_not_show():
+    resolved = resolve({}, {"ES_API_KEY": "s3cret", "ES_PASSWORD": "s3cret"})
+    assert "s3cret" not in f"{resolved!r} {resolved.settings} {resolved.settings.model_dump_json()}"
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({"CCHECK_CACHE_BYTES": "many"}, "cache_bytes"),
+        ({"CCHECK_CACHE_BYTES": "-1"}, "cache_bytes"),
+        ({"ES_TIMEOUT": "0"}, "elasticsearch_timeout"),
+        ({"ES_VERIFY_CERTS": "perhaps"}, "elasticsearch_verify_certs"),
+    ],
+)
+def test_a_value_that_makes_no_sense_names_its_source(environ, name):
+    with pytest.raises(UsageError, match=rf"the setting {name} \(from {next(iter(environ))}\)"):
+        resolve({}, environ)
+
+
+def test_open_takes_settings_by_name(monkeypatch, tmp_path):
+    monkeypatch.setenv("CCHECK_RECIPE", "dense")
+    with ccheck.open(str(tmp_path / "store"), recipe="bm25") as checker:
+        assert checker.recipe.name == "bm25" and checker.settings.store == str(tmp_path / "store")
+    with pytest.raises(UsageError, match="no_such_setting"):
+        ccheck.open(no_such_setting=1)
