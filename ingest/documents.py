@@ -111,8 +111,13 @@ def content_id(title: str, text: str) -> str:
 
 def digest(document: Document, layout: Layout) -> str:
     """Changes when anything changes that a store would hold of the document: its fields, or how it is embedded."""
-    held = [document.id, document.title, document.text, document.metadata, document.published]
-    return hashlib.blake2b(_canonical(held) + layout_bytes(layout), digest_size=16).hexdigest()
+    held = hashlib.blake2b(layout_bytes(layout), digest_size=16)
+    for part in (document.id, document.title, document.text, document.published or ""):
+        data = part.encode()
+        held.update(len(data).to_bytes(8, "little"))
+        held.update(data)
+    held.update(_canonical(document.metadata))
+    return held.hexdigest()
 
 
 @functools.lru_cache(maxsize=8)
@@ -124,8 +129,11 @@ def layout_bytes(layout: Layout) -> bytes:
     return _canonical([VERSION, held])
 
 
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
 def _canonical(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    return _encode(value).encode()
 
 
 _DROPPED = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
@@ -134,6 +142,8 @@ _LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x85]")
 
 def clean(text: str) -> str:
     """NFC, without control characters (all line ends become \\n, tabs stay), lone surrogates, and space around it."""
+    if text.isascii() and text.isprintable():
+        return text.strip()
     if not text.isprintable():
         text = _DROPPED.sub("", _LINE_ENDS.sub("\n", text))
     return unicodedata.normalize("NFC", text).strip()
@@ -185,6 +195,7 @@ def _scalar(value: Any) -> Scalar:
     return value  # type: ignore[no-any-return]
 
 
+@functools.lru_cache(maxsize=4096)
 def _name(key: str) -> str:
     """A field's name, of which no part between dots is empty: Elasticsearch takes none such."""
     return ".".join(part for part in clean(key).split(".") if part) or "_"
@@ -259,7 +270,12 @@ def last_day(value: Value) -> str | None:
     """
     if isinstance(value, float):
         value = int(value) if value.is_integer() else None
-    match = _DATE.fullmatch(_EIGHT_DIGITS.sub(r"\1-\2-\3", str(value).strip(), count=1))
+    return None if isinstance(value, list) else _last_day(str(value))
+
+
+@functools.lru_cache(maxsize=4096)
+def _last_day(date: str) -> str | None:
+    match = _DATE.fullmatch(_EIGHT_DIGITS.sub(r"\1-\2-\3", date.strip(), count=1))
     if match is None:
         return None
     year, month = int(match[1]), int(match[3] or 12)
