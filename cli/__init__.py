@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from .. import __version__
-from ..errors import CcheckError, Incomplete, UsageError
+from ..errors import CcheckError, Incomplete, NotFound, UsageError
 from .common import notice
 
 COMMANDS = {
@@ -106,6 +106,9 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, OSError) and error.errno in _FULL:
             notice(f"the output could not be written: {error.strerror}")
             return Incomplete.exit_code
+        if isinstance(error, OSError) and error.filename is not None:
+            notice(f"{os.fsdecode(error.filename)}: {error.strerror}")  # no permission, a name too long
+            return NotFound.exit_code
         if os.environ.get("CCHECK_DEBUG"):
             raise
         notice(

@@ -66,7 +66,9 @@ def info(*, store: str | None, as_json: bool) -> None:
             "passages": f"{found.passages:,}",
             "made with": found.layout.describe(),
             "size": f"{found.bytes / 1e6:,.1f} MB" if found.bytes is not None else "",
-            "not yet searchable": f"{found.pending:,}: run the ingest again" if found.pending else "",
+            "not yet searchable": f"{found.pending:,}: an ingest is running, or is to be run again"
+            if found.pending
+            else "",
             **found.details,
         },
     )

@@ -99,7 +99,7 @@ class Checker:
         warnings, retrievers, embedder = [], dict(self.recipe.retrievers), None
         if info.pending:
             warnings.append(
-                f"{info.pending} documents are not yet in the BM25 index: an ingest is running or was cut off; "
+                f"{info.pending:,} documents are not yet in the BM25 index: an ingest is running or was cut off; "
                 "run it again to finish it"
             )
         dense = {name: stage for name, stage in retrievers.items() if isinstance(stage, Dense)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -40,7 +41,7 @@ def open_store(settings: Settings) -> Store:
         shown = without_credentials(spec) if "://" in spec else spec
         raise UsageError(f"the store {shown!r} is neither a folder, local:NAME nor https://host:9200/INDEX")
     folder = Path(path).expanduser()
-    if folder.is_file():
+    if os.path.isfile(folder):  # noqa: PTH113 - Path.is_file raises where it may not look
         raise UsageError(f"the store {spec} is a file: a store is a folder; to read the file, ccheck ingest {spec}")
     return LocalStore(folder, str(folder.absolute()))
 

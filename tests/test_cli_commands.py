@@ -48,6 +48,20 @@ def test_interrupted(monkeypatch):
     assert (ran.code, ran.err) == (130, "ccheck: interrupted\n")
 
 
+def test_what_the_system_refuses_is_no_bug(papers):
+    name = "a" * 5_000
+    for arguments in (
+        ["ingest", name, "--no-dense"],
+        ["query", "--claims", name, "--store", papers],
+        ["query", "x", "--recipe", name, "--store", papers],
+        ["recipes", "show", name],
+    ):
+        ran = ccheck(*arguments)
+        assert ran.code == 4 and "File name too long" in ran.err and "a bug" not in ran.err, arguments
+    ran = ccheck("query", "x", "--store", name)
+    assert ran.code in (4, 7) and "a bug" not in ran.err
+
+
 def test_nothing_is_printed_with_blanks_at_the_end(papers):
     for arguments in (["config"], ["recipes", "list"], ["index", "info", "--store", papers], ["doctor"]):
         assert [line for line in ccheck(*arguments).out.split("\n") if line != line.rstrip()] == [], arguments

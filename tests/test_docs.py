@@ -99,6 +99,25 @@ def test_the_page_on_json_names_every_key():
     assert [key for key in keys(result.to_dict()) if key not in page] == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ingest", CORPUS, "--no-dense", "--dry-run"],
+        ["ingest", CORPUS, "--no-dense"],
+        ["index", "info"],
+        ["index", "list"],
+        ["config"],
+        ["doctor"],
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments[:2])),
+)
+def test_the_page_on_json_names_the_keys_of_other_commands(arguments):
+    ccheck("ingest", CORPUS, "--no-dense")
+    ran = ccheck(*arguments, "--json")
+    assert ran.code == 0
+    assert [key for key in ran.objects[0] if f"`{key}`" not in read("docs/json.md")] == []
+
+
 def keys(value: object) -> set[str]:
     if isinstance(value, list):
         return {key for one in value for key in keys(one)}

@@ -111,6 +111,11 @@ def test_a_file_that_is_no_text():
         resolve({}, {})
 
 
+def test_a_folder_of_that_name_is_no_file():
+    config_files()[1].mkdir()
+    assert resolve({}, {}).origins["store"] == "default"
+
+
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_secret_in_a_file_is_refused_and_not_repeated(name):
     for text in (f'{name} = "s3cret"', f'[elasticsearch]\n{name.removeprefix("elasticsearch_")} = "s3cret"'):
