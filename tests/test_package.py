@@ -11,9 +11,11 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -67,24 +69,21 @@ def test_the_wheel_has_the_licence_and_the_program(wheel):
 # -- an installation of the wheel with what it requires and nothing else
 
 
-def required(name: str, extras: frozenset[str] = frozenset()) -> set[str]:
-    """The installed packages that one requires, and those that these require; without extras unless named."""
-    from packaging.requirements import Requirement
-
+def required(lines: Iterable[str]) -> set[str]:
+    """The installed packages that requirements name, and those that these require; extras only where they are named."""
     found: set[tuple[str, frozenset[str]]] = set()
-    todo = [(name, extras)]
+    todo = [(line, frozenset[str]()) for line in lines]
     while todo:
-        one, wanted = todo.pop()
-        for line in importlib.metadata.requires(one) or ():
-            requirement = Requirement(line)
-            marker = requirement.marker
-            if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in ("", *wanted)):
-                continue
-            inner = (requirement.name, frozenset(requirement.extras))
-            if inner not in found:
-                found.add(inner)
-                todo.append(inner)
-    return {one for one, _ in found}
+        line, wanted = todo.pop()
+        requirement = Requirement(line)
+        marker = requirement.marker
+        if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in ("", *wanted)):
+            continue
+        one = (requirement.name, frozenset(requirement.extras))
+        if one not in found:
+            found.add(one)
+            todo += [(inner, one[1]) for inner in importlib.metadata.requires(requirement.name) or ()]
+    return {name for name, _ in found}
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +91,8 @@ def base_install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder to be `PYTHONPATH`: the wheel, unpacked, and links to what it requires without any extra."""
     folder = tmp_path_factory.mktemp("base")
     zipfile.ZipFile(wheel).extractall(folder)
-    for name in required("ccheck"):
+    (metadata,) = folder.glob("ccheck-*.dist-info")
+    for name in required(importlib.metadata.PathDistribution(metadata).requires or ()):
         distribution = importlib.metadata.distribution(name)
         tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
         for top in tops:
