@@ -1,7 +1,8 @@
 """Documents a second from a file into Elasticsearch, without embeddings, over bare `helpers.parallel_bulk`.
 
 To reach: at least 0.9. Both read the same JSON Lines and write by four threads, taking turns, each time into a new
-index of the same mapping. ccheck also cleans each record, makes its digest, and looks for ids that come twice.
+index of the same mapping, until all can be searched. ccheck also cleans each record, makes its digest, and looks for
+ids that come twice.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ INDEX = "ccheck-benchmark-ingest"
 
 @click.command()
 @click.option("--url", help="A server; one is started without this.")
-@click.option("--documents", default=20_000, show_default=True)
+@click.option("--documents", default=40_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 def main(url: str | None, documents: int, rounds: int) -> None:
     with server(url) as address, tempfile.TemporaryDirectory() as scratch:
@@ -77,6 +78,7 @@ def bare(url: str, file: Path) -> None:
     with file.open(encoding="utf-8") as lines:
         actions = (action(json.loads(line)) for line in lines)
         deque(helpers.parallel_bulk(client, actions, thread_count=4, chunk_size=500), maxlen=0)
+    client.indices.refresh(index=INDEX)
 
 
 def action(record: dict[str, Any]) -> dict[str, Any]:
