@@ -282,3 +282,43 @@ def test_dense_search_is_exact_over_many_blocks(monkeypatch: pytest.MonkeyPatch)
             top = sorted(best.items(), key=lambda item: -item[1])[:20]
             assert list(dict(found)) == [seq for seq, _ in top]
             assert list(dict(found).values()) == pytest.approx([score for _, score in top], abs=1e-5)
+
+
+READER = """
+    import os, sys
+    from pathlib import Path
+    sys.path.insert(0, {tests!r})
+    from test_local_store import LocalStore, bm25_count, dense_first, entry
+    if os.getuid() == 0:  # who may write anywhere
+        with LocalStore(Path({folder!r})) as store:
+            bm25_count(store)  # imports what nobody else may be able to read
+        os.setuid(65534)
+    with LocalStore(Path({folder!r})) as store:
+        print(bm25_count(store), dense_first(store, 7))
+        try:
+            store.upsert([entry(1)])
+        except Exception as error:
+            print(error)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+def test_a_store_that_may_only_be_read_is_searched(tmp_path: Path) -> None:
+    import tempfile
+
+    # Not below tmp_path, which nobody else may enter.
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "store"
+        with LocalStore(folder) as store:
+            store.prepare(LAYOUT)
+            store.upsert([entry(i) for i in range(50)])
+            store.publish()
+        everything = [Path(scratch), folder, *folder.rglob("*")]
+        for path in everything:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        code = textwrap.dedent(READER.format(tests=str(Path(__file__).parent), folder=str(folder)))
+        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        for path in everything:
+            path.chmod(0o755)
+    assert answer.stdout.splitlines()[0] == "50 d7", answer.stderr
+    assert "permissions" in answer.stdout

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,8 +35,13 @@ class Bm25Index:
 
         if create:
             folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
         self._schema = _schema()
+        if not os.access(folder, os.W_OK):
+            # tantivy locks even to read: give it a folder of its own that leads to these files.
+            self._links = tempfile.TemporaryDirectory(prefix="ccheck-bm25-")
+            for file in (file for file in folder.iterdir() if file.suffix != ".lock"):
+                Path(self._links.name, file.name).symlink_to(file.absolute())
+            folder = Path(self._links.name)
         self._index = tantivy.Index(self._schema, str(folder), reuse=True)
         self._index.register_tokenizer("ccheck", analysis.analyzer())
         self._index.config_reader("manual")

@@ -38,20 +38,15 @@ class Database:
     """One connection. Not for several threads at once."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        self._connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}",
-            uri=True,
-            timeout=30,
-            isolation_level=None,
-            check_same_thread=False,
-        )
         try:
+            self._connection = _connect(path, "mode=rwc") if create else _connect_to_read(path)
             self._connection.execute("PRAGMA synchronous = NORMAL")
             if create:
                 self._create()
             found = self.meta("format")
         except sqlite3.DatabaseError as error:
-            self._connection.close()
+            if hasattr(self, "_connection"):
+                self._connection.close()
             raise InvalidData(f"{path} is not a store that ccheck can read: {error}") from error
         if found != str(FORMAT):
             self._connection.close()
@@ -217,6 +212,34 @@ class Database:
         return self._connection.execute(
             f"{query} (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
         ).fetchall()
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=30, isolation_level=None, check_same_thread=False
+    )
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """Also where the folder can only be read, in which SQLite can't keep what readers of a WAL share."""
+    wal = path.with_name(f"{path.name}-wal")
+    modes = ["mode=rw", "mode=ro"]
+    if not wal.exists() or wal.stat().st_size == 0:
+        modes.append("immutable=1")  # nobody who could write it does; only without a WAL is this the whole of it
+    for mode in modes:
+        connection = _connect(path, mode)
+        try:
+            connection.execute("SELECT 1 FROM meta").fetchone()
+        except sqlite3.OperationalError:
+            connection.close()
+            if mode == modes[-1]:
+                raise
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise
+        else:
+            return connection
+    raise AssertionError("unreachable")
 
 
 def _document(id_: str, title: str, text: str, metadata: str, published: str | None) -> Document:

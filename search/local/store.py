@@ -69,6 +69,11 @@ def _reported(
     def call(self: LocalStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(self, *args, **kwargs)
+        except PermissionError as error:
+            raise NotFound(
+                f"the store {self.name} may not be used: {error.strerror} ({error.filename}). Mend the folder's "
+                "permissions, or name another store by --store"
+            ) from error
         except (sqlite3.OperationalError, OSError) as error:
             raise Incomplete(
                 f"the store {self.name} can't be used further: {error}. What was stored so far is safe; make room or "
