@@ -20,6 +20,7 @@ from .verdict import NOT_SET_UP, Judge, choose_sentences
 if TYPE_CHECKING:
     from .ingest import IngestOptions, Progress, Report
     from .search.embedding import Embedder
+    from .search.store import Embedding
 
 BATCH = 64
 """How many claims are embedded and searched at a time."""
@@ -224,12 +225,14 @@ class Checker:
 
         if dense is False:
             return None
+        info = self.store.info()
         if dense is None and not models_installed():
-            info = self.store.info()
             if info is not None and info.dimensions is not None:
                 raise MissingExtra(f"adding to the store {info.name}, which has vectors,", "models")
             return None
-        return self._load_embedder(self.settings.embedding_model or DEFAULT_MODEL)
+        made_with = info.layout.embedding if info is not None else None
+        name = self.settings.embedding_model or (made_with.model if made_with else DEFAULT_MODEL)
+        return self._load_embedder(name, made_with)
 
     def _embedder_for(self, info: StoreInfo) -> Embedder:
         """The model that made a store's vectors: by the name that the store remembers, else by the settings'."""
@@ -244,14 +247,14 @@ class Checker:
                 f"the store {info.name} was made with {info.layout.describe()}; {name} has other weights here "
                 f"({found[:8]}). Name the folder of the right one by --model, or ingest into another store"
             )
-        return self._load_embedder(name)
+        return self._load_embedder(name, made_with)
 
-    def _load_embedder(self, name: str) -> Embedder:
+    def _load_embedder(self, name: str, known: Embedding | None) -> Embedder:
         from .search.embedding import load_embedder
 
         if self._embedder is None or self._embedder_name != name:
-            self._notify(f"loading {name}")
-            self._embedder, self._embedder_name = load_embedder(name, self.settings.device), name
+            self._embedder = load_embedder(name, self.settings.device, known, lambda: self._notify(f"loading {name}"))
+            self._embedder_name = name
         return self._embedder
 
     # --

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData, MissingExtra, UsageError
@@ -22,28 +24,43 @@ BATCH = 32
 
 
 class Embedder:
-    """A loaded embedding model. Vectors are float32 of unit length, shape [texts, dimensions]."""
+    """An embedding model. Vectors are float32 of unit length, shape [texts, dimensions]."""
 
-    def __init__(self, found: FoundModel, device: str | None = None) -> None:
-        """Load the model; `device` as torch names it, by default the fastest there is.
+    def __init__(
+        self,
+        found: FoundModel,
+        device: str | None = None,
+        known: Embedding | None = None,
+        on_load: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`device` as torch names it, by default the fastest there is.
 
-        Raises MissingExtra without sentence-transformers and NotFound without safetensors weights.
+        The model is loaded when it is needed: now to learn its dimensions, later where `known` has them of the same
+        weights. `on_load` is called before. Raises MissingExtra without sentence-transformers, NotFound without
+        safetensors weights, and UsageError for a device that is none, here or when it loads.
         """
         identity = fingerprint(found.path)
-        model = _load(found, device)
         self.found = found
-        self._model = model
-        self._bfloat16 = model.device.type == "cpu" and _cpu_has_bfloat16()
-        dimensions, max_tokens = model.get_embedding_dimension(), model.max_seq_length
+        self._device, self._on_load = device, on_load
+        if known is not None and known.fingerprint == identity:
+            self.spec = replace(known, model=found.name)
+            return
+        dimensions, max_tokens = self._model.get_embedding_dimension(), self._model.max_seq_length
         if dimensions is None or max_tokens is None:
             raise InvalidData(f"the model {found.name} does not say how many dimensions and tokens it has")
         self.spec = Embedding(found.name, dimensions, identity, max_tokens)
 
+    @functools.cached_property
+    def _model(self) -> SentenceTransformer:
+        self._on_load()
+        return _load(self.found, self._device)
+
     def encode_documents(self, texts: Sequence[str]) -> Vector:
-        """In bfloat16 on processors that calculate in it, which halves the time (cosine to float32 at least .9999)."""
+        """In bfloat16 on processors that calculate in it, which halves the time (cosine to float32 at least .9995)."""
         import torch
 
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._bfloat16):
+        half = self._model.device.type == "cpu" and _cpu_has_bfloat16()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
             return self._encode(self._model.encode_document, texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Vector:
@@ -75,10 +92,15 @@ class Embedder:
         return vectors
 
 
-def load_embedder(name: str = DEFAULT_MODEL, device: str | None = None) -> Embedder:
-    """Find and load a model. Raises MissingExtra, NotFound or InvalidData."""
+def load_embedder(
+    name: str = DEFAULT_MODEL,
+    device: str | None = None,
+    known: Embedding | None = None,
+    on_load: Callable[[], None] = lambda: None,
+) -> Embedder:
+    """Find a model; see `Embedder`. Raises MissingExtra, NotFound or InvalidData."""
     require_models()
-    return Embedder(find_model(name), device)
+    return Embedder(find_model(name), device, known, on_load)
 
 
 def require_models() -> None:

@@ -80,7 +80,7 @@ def _loaded(name: str) -> embedding.Embedder:
 def minilm(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real model, loaded once for all tests."""
     pytest.importorskip("sentence_transformers")
-    monkeypatch.setattr(embedding, "load_embedder", lambda name, device=None: _loaded(name))
+    monkeypatch.setattr(embedding, "load_embedder", lambda name, *_: _loaded(name))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
@@ -104,7 +104,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     pytest.importorskip("sentence_transformers")
     folder = tmp_path_factory.mktemp("embedded")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedding, "load_embedder", lambda name, device=None: _loaded(name))
+        patch.setattr(embedding, "load_embedder", lambda name, *_: _loaded(name))
         patch.setenv("CCHECK_CACHE_DIR", str(folder / "cache"))
         assert ccheck("ingest", CORPUS, "--store", folder / "store").code == 0
     yield folder / "store"
