@@ -103,7 +103,8 @@ class Bm25Index:
         if int(allowed.sum()) <= _FEW:
             seqs = np.flatnonzero(allowed).tolist()
             among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(self._schema, "seq", seqs), 0.0)
-            return self._top(query.and_must_match(among), depth)
+            both = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, among)])
+            return self._top(both, depth)
         limit = depth
         while True:
             limit *= 4
