@@ -70,7 +70,7 @@ taken from the environment only, and never printed.
 
 def reference() -> str:
     """The page."""
-    context = click.Context(cli, info_name="ccheck")
+    context = click.Context(cli, info_name="ccheck", **cli.context_settings)
     return "\n".join([HEAD, *_group(cli, context, "##"), STORES, SETTINGS + "".join(_settings())])
 
 
