@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
+
+# Started in the background of a shell, this process ignores an interrupt, and so would the programs that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["elasticsearch_nodes", "cli_runs"]
 
