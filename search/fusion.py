@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from ..recipe import Fusion
+from ..types import Document, Hit, Ranking
 
 Key = TypeVar("Key", bound=Hashable)
 Scored = Sequence[tuple[Key, float]]
@@ -34,3 +35,25 @@ def min_max(ranking: Scored[Key]) -> list[float]:
         return []
     low, high = min(scores), max(scores)
     return [1.0] * len(scores) if high == low else [(score - low) / (high - low) for score in scores]
+
+
+def ranking_of(
+    top: Scored[Key], rankings: Mapping[str, Scored[Key]], documents: Mapping[Key, Document], fusion: Fusion | None
+) -> Ranking:
+    """The hits of the best keys, with their place in each retriever's ranking; `fusion` where one joined them.
+
+    A key without a document, which another process removed since it was found, is left out.
+    """
+    places = {
+        name: {key: (rank, score) for rank, (key, score) in enumerate(ranking, 1)} for name, ranking in rankings.items()
+    }
+    hits: list[Hit] = []
+    for key, total in top:
+        if key not in documents:
+            continue
+        scores = {name: places[name][key][1] for name in places if key in places[name]}
+        ranks = {name: places[name][key][0] for name in places if key in places[name]}
+        if fusion is not None:
+            scores[fusion.method] = total
+        hits.append(Hit(len(hits) + 1, documents[key], total, scores, ranks))
+    return Ranking(tuple(hits))

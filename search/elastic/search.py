@@ -13,9 +13,9 @@ from elastic_transport import ApiError
 
 from ...errors import CcheckError, InvalidData
 from ...recipe import Fusion, Retriever
-from ...types import Document, Hit, Query, Ranking
+from ...types import Document, Query, Ranking
 from ..filters import Filter
-from ..fusion import fuse
+from ..fusion import fuse, ranking_of
 from .errors import from_response, is_licence
 from .queries import Body, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
 from .schema import Index, document
@@ -176,20 +176,8 @@ class Searcher:
             one.documents |= {key: documents[key] for key, _ in one.fused if key in documents}
 
     def _ranking(self, found: Found) -> Ranking:
-        places = {
-            name: {key: (rank, score) for rank, (key, score) in enumerate(ranking, 1)}
-            for name, ranking in found.rankings.items()
-        }
-        hits: list[Hit] = []
-        for key, total in found.fused:
-            if key not in found.documents:
-                continue  # removed since it was found
-            scores = {name: places[name][key][1] for name in places if key in places[name]}
-            ranks = {name: places[name][key][0] for name in places if key in places[name]}
-            if len(self.retrievers) > 1:
-                scores[self.fusion.method] = total
-            hits.append(Hit(len(hits) + 1, found.documents[key], total, scores, ranks))
-        return Ranking(tuple(hits))
+        joined = self.fusion if len(self.retrievers) > 1 else None
+        return ranking_of(found.fused, found.rankings, found.documents, joined)
 
 
 def fetch(

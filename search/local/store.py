@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from ...errors import CcheckError, Incomplete, InvalidData, NotFound
 from ...recipe import Bm25, Fusion, Retriever
-from ...types import Document, Entry, Hit, Query, Ranking
+from ...types import Document, Entry, Query, Ranking
 from ..filters import Filter
-from ..fusion import fuse
+from ..fusion import fuse, ranking_of
 from ..store import Layout, StoreInfo
 from . import bm25, vectors
 from .bm25 import Bm25Index
@@ -236,6 +236,7 @@ class LocalStore:
         filters: Sequence[Filter] = (),
         details: bool = True,
     ) -> list[Ranking | CcheckError]:
+        joined = fusion if len(retrievers) > 1 else None
         weights = {name: retriever.weight for name, retriever in retrievers.items()}
         for _ in range(RACES):
             snapshot = self._current()
@@ -253,7 +254,7 @@ class LocalStore:
                 documents = self._database().documents_by_seq(sorted(wanted))
             if len(documents) == len(wanted):
                 break
-        return [_ranking(top[:k], ranked, documents, fusion) for top, ranked in zip(fused, rankings, strict=True)]
+        return [ranking_of(top[:k], ranked, documents, joined) for top, ranked in zip(fused, rankings, strict=True)]
 
     def _bm25_rankings(
         self, queries: Sequence[Query], retriever: Bm25, snapshot: Snapshot, allowed: NDArray[np.bool_] | None
@@ -408,19 +409,3 @@ class LocalStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _ranking(top: Ranked, rankings: Mapping[str, Ranked], documents: Mapping[int, Document], fusion: Fusion) -> Ranking:
-    places = {
-        name: {seq: (rank, score) for rank, (seq, score) in enumerate(ranking, 1)} for name, ranking in rankings.items()
-    }
-    hits: list[Hit] = []
-    for seq, total in top:
-        if seq not in documents:
-            continue  # removed by another process since
-        scores = {name: places[name][seq][1] for name in places if seq in places[name]}
-        ranks = {name: places[name][seq][0] for name in places if seq in places[name]}
-        if len(rankings) > 1:
-            scores[fusion.method] = total
-        hits.append(Hit(len(hits) + 1, documents[seq], total, scores, ranks))
-    return Ranking(tuple(hits))
