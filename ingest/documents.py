@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from ..errors import InvalidData
 from ..types import Document, Scalar, Value
 
@@ -129,11 +131,8 @@ def layout_bytes(layout: Layout) -> bytes:
     return _canonical([VERSION, held])
 
 
-_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
-
-
 def _canonical(value: object) -> bytes:
-    return _encode(value).encode()
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 _DROPPED = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")

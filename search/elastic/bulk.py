@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 from elastic_transport import ApiError, TransportError
 
 from ...errors import InvalidData
@@ -22,7 +22,8 @@ CHUNK_BYTES = 5 << 20
 CHUNK_DOCUMENTS = 250
 MAX_ID_BYTES = 512
 """Elasticsearch's own limit."""
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+WANTED = "items.*.status,items.*.result,items.*.error"
+"""What of an answer is read (`filter_path`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +85,17 @@ def index_operation(entry: Entry) -> Operation:
     }
     if document.published is not None:
         source["published"] = document.published
-    action, line = _encode({"index": {"_id": document.id}}), _encode(source)
-    if entry.passages:
-        line = f'{line[:-1]},"passages":[{",".join(map(_passage, entry.passages))}]}}'
     try:
-        return Operation(document.id, f"{action}\n{line}\n".encode())
-    except UnicodeEncodeError as error:
-        raise InvalidData("it holds half of a surrogate pair, which is not text") from error
+        action, line = orjson.dumps({"index": {"_id": document.id}}), orjson.dumps(source)
+    except orjson.JSONEncodeError as error:
+        raise InvalidData(f"it is not JSON: {error}") from error
+    if entry.passages:
+        line = b'%b,"passages":[%b]}' % (line[:-1], ",".join(map(_passage, entry.passages)).encode())
+    return Operation(document.id, b"%b\n%b\n" % (action, line))
 
 
 def delete_operation(id_: str) -> Operation:
-    return Operation(id_, (json.dumps({"delete": {"_id": id_}}) + "\n").encode())
+    return Operation(id_, orjson.dumps({"delete": {"_id": id_}}) + b"\n")
 
 
 def _passage(passage: Passage) -> str:

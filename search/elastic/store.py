@@ -252,7 +252,8 @@ class ElasticStore:
     def _write(self, operations: Iterable[bulk.Operation]) -> bulk.Outcome:
         index = self._writable()
         # Without this a bulk request would make a bare index in the place of one that was removed.
-        params = {"require_alias": True} if index.is_alias else {}
+        params: dict[str, Any] = {"require_alias": True} if index.is_alias else {}
+        params["filter_path"] = bulk.WANTED
         outcome = bulk.write(self._server, self._path("_bulk"), self.index, operations, params)
         self._writes.add(outcome)
         return outcome
