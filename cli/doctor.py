@@ -125,7 +125,7 @@ def _device(resolved: Resolved) -> Finding:
 
     wanted = resolved.settings.device
     if wanted is not None:
-        from ..search.embedding import check_device
+        from ..models import check_device
 
         check_device(wanted)
         return Finding("device", "ok", f"{wanted}, as the settings say")
@@ -146,8 +146,8 @@ def _tried(part: str, find: Callable[[], Finding]) -> tuple[Finding, int]:
 
 
 def _model(resolved: Resolved) -> Finding:
-    from ..search.embedding import DEFAULT_MODEL, models_installed
-    from ..search.models import find_model, fingerprint
+    from ..models import find_model, fingerprint, models_installed
+    from ..search.embedding import DEFAULT_MODEL
 
     name = resolved.settings.embedding_model or DEFAULT_MODEL
     if not models_installed():

@@ -191,8 +191,7 @@ class Checker:
         timings: dict[str, float],
         error: CcheckError | None,
     ) -> Result:
-        usage = {"llm_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
-        return Result(claim, evidence, verdict, self.recipe.name, self.store.name, plan.warnings, timings, usage, error)
+        return Result(claim, evidence, verdict, self.recipe.name, self.store.name, plan.warnings, timings, error=error)
 
     # -- ingesting
 
@@ -221,7 +220,8 @@ class Checker:
 
     def ingest_embedder(self, dense: bool | None = None) -> Embedder | None:
         """The model that an ingest will use; None for BM25 only."""
-        from .search.embedding import DEFAULT_MODEL, models_installed
+        from .models import models_installed
+        from .search.embedding import DEFAULT_MODEL
 
         if dense is False:
             return None
@@ -236,10 +236,10 @@ class Checker:
 
     def _embedder_for(self, info: StoreInfo) -> Embedder:
         """The model that made a store's vectors: by the name that the store remembers, else by the settings'."""
-        from .search.embedding import DEFAULT_MODEL, require_models
-        from .search.models import find_model, fingerprint
+        from .models import find_model, fingerprint, require_models
+        from .search.embedding import DEFAULT_MODEL
 
-        require_models()
+        require_models("dense retrieval")
         made_with = info.layout.embedding
         name = self.settings.embedding_model or (made_with.model if made_with else DEFAULT_MODEL)
         if made_with is not None and (found := fingerprint(find_model(name).path)) != made_with.fingerprint:
@@ -272,7 +272,7 @@ class Checker:
 
 
 def _how_to_embed() -> str:
-    from .search.embedding import models_installed
+    from .models import models_installed
 
     return "ingest again" if models_installed() else "pip install 'ccheck[models]' and ingest again"
 

@@ -68,16 +68,83 @@ class Fusion(Stage):
     k: int = Field(default=60, ge=1, description="rank constant")
 
 
+class ModelReranker(Stage):
+    """Documents ordered again by a model that reads the claim and the document together.
+
+    `model`: a name, a folder, the URL of a server, or `auto` (the sidecar of the settings, else what suits this
+    machine). A document that is longer than `max_tokens` allows is cut, or scored by windows of which the best counts.
+    """
+
+    kind: Literal["model"] = "model"
+    model: str = "auto"
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it reads")
+    max_tokens: int | None = Field(default=None, ge=32, le=131_072, description="default: the model's own, at most 512")
+    long: Literal["cut", "windows"] = "cut"
+    cutoff_layer: int | None = Field(default=None, ge=1, description="of layerwise models: the layer that scores")
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+
+
+class EnsembleReranker(Stage):
+    """Several models whose rankings become one: by reciprocal ranks, or by the mean of scores scaled to 0..1."""
+
+    kind: Literal["ensemble"] = "ensemble"
+    models: list[str] = Field(min_length=1)
+    method: Literal["rrf", "mean"] = "rrf"
+    k: int = Field(default=60, ge=1, description="rank constant of rrf")
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents they read")
+    max_tokens: int | None = Field(default=None, ge=32, le=131_072)
+    long: Literal["cut", "windows"] = "cut"
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+
+
+class ListwiseReranker(Stage):
+    """A language model that orders passages by permutation, in windows from the last to the first (RankGPT).
+
+    Its order is fused with the scores of the reranker before it:
+    alpha * score + (1 - alpha) * (1 - (rank - 1) / (N - 1)).
+    """
+
+    kind: Literal["listwise"] = "listwise"
+    llm: str | None = Field(default=None, description="the language model; default: the settings'")
+    depth: int = Field(default=20, ge=2, le=1000, description="how many documents it reads")
+    window: int = Field(default=20, ge=2, le=100)
+    stride: int = Field(default=10, ge=1, le=100)
+    alpha: float = Field(default=0.4, ge=0, le=1, description="the share of the scores before")
+    examples: Path | None = Field(default=None, description="labelled rankings to show; JSON Lines")
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+
+
+RerankerStage: TypeAlias = Annotated[ModelReranker | EnsembleReranker | ListwiseReranker, Field(discriminator="kind")]
+
+
 class EvidenceStage(Stage):
-    """How many sentences of each document are shown."""
+    """Which sentences of each document are shown, and how many.
+
+    `mix`: the words shared with the claim and the similarity of embeddings, where there is a model; `lexical` and
+    `embedding`: one of them alone; `reranker`: by the last reranker's score.
+    """
 
     sentences: int = Field(default=1, ge=0, le=10)
+    method: Literal["mix", "lexical", "embedding", "reranker"] = "mix"
 
 
 class VerdictStage(Stage):
-    """Who judges. `auto`: the best that is set up; `none`: nobody."""
+    """Who judges. `auto`: the best that is set up; `none`: nobody.
 
-    method: Literal["auto", "none"] = "auto"
+    `llm` asks a language model over HTTP, in the way that `strategy` names; `local-llm` compares the likelihood of the
+    answers by a causal model on this machine; `stance` is a sequence classifier.
+    """
+
+    method: Literal["auto", "llm", "local-llm", "stance", "none"] = "auto"
+    model: str | None = Field(default=None, description="the model of the method; default: the settings'")
+    strategy: Literal["one-step", "two-step", "few-shot", "hybrid", "batch"] = "one-step"
+    documents: int = Field(default=10, ge=1, le=1000, description="how many of the hits are judged")
+    examples: Path | None = Field(default=None, description="labelled pairs for few-shot; JSON Lines")
+    shots: int = Field(default=4, ge=1, le=50, description="how many examples are shown")
+    batch: int = Field(default=50, ge=1, le=200, description="pairs in one prompt of the strategy batch")
+    open_share: float | None = Field(default=None, ge=0, le=1, description="batch: the share of open pairs to expect")
+    conclude: Literal["rule", "model"] = Field(default="rule", description="who makes the claim's verdict of stances")
+    calibration: Path | None = Field(default=None, description="a file that ccheck wrote from labelled pairs")
 
 
 class Recipe(Stage):
@@ -87,6 +154,7 @@ class Recipe(Stage):
     description: str = ""
     retrievers: dict[str, Retriever] = Field(min_length=1)
     fusion: Fusion = Fusion()
+    rerankers: dict[str, RerankerStage] = Field(default={}, description="in the order in which they run")
     evidence: EvidenceStage = EvidenceStage()
     verdict: VerdictStage = VerdictStage()
 
@@ -121,9 +189,11 @@ def load_recipe(name: str) -> Recipe:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidData(f"the recipe {name} is not valid TOML: {error}") from error
-    for key, table in data.get("retrievers", {}).items() if isinstance(data.get("retrievers"), dict) else ():
-        if isinstance(table, dict):
-            table.setdefault("kind", key)
+    for stages, known, usual in (("retrievers", (), None), ("rerankers", ("ensemble", "listwise"), "model")):
+        tables = data.get(stages)
+        for key, table in tables.items() if isinstance(tables, dict) else ():
+            if isinstance(table, dict):
+                table.setdefault("kind", key if key in known or usual is None else usual)
     data.setdefault("name", Path(name).stem)
     try:
         return Recipe.model_validate(data)
@@ -138,7 +208,7 @@ def _folder() -> Traversable:
 def _explain(error: ValidationError) -> Iterable[str]:
     for problem in error.errors():
         parts = [str(part) for part in problem["loc"]]
-        if parts[:1] == ["retrievers"]:
+        if parts[:1] in (["retrievers"], ["rerankers"]):
             del parts[2:3]  # the kind, by which pydantic tells the retrievers apart
         where = ".".join(parts)
         if problem["type"] != "extra_forbidden":

@@ -26,7 +26,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from .errors import InvalidData, UsageError
 
 FILE = "ccheck.toml"
-SECRETS = ("elasticsearch_api_key", "elasticsearch_password")
+SECRETS = ("elasticsearch_api_key", "elasticsearch_password", "rerank_api_key", "llm_api_key")
+_OTHER_NAMES = {"llm_base_url": ("OPENAI_BASE_URL",), "llm_api_key": ("OPENAI_API_KEY",)}
 _ELASTIC_PREFIXES = ("ELASTICSEARCH", "ES", "ELASTIC", "ES_LOCAL")
 
 
@@ -66,6 +67,31 @@ class Settings(BaseModel):
         None, description="for an index that ccheck did not make, with commas between"
     )
     elasticsearch_vector_field: str | None = Field(None, description="for an index that ccheck did not make")
+
+    rerank: str | None = Field(
+        None, description="the reranker, instead of the recipe's: auto, none, a model's name or folder, or a URL"
+    )
+    rerank_url: str | None = Field(
+        None, description="the reranking server that auto uses: ccheck's, TEI's or another's"
+    )
+    rerank_api_key: SecretStr | None = Field(None, description="from the environment only")
+    rerank_timeout: float = Field(60, gt=0, description="seconds for one request to the reranking server")
+    stance_model: str | None = Field(None, description="the stance classifier, a folder or a name")
+    llm_model: str | None = Field(None, description="the language model, as its server calls it")
+    llm_base_url: str = Field(
+        "https://api.openai.com/v1", description="the OpenAI-compatible server of the language model"
+    )
+    llm_api_key: SecretStr | None = Field(None, description="from the environment only")
+    llm_timeout: float = Field(120, gt=0, description="seconds for one answer of the language model")
+    llm_retry_seconds: float = Field(
+        120, ge=0, description="how long to wait for a language model that is busy or gone"
+    )
+    llm_concurrency: int = Field(8, ge=1, le=256, description="how many questions to the language model at a time")
+    llm_max_calls: int | None = Field(None, ge=0, description="stop asking after so many calls")
+    llm_max_cost: float | None = Field(None, ge=0, description="stop asking when so much is spent; needs the prices")
+    llm_prompt_price: float | None = Field(None, ge=0, description="price of a million prompt tokens")
+    llm_completion_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
+    prompts_dir: Path | None = Field(None, description="a folder whose prompts take the place of the packaged ones")
 
     @field_validator("elasticsearch_text_fields", mode="before")
     @classmethod
@@ -115,7 +141,7 @@ def variables(name: str) -> list[str]:
     names = [f"CCHECK_{name.upper()}"]
     if name.startswith("elasticsearch_"):
         names += [f"{prefix}_{name.removeprefix('elasticsearch_').upper()}" for prefix in _ELASTIC_PREFIXES]
-    return names
+    return [*names, *_OTHER_NAMES.get(name, ())]
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:

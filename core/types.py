@@ -106,12 +106,17 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """What one document says of the claim. Where it could not be told, `label` is None and `error` says why."""
+    """What one document says of the claim. Where it could not be told, `label` is None and `error` says why.
+
+    `confidence` is the probability, in 0..1, that the label is right; `probabilities` are those of all labels, where
+    the method gives them.
+    """
 
     label: Label | None
     confidence: float | None = None
     rationale: str | None = None
     error: str | None = None
+    probabilities: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,19 @@ class Verdict:
     rationale: str | None = None
     method: str = "none"
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What was asked of language models. `cached` answers are among `llm_calls` no more than their tokens are."""
+
+    llm_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +181,7 @@ class Result:
     store: str
     warnings: tuple[str, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
-    usage: Mapping[str, int] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
     error: CcheckError | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,7 +194,7 @@ class Result:
             "store": self.store,
             "warnings": list(self.warnings),
             "timings_ms": dict(self.timings_ms),
-            "usage": dict(self.usage),
+            "usage": {name: getattr(self.usage, name) for name in Usage.__slots__},
         }
         if self.error is not None:
             answer["error"] = str(self.error)

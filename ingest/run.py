@@ -38,7 +38,7 @@ BATCH_DOCUMENTS = 2_000
 """How many documents are cut, embedded and stored at a time: many, so that texts of like length meet."""
 BATCH_CHARS = 16_000_000
 AHEAD = 2
-"""How many batches may wait for the store."""
+"""How many batches may be under way in the store or wait for it, beyond those that it takes at once, less one."""
 HEAD = 100
 """If none of so many first records has a text field, the wrong field was named, or none."""
 
@@ -52,7 +52,8 @@ def ingest(
 ) -> Report:
     """Put the documents of files, folders, globs and `-` into a store; without an embedder, for BM25 only.
 
-    `store.upsert` is called in another thread than everything else. An interrupt leaves what was stored searchable.
+    `store.upsert` is called in other threads than everything else, `store.upserts_at_once` of them. An interrupt
+    leaves what was stored searchable.
 
     Raises NotFound or UsageError for the sources, before anything is written; InvalidData where the store was made
     otherwise, no record has a text, or with `strict` at the first reject; what the store raises.
@@ -140,7 +141,7 @@ class _Batch:
 
 
 class _Run:
-    """The state of one run. All of it belongs to the calling thread; the other one only calls `store.upsert`."""
+    """The state of one run. All of it belongs to the calling thread; the others only call `store.upsert`."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class _Run:
         """Everything up to the end, or to the first reject of a strict run."""
         info = self._store.info()
         is_new = info is None or not (info.documents or info.pending)
-        pool = ThreadPoolExecutor(1, "ccheck-store")
+        pool = ThreadPoolExecutor(self._store.upserts_at_once, "ccheck-store")
         try:
             for items in _batches(self._items(records)):
                 batch = _Batch(items, bytes_read=self._bytes_read)
@@ -187,7 +188,7 @@ class _Run:
                 batch.items = [item for item in items if batch.known.get(item.document.id) != item.digest]
                 if batch.items:
                     entries = self._entries(batch)
-                    self._settle(AHEAD - 1)
+                    self._settle(self._store.upserts_at_once + AHEAD - 2)
                     self._pending.append((batch, pool.submit(self._store.upsert, entries)))
                 elif not self._pending:
                     self._bytes_done = batch.bytes_read
@@ -243,7 +244,7 @@ class _Run:
         before, after = self._bytes_done, batch.bytes_read
 
         def on_done(done: int, total: int) -> None:
-            self._settle(AHEAD)  # an error of the store need not wait for the model
+            self._settle(self._store.upserts_at_once + AHEAD - 1)  # an error of the store need not wait for the model
             self._bytes_done = max(self._bytes_done, before + (after - before) * done // max(total, 1))
             self.progress("embedding")
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidData, MissingExtra, UsageError
+from ..errors import InvalidData, MissingExtra
+from ..models import (
+    FoundModel,
+    check_device,
+    cpu_has_bfloat16,
+    find_model,
+    fingerprint,
+    loading_quietly,
+    require_models,
+)
 from ..types import Vector
-from .models import FoundModel, find_model, fingerprint
 from .store import Embedding
 
 if TYPE_CHECKING:
@@ -59,7 +65,7 @@ class Embedder:
         """In bfloat16 on processors that calculate in it, which halves the time (cosine to float32 at least .9995)."""
         import torch
 
-        half = self._model.device.type == "cpu" and _cpu_has_bfloat16()
+        half = self._model.device.type == "cpu" and cpu_has_bfloat16()
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             return self._encode(self._model.encode_document, texts)
 
@@ -99,30 +105,8 @@ def load_embedder(
     on_load: Callable[[], None] = lambda: None,
 ) -> Embedder:
     """Find a model; see `Embedder`. Raises MissingExtra, NotFound or InvalidData."""
-    require_models()
+    require_models("dense retrieval")
     return Embedder(find_model(name), device, known, on_load)
-
-
-def require_models() -> None:
-    if not models_installed():
-        raise MissingExtra("dense retrieval", "models")
-
-
-def models_installed() -> bool:
-    import importlib.util
-
-    return all(importlib.util.find_spec(name) for name in ("torch", "sentence_transformers"))
-
-
-def check_device(name: str) -> None:
-    """Raises UsageError where models can't run on a device, as torch names it."""
-    import torch
-
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError, ImportError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UsageError(f"models can't run on the device {name!r} here: {reason}") from error
 
 
 def _load(found: FoundModel, device: str | None) -> SentenceTransformer:
@@ -131,7 +115,7 @@ def _load(found: FoundModel, device: str | None) -> SentenceTransformer:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
     if device is not None:
         check_device(device)
-    with _quiet():
+    with loading_quietly():
         try:
             from sentence_transformers import SentenceTransformer
         except ModuleNotFoundError as error:
@@ -143,28 +127,3 @@ def _load(found: FoundModel, device: str | None) -> SentenceTransformer:
             local_files_only=True,
             model_kwargs={"use_safetensors": True},
         )
-
-
-def _cpu_has_bfloat16() -> bool:
-    import torch
-
-    has = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the loading bars and notices that transformers prints."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    from transformers.utils import logging as transformers_logging
-
-    enabled = transformers_logging.is_progress_bar_enabled()
-    level = transformers_logging.get_verbosity()
-    transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity(logging.ERROR)
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if enabled:
-            transformers_logging.enable_progress_bar()

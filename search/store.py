@@ -116,6 +116,11 @@ class Store(Protocol):
         """How `--store` names it, without secrets."""
         ...
 
+    @property
+    def upserts_at_once(self) -> int:
+        """How many calls of `upsert` may run at a time, in as many threads, on different ids."""
+        ...
+
     def info(self) -> StoreInfo | None:
         """What is in it; None where it does not exist."""
         ...

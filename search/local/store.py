@@ -95,6 +95,7 @@ class LocalStore:
         """Opens nothing yet: a store that does not exist is made by `prepare`."""
         self.path = path
         self.name = f"local:{name or path}"
+        self.upserts_at_once = 1  # the database has one writer
         self._guard = threading.RLock()
         self._reader: Database | None = None
         self._writer: Database | None = None

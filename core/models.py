@@ -1,4 +1,4 @@
-"""Finding a model's weights: a folder, then weights that an installed package carries, then the hub.
+"""Models on this machine: finding their weights (a folder, an installed package, the hub), devices, loading.
 
 Only safetensors are loaded and no code of the model's author runs. Offline is a normal state: what cannot be had is
 named, with what to do.
@@ -6,13 +6,18 @@ named, with what to do.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import importlib.util
+import logging
 import os
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InvalidData, NotFound
+from .errors import InvalidData, MissingExtra, NotFound, UsageError
 
 HUB_TIMEOUT_S = 2.0
 """How long it may take to find out that the hub can't be reached."""
@@ -118,13 +123,81 @@ def _from_hub(name: str, allow_download: bool) -> Path:
 
 
 def hub_reachable() -> bool:
-    """Whether the model hub answers within `HUB_TIMEOUT_S`."""
-    import httpx
-
+    """Whether the model hub answers within `HUB_TIMEOUT_S`. Asked once in a process."""
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         return False
+    return _answers(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+
+
+@functools.lru_cache(maxsize=8)
+def _answers(url: str) -> bool:
+    import httpx
+
+    answered = threading.Event()
+
+    def ask() -> None:
+        with contextlib.suppress(httpx.HTTPError):
+            httpx.head(url, timeout=HUB_TIMEOUT_S)
+            answered.set()
+
+    # In a thread, since looking up a name can take longer than any timeout of a request.
+    asking = threading.Thread(target=ask, daemon=True, name="ccheck-hub")
+    asking.start()
+    asking.join(HUB_TIMEOUT_S)
+    return answered.is_set()
+
+
+def require_models(purpose: str) -> None:
+    """Raises MissingExtra without torch and sentence-transformers."""
+    if not models_installed():
+        raise MissingExtra(purpose, "models")
+
+
+def models_installed() -> bool:
+    return all(importlib.util.find_spec(name) for name in ("torch", "sentence_transformers"))
+
+
+def check_device(name: str) -> None:
+    """Raises UsageError where models can't run on a device, as torch names it."""
+    import torch
+
     try:
-        httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=HUB_TIMEOUT_S)
-    except httpx.HTTPError:
-        return False
-    return True
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UsageError(f"models can't run on the device {name!r} here: {reason}") from error
+
+
+def best_device() -> str:
+    """The fastest device here, as torch names it."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def cpu_has_bfloat16() -> bool:
+    """Whether this processor calculates in bfloat16 itself."""
+    import torch
+
+    has = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
+
+
+@contextlib.contextmanager
+def loading_quietly() -> Iterator[None]:
+    """Without the loading bars and notices that transformers prints."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    from transformers.utils import logging as transformers_logging
+
+    enabled = transformers_logging.is_progress_bar_enabled()
+    level = transformers_logging.get_verbosity()
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if enabled:
+            transformers_logging.enable_progress_bar()

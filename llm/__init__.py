@@ -1,0 +1,1 @@
+"""Language models: asking one over HTTP for answers of a given shape, with a cache, a budget and retries."""

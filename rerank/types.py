@@ -1,0 +1,78 @@
+"""What passes through this room: rerankers, their scores, and the scorers of models on this machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of some passages for one query, in the order in which the passages were given.
+
+    `values` are as the model gives them; a higher one is a better match. `cut` tells which passages did not fit the
+    model and were scored by what did. `logits`: the values are unbounded, and their sigmoid is between 0 and 1; else
+    they are in 0..1 as they are.
+    """
+
+    values: tuple[float, ...]
+    cut: tuple[bool, ...]
+    logits: bool = True
+
+    @property
+    def normalized(self) -> tuple[float, ...]:
+        """Between 0 and 1: the sigmoid of logits, other values as they are."""
+        return tuple(map(sigmoid, self.values)) if self.logits else self.values
+
+
+class Reranker(Protocol):
+    """Scores passages for a query. `name` is how results call it."""
+
+    name: str
+
+    def __call__(self, query: str, passages: Sequence[str]) -> Scores:
+        """One finite score for each passage, in the order given; none for none.
+
+        Raises CcheckError; InvalidData where the scores make no sense (NaN, or all the same for different passages).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A passage with its query as a model's token ids: one sequence, or several windows of which the best counts."""
+
+    sequences: tuple[tuple[int, ...], ...]
+    cut: bool
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.sequences))
+
+
+class Scorer(Protocol):
+    """A reranking model on this machine, its two halves apart, so that a server can do them in different threads."""
+
+    name: str
+    logits: bool
+
+    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
+        """Tokenise: one for each passage. Safe in several threads at a time."""
+        ...
+
+    def score(self, encoded: Sequence[Encoded]) -> list[float]:
+        """One value for each, whatever queries they come from; those of one query side by side are cheapest.
+
+        A value does not depend on what is scored beside it, but for rounding. In one thread at a time. Raises
+        InvalidData where a value is not finite.
+        """
+        ...
+
+
+def sigmoid(value: float) -> float:
+    """1 / (1 + exp(-value)), without overflow."""
+    if value >= 0:
+        return 1 / (1 + math.exp(-value))
+    return math.exp(value) / (1 + math.exp(value))
