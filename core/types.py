@@ -76,7 +76,9 @@ class Hit:
     """A document in a ranking.
 
     `rank` starts at 1; `score` orders the ranking. `scores` and `ranks` are by the name of each retriever that found
-    the document, and `scores` has the fusion's too. BM25 scores are Elasticsearch's, dense scores are cosines.
+    the document, and `scores` has the fusion's too. BM25 scores are Elasticsearch's, dense scores are cosines. Where
+    rerankers came after, `scores` has what each gave as it gave it, by its name, `ranks` has the place before them by
+    the fusion's, and `cut` names those that read only a part of the document.
     """
 
     rank: int
@@ -84,6 +86,7 @@ class Hit:
     score: float
     scores: Mapping[str, float] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
+    cut: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
