@@ -196,6 +196,9 @@ class _Run:
                     break
             self._settle(0)
             self._bytes_done = self._bytes_read
+        except KeyboardInterrupt:
+            self._store.abandon()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

@@ -141,6 +141,10 @@ class Store(Protocol):
         """Remove documents; returns how many there were."""
         ...
 
+    def abandon(self) -> None:
+        """Somebody wants to stop: what waits in other threads for a server that is gone gives up and raises."""
+        ...
+
     def publish(self) -> None:
         """Make everything that was written searchable."""
         ...

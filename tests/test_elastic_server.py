@@ -149,6 +149,28 @@ def test_patience_ends(stub: Stub) -> None:
     assert len(stub.bodies("/papers/_bulk")) >= 2
 
 
+def test_whoever_wants_to_stop_need_not_wait_for_a_server_that_is_gone(stub: Stub) -> None:
+    stub.answers["POST", "/papers/_bulk"] = [(503, {"error": {"type": "x", "reason": "no master"}})]
+    with ElasticStore(Connection(stub.url, retry_seconds=300), "papers") as store:
+        errors: list[BaseException] = []
+
+        def upsert() -> None:
+            try:
+                store.upsert(entries(1))
+            except ServerError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=upsert)
+        thread.start()
+        while not stub.bodies("/papers/_bulk"):
+            time.sleep(0.01)
+        store.abandon()
+        thread.join(30)
+        assert not thread.is_alive() and len(errors) == 1
+        with pytest.raises(ServerError):
+            store.upsert(entries(1))
+
+
 def test_an_items_error_that_is_no_documents_stops_everything(stub: Stub, store: ElasticStore) -> None:
     error = {"type": "index_not_found_exception", "reason": "no such index [papers]"}
     stub.answers["POST", "/papers/_bulk"] = [
@@ -174,8 +196,8 @@ def test_requests_are_bounded_by_bytes_and_count(stub: Stub, store: ElasticStore
     store.upsert(entries(1_200))
     store.upsert(entries(12, "z" * (1 << 20)))
     bodies = stub.bodies("/papers/_bulk")
-    assert sorted(len(sent_ids(body)) for body in bodies[:5]) == [200, 250, 250, 250, 250]
-    assert all(len(body) <= 5 << 20 for body in bodies) and len(bodies) == 8
+    assert sorted(len(sent_ids(body)) for body in bodies[:3]) == [200, 500, 500]
+    assert all(len(body) <= 5 << 20 for body in bodies) and len(bodies) == 6
 
 
 def test_what_no_index_takes_is_refused_here(stub: Stub, store: ElasticStore) -> None:
@@ -185,7 +207,7 @@ def test_what_no_index_takes_is_refused_here(stub: Stub, store: ElasticStore) ->
     assert {id_: reason[:14] for id_, reason in refused.items()} == {
         "é" * 257: "its id has 514",
         "": "its id has 0 b",
-        "half": "it holds half ",
+        "half": "it can not be ",
     }
     assert stub.bodies("/papers/_bulk") == []
 

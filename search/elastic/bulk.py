@@ -55,8 +55,7 @@ def write(server: Server, path: str, index: str, operations: Iterable[Operation]
     """
     total = Outcome()
     pending: deque[Future[Outcome]] = deque()
-    stopped = threading.Event()
-    with ThreadPoolExecutor(THREADS, "ccheck-bulk") as pool:
+    with server.stopping() as stopped, ThreadPoolExecutor(THREADS, "ccheck-bulk") as pool:
         try:
             for chunk in _chunks(operations):
                 if len(pending) >= 2 * THREADS:
@@ -88,7 +87,7 @@ def index_operation(entry: Entry) -> Operation:
     try:
         action, line = orjson.dumps({"index": {"_id": document.id}}), orjson.dumps(source)
     except orjson.JSONEncodeError as error:
-        raise InvalidData(f"it is not JSON: {error}") from error
+        raise InvalidData(f"it can not be written as JSON: {error}") from error
     if entry.passages:
         line = b'%b,"passages":[%b]}' % (line[:-1], ",".join(map(_passage, entry.passages)).encode())
     return Operation(document.id, b"%b\n%b\n" % (action, line))

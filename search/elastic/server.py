@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import elastic_transport
@@ -30,6 +31,8 @@ class Server:
         """Connects to nothing yet. Raises UsageError where the connection makes no sense."""
         self.connection = connection
         self._speaks_8 = False
+        self._abandoned = threading.Event()
+        self._waiting: set[threading.Event] = set()
         options: dict[str, Any] = {}
         if connection.name.startswith("https:"):
             options |= {"verify_certs": connection.verify_certs, "ssl_show_warn": False}
@@ -73,9 +76,27 @@ class Server:
         except (ApiError, TransportError) as error:
             raise translate(error, self.connection, index) from error
 
+    @contextmanager
+    def stopping(self) -> Iterator[threading.Event]:
+        """An event for `retrying`, which `abandon` sets, too."""
+        event = threading.Event()
+        self._waiting.add(event)
+        if self._abandoned.is_set():
+            event.set()
+        try:
+            yield event
+        finally:
+            self._waiting.discard(event)
+
+    def abandon(self) -> None:
+        """From now on nothing is tried again: what is waiting for the server gives up."""
+        self._abandoned.set()
+        for event in list(self._waiting):
+            event.set()
+
     def retrying(self, patient: bool, stopped: threading.Event | None = None) -> tenacity.Retrying:
         """The policy of retries: exponential waits with jitter, until `stopped` is set."""
-        stopped = stopped or threading.Event()
+        stopped = stopped or self._abandoned
         enough: tenacity.stop.stop_base = tenacity.stop_after_attempt(ATTEMPTS)
         if patient:
             enough = tenacity.stop_after_delay(self.connection.retry_seconds) | tenacity.stop_when_event_set(stopped)

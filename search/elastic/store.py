@@ -130,6 +130,9 @@ class ElasticStore:
     def delete(self, ids: Sequence[str]) -> int:
         return self._write(map(bulk.delete_operation, dict.fromkeys(ids))).results.get("deleted", 0)
 
+    def abandon(self) -> None:
+        self._server.abandon()
+
     def publish(self) -> None:
         self._writable()
         self._request("POST", self._path("_refresh"), patient=True)

@@ -181,6 +181,9 @@ class LocalStore:
         with self._guard, self._writing() as database, database.writing():
             return database.remove(ids)
 
+    def abandon(self) -> None:
+        pass  # nothing here waits for anybody
+
     @_reported
     def publish(self) -> None:
         with self._guard, self._writing() as database:
