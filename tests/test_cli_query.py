@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cli_runs import BM25, Ran, ccheck, jsonl
 
+from ccheck import models
 from ccheck.demo import CLAIMS, CORPUS
 
 SEA = "sea level has risen 20 cm since 1900"
