@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from ..types import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +16,13 @@ class Scores:
 
     `values` are as the model gives them; a higher one is a better match. `cut` tells which passages did not fit the
     model and were scored by what did. `logits`: the values are unbounded, and their sigmoid is between 0 and 1; else
-    they are in 0..1 as they are.
+    they are in 0..1 as they are. `usage`: what a language model was asked for them.
     """
 
     values: tuple[float, ...]
     cut: tuple[bool, ...]
     logits: bool = True
+    usage: Usage = field(default_factory=Usage)
 
     @property
     def normalized(self) -> tuple[float, ...]:
@@ -42,10 +45,14 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A passage with its query as a model's token ids: one sequence, or several windows of which the best counts."""
+    """A passage with its query as a model's token ids: one sequence, or several windows of which the best counts.
+
+    The first `prefix` ids of each sequence are the query's; `cut` says that what was given did not fit.
+    """
 
     sequences: tuple[tuple[int, ...], ...]
     cut: bool
+    prefix: int = 0
 
     @property
     def tokens(self) -> int:

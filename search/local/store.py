@@ -28,7 +28,7 @@ from ...errors import CcheckError, Incomplete, InvalidData, NotFound
 from ...recipe import Bm25, Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
 from ..filters import Filter
-from ..fusion import fuse, ranking_of
+from ...fusion import fuse, ranking_of
 from ..store import Layout, StoreInfo
 from . import bm25, vectors
 from .bm25 import Bm25Index

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
-from ..recipe import Fusion
-from ..types import Document, Hit, Ranking
+from .recipe import Fusion
+from .types import Document, Hit, Ranking
 
 Key = TypeVar("Key", bound=Hashable)
 Scored = Sequence[tuple[Key, float]]

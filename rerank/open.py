@@ -1,0 +1,94 @@
+"""From a recipe's stage and the settings to a reranker that can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import MissingExtra, NotFound
+from ..recipe import EnsembleReranker as EnsembleStage
+from ..recipe import ListwiseReranker as ListwiseStage
+from ..recipe import RerankerStage
+from ..settings import Settings
+from .ensemble import EnsembleReranker
+from .types import Reranker
+
+BEST_MODEL = "BAAI/bge-reranker-v2-gemma"
+"""What `auto` takes where there is a GPU: the best of the models that are scored exactly and fast here."""
+SMALL_MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
+"""What `auto` takes on a processor."""
+AUTO = "auto"
+
+
+def open_reranker(
+    stage: RerankerStage, settings: Settings, notify: Callable[[str], None] = lambda message: None
+) -> Reranker:
+    """The reranker of a stage. `notify` is told, in a few words, before a model is loaded.
+
+    Raises NotFound or MissingExtra for what is not here, with what to do; UsageError and InvalidData for what can't be
+    used as it is.
+    """
+    if isinstance(stage, ListwiseStage):
+        from ..llm import open_llm
+        from .listwise import ListwiseReranker
+
+        return ListwiseReranker(open_llm(settings, stage.llm), stage.window, stage.stride, stage.examples)
+    if isinstance(stage, EnsembleStage):
+        models = [
+            _open(name, settings, notify, stage.max_tokens, stage.long, None, stage.depth) for name in stage.models
+        ]
+        return EnsembleReranker(models, stage.method, stage.k)
+    return _open(stage.model, settings, notify, stage.max_tokens, stage.long, stage.cutoff_layer, stage.depth)
+
+
+def choose_model(settings: Settings) -> str:
+    """What `auto` means here: the URL of the settings' server, or the name of a model that suits this machine.
+
+    Raises MissingExtra where no model can run.
+    """
+    if settings.rerank_url is not None:
+        return settings.rerank_url
+    from ..models import best_device, models_installed
+
+    if not models_installed():
+        raise MissingExtra("reranking on this machine", "models")
+    return BEST_MODEL if (settings.device or best_device()).startswith("cuda") else SMALL_MODEL
+
+
+def _open(
+    name: str,
+    settings: Settings,
+    notify: Callable[[str], None],
+    max_tokens: int | None,
+    long: str,
+    cutoff_layer: int | None,
+    depth: int,
+) -> Reranker:
+    automatic = name == AUTO
+    if automatic:
+        name = choose_model(settings)
+    if name.startswith(("http://", "https://")):
+        from .remote import RemoteReranker
+
+        key = settings.rerank_api_key.get_secret_value() if settings.rerank_api_key is not None else None
+        return RemoteReranker(name, api_key=key, timeout=settings.rerank_timeout)
+    from ..models import require_models
+
+    require_models("reranking on this machine")
+    from .load import load_scorer
+    from .local import LocalReranker
+
+    try:
+        scorer = load_scorer(
+            name,
+            device=settings.device,
+            max_tokens=max_tokens,
+            long=long,
+            cutoff_layer=cutoff_layer,
+            on_load=lambda: notify(f"loading {name}"),
+        )
+    except NotFound as error:
+        if automatic or Path(name).exists():
+            raise
+        raise NotFound(f"{error}; or choose another reranker by --rerank, or none") from error
+    return LocalReranker(scorer)
