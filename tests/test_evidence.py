@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
 from ccheck.analysis import sentence_spans
+from ccheck.errors import InvalidData, UsageError
+from ccheck.search.embedding import load_embedder
 from ccheck.types import Document
 from ccheck.verdict import choose_sentences
+from ccheck.verdict.evidence import READ_SENTENCES, choose_sentences_many
 
 TEXT = (
     "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).  It was measured by J. A. Church, i.e. by tide "
@@ -54,3 +62,105 @@ def test_no_sentence_without_words_or_wish() -> None:
     assert choose_sentences("the of and", documents, 3) == [()]
     assert choose_sentences("sea", documents, 0) == [()]
     assert choose_sentences("sea", [], 3) == []
+
+
+class Embedding:
+    """MiniLM, with what it was asked."""
+
+    def __init__(self) -> None:
+        self.model = load_embedder(device="cpu")
+        self.calls: list[list[str]] = []
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        self.calls.append(list(texts))
+        return self.model.encode_documents(texts)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Embedding:
+    return Embedding()
+
+
+HEART = Document("h", "", "Heart attacks were rarer. The cost was moderate. Patients went home after a week.")
+
+
+def test_an_embedding_finds_a_sentence_in_other_words(minilm):
+    claim = "Fewer myocardial infarctions"
+    assert choose_sentences(claim, [HEART], 1) == [()]
+    for method in ("mix", "embedding"):
+        ((sentence,),) = choose_sentences(claim, [HEART], 1, method, minilm)
+        assert sentence.text == "Heart attacks were rarer." == HEART.text[sentence.start : sentence.end]
+        assert 0 < sentence.score <= 1
+    ((exact,),) = choose_sentences("The cost was moderate.", [HEART], 1, "embedding", minilm)
+    assert exact.score == pytest.approx(1, abs=0.01)
+
+
+def test_many_claims_are_embedded_in_one_call_and_equal_sentences_once(minilm):
+    documents = [HEART, Document("copy", "", HEART.text), Document("empty", "", "")]
+    minilm.calls.clear()
+    cases = [("Fewer myocardial infarctions", documents), ("Patients went home early", documents[:1])]
+    first, second = choose_sentences_many(cases, 2, "mix", minilm)
+    assert len(minilm.calls) == 1
+    assert sorted(minilm.calls[0]) == sorted({*minilm.calls[0]}) and len(minilm.calls[0]) == 2 + 3
+    assert first[0] == first[1] and first[2] == ()
+    assert second[0][0].text == "Patients went home after a week."
+    # The claims' own vectors, where they are there, are taken and not made again.
+    vectors = minilm.model.encode_documents([claim for claim, _ in cases])
+    again = choose_sentences_many(cases, 2, "mix", minilm, claim_vectors=vectors)
+    assert len(minilm.calls[-1]) == 3
+    assert [[s.text for s in sentences] for case in again for sentences in case] == [
+        [s.text for s in sentences] for case in (first, second) for sentences in case
+    ]
+    # Nothing to read, nothing to ask.
+    minilm.calls.clear()
+    assert choose_sentences_many([("claim", [documents[2]]), ("claim", [])], 2, "mix", minilm) == [[()], []]
+    assert minilm.calls == []
+
+
+def test_of_a_long_document_only_the_nearest_sentences_are_read(minilm):
+    text = " ".join(f"Number {number} is about frogs in the pond." for number in range(50)) + " The sea rises."
+    minilm.calls.clear()
+    ((sentence, *_),) = choose_sentences("The sea rises fast", [Document("a", "", text)], 3, "mix", minilm)
+    assert sentence.text == "The sea rises."
+    assert len(minilm.calls[0]) == 1 + READ_SENTENCES
+    ((*many,),) = choose_sentences("The sea rises fast in the frogs pond", [Document("a", "", text)], 10, "mix", minilm)
+    assert len(many) == 10
+
+
+def test_the_reranker_chooses_by_its_own_scores():
+    asked = []
+
+    def by_length(claim: str, sentences: Sequence[str]) -> list[float]:
+        asked.append((claim, list(sentences)))
+        return [len(sentence) / 1000 for sentence in sentences]
+
+    documents = [HEART, Document("b", "", "Does it rain much in this part of the country in the month of May? No.")]
+    first, second = choose_sentences("cost", documents, 1, "reranker", rerank=by_length)
+    assert len(asked) == 1 and asked[0][0] == "cost" and len(asked[0][1]) == 5
+    assert first[0].text == "Patients went home after a week." and first[0].score == len(first[0].text) / 1000
+    assert second[0].score == len(second[0].text) / 2000  # a question
+
+
+@pytest.mark.parametrize("answer", [[0.5], [0.5, 0.5, 1.5], [0.5, float("nan"), 0.1]])
+def test_scores_that_make_no_sense_are_an_error(answer):
+    with pytest.raises(InvalidData, match="one for each"):
+        choose_sentences("cost", [HEART], 1, "reranker", rerank=lambda claim, sentences: answer)
+
+
+@pytest.mark.parametrize("vectors", [np.zeros((1, 4)), np.full((4, 4), np.nan)])
+def test_vectors_that_make_no_sense_are_an_error(vectors):
+    with pytest.raises(InvalidData, match="not finite"):
+        choose_sentences("cost", [HEART], 1, "mix", lambda texts: vectors)
+
+
+@pytest.mark.parametrize("method", ["embedding", "reranker"])
+def test_a_method_without_its_model_is_an_error(method):
+    with pytest.raises(UsageError, match="there is no"):
+        choose_sentences("cost", [HEART], 1, method)
+
+
+def test_hostile_text_is_embedded_and_keeps_its_offsets(minilm):
+    text = "The sea \ud83d rises\0 fast. " + "x" * 20_000 + " . 🌊 The sea is wet."
+    (sentences,) = choose_sentences("the sea rises \ud83d", [Document("a", "", text)], 3, "mix", minilm)
+    assert sentences[0].text == "The sea \ud83d rises\0 fast."
+    assert all(text[s.start : s.end] == s.text for s in sentences)

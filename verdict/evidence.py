@@ -4,38 +4,207 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..analysis import sentence_spans, terms
-from ..types import Document, Sentence
+from ..analysis import clean, sentence_spans, terms
+from ..errors import InvalidData, UsageError
+from ..types import Document, Sentence, Vector
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+EvidenceMethod: TypeAlias = Literal["mix", "lexical", "embedding", "reranker"]
+Embed: TypeAlias = Callable[[Sequence[str]], Vector]
+"""Texts to vectors: float32 of unit length, shape [texts, dimensions]."""
+Rerank: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
+"""A claim and sentences to one score in 0..1 for each sentence."""
+
+EMBEDDING_SHARE = 0.2
+"""What the embedding counts in the mix. `benchmarks/evidence.py` has the comparison."""
+READ_SENTENCES = 8
+"""How many sentences of a document a model reads: those that share most with the claim. More found no more of SciFact's
+rationales, and cost their time."""
+EMBEDDED_SENTENCES = 64
+"""The same where the embedding alone counts."""
 
 
-def choose_sentences(claim: str, documents: Sequence[Document], count: int) -> list[tuple[Sentence, ...]]:
-    """The up to `count` sentences of each document that share most with the claim, best first.
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A sentence of a document: where it stands, and its share of the claim's weighted terms."""
 
-    A sentence's score is the share of the claim's terms that it has, each weighted by its rarity among the sentences
-    of all these documents (inverse document frequency). Questions count half: they raise a matter and do not settle
-    it. Sentences that share nothing are left out.
+    start: int
+    end: int
+    text: str
+    lexical: float
+
+
+def choose_sentences(
+    claim: str,
+    documents: Sequence[Document],
+    count: int,
+    method: EvidenceMethod = "mix",
+    embed: Embed | None = None,
+    rerank: Rerank | None = None,
+) -> list[tuple[Sentence, ...]]:
+    """`choose_sentences_many` for one claim: the sentences of each of its documents."""
+    return choose_sentences_many([(claim, documents)], count, method, embed, rerank)[0]
+
+
+def choose_sentences_many(
+    cases: Sequence[tuple[str, Sequence[Document]]],
+    count: int,
+    method: EvidenceMethod = "mix",
+    embed: Embed | None = None,
+    rerank: Rerank | None = None,
+    claim_vectors: Vector | None = None,
+) -> list[list[tuple[Sentence, ...]]]:
+    """For each claim and each of its documents the up to `count` sentences that bear most on the claim, best first.
+
+    `lexical`: the share of the claim's terms that a sentence has, each weighted by its rarity among the sentences of
+    all the claim's documents (inverse document frequency). `embedding`: the cosine of claim and sentence. `mix`: the
+    weighted mean of the two; without `embed` it is `lexical`. `reranker`: what `rerank` says. Questions count half:
+    they raise a matter and do not settle it. Sentences that score 0 are left out, and those that a model was not given
+    to read (`READ_SENTENCES`).
+
+    All sentences of all cases are embedded in one call, equal ones once; a claim's sentences are reranked in one call.
+    `claim_vectors`, shape [cases, dimensions], are the claims' embeddings where they are known, of the same model.
+
+    Raises UsageError where the method lacks its model, InvalidData where the model's answer can't be used.
     """
-    wanted = set(terms(claim))
-    if not wanted or count == 0:
-        return [() for _ in documents]
-    candidates = [
-        [(start, end, wanted.intersection(terms(d.text[start:end]))) for start, end in sentence_spans(d.text)]
-        for d in documents
+    if method == "embedding" and embed is None:
+        raise UsageError("sentences are to be chosen by embedding, but there is no embedding model: choose lexical")
+    if method == "reranker" and rerank is None:
+        raise UsageError("sentences are to be chosen by the reranker, but there is none: choose mix or lexical")
+    if count == 0:
+        return [[() for _ in documents] for _, documents in cases]
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for _, documents in cases:
+        for document in documents:
+            if document.text not in spans:
+                spans[document.text] = sentence_spans(document.text)
+    candidates = [_candidates(claim, documents, spans) for claim, documents in cases]
+    most = max(2 * count, EMBEDDED_SENTENCES if method == "embedding" else READ_SENTENCES)
+    reads = [_read(case, most) for case in candidates]
+    if method == "reranker" and rerank is not None:
+        scores = [_by_reranker(case[0], read, rerank) for case, read in zip(cases, reads, strict=True)]
+    elif method in ("mix", "embedding") and embed is not None:
+        share = EMBEDDING_SHARE if method == "mix" else 1.0
+        scores = _by_embedding([claim for claim, _ in cases], candidates, reads, embed, claim_vectors, share)
+    else:
+        scores = [
+            {candidate.text: candidate.lexical for sentences in case for candidate in sentences} for case in candidates
+        ]
+    return [
+        [_best(document, sentences, scored, count) for document, sentences in zip(documents, case, strict=True)]
+        for (_, documents), case, scored in zip(cases, candidates, scores, strict=True)
     ]
-    found = Counter(term for sentences in candidates for _, _, shared in sentences for term in shared)
-    total = sum(len(sentences) for sentences in candidates)
+
+
+def _candidates(
+    claim: str, documents: Sequence[Document], spans: dict[str, list[tuple[int, int]]]
+) -> list[list[_Candidate]]:
+    """The sentences of each document with their lexical scores."""
+    wanted = set(terms(claim))
+    shared = [
+        [(start, end, wanted.intersection(terms(d.text[start:end]))) for start, end in spans[d.text]] for d in documents
+    ]
+    found = Counter(term for sentences in shared for _, _, words in sentences for term in words)
+    total = sum(len(sentences) for sentences in shared)
     weight = {term: math.log(1 + total / (1 + found[term])) for term in wanted}
     whole = sum(weight.values())
-    chosen = []
-    for document, sentences in zip(documents, candidates, strict=True):
-        scored = []
-        for start, end, shared in sentences:
-            share = sum(weight[term] for term in sorted(shared)) / whole
-            scored.append((share / 2 if document.text[end - 1] == "?" else share, start, end))
-        best = sorted((item for item in scored if item[0] > 0), key=lambda item: (-item[0], item[1]))[:count]
-        chosen.append(
-            tuple(Sentence(document.text[start:end], "text", start, end, round(score, 6)) for score, start, end in best)
+    return [
+        [
+            # Summed in a fixed order, so that equal sentences have equal scores.
+            _Candidate(
+                start, end, d.text[start:end], sum(weight[term] for term in sorted(words)) / whole if whole else 0
+            )
+            for start, end, words in sentences
+        ]
+        for d, sentences in zip(documents, shared, strict=True)
+    ]
+
+
+def _read(case: Sequence[Sequence[_Candidate]], most: int) -> list[str]:
+    """The sentences of a claim's documents that a model reads, equal ones once."""
+    read: dict[str, None] = {}
+    for sentences in case:
+        # Sorting is stable: among equals the first ones of the document.
+        for candidate in sorted(sentences, key=lambda candidate: -candidate.lexical)[:most]:
+            read[candidate.text] = None
+    return list(read)
+
+
+def _by_reranker(claim: str, read: Sequence[str], rerank: Rerank) -> dict[str, float]:
+    if not read:
+        return {}
+    values = [float(value) for value in rerank(claim, [clean(text) for text in read])]
+    if len(values) != len(read) or not all(0 <= value <= 1 for value in values):
+        raise InvalidData(
+            f"the reranker gave {len(values)} scores for {len(read)} sentences; there must be one for each, in 0..1"
         )
-    return chosen
+    return dict(zip(read, values, strict=True))
+
+
+def _by_embedding(
+    claims: Sequence[str],
+    candidates: Sequence[Sequence[Sequence[_Candidate]]],
+    reads: Sequence[Sequence[str]],
+    embed: Embed,
+    claim_vectors: Vector | None,
+    share: float,
+) -> list[dict[str, float]]:
+    """The score of each sentence that was read, for each claim."""
+    import numpy as np
+
+    asked = [claim for claim, read in zip(claims, reads, strict=True) if read and claim_vectors is None]
+    row = {
+        text: number for number, text in enumerate(dict.fromkeys([*asked, *(text for read in reads for text in read)]))
+    }
+    if not row:
+        return [{} for _ in claims]
+    vectors = np.asarray(embed([clean(text) for text in row]), np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(row) or not np.isfinite(vectors).all():
+        raise InvalidData(
+            f"the embedding model gave numbers of shape {vectors.shape} for {len(row)} sentences, or some are not "
+            "finite: choose sentences by lexical, or name another model"
+        )
+    answer = []
+    for number, (claim, read, case) in enumerate(zip(claims, reads, candidates, strict=True)):
+        if not read:
+            answer.append({})
+            continue
+        lexical = {candidate.text: candidate.lexical for sentences in case for candidate in sentences}
+        claim_vector = vectors[row[claim]] if claim_vectors is None else claim_vectors[number]
+        cosines = _cosines(vectors[[row[text] for text in read]], claim_vector)
+        answer.append(
+            {
+                text: share * float(cosine) + (1 - share) * lexical[text]
+                for text, cosine in zip(read, cosines, strict=True)
+            }
+        )
+    return answer
+
+
+def _cosines(sentences: Vector, claim: Vector) -> NDArray[np.float32]:
+    """Between 0 and 1: what points away from the claim is as far from it as can be."""
+    import numpy as np
+
+    return np.clip(sentences @ claim, 0, 1)
+
+
+def _best(
+    document: Document, sentences: Sequence[_Candidate], scores: dict[str, float], count: int
+) -> tuple[Sentence, ...]:
+    scored = []
+    for candidate in sentences:
+        # What no model read is left out, as what shares nothing is.
+        score = round(scores.get(candidate.text, 0.0) / (2 if candidate.text.endswith("?") else 1), 6)
+        if score > 0:
+            scored.append((-score, candidate.start, candidate))
+    return tuple(
+        Sentence(best.text, "text", best.start, best.end, -score)
+        for score, _, best in sorted(scored, key=lambda item: item[:2])[:count]
+    )
