@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 from urllib.parse import quote
 
 import click
 
 from ..errors import Incomplete, InvalidData, UsageError
+from .adjust import Changes, adjusted
 from .common import (
     argument_text,
     checker,
@@ -35,7 +35,6 @@ from .common import (
 if TYPE_CHECKING:
     from ..ingest import Record, Reject
     from ..pipeline import Checker
-    from ..recipe import Recipe
     from ..search import Filter
     from ..types import Claim, Result
 
@@ -73,9 +72,45 @@ if TYPE_CHECKING:
         "--fields", metavar="FIELDS", help="The text fields that BM25 searches, with their boosts: title^2,text."
     ),
     click.option("--no-dense", is_flag=True, help="Without embeddings: BM25 only."),
-    click.option("--verdict", type=click.Choice(["auto", "none"]), help="Who judges; none leaves the verdict out."),
+    click.option(
+        "--rerank",
+        metavar="MODEL|URL|none",
+        help="Who orders what was found again: a model's name or folder, a server's URL, auto, or none.  "
+        "[env: CCHECK_RERANK; default: the recipe's]",
+    ),
+    click.option(
+        "--rerank-depth", type=click.IntRange(1, 10_000), metavar="N", help="How many documents the reranker reads."
+    ),
+    click.option(
+        "--verdict",
+        type=click.Choice(["auto", "llm", "local-llm", "stance", "none"]),
+        help="Who judges: a language model on a server, one on this machine, a stance classifier; none leaves the "
+        "verdict out.  [default: the recipe's, auto]",
+    ),
+    click.option(
+        "--llm", metavar="MODEL", help="The language model; OPENAI_BASE_URL says where.  [env: CCHECK_LLM_MODEL]"
+    ),
+    click.option(
+        "--strategy",
+        type=click.Choice(["one-step", "two-step", "few-shot", "hybrid", "batch"]),
+        help="How the language model is asked.",
+    ),
+    click.option("--examples", metavar="FILE", help="Labelled pairs (JSON Lines: claim, evidence, label) to show it."),
+    click.option(
+        "--stance", metavar="MODEL", help="The stance classifier's name or folder.  [env: CCHECK_STANCE_MODEL]"
+    ),
+    click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Ask it at most N times."),
+    click.option(
+        "--max-cost",
+        type=click.FloatRange(0),
+        metavar="X",
+        help="Spend at most X on it; the prices are the settings llm_prompt_price and llm_completion_price.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Print the prompts, with an estimate of their tokens; ask nobody."),
+    click.option("--strict", is_flag=True, help="A reranker that fails is an error, not a warning."),
     click.option("--explain", is_flag=True, help="Show each document's way through the ranking."),
     click.option("--run", "run_file", metavar="FILE", help="Also write the rankings to FILE, as a TREC run."),
+    click.option("--report", metavar="FILE", help="Also write a page to FILE (HTML), to read, print or send."),
     json_option,
     store_option,
     model_option,
@@ -92,9 +127,20 @@ def query(
     recipe: str | None,
     fields: str | None,
     no_dense: bool,
+    rerank: str | None,
+    rerank_depth: int | None,
     verdict: str | None,
+    llm: str | None,
+    strategy: str | None,
+    examples: str | None,
+    stance: str | None,
+    max_calls: int | None,
+    max_cost: float | None,
+    dry_run: bool,
+    strict: bool,
     explain: bool,
     run_file: str | None,
+    report: str | None,
     as_json: bool,
     store: str | None,
     model: str | None,
@@ -114,8 +160,19 @@ def query(
     """
     if (claim is None) == (claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
-    settings = settings_from(store=store, recipe=recipe, embedding_model=model, device=device)
-    pipeline = _adjusted(settings.recipe, fields, no_dense, verdict)
+    settings = settings_from(
+        store=store,
+        recipe=recipe,
+        embedding_model=model,
+        device=device,
+        rerank=rerank,
+        llm_model=llm,
+        stance_model=stance,
+        llm_max_calls=max_calls,
+        llm_max_cost=max_cost,
+    )
+    changes = Changes(fields, no_dense, rerank_depth, verdict, llm, strategy, examples, stance)
+    pipeline = adjusted(settings, changes)
     conditions = _conditions(filters, before)
     text = ""
     if claim is not None:
@@ -169,41 +226,6 @@ def _check_file(
 
 def _standard_input() -> str:
     return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
-
-
-def _adjusted(name: str, fields: str | None, no_dense: bool, verdict: str | None) -> Recipe:
-    """The recipe with what the flags change."""
-    from ..recipe import Bm25, Dense, VerdictStage, load_recipe
-
-    recipe = load_recipe(name)
-    stages = dict(recipe.retrievers)
-    if no_dense:
-        stages = {key: stage for key, stage in stages.items() if not isinstance(stage, Dense)}
-        if not stages:
-            raise UsageError(f"the recipe {recipe.name} has nothing but dense retrieval: leave out --no-dense")
-    if fields is not None:
-        wanted = _fields(fields)
-        stages = {
-            key: stage.model_copy(update={"fields": wanted}) if isinstance(stage, Bm25) else stage
-            for key, stage in stages.items()
-        }
-    update: dict[str, Any] = {"retrievers": stages}
-    if verdict is not None:
-        update["verdict"] = VerdictStage.model_validate({"method": verdict})
-    return recipe.model_copy(update=update)
-
-
-def _fields(text: str) -> dict[str, float]:
-    fields = {}
-    for part in text.split(","):
-        name, caret, boost = part.strip().partition("^")
-        try:
-            fields[name] = float(boost) if caret else 1.0
-        except ValueError as error:
-            raise UsageError(f"the boost of {part.strip()!r} is not a number: write title^2,text") from error
-        if not name or not 0 < fields[name] < math.inf:
-            raise UsageError(f"{part.strip()!r} in --fields is not FIELD or FIELD^BOOST with a boost above 0")
-    return fields
 
 
 def _conditions(filters: tuple[str, ...], before_day: str | None) -> list[Filter]:
