@@ -32,7 +32,19 @@ from .config import shown
 if TYPE_CHECKING:
     from ..settings import Resolved
 
-BASE = ("click", "elasticsearch", "filelock", "httpx", "numpy", "nupunkt", "pydantic", "rich", "tantivy", "tenacity")
+BASE = (
+    "click",
+    "elasticsearch",
+    "filelock",
+    "httpx",
+    "jinja2",
+    "numpy",
+    "nupunkt",
+    "pydantic",
+    "rich",
+    "tantivy",
+    "tenacity",
+)
 EXTRAS = {
     "models": ("torch", "transformers", "sentence-transformers"),
     "parquet": ("pyarrow",),

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from ..analysis import matches
 from .common import print_hanging, printable
+from .excerpt import evidence_spans, in_place, pieces
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..recipe import Recipe
     from ..search import Filter
-    from ..types import Evidence, Hit, Result, Verdict
+    from ..types import Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 
 STYLES = {"SUPPORTS": "bold green", "REFUTES": "bold red", "CONFLICTING": "bold yellow", "NOT_ENOUGH_INFO": "bold"}
+STANCES = {
+    "SUPPORTS": "supports",
+    "REFUTES": "refutes",
+    "CONFLICTING": "supports and refutes",
+    "NOT_ENOUGH_INFO": "leaves it open",
+}
+"""What a document does to the claim, in words."""
 INDENT = 5
 CLAIM_CHARS = 500
 """How much of a claim is shown."""
+CONTEXT_CHARS = 90
+"""How much of a sentence beside the evidence is shown."""
 
 
 def show_result(
     console: Console, result: Result, recipe: Recipe, *, filters: Sequence[Filter] = (), explain: bool = False
 ) -> None:
-    """Print the ranking with its sentences, then the verdict line."""
+    """Print the ranking with its sentences, then the verdict line.
+
+    A terminal gets the sentences amid the text around them, which is dimmed; a pipe gets each on a line of its own.
+    `recipe` has the stages that ran; `explain` adds each document's way through them.
+    """
     claim = printable(result.claim.text)
     if len(claim) > CLAIM_CHARS:
         claim = f"{claim[:CLAIM_CHARS].rstrip()} … ({len(claim):,} characters)"
@@ -50,11 +64,15 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str) -> None:
     year = document.metadata.get("year") or (document.published or "")[:4]
     title = printable(document.title) or printable(document.text[:80])
     head = Text.assemble((title, "bold cyan"), f" ({printable(str(year))})" if year else "")
-    if evidence.stance is not None and evidence.stance.label is not None:
-        head.append(f"  {evidence.stance.label}", STYLES[evidence.stance.label])
+    if evidence.stance is not None:
+        head.append("  ").append(_stance(evidence.stance))
     print_hanging(console, Text(f"{evidence.hit.rank:>3}  ", "bold"), head, INDENT)
-    for sentence in evidence.sentences:
-        _print_below(console, _marked(sentence.text, claim))
+    if evidence.stance is not None and (reason := _reason(evidence.stance)):
+        _print_below(console, Text(reason))
+    # Dimming is all that tells the evidence from what is around it.
+    amid = console.is_terminal and not console.is_dumb_terminal
+    for line in _in_context(document, evidence.sentences, claim) if amid else _alone(evidence.sentences, claim):
+        _print_below(console, line)
     doi = document.metadata.get("doi")
     facts = [f"{evidence.hit.score:.4g}", *_found_by(evidence.hit), *([f"doi:{doi}"] if doi else []), document.id]
     _print_below(console, Text(printable(" · ".join(facts)), "dim"))
@@ -62,6 +80,38 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str) -> None:
 
 def _print_below(console: Console, text: Text) -> None:
     print_hanging(console, " " * INDENT, text, INDENT)
+
+
+def _stance(stance: Stance) -> Text:
+    if stance.label is None:
+        return Text(f"no stance: {printable(stance.error or 'not judged')}", "yellow")
+    return Text(STANCES[stance.label], STYLES[stance.label])
+
+
+def _reason(stance: Stance) -> str:
+    sure = f"confidence {stance.confidence:.2f}" if stance.confidence is not None else ""
+    return " · ".join(part for part in (sure, printable(stance.rationale or "").strip()) if part)
+
+
+def _alone(sentences: Sequence[Sentence], claim: str) -> Iterator[Text]:
+    return (_marked(sentence.text, claim) for sentence in sentences)
+
+
+def _in_context(document: Document, sentences: Sequence[Sentence], claim: str) -> Iterator[Text]:
+    """The evidence in the order of the text, with the beginnings and ends of the sentences beside it."""
+    yield from _alone([one for one in sentences if one.field == "title" or not in_place(one, document)], claim)
+    spans = evidence_spans(document, sentences, "text")
+    if not spans:
+        return
+    line = Text()
+    for piece in pieces(document.text, spans, CONTEXT_CHARS):
+        words = printable(document.text[piece.start : piece.end])
+        if piece.kind == "evidence":
+            line.append(_marked(words, claim))
+        else:
+            line.append(words if piece.kind == "near" else " … ", "dim")
+    line.rstrip()
+    yield line[len(line.plain) - len(line.plain.lstrip()) :]
 
 
 def _marked(sentence: str, claim: str) -> Text:
@@ -78,20 +128,27 @@ def _found_by(hit: Hit) -> list[str]:
 
 
 def _show_way(console: Console, hit: Hit, recipe: Recipe) -> None:
-    """How a document came to its place: each retriever's rank and score, then the fusion's sum."""
+    """How a document came to its place: each retriever's rank and score, the fusion's sum, the rerankers' scores."""
     for name in recipe.retrievers:
         found = f"rank {hit.ranks[name]}, score {hit.scores[name]:.4f}" if name in hit.ranks else "not found"
         _print_below(console, Text(f"{name}: {found}", "dim"))
     if recipe.fusion.method in hit.scores:
         total = f"{_sum(hit.ranks, recipe)}{hit.scores[recipe.fusion.method]:.5f}"
         _print_below(console, Text(f"{recipe.fusion.method}: {total}", "dim"))
+    read = [name for name in recipe.rerankers if name in hit.scores]
+    before = hit.ranks.get(recipe.fusion.method)
+    for name in recipe.rerankers:
+        way = f"score {hit.scores[name]:#.3g}" if name in read else "not read"
+        if read[-1:] == [name] and before is not None:
+            way += f", from place {before} to {hit.rank}"
+        _print_below(console, Text(f"{name}: {way}{' (cut to fit)' if name in hit.cut else ''}", "dim"))
 
 
 def _sum(ranks: Mapping[str, int], recipe: Recipe) -> str:
     if recipe.fusion.method != "rrf":
         return "weighted sum of scaled scores = "
-    shares = (f"{recipe.retrievers[name].weight:g}/({recipe.fusion.k} + {rank})" for name, rank in ranks.items())
-    return " + ".join(shares) + " = "
+    found = {name: stage.weight for name, stage in recipe.retrievers.items() if name in ranks}
+    return " + ".join(f"{weight:g}/({recipe.fusion.k} + {ranks[name]})" for name, weight in found.items()) + " = "
 
 
 def _verdict(verdict: Verdict) -> Text:

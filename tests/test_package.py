@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = PROJECT["tool"]["setuptools"]["package-dir"]
-KINDS = (".py", ".json", ".jsonl", ".toml", ".txt", ".html")
+KINDS = (".py", ".json", ".jsonl", ".toml", ".txt", ".html", ".css", ".js")
 HEAVY = {"torch", "transformers", "sentence_transformers", "elasticsearch", "tantivy", "pyarrow", "nupunkt"}
 
 

@@ -1,0 +1,326 @@
+"""The report: results as one HTML page that needs nothing else.
+
+The page holds its own styles and script, a policy that lets it fetch nothing, and no markup from elsewhere: every text
+goes through `_inert` and is escaped by jinja2.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, get_args
+from urllib.parse import quote
+
+from ..errors import UsageError
+from ..recipe import Fusion
+from .common import printable
+from .excerpt import Piece, evidence_spans, in_place, pieces
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from ..recipe import Recipe
+    from ..settings import Resolved
+    from ..types import Document, Evidence, Result
+
+MAX_TEXT = 20_000
+"""How many characters of a document a page holds beside its evidence."""
+CLAIM_CHARS = 500
+CONTEXT_CHARS = 600
+"""How much of a sentence beside the evidence is shown."""
+FOLDED_CHARS = 300
+"""Less than this is not worth folding away."""
+
+VERDICTS = {
+    "SUPPORTS": ("✓", "Supported"),
+    "REFUTES": ("✗", "Refuted"),
+    "CONFLICTING": ("⇄", "Conflicting evidence"),
+    "NOT_ENOUGH_INFO": ("○", "Not enough information"),
+    "NONE": ("–", "No verdict"),
+    "ERROR": ("!", "Not checked"),
+}
+"""The symbol and the words of each outcome, in the order in which they are counted."""
+STANCES = {
+    "SUPPORTS": ("✓", "supports"),
+    "REFUTES": ("✗", "refutes"),
+    "CONFLICTING": ("⇄", "supports and refutes"),
+    "NOT_ENOUGH_INFO": ("○", "leaves it open"),
+}
+
+FUSIONS = get_args(Fusion.model_fields["method"].annotation)
+"""What results call the fusion by, as recipes do."""
+
+About = Mapping[str, str | Sequence[str]]
+
+
+def write_report(path: str | Path, results: Iterable[Result], about: About) -> None:
+    """Write the page of some results; `about` is `writing_report`'s. Raises UsageError."""
+    with writing_report(path, about) as add:
+        for result in results:
+            add(result)
+
+
+@contextmanager
+def writing_report(path: str | Path, about: About) -> Iterator[Callable[[Result], None]]:
+    """Yields what takes each result in turn; the page is there when the context ends well, and else nothing changes.
+
+    `about` is what the page says at its end of models, recipe and settings, by heading; it is read when the page is
+    put together. It must hold no secrets: `about_run` makes one without. Results are put into words as they come and
+    kept on disk, so their number is not bounded by memory. Raises UsageError, at once, where the file can't be
+    written.
+    """
+    target = Path(path)
+    if str(path) == "-" or (target.exists() and not target.is_file()):
+        raise UsageError(f"the report {path} can't be written: it must be the name of a file")
+    target = target.resolve()
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    summary = _Summary()
+    with contextlib.ExitStack() as stack:
+        try:
+            if target.exists():
+                target.open("r+b").close()  # one that may not be changed is not replaced either
+            claims = stack.enter_context(_text_file(tempfile.TemporaryFile, target.parent))
+            page = stack.enter_context(_text_file(tempfile.NamedTemporaryFile, target.parent, delete=False))
+        except OSError as error:
+            raise UsageError(f"the report {path} can't be written: {error.strerror}") from error
+        stack.callback(Path(page.name).unlink, missing_ok=True)
+        section = _environment().get_template("report_claim.html")
+        yield lambda result: claims.writelines(section.generate(summary.add(result)))
+        claims.seek(0)
+        _environment().get_template("report.html").stream(_page(summary, about, claims)).dump(page)
+        page.flush()
+        os.fsync(page.fileno())
+        page.close()
+        Path(page.name).chmod(mode)
+        Path(page.name).replace(target)
+
+
+def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) -> dict[str, list[str]]:
+    """What a report says of a run: the models that the caller names, the recipe's stages, the settings that are set.
+
+    Secrets show only that they are set, and URLs come without their passwords.
+    """
+    from .config import shown
+
+    stages: list[str] = []
+    for name, stage in recipe.model_dump(mode="json", exclude_none=True, exclude={"name", "description"}).items():
+        tables = {f"{name}.{key}": inner for key, inner in stage.items()} if name.endswith("ers") else {name: stage}
+        stages += (f"{key}: {', '.join(f'{k} {_plain(v)}' for k, v in table.items())}" for key, table in tables.items())
+    settings = [
+        f"{name} = {shown(getattr(resolved.settings, name))} (from {origin if origin == 'flag' else Path(origin).name})"
+        for name, origin in resolved.origins.items()
+        if origin != "default"
+    ]
+    about = {
+        "Models": list(models),
+        f"Recipe {recipe.name}": stages,
+        "Settings": settings or ["all as they are by default"],
+    }
+    return {heading: lines for heading, lines in about.items() if lines}
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}^{inner}" for key, inner in value.items())
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+# -- files
+
+
+def _text_file(make: Callable[..., Any], folder: Path, **options: Any) -> IO[str]:
+    file: IO[str] = make(
+        "w+", encoding="utf-8", newline="\n", dir=folder, prefix=".ccheck-report-", suffix=".tmp", **options
+    )
+    return file
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+# -- text
+
+
+_OUTSIDE_HTML = re.compile("[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+
+def _inert(text: str) -> str:
+    """Text from elsewhere without what turns its direction, and without characters that HTML does not know."""
+    return "\n".join(printable(_OUTSIDE_HTML.sub("\ufffd", line)) for line in re.split("\r\n|\r|\n", text))
+
+
+def doi_url(value: object) -> str | None:
+    """The address of a well-formed DOI (10.1000/182), also of one that is written doi:… or https://doi.org/…."""
+    if not isinstance(value, str):
+        return None
+    doi = re.sub(r"^(?:doi:\s*|https?://(?:dx\.)?doi\.org/)", "", value.strip(), flags=re.IGNORECASE)
+    if len(doi) > 500 or not doi.isprintable() or not re.fullmatch(r"10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\\]+", doi):
+        return None
+    return f"https://doi.org/{quote(_inert(doi), safe='/:;().,-_~@!$&*+=')}"
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit].rstrip()} …"
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+    from markupsafe import Markup
+
+    def read(name: str) -> str:
+        return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+    def finalize(value: object) -> object:
+        # Also where a template forgot: what is not our own markup is made inert, then escaped.
+        return value if isinstance(value, Markup | int) else _inert(str(value))
+
+    environment = jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.FunctionLoader(read),
+        finalize=finalize,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style, script = read("report.css"), read("report.js")
+    environment.globals |= {
+        "style": Markup(style),  # noqa: S704 - packaged with ccheck
+        "script": Markup(script),  # noqa: S704
+        "style_hash": _csp_hash(style),
+        "script_hash": _csp_hash(script),
+        "verdicts": VERDICTS,
+        "stances": STANCES,
+    }
+    return environment
+
+
+def _csp_hash(text: str) -> str:
+    """What a content security policy calls an inline style or script by."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+# -- what the templates are given
+
+
+@dataclass
+class _Summary:
+    """What the page says of all claims together."""
+
+    claims: list[tuple[str, str]] = field(default_factory=list)
+    recipes: dict[str, None] = field(default_factory=dict)
+    stores: dict[str, None] = field(default_factory=dict)
+    warned: dict[str, int] = field(default_factory=dict)
+    """Each warning with the number of the claim that has it in full."""
+
+    def add(self, result: Result) -> dict[str, Any]:
+        outcome = _outcome(result)
+        self.claims.append((_shortened(result.claim.text, 160), outcome))
+        self.recipes[result.recipe] = self.stores[result.store] = None
+        number = len(self.claims)
+        return {
+            "number": number,
+            "outcome": outcome,
+            "result": result,
+            "claim": _shortened(result.claim.text, CLAIM_CHARS),
+            "cut": len(result.claim.text) > CLAIM_CHARS,
+            "warnings": [(text, self.warned.setdefault(text, number)) for text in result.warnings],
+            "documents": [_document(evidence) for evidence in result.evidence],
+            "way": _way(result.evidence),
+            "timings": [(name, _duration(value)) for name, value in result.timings_ms.items()],
+        }
+
+
+def _outcome(result: Result) -> str:
+    if result.error is not None:
+        return "ERROR"
+    return "NONE" if result.verdict is None or result.verdict.label is None else result.verdict.label
+
+
+def _page(summary: _Summary, about: About, claims: IO[str]) -> dict[str, Any]:
+    import importlib.metadata
+
+    from markupsafe import Markup
+
+    blocks = iter(functools.partial(claims.read, 1 << 16), "")
+    counts = Counter(outcome for _, outcome in summary.claims)
+    return {
+        "summary": summary,
+        "counts": {outcome: counts[outcome] for outcome in VERDICTS if counts[outcome]},
+        "about": {heading: [said] if isinstance(said, str) else list(said) for heading, said in about.items()},
+        "claims": (Markup(block) for block in blocks),  # noqa: S704 - made by report_claim.html
+        "version": importlib.metadata.version("ccheck"),
+        "date": datetime.now(UTC),
+    }
+
+
+def _document(evidence: Evidence) -> dict[str, Any]:
+    document = evidence.document
+    metadata = document.metadata
+    doi = metadata.get("doi") or metadata.get("DOI")
+    spans = evidence_spans(document, evidence.sentences, "text")
+    parts = pieces(document.text, spans, CONTEXT_CHARS)
+    far = sum(part.end - part.start for part in parts if part.kind == "far")
+    return {
+        "evidence": evidence,
+        "id": document.id,
+        "title": _title(document, evidence),
+        "year": metadata.get("year") or (document.published or "")[:4],
+        "doi": doi,
+        "url": doi_url(doi),
+        "parts": [(part.kind, document.text[part.start : part.end]) for part in parts],
+        "folded": far > FOLDED_CHARS,
+        "whole": list(_up_to(MAX_TEXT, document.text, parts)),
+        "characters": len(document.text),
+        "too_long": len(document.text) > MAX_TEXT,
+        "astray": [sentence for sentence in evidence.sentences if not in_place(sentence, document)],
+    }
+
+
+def _title(document: Document, evidence: Evidence) -> list[tuple[bool, str]]:
+    """The title in pieces, each with whether it is evidence."""
+    spans = evidence_spans(document, evidence.sentences, "title")
+    cuts = sorted({0, len(document.title), *(offset for span in spans for offset in span)})
+    title = [((start, end) in spans, document.title[start:end]) for start, end in pairwise(cuts)]
+    return title or [(False, _shortened(document.text, 80) or document.id)]
+
+
+def _up_to(limit: int, text: str, parts: Iterable[Piece]) -> Iterator[tuple[str, str]]:
+    for part in parts:
+        if part.start < limit:
+            yield part.kind, text[part.start : min(part.end, limit)]
+
+
+def _way(evidence: Sequence[Evidence]) -> dict[str, Any]:
+    """How the documents ranked: by name of each stage the cells of its column."""
+    hits = [one.hit for one in evidence]
+    names = dict.fromkeys(name for hit in hits for name in (*hit.ranks, *hit.scores))
+    # As a pipeline runs: retrievers, which have ranks of their own, the fusion, the rerankers.
+    order = sorted(names, key=lambda name: (all(name not in hit.ranks for hit in hits), name in FUSIONS))
+    return {
+        "names": order,
+        "rows": [
+            (one.hit, [(one.hit.ranks.get(name), one.hit.scores.get(name), name in one.hit.cut) for name in order])
+            for one in evidence
+        ],
+    }
+
+
+def _duration(milliseconds: float) -> str:
+    return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"
