@@ -1,0 +1,127 @@
+"""Rerankers in a ranking, ensembles, and what `auto` means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from ccheck import models
+from ccheck.errors import MissingExtra, NotFound
+from ccheck.recipe import ModelReranker
+from ccheck.rerank import Scores, sigmoid
+from ccheck.rerank import open as opening
+from ccheck.rerank.apply import passage_of, rerank
+from ccheck.rerank.ensemble import EnsembleReranker
+from ccheck.settings import Settings
+from ccheck.types import Document, Hit, Ranking
+
+
+@dataclass
+class Table:
+    """A reranker that knows the scores of passages."""
+
+    values: dict[str, float]
+    name: str = "table"
+    cut: frozenset[str] = frozenset()
+
+    def __call__(self, query: str, passages: Sequence[str]) -> Scores:
+        return Scores(tuple(self.values[text] for text in passages), tuple(text in self.cut for text in passages))
+
+
+def ranking(*ids: str) -> Ranking:
+    return Ranking(
+        tuple(
+            Hit(
+                rank,
+                Document(id_, "", id_),
+                1 / (20 + rank),
+                {"bm25": 9.0 - rank, "rrf": 1 / (20 + rank)},
+                {"bm25": rank},
+            )
+            for rank, id_ in enumerate(ids, 1)
+        )
+    )
+
+
+def ids(found: Ranking) -> list[str]:
+    return [hit.document.id for hit in found.hits]
+
+
+STAGE = ModelReranker(model="x", depth=3)
+
+
+def test_the_first_documents_are_ordered_again_and_the_others_come_after():
+    found, usage = rerank("q", ranking(*"abcde"), Table({"a": -2.0, "b": 3.4, "c": 0.5}), STAGE, "rerank", "rrf")
+    assert ids(found) == ["b", "c", "a", "d", "e"] and usage.llm_calls == 0
+    first = found.hits[0]
+    assert (first.rank, first.scores["rerank"], first.score) == (1, 3.4, sigmoid(3.4))
+    assert first.ranks == {"rrf": 2, "bm25": 2} and first.scores["bm25"] == 7.0
+    scores = [hit.score for hit in found.hits]
+    assert scores == sorted(scores, reverse=True) and [hit.rank for hit in found.hits] == [1, 2, 3, 4, 5]
+    assert "rerank" not in found.hits[3].scores and "rrf" not in found.hits[3].ranks
+
+
+def test_the_place_before_all_rerankers_is_kept():
+    once, _ = rerank("q", ranking(*"abc"), Table({"a": 1.0, "b": 3.0, "c": 2.0}), STAGE, "first", "rrf")
+    twice, _ = rerank("q", once, Table({"a": 3.0, "b": 1.0, "c": 2.0}), STAGE, "second", "rrf")
+    assert ids(twice) == ["a", "c", "b"] and twice.hits[0].ranks["rrf"] == 1
+    assert twice.hits[0].scores["first"] == 1.0 and twice.hits[0].scores["second"] == 3.0
+
+
+def test_equal_scores_keep_their_order_and_no_hits_are_no_work():
+    assert ids(rerank("q", ranking(*"abc"), Table(dict.fromkeys("abc", 1.0)), STAGE, "r", "rrf")[0]) == list("abc")
+    assert ids(rerank("q", Ranking(()), Table({}), STAGE, "r", "rrf")[0]) == []
+
+
+def test_what_was_cut_is_said():
+    found, _ = rerank("q", ranking(*"ab"), Table({"a": 1.0, "b": 2.0}, cut=frozenset("a")), STAGE, "r", "rrf")
+    assert {hit.document.id: hit.cut for hit in found.hits} == {"b": (), "a": ("r",)}
+
+
+def test_a_reranker_reads_title_and_text():
+    assert passage_of(Document("1", "A title", "A text.")) == "A title A text."
+    assert passage_of(Document("1", "", "A text.")) == "A text."
+
+
+def test_ensembles():
+    one, two = (
+        Table({"a": 0.0, "b": 10.0, "c": 4.0}, "one"),
+        Table({"a": 3.0, "b": 2.0, "c": 1.0}, "two", frozenset("c")),
+    )
+    rrf = EnsembleReranker([one, two], "rrf", k=60)("q", ["a", "b", "c"])
+    assert rrf.values == pytest.approx((1 / 63 + 1 / 61, 1 / 61 + 1 / 62, 1 / 62 + 1 / 63))
+    assert rrf.cut == (False, False, True) and not rrf.logits and rrf.normalized == rrf.values
+    mean = EnsembleReranker([one, two], "mean")("q", ["a", "b", "c"])
+    assert mean.values == pytest.approx((0.5, 0.75, 0.2))
+    assert EnsembleReranker([one, two])("q", []).values == ()
+
+
+def test_the_sigmoid_does_not_overflow():
+    assert sigmoid(0) == 0.5 and sigmoid(1e4) == 1.0 and sigmoid(-1e4) == 0.0
+    assert sigmoid(3.4) == pytest.approx(1 / (1 + math.exp(-3.4)))
+
+
+# -- auto
+
+
+def test_auto_takes_the_server_of_the_settings_else_what_suits_the_machine(monkeypatch: pytest.MonkeyPatch):
+    assert opening.choose_model(Settings(rerank_url="http://127.0.0.1:9/rerank")) == "http://127.0.0.1:9/rerank"
+    monkeypatch.setattr(models, "models_installed", lambda: True)
+    monkeypatch.setattr(models, "best_device", lambda: "cpu")
+    assert opening.choose_model(Settings()) == "cross-encoder/ms-marco-MiniLM-L6-v2"
+    assert opening.choose_model(Settings(device="cuda:1")) == "BAAI/bge-reranker-v2-gemma"
+    monkeypatch.setattr(models, "models_installed", lambda: False)
+    with pytest.raises(MissingExtra, match=r"pip install 'ccheck\[models\]'"):
+        opening.choose_model(Settings())
+
+
+def test_a_model_that_is_not_there_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(NotFound, match=r"ms-marco-MiniLM-L6-v2 is not on this machine and the hub can't be reached"):
+        opening.open_reranker(ModelReranker(), Settings(device="cpu"))
+    with pytest.raises(NotFound, match=r"some/thing .*or choose another reranker by --rerank, or none"):
+        opening.open_reranker(ModelReranker(model="some/thing"), Settings())
