@@ -1,4 +1,4 @@
-"""Rerankers with random weights: the true architectures, small, saved as complete folders with a tokenizer of their own.
+"""Rerankers with random weights: small ones of the true architectures, complete folders with their own tokenizers.
 
 The tokenizers are trained so that they merge across the borders of the pieces of which a pair is made (`.` and a line
 break, a line break and `B`), as the real ones do.

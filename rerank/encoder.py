@@ -1,0 +1,166 @@
+"""Rerankers that are encoders with a head for one label: query and passage in one sequence, scored at its first token.
+
+`PackedEncoder` lays sequences end to end without padding and computes the last layer at the first tokens only. BERT,
+RoBERTa, XLM-RoBERTa, CamemBERT and ELECTRA share its arithmetic; `PaddedEncoder` is for any other sequence classifier,
+by its own forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .decoder import by_length, padded
+from .packing import attend, attend_last, best_of_windows, rows
+from .tokens import SpecialPairs
+from .types import Encoded
+from .values import finite
+
+if TYPE_CHECKING:
+    import torch
+
+PACKED = {
+    "BertForSequenceClassification": "bert",
+    "CamembertForSequenceClassification": "roberta",
+    "ElectraForSequenceClassification": "electra",
+    "RobertaForSequenceClassification": "roberta",
+    "XLMRobertaForSequenceClassification": "roberta",
+}
+"""Architectures whose arithmetic is the one below, and under which name their body lies."""
+
+
+class PackedEncoder:
+    """An encoder of one of the architectures in `PACKED`."""
+
+    logits = True
+
+    def __init__(self, name: str, model: Any, pairs: SpecialPairs, batch_tokens: int) -> None:
+        self.name = name
+        self._pairs, self._batch_tokens = pairs, batch_tokens
+        self._model = model
+        self._body = getattr(model, PACKED[type(model).__name__])
+        self._padding = model.config.pad_token_id if "oberta" in type(model).__name__ or _camembert(model) else None
+
+    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
+        return self._pairs(query, passages)
+
+    def score(self, encoded: Sequence[Encoded]) -> list[float]:
+        return finite(self.name, best_of_windows(encoded, self._score))
+
+    def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
+        import torch
+
+        values = [0.0] * len(sequences)
+        with torch.inference_mode():
+            for row in rows(sequences, [0] * len(sequences), self._batch_tokens):
+                places, types = [], []
+                for i in row.members:
+                    places += self._positions(sequences[i])
+                    types += self._types(len(sequences[i]), prefixes[i])
+                x = self._embed(row.ids, places, types)
+                for i, value in zip(row.members, self._head(self._firsts(x, row)).float().tolist(), strict=True):
+                    values[i] = value
+        return values
+
+    def _types(self, length: int, prefix: int) -> list[int]:
+        first, second = self._pairs.template.types
+        return [first] * prefix + [second] * (length - prefix)
+
+    def _positions(self, sequence: tuple[int, ...]) -> list[int]:
+        """Places within a sequence; RoBERTa's begin after the padding id and pass over it, where a text holds it."""
+        if self._padding is None:
+            return list(range(len(sequence)))
+        places, place = [], self._padding
+        for id_ in sequence:
+            place += id_ != self._padding
+            places.append(place if id_ != self._padding else self._padding)
+        return places
+
+    def _embed(self, ids: list[int], places: list[int], types: list[int]) -> torch.Tensor:
+        import torch
+
+        parts = self._body.embeddings
+        words, positions, kinds = (
+            table(torch.tensor(index, device=table.weight.device))
+            for table, index in (
+                (parts.word_embeddings, ids),
+                (parts.position_embeddings, places),
+                (parts.token_type_embeddings, types),
+            )
+        )
+        x = parts.LayerNorm(words + kinds + positions)
+        project = getattr(self._body, "embeddings_project", None)
+        return x if project is None else project(x)
+
+    def _firsts(self, x: torch.Tensor, row: Any) -> torch.Tensor:
+        """The last layer's states at the first id of each sequence: [sequences, size]."""
+        import torch
+
+        layers = self._body.encoder.layer
+        first = torch.tensor([span.start for span in row.spans], device=x.device)
+        for i, layer in enumerate(layers):
+            attention = layer.attention.self
+            size = attention.attention_head_size
+            last = i == len(layers) - 1
+            k, v = (part(x).view(len(x), -1, size) for part in (attention.key, attention.value))
+            x = x[first] if last else x
+            q = attention.query(x).view(len(x), -1, size)
+            scale = size**-0.5
+            out = attend_last(q, k, v, row, scale=scale) if last else attend(q, k, v, row, scale=scale, causal=False)
+            x = layer.attention.output(out.flatten(1), x)
+            x = torch.cat([layer.output(layer.intermediate(part), part) for part in x.split(2048)])
+        return x
+
+    def _head(self, firsts: torch.Tensor) -> torch.Tensor:
+        """Logits, [sequences]."""
+        pooler = getattr(self._body, "pooler", None)
+        states = firsts[:, None]
+        if pooler is not None:
+            states = pooler(states)
+        logits: torch.Tensor = self._model.classifier(states)
+        return logits[:, 0]
+
+
+def _camembert(model: Any) -> bool:
+    return bool(model.config.model_type == "camembert")
+
+
+def packs(config: Any) -> bool:
+    """Whether a model's arithmetic is that of `PackedEncoder`."""
+    kind = getattr(config, "position_embedding_type", None) or "absolute"
+    return (config.architectures or [""])[0] in PACKED and kind == "absolute" and not config.is_decoder
+
+
+class PaddedEncoder:
+    """Any sequence classifier with one label, by its own forward pass; those of like length in one pass."""
+
+    logits = True
+
+    def __init__(self, name: str, model: Any, pairs: SpecialPairs, batch_tokens: int, types: bool) -> None:
+        """`types`: the model is given the token types of the two halves."""
+        self.name = name
+        self._model, self._pairs, self._batch_tokens, self._with_types = model, pairs, batch_tokens, types
+
+    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
+        return self._pairs(query, passages)
+
+    def score(self, encoded: Sequence[Encoded]) -> list[float]:
+        return finite(self.name, best_of_windows(encoded, self._score))
+
+    def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
+        import torch
+
+        values = [0.0] * len(sequences)
+        device = self._model.device
+        for batch in by_length(sequences, self._batch_tokens):
+            ids, mask = padded([sequences[i] for i in batch], self._model.config.pad_token_id or 0)
+            given = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+            if self._with_types:
+                first, second = self._pairs.template.types
+                types = [[first] * prefixes[i] + [second] * (len(sequences[i]) - prefixes[i]) for i in batch]
+                given["token_type_ids"] = padded(types, 0)[0].to(device)
+            with torch.inference_mode():
+                logits = self._model(**given).logits[:, 0]
+            for i, value in zip(batch, logits.float().tolist(), strict=True):
+                values[i] = value
+        return values

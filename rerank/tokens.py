@@ -1,0 +1,227 @@
+"""Text to token ids, in several threads at a time, and pairs of a query and a passage cut to a model's length.
+
+Where a pair is too long, the passage is cut: the query loses only what is beyond three quarters of the length, and a
+prompt nothing. The ids are those of FlagEmbedding 1.4 (`FlagLLMReranker`, `FlagReranker`), which builds a pair from
+pieces that are tokenised apart, or those of sentence-transformers' CrossEncoder, which cuts the longer of the two.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from ..errors import InvalidData
+from .types import Encoded
+
+Ids: TypeAlias = list[int]
+Tokenise: TypeAlias = Callable[[Sequence[str]], list[Ids]]
+Long: TypeAlias = Literal["cut", "windows"]
+WINDOW_OVERLAP = 8
+"""Windows overlap by this part of a window: one eighth."""
+
+
+def tokeniser(tokenizer: Any) -> Tokenise:
+    """A function from texts to ids without special tokens and without a limit, safe in several threads at a time.
+
+    A tokenizer of transformers changes its own state (truncation, padding) when it is called, and fails under a second
+    thread ("Already borrowed"); the copy that is used here is never changed.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        lock = threading.Lock()
+
+        def slowly(texts: Sequence[str]) -> list[Ids]:
+            with lock:
+                ids = tokenizer([well_formed(text) for text in texts], add_special_tokens=False, verbose=False)
+            return [list(one) for one in ids["input_ids"]]
+
+        return slowly
+    copy = type(backend).from_str(backend.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    copy.encode_special_tokens = backend.encode_special_tokens
+
+    def tokenise(texts: Sequence[str]) -> list[Ids]:
+        clean = [well_formed(text) for text in texts]
+        return [encoding.ids for encoding in copy.encode_batch_fast(clean, add_special_tokens=False)]
+
+    return tokenise
+
+
+def well_formed(text: str) -> str:
+    """The text with U+FFFD for surrogates without their other half, which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """How a decoder is asked: `A: query`, a line break, `B: passage`, a line break, and the question.
+
+    `yes` is the token whose logit at the end is the score.
+    """
+
+    text: str
+    yes: str = "Yes"
+    query: str = "A: "
+    passage: str = "B: "
+    separator: str = "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPairs:
+    """Pairs for a decoder, piece by piece as FlagLLMReranker builds them.
+
+    `length` limits what stands before the line break and the prompt's text as FlagEmbedding's `max_length` does: the
+    whole sequence is at most `longest` ids.
+    """
+
+    tokenise: Tokenise
+    prompt: Prompt
+    start: tuple[int, ...]
+    length: int
+    long: Long = "cut"
+    keep_end: bool = False
+
+    def __call__(self, query: str, passages: Sequence[str]) -> list[Encoded]:
+        if not passages:
+            return []
+        separator, marker, text, asked = self.tokenise(
+            [self.prompt.separator, self.prompt.passage, self.prompt.text, self.prompt.query + query]
+        )
+        end = [*separator, *text]
+        asked_whole = len(asked)
+        head = [*self.start, *_cut(asked, self.length * 3 // 4, self.keep_end), *separator]
+        room = min(self.length, self.length + len(end) - len(head))
+        query_cut = asked_whole > self.length * 3 // 4
+        found = []
+        for ids in self.tokenise([self.prompt.passage + passage for passage in passages]):
+            if len(ids) <= room:
+                pieces, cut = [ids], False
+            elif self.long == "windows":
+                pieces, cut = list(windows(ids, room, marker)), False
+            else:
+                pieces, cut = [_cut(ids, room, self.keep_end)], True
+            found.append(
+                Encoded(tuple(tuple([*head, *piece, *end]) for piece in pieces), cut or query_cut, prefix=len(head))
+            )
+        return found
+
+    @property
+    def longest(self) -> int:
+        """The most ids that a sequence can have."""
+        separator, text = self.tokenise([self.prompt.separator, self.prompt.text])
+        return self.length + 2 * (len(separator) + len(text)) + len(self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The special tokens around a pair, as `<s>` query `</s></s>` passage `</s>`, and the token types of the halves."""
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    after: tuple[int, ...]
+    types: tuple[int, int]
+
+    @property
+    def special(self) -> int:
+        return len(self.before) + len(self.between) + len(self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialPairs:
+    """Pairs for an encoder, at most `length` ids with the special tokens.
+
+    `shorten`: `passage` cuts the query to three quarters of the length and then the passage, as FlagReranker does;
+    `longer` cuts the longer of the two until both fit, as sentence-transformers' CrossEncoder does.
+    """
+
+    tokenise: Tokenise
+    template: Template
+    length: int
+    long: Long = "cut"
+    shorten: Literal["passage", "longer"] = "passage"
+    keep_end: bool = False
+
+    def __call__(self, query: str, passages: Sequence[str]) -> list[Encoded]:
+        if not passages:
+            return []
+        asked, *texts = self.tokenise([query, *passages])
+        return [self._pair(asked, ids) for ids in texts]
+
+    def _pair(self, asked: Ids, ids: Ids) -> Encoded:
+        room = self.length - self.template.special
+        if self.shorten == "longer" and self.long == "cut":
+            first, second = longest_first(len(asked), len(ids), room)
+        else:
+            first = min(len(asked), self.length * 3 // 4)
+            second = min(len(ids), room - first)
+        head = [*self.template.before, *_cut(asked, first, self.keep_end), *self.template.between]
+        cut = first < len(asked)
+        if second == len(ids):
+            pieces = [ids]
+        elif self.long == "windows":
+            pieces = list(windows(ids, second))
+        else:
+            pieces, cut = [_cut(ids, second, self.keep_end)], True
+        return Encoded(tuple(tuple([*head, *piece, *self.template.after]) for piece in pieces), cut, prefix=len(head))
+
+
+def windows(ids: Ids, room: int, marker: Sequence[int] = ()) -> Iterator[Ids]:
+    """Pieces of at most `room` ids that overlap by one eighth; all but the first begin with `marker`.
+
+    The last one is as long as the others, and reaches back for it.
+    """
+    yield ids[:room]
+    size = room - len(marker)
+    step = size - size // WINDOW_OVERLAP
+    start = room - size // WINDOW_OVERLAP
+    while True:
+        start = min(start, len(ids) - size)
+        yield [*marker, *ids[start : start + size]]
+        if start + size >= len(ids):
+            return
+        start += step
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """To how many ids the two halves of a pair are cut, the longer one first (the tokenizers library's strategy)."""
+    if first + second <= room:
+        return first, second
+    shorter = min(first, second)
+    longer = max(shorter, room - shorter)
+    if shorter + longer > room:
+        shorter, longer = room // 2, room - room // 2
+    return (shorter, longer) if first <= second else (longer, shorter)
+
+
+def template(tokenizer: Any) -> Template | None:
+    """What a tokenizer puts around a pair; None where it can't be put together from halves of one token type each.
+
+    Raises InvalidData for a tokenizer that knows no pairs.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return None
+    copy = type(backend).from_str(backend.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    encoding = copy.encode("a", "a")
+    halves = encoding.sequence_ids
+    if 0 not in halves or 1 not in halves:
+        raise InvalidData("the tokenizer gives nothing for the text 'a': it is not one of a reranker")
+    start, end = halves.index(0), len(halves) - halves[::-1].index(0)
+    second, last = halves.index(1), len(halves) - halves[::-1].index(1)
+    ids, types = encoding.ids, encoding.type_ids
+    if start > second or len(set(types[:second])) > 1 or len(set(types[second:])) > 1:
+        return None
+    return Template(tuple(ids[:start]), tuple(ids[end:second]), tuple(ids[last:]), (types[0], types[second]))
+
+
+def _cut(ids: Ids, length: int, keep_end: bool) -> Ids:
+    return (ids[len(ids) - length :] if keep_end else ids[:length]) if len(ids) > length else ids
