@@ -87,6 +87,7 @@ class Settings(BaseModel):
         120, ge=0, description="how long to wait for a language model that is busy or gone"
     )
     llm_concurrency: int = Field(8, ge=1, le=256, description="how many questions to the language model at a time")
+    llm_max_tokens: int = Field(4096, ge=1, description="tokens of one answer of the language model, its thoughts too")
     llm_max_calls: int | None = Field(None, ge=0, description="stop asking after so many calls")
     llm_max_cost: float | None = Field(None, ge=0, description="stop asking when so much is spent; needs the prices")
     llm_prompt_price: float | None = Field(None, ge=0, description="price of a million prompt tokens")

@@ -1,1 +1,38 @@
 """Language models: asking one over HTTP for answers of a given shape, with a cache, a budget and retries."""
+
+from .budget import Budget, open_budget
+from .client import LanguageModel, open_llm
+from .prompts import Prompt, load_prompt, quoted, refuse_unknown
+from .types import (
+    Answer,
+    BudgetSpent,
+    Failure,
+    Interrupted,
+    InvalidReply,
+    Message,
+    Question,
+    Refused,
+    Reply,
+    estimate_tokens,
+)
+
+__all__ = [
+    "Answer",
+    "Budget",
+    "BudgetSpent",
+    "Failure",
+    "Interrupted",
+    "InvalidReply",
+    "LanguageModel",
+    "Message",
+    "Prompt",
+    "Question",
+    "Refused",
+    "Reply",
+    "estimate_tokens",
+    "load_prompt",
+    "open_budget",
+    "open_llm",
+    "quoted",
+    "refuse_unknown",
+]

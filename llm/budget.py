@@ -1,0 +1,96 @@
+"""What may be spent, and what is spent."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from ..errors import UsageError
+from ..settings import Settings
+from .types import BudgetSpent
+
+_FIRST_GUESS = 300
+"""Completion tokens of an answer, before there was one."""
+
+
+@dataclass(slots=True)
+class Price:
+    """Of a million tokens, in the currency of the user."""
+
+    prompt: float
+    completion: float
+
+    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
+
+
+class Budget:
+    """Calls and money. Every request that a server began to answer counts, also one that timed out.
+
+    Before a request its cost is estimated, and it is not made where the estimate does not fit into what is left. The
+    requests under way may come out dearer than estimated: by so much the limit can be passed. Several
+    language models can share one; all of it happens in this room's event loop.
+    """
+
+    def __init__(self, max_calls: int | None, max_cost: float | None, price: Price | None) -> None:
+        self._max_calls, self._max_cost, self._price = max_calls, max_cost, price
+        self._pending: list[float] = []
+        self._changed = asyncio.Condition()
+        self._answers = self._completion_tokens = 0
+        self.calls = 0
+        self.cost: float | None = 0.0 if price is not None else None
+        """What was spent; None where the prices are not known."""
+
+    async def reserve(self, prompt_tokens: int) -> float:
+        """Room for one request, waiting for those under way where they decide. Raises BudgetSpent."""
+        guess = self._completion_tokens / self._answers if self._answers else _FIRST_GUESS
+        estimate = self._price.of(prompt_tokens, round(guess)) if self._price is not None else 0.0
+        async with self._changed:
+            while (problem := self._problem(estimate)) is not None:
+                if not self._pending:
+                    raise BudgetSpent(problem)
+                await self._changed.wait()
+            self._pending.append(estimate)
+        return estimate
+
+    async def settle(self, reserved: float, tokens: tuple[int, int] | None, *, counts: bool = True) -> None:
+        """The request is over. `tokens`: (prompt, completion) of its answer; without one the estimate stands.
+
+        A request that the server refused does not count.
+        """
+        async with self._changed:
+            self._pending.remove(reserved)
+            self.calls += counts
+            if counts and self._price is not None and self.cost is not None:
+                self.cost += self._price.of(*tokens) if tokens is not None else reserved
+            if tokens is not None:
+                self._answers += 1
+                self._completion_tokens += tokens[1]
+            self._changed.notify_all()
+
+    def _problem(self, estimate: float) -> str | None:
+        if self._max_calls is not None and self.calls + len(self._pending) >= self._max_calls:
+            return (
+                f"not asked: {self.calls} calls of the language model were made and {self._max_calls} are allowed "
+                "(--max-calls); answers so far are kept, so a second run goes on from here"
+            )
+        if self._max_cost is not None and self.cost is not None:
+            planned = self.cost + sum(self._pending) + estimate
+            if planned > self._max_cost:
+                return (
+                    f"not asked: {self.cost:.4f} is spent, this call is estimated at {estimate:.4f}, and "
+                    f"{self._max_cost:g} are allowed (--max-cost); answers so far are kept, so a second run goes on"
+                )
+        return None
+
+
+def open_budget(settings: Settings) -> Budget:
+    """The budget that the settings describe. Raises UsageError for a limit of cost without prices."""
+    prompt, completion = settings.llm_prompt_price, settings.llm_completion_price
+    if settings.llm_max_cost is not None and (prompt is None or completion is None):
+        raise UsageError(
+            "a limit of cost needs the prices of a million tokens: set CCHECK_LLM_PROMPT_PRICE and "
+            "CCHECK_LLM_COMPLETION_PRICE"
+        )
+    price = Price(prompt, completion) if prompt is not None and completion is not None else None
+    return Budget(settings.llm_max_calls, settings.llm_max_cost, price)

@@ -1,0 +1,310 @@
+"""A language model behind an OpenAI-compatible server, asked for answers of a given shape.
+
+The server is told the JSON schema of the reply, and the reply is validated whether or not it honoured it. A reply that
+can't be used is asked for once more, with what was wrong; then it is an error of that question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import CcheckError, MissingExtra, ServerError, UsageError
+from ..settings import Settings
+from ..types import Usage
+from . import loop
+from .budget import Budget, open_budget
+from .cache import AnswerCache, answer_key
+from .dialect import dialect_of
+from .reply import BadReply, json_schema, parse_reply
+from .server import BadRequest, Busy, Completion, Server
+from .types import Answer, Failure, Interrupted, InvalidReply, Message, Question, Refused, T, estimate_tokens
+
+_OPENAI = "https://api.openai.com/"
+_FORMAT = 1
+"""Changes when the same question would get another answer from this code, so that old answers are forgotten."""
+_QUOTED_REPLY = 4_000
+"""Characters of an unusable reply that the model is shown again."""
+
+
+class LanguageModel:
+    """A model that answers questions. `name` is the model's, as its server calls it.
+
+    Questions are asked `llm_concurrency` at a time, with temperature 0 and a fixed seed where the server takes them.
+    Close it, or use it in `with`.
+    """
+
+    def __init__(self, settings: Settings, model: str, server: Server, budget: Budget, cache: AnswerCache) -> None:
+        """See `open_llm`."""
+        self.name = model
+        self.prompts_dir: Path | None = settings.prompts_dir
+        self.budget = budget
+        self.usage = Usage()
+        """Of all questions so far, also of those that failed."""
+        self._server, self._cache = server, cache
+        self._concurrency, self._retry_seconds = settings.llm_concurrency, settings.llm_retry_seconds
+        self._max_tokens = settings.llm_max_tokens
+        self._dialect = dialect_of(server.url)
+        self._slots: asyncio.Semaphore | None = None
+        self._gone: str | None = None
+        self._probing = self._answered = False
+        self._resume_at = 0.0
+
+    @property
+    def notice(self) -> str | None:
+        """What the user should know: the cache of answers can't be used."""
+        return self._cache.notice
+
+    def ask(
+        self, messages: Sequence[Message], reply_schema: type[T], *, check: Callable[[T], None] | None = None
+    ) -> Answer[T]:
+        """Ask one question.
+
+        Raises InvalidReply where the model answered twice and neither reply could be used, Refused where the server
+        answers no question, BudgetSpent, and ServerError for what else failed.
+        """
+        outcome = loop.run(self._answer(Question(tuple(messages), reply_schema, check)))
+        if isinstance(outcome, Failure):
+            raise outcome.error
+        return outcome
+
+    def ask_many(self, questions: Iterable[Question[T]]) -> Iterator[Answer[T] | Failure]:
+        """The answer, or why there is none, for each question, in order, each as soon as it is there.
+
+        Raises Refused where the server answers no question at all. At an interrupt what was under way is cancelled,
+        what was answered is still given (those between it that were not as failures), and then KeyboardInterrupt is
+        raised.
+        """
+        todo = iter(questions)
+        waiting: deque[Future[Answer[T] | Failure]] = deque()
+        try:
+            while True:
+                while len(waiting) < 4 * self._concurrency and (question := next(todo, None)) is not None:
+                    waiting.append(loop.submit(self._answer(question)))
+                if not waiting:
+                    return
+                outcome = waiting[0].result()
+                waiting.popleft()
+                if isinstance(outcome, Failure) and isinstance(outcome.error, Refused) and not self._answered:
+                    raise outcome.error
+                yield outcome
+        except KeyboardInterrupt:
+            yield from _what_is_done(waiting)
+            raise
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def is_cached(self, question: Question[T]) -> bool:
+        """Whether the question would cost nothing."""
+
+        async def look() -> bool:
+            return self._known(question, self._key(question)) is not None
+
+        return loop.run(look())
+
+    def close(self) -> None:
+        """End the connections. Questions under way fail."""
+
+        async def end() -> None:
+            await self._server.close()
+            self._cache.close()
+
+        loop.run(end())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- in the event loop
+
+    async def _answer(self, question: Question[T]) -> Answer[T] | Failure:
+        key = self._key(question)
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(self._concurrency)
+        async with self._slots:
+            started = time.perf_counter()
+            known = self._known(question, key)
+            if known is not None:
+                self._answered = True
+                outcome: Answer[T] | Failure = Answer(known, Usage(cached=1), time.perf_counter() - started, True)
+            else:
+                spent: list[Usage] = []
+                try:
+                    value, text = await self._converse(question, spent)
+                except CcheckError as error:
+                    outcome = Failure(error, sum(spent, Usage()), time.perf_counter() - started)
+                else:
+                    self._cache.put(key, text)
+                    outcome = Answer(value, sum(spent, Usage()), time.perf_counter() - started, False)
+            self.usage += outcome.usage
+            return outcome
+
+    async def _converse(self, question: Question[T], spent: list[Usage]) -> tuple[T, str]:
+        """The reply and its text. `spent` is filled with the usage of each call."""
+        messages = question.messages
+        schema = json_schema(question.reply)
+        problem = ""
+        value: Any = None
+        for _ in range(2):
+            completion = await self._complete(messages, question.reply.__name__, schema, bool(problem))
+            spent.append(Usage(1, completion.prompt_tokens, completion.completion_tokens))
+            if completion.finish_reason == "length":
+                raise InvalidReply(
+                    f"the answer of {self.name} was cut off after {completion.completion_tokens} tokens: allow more by "
+                    "CCHECK_LLM_MAX_TOKENS, or take a model with a longer context"
+                )
+            if completion.refused:
+                raise InvalidReply(f"{self.name} or its server's content filter refused to answer this question")
+            try:
+                return parse_reply(completion.text, question.reply, question.check), completion.text
+            except BadReply as error:
+                problem, value = self._server.redact(str(error)), error.value
+            messages = (
+                *question.messages,
+                {"role": "assistant", "content": completion.text[:_QUOTED_REPLY] or "(nothing)"},
+                {"role": "user", "content": f"That reply can't be used: {problem}. Give the whole answer again."},
+            )
+        raise InvalidReply(f"{self.name} answered twice and neither reply can be used: {problem}", value)
+
+    async def _complete(
+        self, messages: tuple[Message, ...], name: str, schema: dict[str, Any], again: bool
+    ) -> Completion:
+        """One answer, with retries. A server that was waited for in vain is not waited for again until it answers."""
+        if self._gone is None:
+            from tenacity import AsyncRetrying, retry_if_exception_type, stop_before_delay
+
+            retrying = AsyncRetrying(
+                retry=retry_if_exception_type(Busy),
+                wait=Busy.wait,
+                stop=stop_before_delay(self._retry_seconds),
+                reraise=True,
+            )
+            try:
+                return await retrying(self._request, messages, name, schema, again)
+            except Busy as error:
+                self._gone = f"{error}; waited for {self._retry_seconds:g} s (CCHECK_LLM_RETRY_SECONDS)"
+                raise ServerError(self._gone) from None
+        if self._probing:  # one question at a time finds out whether it is back
+            raise ServerError(self._gone)
+        self._probing = True
+        try:
+            completion = await self._request(messages, name, schema, again)
+        except Busy:
+            raise ServerError(self._gone) from None
+        finally:
+            self._probing = False
+        self._gone = None
+        return completion
+
+    async def _request(
+        self, messages: tuple[Message, ...], name: str, schema: dict[str, Any], again: bool
+    ) -> Completion:
+        """One request, in weaker dialects where the server refuses this one. Raises Busy for what may pass."""
+        dialect = self._dialect
+        while True:
+            # A server that asks one question to wait asks all of them.
+            while (pause := self._resume_at - time.monotonic()) > 0:
+                await asyncio.sleep(pause)
+            asked = _with_schema(messages, schema) if again or dialect.format != "json_schema" else messages
+            parameters = dialect.parameters(name, schema, self._max_tokens)
+            reserved = await self.budget.reserve(estimate_tokens(asked))
+            tokens: tuple[int, int] | None = None
+            counts = True
+            try:
+                completion = await self._server.complete(self.name, asked, parameters)
+                tokens = completion.prompt_tokens, completion.completion_tokens
+            except Refused:
+                counts = False
+                raise
+            except Busy as error:
+                counts = error.counts
+                if error.retry_after is not None:
+                    self._resume_at = max(self._resume_at, time.monotonic() + min(error.retry_after, 60.0))
+                raise
+            except BadRequest as error:
+                counts = False
+                weaker = dialect.weaker(str(error))
+                if weaker is None:
+                    raise ServerError(str(error)) from None
+                dialect = weaker
+                continue
+            finally:
+                await self.budget.settle(reserved, tokens, counts=counts)
+            self._dialect, self._answered = dialect, True
+            return completion
+
+    def _known(self, question: Question[T], key: bytes) -> T | None:
+        text = self._cache.get(key)
+        if text is None:
+            return None
+        with contextlib.suppress(BadReply):  # what is asked of a reply has changed
+            return parse_reply(text, question.reply, question.check)
+        return None
+
+    def _key(self, question: Question[T]) -> bytes:
+        return answer_key(
+            {
+                "format": _FORMAT,
+                "url": self._server.url,
+                "model": self.name,
+                "messages": question.messages,
+                "schema": json_schema(question.reply),
+                "max_tokens": self._max_tokens,
+                "temperature": 0,
+                "seed": 0,
+            }
+        )
+
+
+def open_llm(settings: Settings, model: str | None = None, *, budget: Budget | None = None) -> LanguageModel:
+    """The language model of the settings, or `model` on their server. Nothing is asked yet.
+
+    `budget` is shared with other language models; by default it is one of its own.
+    Raises MissingExtra without the openai package, and UsageError where the settings lack something.
+    """
+    model = model or settings.llm_model
+    if not model:
+        raise UsageError("no language model is named: name it by --llm MODEL or CCHECK_LLM_MODEL, as its server does")
+    if importlib.util.find_spec("openai") is None:
+        raise MissingExtra("asking a language model", "llm")
+    key = settings.llm_api_key.get_secret_value().strip() if settings.llm_api_key is not None else ""
+    if not key and settings.llm_base_url.startswith(_OPENAI):
+        raise UsageError(
+            "OpenAI's server needs a key: set OPENAI_API_KEY, or name your own server by OPENAI_BASE_URL "
+            "(such as http://127.0.0.1:11434/v1)"
+        )
+    server = Server(settings.llm_base_url, key or None, settings.llm_timeout)
+    return LanguageModel(settings, model, server, budget or open_budget(settings), AnswerCache(settings.cache_dir))
+
+
+def _with_schema(messages: tuple[Message, ...], schema: dict[str, Any]) -> tuple[Message, ...]:
+    """For servers that don't pass the schema on: in words, in the message that the model trusts most."""
+    shape = f"Reply with one JSON object and nothing else. It must match this JSON schema:\n{json.dumps(schema)}"
+    first, *others = messages
+    if first["role"] != "system":
+        return ({"role": "system", "content": shape}, *messages)
+    return ({"role": "system", "content": f"{first['content']}\n\n{shape}"}, *others)
+
+
+def _what_is_done(waiting: deque[Future[Answer[T] | Failure]]) -> Iterator[Answer[T] | Failure]:
+    for future in waiting:
+        future.cancel()
+    outcomes = [None if future.cancelled() else future.result() for future in waiting]
+    while outcomes and outcomes[-1] is None:
+        outcomes.pop()
+    for outcome in outcomes:
+        yield outcome or Failure(Interrupted("interrupted before the language model answered"))

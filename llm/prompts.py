@@ -1,0 +1,116 @@
+"""Prompts: text files that come with the package, each of which a file of the same name in a folder can replace.
+
+A prompt has two sections, `[system]` and `[user]`, each of these words on a line of its own. `$name` or `${name}` is
+replaced by a value, `$$` is a dollar sign (`string.Template`). Lines before the first section are comments.
+
+What comes from outside (claims, documents, examples) is put in as JSON strings, made by `quoted`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from ..errors import InvalidData, NotFound
+from .types import Message
+
+_LONGEST = 100_000
+_SECTION = re.compile(r"^\[(\w+)\][ \t]*$", re.MULTILINE)
+_HARMFUL = re.compile(
+    r"<(?=[^\s\d=.])"  # <|im_start|>, </s>, <start_of_turn>: what a chat template's special tokens begin with
+    r"|\[(?=/?[A-Z_]{2,}\])"  # [INST]
+    r"|[\u2028\u2029\u202a-\u202e\u2066-\u2069\x7f-\x9f\ufff9-\ufffb\ufeff\U000e0000-\U000e007f]"  # lines, hidden text
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The two sections of a prompt. `name` says where it came from."""
+
+    name: str
+    system: str
+    user: str
+
+    def messages(self, **values: str) -> tuple[Message, Message]:
+        """The prompt with its values: a system and a user message."""
+        return (
+            {"role": "system", "content": Template(self.system).substitute(values)},
+            {"role": "user", "content": Template(self.user).substitute(values)},
+        )
+
+
+def load_prompt(package: str, name: str, placeholders: Iterable[str], folder: Path | None = None) -> Prompt:
+    """The prompt `name`.txt of `folder`, or else of `package`'s folder `prompts`.
+
+    Each of the `placeholders` must be in it at least once, in either section, and no other.
+    Raises InvalidData, which names the file and what is wrong with it, and NotFound where `folder` does not exist.
+    """
+    if folder is not None and not folder.is_dir():
+        raise NotFound(f"the folder of prompts {folder} does not exist: correct CCHECK_PROMPTS_DIR (prompts_dir)")
+    own = folder / f"{name}.txt" if folder is not None else None
+    if own is not None and own.is_file():
+        where = str(own)
+        try:
+            text = own.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidData(f"the prompt {where} can't be read: {error}") from error
+    else:
+        where = f"{name}.txt"
+        text = files(package).joinpath("prompts", where).read_text(encoding="utf-8")
+    if len(text) > _LONGEST:
+        raise InvalidData(f"the prompt {where} has {len(text):,} characters; at most {_LONGEST:,} are allowed")
+    sections = _SECTION.split(text)[1:]
+    found = dict(zip(sections[::2], (part.strip() for part in sections[1::2]), strict=True))
+    if sections[::2] != ["system", "user"]:
+        raise InvalidData(f"the prompt {where} must have the sections [system] and [user], once each and in this order")
+    _check_placeholders(where, f"{found['system']}\n{found['user']}", sorted(placeholders))
+    return Prompt(where, found["system"], found["user"])
+
+
+def refuse_unknown(folder: Path | None, known: Iterable[str]) -> None:
+    """Raises InvalidData where a folder of prompts has a file that no prompt is named after: a slip of the pen."""
+    if folder is None or not folder.is_dir():
+        return
+    names = {f"{name}.txt" for name in known}
+    strange = sorted(file.name for file in folder.glob("*.txt") if file.name not in names)
+    if strange:
+        raise InvalidData(
+            f"the folder of prompts {folder} has {strange[0]}, which takes no prompt's place; "
+            f"prompts are {', '.join(sorted(names))}"
+        )
+
+
+def quoted(value: Any) -> str:
+    """Text from outside as JSON on one line: it can't end its own string, begin a line or look like a model's
+    special token, and is the same when the JSON is read."""
+    return _HARMFUL.sub(_escape, json.dumps(_clean(value), ensure_ascii=False))
+
+
+def _check_placeholders(where: str, text: str, known: list[str]) -> None:
+    template = Template(text)
+    if not template.is_valid():
+        raise InvalidData(f"the prompt {where} has a $ that begins no placeholder: write $$ for a dollar sign")
+    found = set(template.get_identifiers())
+    names = ", ".join(f"${name}" for name in known)
+    for name in sorted(found.difference(known)):
+        raise InvalidData(f"the prompt {where} has an unknown placeholder ${name}; known are {names}")
+    for name in sorted(set(known) - found):
+        raise InvalidData(f"the prompt {where} lacks the placeholder ${name}; it needs {names}")
+
+
+def _escape(match: re.Match[str]) -> str:
+    return json.dumps(match.group())[1:-1] if not match.group().isascii() else f"\\u{ord(match.group()):04x}"
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "ignore").decode("utf-8")  # lone surrogates are no text
+    if isinstance(value, dict):
+        return {key: _clean(item) for key, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list | tuple) else value

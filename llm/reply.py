@@ -1,0 +1,111 @@
+"""From what a model wrote to a value of the shape that was asked for, or the reason why not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from .types import T
+
+LONGEST = 200_000
+"""Characters of a reply; a longer one is not read."""
+_OBJECT = re.compile(r'\{(?=\s*["}])')
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+
+
+def parse_reply(text: str, shape: type[T], check: Callable[[T], None] | None = None) -> T:
+    """The one JSON object of a reply, which may stand in a code fence or in prose, as a value of `shape`.
+
+    Raises BadReply, whose message is written for the model: what is wrong, in a few words.
+    """
+    found = find_object(text)
+    try:
+        value = shape.model_validate_json(json.dumps(found), strict=True)
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(map(str, problem['loc'])) or 'the object'}: {problem['msg']}"
+            for problem in error.errors(include_input=False, include_url=False, include_context=False)
+        ]
+        raise BadReply("; ".join(problems[:5])) from None
+    if check is not None:
+        try:
+            check(value)
+        except ValueError as error:
+            raise BadReply(str(error), value) from None
+    return value
+
+
+class BadReply(ValueError):
+    """A reply that can't be used. `value` is what it says, where the shape was right."""
+
+    def __init__(self, message: str, value: BaseModel | None = None) -> None:
+        super().__init__(message)
+        self.value = value
+
+
+def find_object(text: str) -> dict[str, Any]:
+    """The only JSON object in a text. Raises BadReply where there is none, several different ones, or half of one.
+
+    What looks like the start of an object and is none ends the search: inside half a reply there may be an object that
+    was not meant to be the reply.
+    """
+    if len(text) > LONGEST:
+        raise BadReply(f"the reply has {len(text):,} characters; at most {LONGEST:,} are read")
+    text = _THOUGHTS.sub("", text)
+    objects: list[dict[str, Any]] = []
+    position = 0
+    while match := _OBJECT.search(text, position):
+        try:
+            value, position = _DECODER.raw_decode(text, match.start())
+        except RecursionError:
+            raise BadReply("the JSON is nested too deeply") from None
+        except BadReply:
+            raise
+        except ValueError as error:
+            raise BadReply(f"the JSON object is not complete or not valid: {error}") from None
+        if value not in objects:
+            objects.append(value)
+    if not objects:
+        raise BadReply("there is no JSON object in it")
+    if len(objects) > 1:
+        raise BadReply(f"there are {len(objects)} JSON objects in it, and it must be one")
+    return objects[0]
+
+
+def json_schema(shape: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a shape as the strict modes of servers want it: every key required, no other one allowed."""
+    return _strict(shape.model_json_schema())
+
+
+def _strict(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_strict(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {}
+    for key, value in node.items():
+        if key == "properties" or key == "$defs":
+            kept[key] = {name: _strict(inner) for name, inner in value.items()}
+        elif key not in ("title", "default"):
+            kept[key] = _strict(value)
+    if "properties" in kept:
+        kept |= {"required": list(kept["properties"]), "additionalProperties": False}
+    return kept
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise BadReply("a key of the JSON object occurs twice")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise BadReply(f"{name} is no JSON number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_without_doubles, parse_constant=_no_constant)

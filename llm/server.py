@@ -1,0 +1,226 @@
+"""One request to an OpenAI-compatible server, and what its failures mean."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import BaseModel, ValidationError
+
+from ..errors import ServerError, UsageError
+from .types import Message, Refused, estimate_tokens
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+MAX_BYTES = 8 << 20
+"""Of an answer of a server; a longer one is not read to its end."""
+_LONGEST = 300
+_KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|hf|AIza)[-_][\w*.-]{6,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a server answered. Tokens are the server's count, estimated where it gives none."""
+
+    text: str
+    finish_reason: str | None
+    refused: bool
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Busy(ServerError):
+    """The server is busy, slow or gone, which may pass. `counts`: the request may have been paid for."""
+
+    def __init__(self, message: str, retry_after: float | None = None, *, counts: bool = False) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.counts = counts
+
+    @staticmethod
+    def wait(state: RetryCallState) -> float:
+        """Seconds until the next try: what the server asked for, else about twice as long each time."""
+        error = state.outcome.exception() if state.outcome is not None else None
+        # Not all at once: many questions wait at a time.
+        if isinstance(error, Busy) and error.retry_after is not None:
+            return error.retry_after + random.uniform(0, 0.1)  # noqa: S311
+        return min(30.0, 0.5 * 2.0 ** (state.attempt_number - 1)) * random.uniform(0.5, 1.5)  # noqa: S311
+
+
+class BadRequest(ServerError):
+    """The server does not take a request as it is; another one perhaps."""
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Body(BaseModel):
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+class Server:
+    """An OpenAI-compatible server. `url` has no user, password or query in it, and no error shows the key."""
+
+    def __init__(self, base_url: str, key: str | None, timeout: float) -> None:
+        """`timeout`: seconds for one request, from beginning to end. Raises UsageError for what is no address."""
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
+
+        try:
+            parts = urlsplit(base_url.strip())
+            _ = parts.port
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError(
+                "the language model's server needs an address such as http://127.0.0.1:8000/v1: correct OPENAI_BASE_URL"
+            )
+        if parts.username or parts.password:
+            raise UsageError(
+                "the address of the language model's server holds a user or password: set OPENAI_API_KEY instead"
+            )
+        self.url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+        self._key, self._timeout = key, timeout
+        # The key is asked for even where the server wants none.
+        self._client = AsyncOpenAI(
+            base_url=self.url, api_key=key or "none", timeout=Timeout(timeout, connect=min(timeout, 10)), max_retries=0
+        )
+        # The HTTP library that openai uses is httpx or its successor, by its version.
+        http = next(kind for kind in DefaultAsyncHttpxClient.__mro__ if kind.__name__ == "AsyncClient")
+        self._http_error: type[Exception] = importlib.import_module(http.__module__).HTTPError
+
+    def redact(self, text: str) -> str:
+        """The text without the key or what looks like one, and not too long."""
+        if self._key:
+            text = text.replace(self._key, "***")
+        return _KEY_LIKE.sub("***", text)
+
+    async def complete(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> Completion:
+        """Raises Busy, BadRequest, Refused, or ServerError for an answer that makes no sense."""
+        import openai
+
+        try:
+            async with asyncio.timeout(self._timeout):
+                body = await self._post(model, messages, parameters)
+        except (TimeoutError, openai.APITimeoutError):
+            raise Busy(
+                f"{self.url} did not answer within {self._timeout:g} s (CCHECK_LLM_TIMEOUT)", counts=True
+            ) from None
+        except openai.APIStatusError as error:
+            raise self._meaning(error.status_code, self._said(error.body, error.message), error, model) from None
+        except (openai.APIConnectionError, self._http_error) as error:
+            reason = self._short(str(error.__cause__ or error) or type(error).__name__)
+            raise Busy(f"{self.url} can't be reached ({reason}): is the server running?") from None
+        return self._read(body, model, messages)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _post(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> bytes:
+        create: Any = self._client.chat.completions.with_streaming_response.create
+        async with create(model=model, messages=list(messages), **parameters) as response:
+            body = bytearray()
+            async for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise ServerError(f"the answer of {self.url} is larger than {MAX_BYTES >> 20} MiB")
+            return bytes(body)
+
+    def _read(self, body: bytes, model: str, messages: Sequence[Message]) -> Completion:
+        try:
+            data = json.loads(body)
+        except (ValueError, RecursionError):
+            raise ServerError(
+                f"{self.url} answered with something that is not JSON: is OPENAI_BASE_URL right, up to its /v1?"
+            ) from None
+        if isinstance(data, dict) and data.get("error") and not data.get("choices"):
+            said = self._said(data, "")
+            code = data["error"].get("code") if isinstance(data["error"], dict) else None
+            raise self._meaning(code if isinstance(code, int) else 200, said, None, model)
+        try:
+            answer = _Body.model_validate(data)
+        except ValidationError:
+            raise ServerError(f"{self.url} answered with something that is no chat completion") from None
+        if not answer.choices:
+            raise ServerError(f"{self.url} answered without a choice")
+        choice = answer.choices[0]
+        text = self.redact(choice.message.content or "")
+        used = answer.usage or _Usage()
+        return Completion(
+            text,
+            choice.finish_reason,
+            bool(choice.message.refusal) or choice.finish_reason == "content_filter",
+            estimate_tokens(messages) if used.prompt_tokens is None else max(0, used.prompt_tokens),
+            estimate_tokens([{"role": "assistant", "content": text}])
+            if used.completion_tokens is None
+            else max(0, used.completion_tokens),
+        )
+
+    def _meaning(self, status: int, said: str, error: Any, model: str) -> ServerError:
+        if status in (401, 403):
+            return Refused(f"{self.url} refused the key ({status}: {said}): set OPENAI_API_KEY to a valid one")
+        if status == 402 or (status == 429 and "insufficient_quota" in said):
+            return Refused(f"{self.url} wants to be paid first ({status}: {said})")
+        if status == 404:
+            return Refused(
+                f"{self.url} does not know the model {model!r} or has no chat completions ({status}: {said}): correct "
+                "--llm or OPENAI_BASE_URL"
+            )
+        if status in (408, 409, 425, 429) or status >= 500:
+            headers = error.response.headers if error is not None else {}
+            return Busy(f"{self.url} is busy or failing ({status}: {said})", _retry_after(headers))
+        if status in (400, 422):
+            return BadRequest(f"{self.url} refused the question ({status}: {said})")
+        return ServerError(f"{self.url} answered with an error ({status}: {said})")
+
+    def _said(self, body: Any, otherwise: str) -> str:
+        """What an error's body says, and the parameter that it names."""
+        if isinstance(body, dict):
+            inner = body.get("error", body)
+            if isinstance(inner, str):
+                return self._short(inner)
+            if isinstance(inner, dict):
+                parts = [inner.get(name) for name in ("message", "detail", "param", "code")]
+                return self._short("; ".join(str(part) for part in parts if part) or otherwise)
+        return self._short(otherwise)
+
+    def _short(self, text: str) -> str:
+        return " ".join(self.redact(text).split())[:_LONGEST]
+
+
+def _retry_after(headers: Any) -> float | None:
+    """Seconds, from a header that has seconds or a date; None where it has neither."""
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - datetime.now(UTC).timestamp()
+    return max(0.0, seconds) if seconds == seconds else None

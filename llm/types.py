@@ -1,0 +1,87 @@
+"""What passes through this room: questions, answers, and why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypedDict, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from ..errors import CcheckError, Incomplete, ServerError
+from ..types import Usage
+
+
+class Reply(BaseModel):
+    """The shape of a reply: every key must be there, none beside them, and each of its own type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Message(TypedDict):
+    """One turn of a conversation. `role` is `system`, `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """What a model is asked. `check` raises ValueError where a reply of the right shape makes no sense."""
+
+    messages: tuple[Message, ...]
+    reply: type[T]
+    check: Callable[[T], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What a model said. `cached`: it was asked before, and this answer cost nothing."""
+
+    value: T
+    usage: Usage
+    seconds: float
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A question without an answer, and what it cost all the same."""
+
+    error: CcheckError
+    usage: Usage = field(default_factory=Usage)
+    seconds: float = 0.0
+
+
+class InvalidReply(ServerError):
+    """The model answered twice, and neither reply could be used. `value` is the last one, where its shape was right."""
+
+    def __init__(self, message: str, value: BaseModel | None = None) -> None:
+        super().__init__(message)
+        self.value = value
+
+
+class Refused(ServerError):
+    """The server will not answer any question: the key, the address or the model's name is wrong."""
+
+
+class BudgetSpent(Incomplete):
+    """Not asked, since the calls or the money that were allowed are spent."""
+
+
+class Interrupted(Incomplete):
+    """Not answered, since the user interrupted."""
+
+
+def estimate_tokens(messages: Iterable[Message]) -> int:
+    """About how many tokens the messages are, without the model's tokenizer: one for four characters of ASCII text,
+    one for each other character, and four for each message. English prose is within a fifth of it."""
+    total = 0.0
+    for message in messages:
+        other = sum(not character.isascii() for character in message["content"])
+        total += 4 + (len(message["content"]) - other) / 4 + other
+    return math.ceil(total)

@@ -1,0 +1,190 @@
+"""Reranking by a language model that puts passages into order.
+
+RankGPT (Sun et al., EMNLP 2023): the model reads a window of passages and answers with a permutation; the window moves
+from the last passages to the first, so that a good one can come up from the bottom in one pass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from ..errors import InvalidData, NotFound, UsageError
+from ..llm import LanguageModel, Message, Reply, load_prompt, quoted
+from ..types import Usage
+from .types import Scores
+
+ALPHA = 0.4
+"""The share of the scores before, of the ClimateCheck system (its table 5)."""
+LONGEST = 6_000
+"""Characters of a passage that the model reads: an abstract has 1,500 to 2,500."""
+_MAX_EXAMPLES = 20
+PLACEHOLDERS = ("claim", "count", "passages")
+
+
+class Order(Reply):
+    """What the model answers: the passages' numbers, the best first."""
+
+    order: list[int]
+
+
+class Example(Reply):
+    """A line of a file of examples: a claim, passages, and their numbers (from 1) in the right order."""
+
+    claim: Annotated[str, Field(min_length=1)]
+    passages: Annotated[list[str], Field(min_length=2)]
+    order: list[int]
+
+
+class ListwiseReranker:
+    """Orders passages by a language model. `name` is how results call it."""
+
+    def __init__(
+        self, llm: LanguageModel, window: int = 20, stride: int = 10, examples: Path | Sequence[Example] | None = None
+    ) -> None:
+        """`window` passages are read at a time; the next window begins `stride` places before.
+
+        `examples` are shown before each question: a JSON Lines file of {"claim", "passages", "order"}.
+        Raises UsageError for sizes that make no sense, NotFound or InvalidData for examples that can't be used.
+        """
+        if not 1 <= stride <= window or window < 2:
+            raise UsageError(
+                f"a window of {window} passages that moves by {stride} leaves some out: the stride must be 1 to window"
+            )
+        self.name = f"listwise:{llm.name}"
+        self._llm, self._window, self._stride = llm, window, stride
+        self._prompt = load_prompt(__package__, "listwise", PLACEHOLDERS, llm.prompts_dir)
+        shown = load_examples(examples) if isinstance(examples, Path) else list(examples or ())
+        self._shown = [message for example in shown for message in self._turns(example)]
+
+    def __call__(self, query: str, passages: Sequence[str]) -> Scores:
+        """See `rank`."""
+        return self.rank(query, passages)[0]
+
+    def rank(self, query: str, passages: Sequence[str]) -> tuple[Scores, Usage]:
+        """The scores 1 - (rank - 1) / (N - 1), in the order of the passages given, and what it cost.
+
+        Raises CcheckError where a window got no usable answer: an order of a part of the passages is none. What was
+        paid until then is in the language model's `usage`.
+        """
+        order = list(range(len(passages)))
+        usage = Usage()
+        for start, end in windows(len(passages), self._window, self._stride):
+            answer = self._llm.ask(
+                self.messages(query, [passages[index] for index in order[start:end]]),
+                Order,
+                check=lambda reply, size=end - start: _check(reply.order, size),  # type: ignore[misc]
+            )
+            usage += answer.usage
+            order[start:end] = permuted(order[start:end], answer.value.order)
+        ranks = {index: rank for rank, index in enumerate(order, 1)}
+        values = tuple(rank_score(ranks[index], len(passages)) for index in range(len(passages)))
+        return Scores(values, tuple(len(passage) > LONGEST for passage in passages), logits=False), usage
+
+    def messages(self, query: str, passages: Sequence[str]) -> tuple[Message, ...]:
+        """What the model is asked about one window."""
+        system, question = self._prompt.messages(
+            claim=quoted(query), count=str(len(passages)), passages=_listed(passages)
+        )
+        return (system, *self._shown, question)
+
+    def _turns(self, example: Example) -> tuple[Message, Message]:
+        _, question = self._prompt.messages(
+            claim=quoted(example.claim), count=str(len(example.passages)), passages=_listed(example.passages)
+        )
+        return question, {"role": "assistant", "content": json.dumps({"order": example.order})}
+
+
+def windows(count: int, window: int, stride: int) -> list[tuple[int, int]]:
+    """(start, end) of each window, from the last to the first; the first always begins at 0. None for one passage."""
+    if count < 2:
+        return []
+    found = []
+    end = count
+    while True:
+        start = max(0, end - window)
+        found.append((start, end))
+        if start == 0:
+            return found
+        end -= stride
+
+
+def permuted(items: Sequence[int], order: Sequence[int]) -> list[int]:
+    """The items in an order of numbers from 1; those that it leaves out come after, as they were."""
+    named = [number - 1 for number in order]
+    return [items[index] for index in [*named, *(i for i in range(len(items)) if i not in set(named))]]
+
+
+def rank_score(rank: int, count: int) -> float:
+    """1 - (rank - 1) / (N - 1): from 1 for the first to 0 for the last; 1 for the only one."""
+    return 1.0 if count == 1 else 1 - (rank - 1) / (count - 1)
+
+
+def fuse_scores(before: Sequence[float], permutation_scores: Sequence[float], alpha: float = ALPHA) -> list[float]:
+    """alpha * CE_norm + (1 - alpha) * LLM_norm for each passage (ClimateCheck's hybrid system, equation 5).
+
+    `before`: the scores of the reranker before, of any scale. The paper calls them normalised and does not say how;
+    here they are scaled to 0..1 over these passages (minimum and maximum), as the ranks are, so that alpha is the share
+    that it says: a sigmoid would leave nearly equal values where a model is sure. Equal scores are all 1.
+
+    Raises UsageError for lists of different lengths or an alpha outside 0..1.
+    """
+    if len(before) != len(permutation_scores):
+        raise UsageError(f"{len(before)} scores can't be fused with {len(permutation_scores)}")
+    if not 0 <= alpha <= 1:
+        raise UsageError(f"alpha is {alpha:g}; it must be between 0 and 1")
+    low, high = (min(before), max(before)) if before else (0.0, 0.0)
+    scaled = [1.0 if high == low else (score - low) / (high - low) for score in before]
+    return [alpha * old + (1 - alpha) * new for old, new in zip(scaled, permutation_scores, strict=True)]
+
+
+def load_examples(path: Path) -> list[Example]:
+    """The labelled rankings of a JSON Lines file. Raises NotFound or InvalidData, which names the line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise NotFound(f"the examples {path} do not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidData(f"the examples {path} can't be read: {error}") from error
+    examples = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            example = Example.model_validate_json(line)
+            _check(example.order, len(example.passages))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, problem["loc"]))
+            raise InvalidData(f"{path}, line {number}: {where}: {problem['msg']}") from error
+        except ValueError as error:
+            raise InvalidData(f"{path}, line {number}: {error}") from error
+        examples.append(example)
+    if not examples:
+        raise InvalidData(f"the examples {path} are empty: give lines of claim, passages and order")
+    if len(examples) > _MAX_EXAMPLES:
+        raise InvalidData(
+            f"{path} has {len(examples)} examples, and all are shown with each question: keep at most {_MAX_EXAMPLES}"
+        )
+    return examples
+
+
+def _check(order: Sequence[int], size: int) -> None:
+    """Raises ValueError for what is no part of a permutation of 1 to `size`."""
+    if not order:
+        raise ValueError("order is empty")
+    if wrong := sorted({number for number in order if not 1 <= number <= size}):
+        raise ValueError(f"order has {wrong[0]}, and the passages are numbered 1 to {size}")
+    if len(set(order)) < len(order):
+        twice = next(number for number in order if order.count(number) > 1)
+        raise ValueError(f"order has {twice} more than once")
+
+
+def _listed(passages: Sequence[str]) -> str:
+    return "\n".join(
+        f'{{"number": {number}, "passage": {quoted(passage[:LONGEST])}}}' for number, passage in enumerate(passages, 1)
+    )
