@@ -16,20 +16,22 @@ def passage_of(document: Document) -> str:
 
 
 def rerank(
-    query: str, ranking: Ranking, reranker: Reranker, stage: RerankerStage, name: str, before: str
+    query: str, ranking: Ranking, reranker: Reranker, stage: RerankerStage, name: str, before: str, previous: str = ""
 ) -> tuple[Ranking, Usage]:
     """The ranking with its first `stage.depth` documents in the order of the reranker's scores; the others come after.
 
     `name` is the stage's, under which `Hit.scores` has the raw score; `Hit.score` is the one in 0..1. `before` is what
     `Hit.ranks` calls the place that a document had before any reranker. A language model's order is fused with the
-    scores that it was given. Raises what the reranker raises.
+    scores of the stage `previous`, else with those of the ranking. Raises what the reranker raises.
     """
     head = ranking.hits[: stage.depth]
     scores = reranker(query, [passage_of(hit.document) for hit in head])
     if isinstance(stage, ListwiseReranker):
         from .listwise import fuse_scores
 
-        fused = fuse_scores([hit.score for hit in head], scores.values, stage.alpha)
+        # As they came from the model: sigmoids are nearly equal where it is sure.
+        known = all(previous in hit.scores for hit in head)
+        fused = fuse_scores([hit.scores[previous] if known else hit.score for hit in head], scores.values, stage.alpha)
         scores = replace(scores, values=tuple(fused))
     return reordered(ranking, scores, name, before), scores.usage
 

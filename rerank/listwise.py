@@ -83,7 +83,8 @@ class ListwiseReranker:
             order[start:end] = permuted(order[start:end], answer.value.order)
         ranks = {index: rank for rank, index in enumerate(order, 1)}
         values = tuple(rank_score(ranks[index], len(passages)) for index in range(len(passages)))
-        return Scores(values, tuple(len(passage) > LONGEST for passage in passages), logits=False), usage
+        cut = tuple(len(passage) > LONGEST for passage in passages)
+        return Scores(values, cut, logits=False, usage=usage), usage
 
     def messages(self, query: str, passages: Sequence[str]) -> tuple[Message, ...]:
         """What the model is asked about one window."""

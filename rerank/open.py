@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import MissingExtra, NotFound
 from ..recipe import EnsembleReranker as EnsembleStage
@@ -13,6 +14,10 @@ from ..settings import Settings
 from .ensemble import EnsembleReranker
 from .types import Reranker
 
+if TYPE_CHECKING:
+    from ..llm import Budget
+    from .tokens import Long
+
 BEST_MODEL = "BAAI/bge-reranker-v2-gemma"
 """What `auto` takes where there is a GPU: the best of the models that are scored exactly and fast here."""
 SMALL_MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
@@ -21,9 +26,13 @@ AUTO = "auto"
 
 
 def open_reranker(
-    stage: RerankerStage, settings: Settings, notify: Callable[[str], None] = lambda message: None
+    stage: RerankerStage,
+    settings: Settings,
+    notify: Callable[[str], None] = lambda message: None,
+    budget: Budget | None = None,
 ) -> Reranker:
-    """The reranker of a stage. `notify` is told, in a few words, before a model is loaded.
+    """The reranker of a stage. `notify` is told, in a few words, before a model is loaded; `budget` is what language
+    models may spend.
 
     Raises NotFound or MissingExtra for what is not here, with what to do; UsageError and InvalidData for what can't be
     used as it is.
@@ -32,7 +41,9 @@ def open_reranker(
         from ..llm import open_llm
         from .listwise import ListwiseReranker
 
-        return ListwiseReranker(open_llm(settings, stage.llm), stage.window, stage.stride, stage.examples)
+        return ListwiseReranker(
+            open_llm(settings, stage.llm, budget=budget), stage.window, stage.stride, stage.examples
+        )
     if isinstance(stage, EnsembleStage):
         models = [
             _open(name, settings, notify, stage.max_tokens, stage.long, None, stage.depth) for name in stage.models
@@ -60,7 +71,7 @@ def _open(
     settings: Settings,
     notify: Callable[[str], None],
     max_tokens: int | None,
-    long: str,
+    long: Long,
     cutoff_layer: int | None,
     depth: int,
 ) -> Reranker:
