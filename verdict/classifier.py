@@ -1,0 +1,317 @@
+"""Stances by a sequence classifier on this machine: a model of natural language inference, or one trained on claims.
+
+The document is the premise and the claim the hypothesis. A document that is longer than the model reads is cut into
+windows of whole sentences, each with the title before it, and the window that says most counts: the one whose
+probability of NOT_ENOUGH_INFO is lowest. Of long documents the `MAX_WINDOWS` windows that share most with the claim are
+read.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..analysis import clean, sentence_spans, terms
+from ..errors import InvalidData, MissingExtra, NotFound
+from ..models import best_device, check_device, find_model, loading_quietly, require_models
+from ..types import Document, Label, Stance
+from .judge import Case, Judged
+from .labels import STANCES, parse_stance
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# By licence, size and published accuracy: MIT; 184 million parameters, of which 98 million are the table of words;
+# trained on MultiNLI, FEVER-NLI and ANLI, so on facts to verify and not on pictures' captions alone. Its card gives
+# accuracies of .903 on MultiNLI and .777 on FEVER-NLI. The smaller cross-encoder/nli-deberta-v3-xsmall and -small
+# (Apache-2.0) never saw facts to verify; MoritzLaurer's xsmall is binary and can't tell open from refuted; the large
+# one is better and 2.4 times as large.
+DEFAULT_STANCE_MODEL = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"
+"""What `auto` reads documents with."""
+MAX_TOKENS = 512
+"""How many tokens of claim and document are read at a time, where the model allows it."""
+MAX_WINDOWS = 16
+BATCH_TOKENS = 4096
+"""Tokens in one forward pass, with padding."""
+GROUP = 64
+"""About how many pairs are sorted by length together; the claims of a group are ready together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A premise to read: of which case, which piece of its evidence, and about how long."""
+
+    case: int
+    piece: int
+    premise: str
+    claim: str
+    tokens: int
+
+
+class StanceClassifier:
+    """Tells what documents say of claims by a classifier of three labels. A `StanceMethod`."""
+
+    def __init__(
+        self,
+        name: str = DEFAULT_STANCE_MODEL,
+        device: str | None = None,
+        *,
+        max_tokens: int | None = None,
+        on_load: Callable[[], None] = lambda: None,
+        allow_download: bool = True,
+    ) -> None:
+        """Find the model and read what its labels are; its weights are loaded with the first claim, after `on_load`.
+
+        `device` as torch names it, by default the fastest there is. `max_tokens` is how much is read at a time, by
+        default the model's own limit and at most 512. Raises MissingExtra without torch, NotFound where there is no
+        model or none with safetensors weights, InvalidData where its labels are not the three that are needed, and,
+        here or when it loads, UsageError for a device that is none.
+        """
+        require_models("judging by a stance model")
+        found = find_model(name, allow_download=allow_download)
+        if not any(found.path.glob("*.safetensors")):
+            raise NotFound(
+                f"{found.path} holds no safetensors weights, and other formats are not loaded: convert the model by "
+                "save_pretrained, or name another one by --stance"
+            )
+        self.name = f"stance:{found.name}"
+        self.path = found.path
+        self.labels = read_labels(found.path)
+        self._device, self._on_load, self._max_tokens = device, on_load, max_tokens
+
+    def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        """One for each case, in order. What can't be read is a stance without a label. Raises CcheckError."""
+        group: list[Case] = []
+        for case in cases:
+            group.append(case)
+            if sum(len(case.evidence) for case in group) >= GROUP:
+                yield from self._judge(group)
+                group = []
+        yield from self._judge(group)
+
+    def _judge(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        windows: list[_Window] = []
+        errors: dict[tuple[int, int], str] = {}
+        for number, case in enumerate(cases):
+            if not case.evidence:
+                continue
+            claim = clean(case.claim.text)
+            room = self.max_tokens - self._tokenizer.num_special_tokens_to_add(pair=True) - self._count([claim])[0]
+            for piece, evidence in enumerate(case.evidence):
+                if room < self.max_tokens // 4:
+                    errors[number, piece] = (
+                        f"the claim is too long for {self.name}, which reads {self.max_tokens} tokens of claim and "
+                        "document: shorten the claim"
+                    )
+                elif not (found := self._windows(evidence.document, claim, room)):
+                    errors[number, piece] = "the document has neither title nor text"
+                else:
+                    windows += [_Window(number, piece, premise, claim, tokens) for premise, tokens in found]
+        outcomes = self._probabilities(windows)
+        read: dict[tuple[int, int], list[tuple[float, ...]]] = {}
+        for window, outcome in zip(windows, outcomes, strict=True):
+            if isinstance(outcome, str):
+                errors[window.case, window.piece] = outcome
+            else:
+                read.setdefault((window.case, window.piece), []).append(outcome)
+        for number, case in enumerate(cases):
+            yield Judged(
+                tuple(
+                    Stance(None, error=errors[number, piece])
+                    if (number, piece) in errors
+                    else self._stance(read[number, piece])
+                    for piece in range(len(case.evidence))
+                )
+            )
+
+    def _stance(self, windows: Sequence[tuple[float, ...]]) -> Stance:
+        """The stance of the window that says most."""
+        neutral = self.labels.index("NOT_ENOUGH_INFO")
+        values = min(windows, key=lambda values: values[neutral])
+        probabilities = {label: round(values[self.labels.index(label)], 6) for label in STANCES}
+        label = max(STANCES, key=lambda label: probabilities[label])
+        return Stance(label, probabilities[label], probabilities=probabilities)
+
+    # -- reading
+
+    @functools.cached_property
+    def max_tokens(self) -> int:
+        """How many tokens of claim and document are read at a time."""
+        config = self._model.config
+        limit = min(self._tokenizer.model_max_length, getattr(config, "max_position_embeddings", None) or MAX_TOKENS)
+        if config.model_type in ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "mpnet"):
+            # Their positions are counted from behind the padding's.
+            limit = min(limit, config.max_position_embeddings - (config.pad_token_id or 0) - 1)
+        return int(min(limit, self._max_tokens or MAX_TOKENS))
+
+    def _count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, special ones left out."""
+        return [len(ids) for ids in self._tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]]
+
+    def _windows(self, document: Document, claim: str, room: int) -> list[tuple[str, int]]:
+        """The premises of a document that fit into `room` tokens, each with its length."""
+        title = clean(document.title).strip()
+        text = clean(document.text).strip()
+        if title and text and title[-1] not in ".?!:":
+            title += "."
+        whole = f"{title} {text}".strip()
+        if not whole:
+            return []
+        # A token has at least a character, so short ones need no counting; long ones are not counted twice.
+        tokens = self._count([whole])[0] if len(whole) <= 20 * room else room + 1
+        if tokens <= room:
+            return [(whole, tokens)]
+        head = self._count([title])[0] if title else 0
+        if head > room // 4:
+            title, head = "", 0
+        pieces = [
+            piece
+            for start, end in sentence_spans(text or whole)
+            for piece in self._fit((text or whole)[start:end], room - head)
+        ]
+        windows: list[tuple[str, int]] = []
+        held: list[str] = []
+        length = head
+        for piece, count in pieces:
+            if held and length + count > room:
+                windows.append((" ".join([title, *held]).strip(), length))
+                held, length = [], head
+            held.append(piece)
+            length += count
+        windows.append((" ".join([title, *held]).strip(), length))
+        if len(windows) > MAX_WINDOWS:
+            wanted = set(terms(claim))
+            shared = [len(wanted.intersection(terms(premise))) for premise, _ in windows]
+            best = sorted(range(len(windows)), key=lambda number: (-shared[number], number))[:MAX_WINDOWS]
+            windows = [windows[number] for number in sorted(best)]
+        return windows
+
+    def _fit(self, sentence: str, room: int) -> list[tuple[str, int]]:
+        """The sentence, or, where it is longer than `room` tokens, pieces of it that are not."""
+        count = self._count([sentence])[0]
+        if count <= room:
+            return [(sentence, count)]
+        middle = len(sentence) // 2
+        space = sentence.rfind(" ", 0, middle)
+        middle = space if space > 0 else middle
+        if middle == 0:
+            return []
+        return self._fit(sentence[:middle].strip(), room) + self._fit(sentence[middle:].strip(), room)
+
+    # -- the model
+
+    def _probabilities(self, windows: Sequence[_Window]) -> list[tuple[float, ...] | str]:
+        """For each window the probabilities in the order of the model's labels, or why there are none."""
+        answer: list[tuple[float, ...] | str] = [""] * len(windows)
+        order = sorted(range(len(windows)), key=lambda number: -windows[number].tokens)
+        start = 0
+        while start < len(order):
+            longest = windows[order[start]].tokens + self._count([windows[order[start]].claim])[0] + 4
+            batch = order[start : start + max(1, BATCH_TOKENS // longest)]
+            start += len(batch)
+            for number, outcome in zip(batch, self._forward([windows[number] for number in batch]), strict=True):
+                answer[number] = outcome
+        return answer
+
+    def _forward(self, windows: Sequence[_Window]) -> list[tuple[float, ...] | str]:
+        import torch
+
+        inputs = self._tokenizer(
+            [window.premise for window in windows],
+            [window.claim for window in windows],
+            # The windows fit but for a token or two where sentences join.
+            truncation="only_first",
+            max_length=self.max_tokens,
+            padding=True,
+            return_tensors="pt",
+        ).to(self._model.device)
+        try:
+            with torch.inference_mode():
+                values = self._model(**inputs).logits.float().softmax(-1).cpu().tolist()
+        except torch.OutOfMemoryError:
+            if len(windows) == 1:
+                return [f"the document does not fit into the memory of {self._model.device} with {self.name}"]
+            half = len(windows) // 2
+            return self._forward(windows[:half]) + self._forward(windows[half:])
+        return [
+            tuple(row) if all(map(math.isfinite, row)) else f"{self.name} gave probabilities that are no numbers"
+            for row in values
+        ]
+
+    @functools.cached_property
+    def _loaded(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        if self._device is not None:
+            check_device(self._device)
+        self._on_load()
+        return _load(self.path, self._device or best_device())
+
+    @property
+    def _model(self) -> Any:
+        return self._loaded[0]
+
+    @property
+    def _tokenizer(self) -> Any:
+        return self._loaded[1]
+
+
+def read_labels(folder: Path) -> tuple[Label, ...]:
+    """Our labels in the order of a model's outputs, by the names that its config.json gives them.
+
+    Raises InvalidData where they are not the three stances.
+    """
+    file = folder / "config.json"
+    try:
+        names = json.loads(file.read_text(encoding="utf-8")).get("id2label") or {}
+        outputs = [str(names[key]) for key in sorted(names, key=int)]
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise InvalidData(f"{file} can't be read as a model's configuration: {error}") from error
+    needed = '"id2label": {"0": "SUPPORTS", "1": "REFUTES", "2": "NOT_ENOUGH_INFO"}, in the order of its outputs'
+    try:
+        labels = tuple(parse_stance(name) for name in outputs)
+    except InvalidData as error:
+        raise InvalidData(
+            f"the outputs of {folder} are named {', '.join(outputs)}, and what they mean can't be guessed: if it is a "
+            f"stance model, set in {file} {needed}"
+        ) from error
+    if sorted(labels) != sorted(STANCES):
+        said = ", ".join(outputs) if outputs else "not named"
+        raise InvalidData(
+            f"the outputs of {folder} are {said}; a stance model has three labels. Set in {file} {needed}"
+        )
+    return labels
+
+
+def _load(path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    with loading_quietly():
+        try:
+            import torch
+            from transformers import AutoModelForSequenceClassification, AutoTokenizer
+        except ModuleNotFoundError as error:
+            raise MissingExtra("judging by a stance model", "models") from error
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                path,
+                trust_remote_code=False,
+                local_files_only=True,
+                use_safetensors=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+        except Exception as error:
+            # A folder can be broken in any way.
+            reason = str(error).strip().partition("\n")[0]
+            raise InvalidData(f"{path} can't be loaded as a sequence classifier: {reason}") from error
+    if info["missing_keys"]:
+        # They would be drawn at random, and so would the labels.
+        missing = ", ".join(sorted(info["missing_keys"])[:3])
+        raise InvalidData(f"{path} is no sequence classifier: its weights lack {missing}. Name another one by --stance")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+        model.config.pad_token_id = tokenizer.pad_token_id
+    return model.eval().to(device), tokenizer
