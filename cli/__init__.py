@@ -21,6 +21,7 @@ COMMANDS = {
     "demo": "Ingest the sample corpus and answer a claim.",
     "ingest": "Read papers into a store.",
     "query": "Check a claim against the papers of a store.",
+    "serve": "Serve models over HTTP.",
     "index": "Look at stores, rebuild or delete them.",
     "recipes": "List, show or check recipes.",
     "config": "Show the settings and where each came from.",

@@ -1,0 +1,350 @@
+"""A reranker on a server: ccheck's own, TEI's, Cohere's and Jina's, vLLM's, or another that speaks as one of these.
+
+Which one it is, is told by the URL's path, else by asking:
+
+| path of the URL | what is sent |
+| --- | --- |
+| `…/v1/rerank`, `…/v2/rerank`, `…/v1`, `…/v2` | Cohere's shape: `query`, `documents` |
+| `…/score` | vLLM's: `text_1`, `text_2` |
+| any other: `…/rerank`, the server's root | TEI's (`query`, `texts`) where `/info` answers as TEI does; else Cohere's |
+
+Cohere's shape at the root is asked for at `/v1/rerank`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+import httpx
+import orjson
+import tenacity
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from .. import __version__
+from ..errors import CcheckError, InvalidData, ServerError, UsageError
+from .server.dialects import CUT, from_ranges
+from .tokens import well_formed
+from .types import Scores
+
+BUSY = (429, 502, 503, 504)
+TOO_MANY = (413, 422)
+"""What servers answer to more texts than they take: fewer are tried."""
+ASKED_SECONDS = 5.0
+MOST_BYTES = 64 << 20
+"""Of one answer."""
+TELLING_CHARACTERS = 1000
+"""Passages that differ only after this may be the same to a model that cuts them."""
+_LOST = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+_log = logging.getLogger(__name__)
+
+Kind: TypeAlias = Literal["tei", "cohere", "score"]
+Index: TypeAlias = Annotated[int, Field(ge=0, strict=True)]
+Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _TeiItem(BaseModel):
+    index: Index
+    score: Finite
+
+
+class _CohereItem(BaseModel):
+    index: Index
+    relevance_score: Finite
+
+
+class _Cohere(BaseModel):
+    results: list[_CohereItem]
+
+
+class _Score(BaseModel):
+    data: list[_TeiItem]
+
+
+class _Info(BaseModel):
+    model_id: str
+    max_client_batch_size: int | None = Field(None, ge=1)
+
+
+_TEI: TypeAdapter[list[_TeiItem]] = TypeAdapter(list[_TeiItem])
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """Where and how the server is asked, and the most texts that it takes at once."""
+
+    kind: Kind
+    url: httpx.URL
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    headers: httpx.Headers
+    content: bytes
+
+
+class _Busy(Exception):
+    """A refusal that may pass; `after` is what the server's Retry-After says, in seconds."""
+
+    def __init__(self, answer: _Answer) -> None:
+        self.answer = answer
+        self.after = _retry_after(answer.headers)
+
+
+class RemoteReranker:
+    """Scores passages on a server. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        model: str | None = None,
+        timeout: float = 60,
+        retry_seconds: float = 30,
+    ) -> None:
+        """Connects to nothing yet. `model`, else `?model=` of the URL, picks one of a server that has several.
+
+        `timeout` is for one request, `retry_seconds` for waiting for a server that is busy or gone. Raises UsageError
+        for a URL that is none.
+        """
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise UsageError(f"{url!r} is not the URL of a reranking server: {error}") from error
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise UsageError(f"{url!r} is not the URL of a reranking server, as http://127.0.0.1:8080")
+        self._model = model or parsed.params.get("model")
+        self._url = parsed.copy_remove_param("model").copy_with(fragment=None)
+        if not self._url.query:
+            self._url = self._url.copy_with(query=None)
+        self.name = str(self._url.copy_with(username=None, password=None, query=None)).rstrip("/")
+        if self._model:
+            self.name += f"?model={self._model}"
+        self._timeout, self._retry_seconds = timeout, retry_seconds
+        headers = {"User-Agent": f"ccheck/{__version__}"}
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
+        self._client = httpx.Client(headers=headers, timeout=timeout)
+        self._found = threading.Lock()
+        self._route: _Route | None = None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __call__(self, query: str, passages: Sequence[str]) -> Scores:
+        """One score for each passage, in as many requests as the server's limit makes necessary.
+
+        Raises ServerError where the server refuses, fails, stays away for longer than `retry_seconds`, or answers what
+        makes no sense; InvalidData where passages that differ all have the same score.
+        """
+        if not passages:
+            return Scores((), ())
+        route = self._find()
+        limit = route.limit or len(passages)
+        found: list[tuple[float, bool]] = []
+        largest = 0
+        for start in range(0, len(passages), limit):
+            piece = passages[start : start + limit]
+            scored, size = self._scored(route, query, piece)
+            found += scored
+            largest = max(largest, size)
+        if largest < limit and largest < len(passages):
+            self._route = replace(route, limit=largest)
+        values = [value for value, _ in found]
+        if len(set(values)) == 1 and len({passage[:TELLING_CHARACTERS] for passage in passages}) > 1:
+            raise InvalidData(
+                f"the reranker {self.name} scored every passage the same ({values[0]:g}, {len(values)} passages): "
+                "its model is not loaded as what it is, or reads nothing of them"
+            )
+        # What is no probability can only be a logit: some servers can be told to leave the sigmoid out.
+        logits = route.kind == "tei" or not all(0 <= value <= 1 for value in values)
+        return Scores(tuple(values), tuple(cut for _, cut in found), logits)
+
+    def _scored(self, route: _Route, query: str, passages: Sequence[str]) -> tuple[list[tuple[float, bool]], int]:
+        """Each passage's score and whether it was cut, and the most passages that were sent at once.
+
+        A server that finds them too many is asked for each half.
+        """
+        answer = self._ask(route, query, passages)
+        if answer.status in TOO_MANY and len(passages) > 1:
+            half = (len(passages) + 1) // 2
+            first, size = self._scored(route, query, passages[:half])
+            second, other = self._scored(route, query, passages[half:])
+            return first + second, max(size, other)
+        if answer.status != 200:
+            raise self._refused(answer)
+        values = self._values(route, answer, len(passages))
+        return list(zip(values, self._cut(answer, len(passages)), strict=True)), len(passages)
+
+    def _find(self) -> _Route:
+        """How this server is asked: found out once."""
+        with self._found:
+            if self._route is None:
+                self._route = self._by_path() or self._by_asking()
+            return self._route
+
+    def _by_path(self) -> _Route | None:
+        path = self._url.path.rstrip("/")
+        if path.endswith("/score"):
+            return _Route("score", self._url)
+        if path.endswith(("/v1/rerank", "/v2/rerank")):
+            return _Route("cohere", self._url)
+        if path.endswith(("/v1", "/v2")):
+            return _Route("cohere", self._url.copy_with(path=f"{path}/rerank"))
+        return None
+
+    def _by_asking(self) -> _Route:
+        root = self._url.path.rstrip("/").removesuffix("/rerank")
+        answer = self._retrying(
+            "GET", self._url.copy_with(path=f"{root}/info"), None, min(self._timeout, ASKED_SECONDS)
+        )
+        info = None
+        if answer.status == 200:
+            try:
+                info = _Info.model_validate_json(answer.content)
+            except ValidationError:
+                _log.debug("%s/info does not answer as TEI does", root)
+        if info is not None:
+            return _Route("tei", self._url.copy_with(path=f"{root}/rerank"), info.max_client_batch_size)
+        if answer.status in (401, 403):
+            raise self._refused(answer)
+        named = self._url.path.rstrip("/").endswith("/rerank")
+        return _Route("cohere", self._url if named else self._url.copy_with(path=f"{root}/v1/rerank"))
+
+    def _ask(self, route: _Route, query: str, passages: Sequence[str]) -> _Answer:
+        query, texts = well_formed(query), [well_formed(passage) for passage in passages]
+        body: dict[str, Any]
+        if route.kind == "tei":
+            body = {"query": query, "texts": texts, "raw_scores": True, "truncate": True}
+        elif route.kind == "cohere":
+            body = {"query": query, "documents": texts, "top_n": len(texts), "return_documents": False}
+        else:
+            body = {"text_1": query, "text_2": texts}
+        if self._model:
+            body["model"] = self._model
+        return self._retrying("POST", route.url, body, self._timeout)
+
+    def _values(self, route: _Route, answer: _Answer, count: int) -> list[float]:
+        """The scores by index. Raises ServerError for an answer that is not one score for each text."""
+        try:
+            if route.kind == "tei":
+                pairs = [(item.index, item.score) for item in _TEI.validate_json(answer.content)]
+            elif route.kind == "cohere":
+                results = _Cohere.model_validate_json(answer.content).results
+                pairs = [(item.index, item.relevance_score) for item in results]
+            else:
+                pairs = [(item.index, item.score) for item in _Score.model_validate_json(answer.content).data]
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(map(str, problem["loc"])) or "the answer"
+            raise ServerError(
+                f"{self.name} answered what is no ranking: {where}: {problem['msg']}. Is it a reranking server? The "
+                "URL's path says how it is asked: /rerank, /v1/rerank, /v2/rerank or /score"
+            ) from error
+        if sorted(index for index, _ in pairs) != list(range(count)):
+            raise ServerError(
+                f"{self.name} answered {len(pairs)} scores to {count} passages, not one for each: it can't be relied on"
+            )
+        return [score for _, score in sorted(pairs)]
+
+    def _cut(self, answer: _Answer, count: int) -> list[bool]:
+        """Which texts were cut, where the server says so: ccheck's own does."""
+        try:
+            numbers = set(from_ranges(answer.headers.get(CUT, "")))
+        except ValueError:
+            numbers = set()
+        return [i in numbers for i in range(count)]
+
+    def _retrying(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> _Answer:
+        """The answer of a server that may be busy, or gone for a while. Raises ServerError."""
+        ends = time.monotonic() + self._retry_seconds
+        policy = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type((_Busy, *_LOST)),
+            # Not a pause that would end too late.
+            stop=lambda state: time.monotonic() + state.upcoming_sleep > ends,
+            wait=_pause,
+            before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
+            reraise=True,
+        )
+        try:
+            return policy(self._once, method, url, body, timeout)
+        except _Busy as busy:
+            raise self._refused(busy.answer) from busy
+        except httpx.TimeoutException as error:
+            raise ServerError(
+                f"{self.name} did not answer within {timeout:g} s: ask for less at a time (a smaller depth), or allow "
+                "more time (CCHECK_RERANK_TIMEOUT)"
+            ) from error
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise ServerError(f"{self.name} can't be reached: {reason}; is it running, and the URL right?") from error
+
+    def _once(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> _Answer:
+        """One request, whose whole answer has to come within the timeout."""
+        ends = time.monotonic() + timeout
+        content = bytearray()
+        with self._client.stream(method, url, json=body, timeout=timeout) as response:
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > MOST_BYTES:
+                    raise ServerError(f"{self.name} answered more than {MOST_BYTES >> 20} MiB")
+                if time.monotonic() > ends:
+                    raise httpx.ReadTimeout("", request=response.request)
+        answer = _Answer(response.status_code, response.headers, bytes(content))
+        if answer.status in BUSY:
+            raise _Busy(answer)
+        return answer
+
+    def _refused(self, answer: _Answer) -> CcheckError:
+        what_to_do = {
+            401: ": set the key by CCHECK_RERANK_API_KEY",
+            403: ": is CCHECK_RERANK_API_KEY a key for this?",
+            404: ": is the URL right, and the model's name (?model=NAME at its end)?",
+            429: ": it is busy, ask later",
+        }.get(answer.status, "")
+        return ServerError(f"{self.name} refused ({answer.status}): {_reason(answer.content)}{what_to_do}")
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    """What the server asks for, else longer each time, with chance, so that many callers don't come back at once."""
+    error = state.outcome.exception() if state.outcome is not None else None
+    if isinstance(error, _Busy) and error.after is not None:
+        return error.after
+    return tenacity.wait_random_exponential(0.2, max=5)(state)
+
+
+def _retry_after(headers: httpx.Headers) -> float | None:
+    """Retry-After in seconds: it is a number of them, or a date."""
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            when = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        seconds = (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _reason(content: bytes) -> str:
+    """What an error says, in whichever dialect; its first line, not too long."""
+    try:
+        data: Any = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        data = content.decode("utf-8", "replace")
+    while isinstance(data, dict):
+        data = next((data[key] for key in ("error", "message", "detail") if data.get(key)), str(data))
+    return str(data).strip().partition("\n")[0][:300] or "it gives no reason"

@@ -1,0 +1,352 @@
+"""The routes: who may ask, what is read of a request, in which dialect it is answered, and when work is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, ValidationError
+
+from ... import __version__
+from ..types import Scorer
+from .config import Access, Limits
+from .dialects import (
+    COHERE,
+    CUT,
+    OPENAI,
+    TEI,
+    CohereRanking,
+    CohereRerank,
+    Dialect,
+    OpenAIEmbeddingList,
+    OpenAIEmbeddings,
+    Ranked,
+    Refusal,
+    TeiEmbed,
+    TeiRank,
+    TeiRerank,
+    cohere_ranking,
+    openai_embeddings,
+    ranges,
+    tei_ranking,
+)
+from .service import Embedder, Service
+from .worker import Refused
+
+HUNG_UP = 499
+DRAIN_BYTES, DRAIN_SECONDS = 256 << 20, 5
+"""How much of a refused body is read to its end."""
+_log = logging.getLogger(__name__)
+S = TypeVar("S", bound=BaseModel)
+Work = Callable[[Request, bytes], Awaitable[Response]]
+
+
+def create_app(
+    scorers: Mapping[str, Scorer],
+    *,
+    embedder: tuple[str, Embedder] | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    access: Access = Access(),  # noqa: B008 - frozen
+    batch_tokens: int = 4096,
+) -> FastAPI:
+    """The application that serves rerankers by name, the first by default, and an embedding model with its name.
+
+    The scorers must have passed `check_scorer`: the server is ready as soon as it runs.
+    """
+    service = Service(scorers, embedder, limits, access, batch_tokens)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        await asyncio.to_thread(service.stop)
+
+    app = FastAPI(
+        title="ccheck",
+        version=__version__,
+        summary="Rerankers, as Elasticsearch, TEI's, Cohere's and Jina's clients call them.",
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    _add_reranking(app, service)
+    _add_embedding(app, service)
+    _add_state(app, service)
+    return app
+
+
+def _add_reranking(app: FastAPI, service: Service) -> None:
+    async def tei(request: Request, body: bytes) -> Response:
+        try:
+            sent = _parsed(TeiRerank, body)
+        except Refusal:
+            if b'"texts"' in body or b'"documents"' not in body:
+                raise
+            # Jina's shape, which vLLM and others take at this path.
+            return await cohere(request, body, "1", TEI)
+        name = service.model(sent.model or request.query_params.get("model"), TEI)
+        raw = sent.raw_scores
+        if raw is None:
+            raw = request.query_params.get("raw_scores", "").lower() in ("1", "true")
+        ranked = await service.rerank(
+            name, sent.query, sent.texts, raw=raw, refuse_long=sent.truncate is False, dialect=TEI
+        )
+        return _json(tei_ranking(ranked, sent.return_text), ranked)
+
+    async def cohere(request: Request, body: bytes, version: str, dialect: Dialect = COHERE) -> Response:
+        sent = _parsed(CohereRerank, body)
+        name = service.model(sent.model, dialect)
+        ranked = await service.rerank(name, sent.query, sent.documents, raw=False, refuse_long=False, dialect=dialect)
+        return _json(cohere_ranking(ranked, sent, version), ranked)
+
+    @app.post("/rerank", **_described(TeiRerank, list[TeiRank]), tags=["rerank"])
+    async def rerank(request: Request) -> Response:
+        """TEI's and Elasticsearch's. Query parameters `raw_scores` and `model` stand in for keys that can't be sent."""
+        return await _answer(service, request, TEI, tei)
+
+    @app.post("/v1/rerank", **_described(CohereRerank, CohereRanking), tags=["rerank"])
+    async def rerank_v1(request: Request) -> Response:
+        """Cohere's version 1 and Jina's."""
+        return await _answer(service, request, COHERE, lambda request, body: cohere(request, body, "1"))
+
+    @app.post("/v2/rerank", **_described(CohereRerank, CohereRanking), tags=["rerank"])
+    async def rerank_v2(request: Request) -> Response:
+        """Cohere's version 2."""
+        return await _answer(service, request, COHERE, lambda request, body: cohere(request, body, "2"))
+
+
+def _add_embedding(app: FastAPI, service: Service) -> None:
+    async def openai(request: Request, body: bytes) -> Response:
+        sent = _parsed(OpenAIEmbeddings, body)
+        name, embedder = service.embedding_model(sent.model, OPENAI)
+        dimensions = embedder.spec.dimensions
+        if sent.dimensions not in (None, dimensions):
+            raise Refusal(422, f"the vectors of {name} have {dimensions} dimensions, not {sent.dimensions}")
+        texts = [sent.input] if isinstance(sent.input, str) else sent.input
+        vectors, tokens = await service.embed(texts, "document", OPENAI)
+        return _json(openai_embeddings(name, vectors, tokens, sent.encoding_format))
+
+    async def tei(request: Request, body: bytes) -> Response:
+        sent = _parsed(TeiEmbed, body)
+        service.embedding_model(None, TEI)
+        if not sent.normalize:
+            raise Refusal(422, "normalize can't be false: the vectors have unit length")
+        texts = [sent.inputs] if isinstance(sent.inputs, str) else sent.inputs
+        vectors, _ = await service.embed(texts, sent.prompt_name, TEI)
+        return _json([vector.tolist() for vector in vectors])
+
+    @app.post("/v1/embeddings", **_described(OpenAIEmbeddings, OpenAIEmbeddingList), tags=["embed"])
+    async def embeddings(request: Request) -> Response:
+        """OpenAI's."""
+        return await _answer(service, request, OPENAI, openai)
+
+    @app.post("/embed", **_described(TeiEmbed, list[list[float]]), tags=["embed"])
+    async def embed(request: Request) -> Response:
+        """TEI's."""
+        return await _answer(service, request, TEI, tei)
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    @app.get("/health", tags=["state"])
+    async def health() -> Response:
+        """200 where requests are taken, else 503. Needs no key."""
+        if service.worker.healthy:
+            return _json({"status": "ok"})
+        return _refused(TEI, Refusal(503, "the model's worker has failed: restart the server, its log has more"))
+
+    @app.get("/info", tags=["state"])
+    async def info(request: Request) -> Response:
+        """TEI's keys, and the names of all models."""
+        try:
+            _authorise(service, request)
+        except Refusal as refusal:
+            return _refused(TEI, refusal)
+        first, scorer = next(iter(service.scorers.items()))
+        return _json(
+            {
+                "server": "ccheck",
+                "version": __version__,
+                "model_id": first,
+                "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
+                "models": list(service.scorers),
+                "embedding_model": service.embedder_name,
+                "max_input_length": getattr(scorer, "max_tokens", None),
+                "max_client_batch_size": service.limits.texts,
+                "max_concurrent_requests": service.limits.requests,
+                "max_batch_tokens": service.batch_tokens,
+                "auto_truncate": True,
+            }
+        )
+
+    @app.get("/metrics", tags=["state"])
+    async def metrics(request: Request) -> Response:
+        """Prometheus's text format."""
+        try:
+            _authorise(service, request)
+        except Refusal as refusal:
+            return _refused(TEI, refusal)
+        return Response(service.metrics.page(), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _answer(service: Service, request: Request, dialect: Dialect, work: Work) -> Response:
+    """Do the work of a request within its limits. Whatever goes wrong is said in the caller's dialect."""
+    started = time.perf_counter()
+    path = request.url.path
+    try:
+        response = await _within_limits(service, request, work)
+    except Refusal as refusal:
+        response = _refused(dialect, refusal)
+    except Refused as refused:
+        status = 429 if refused.retry_after is not None else 503
+        response = _refused(dialect, Refusal(status, str(refused), refused.retry_after or 1))
+    except Exception:  # noqa: BLE001 - the caller is told, and the log
+        _log.exception("a bug in answering %s", path)
+        response = _refused(dialect, Refusal(500, "a bug of the server: its log has more"))
+    if response.status_code == HUNG_UP:
+        service.metrics.gone.inc()
+    elif not await _drained(request):
+        response.headers["Connection"] = "close"
+    service.metrics.requests.labels(path, str(response.status_code)).inc()
+    service.metrics.seconds.labels(path).observe(time.perf_counter() - started)
+    return response
+
+
+async def _within_limits(service: Service, request: Request, work: Work) -> Response:
+    _authorise(service, request)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(415, "the body must be JSON, with the header Content-Type: application/json")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Refusal(415, "the body must not be compressed")
+    seconds = service.limits.timeout
+    ends = asyncio.get_running_loop().time() + seconds
+    with service.gate.body() as add:
+        try:
+            async with asyncio.timeout_at(ends):
+                body = await _read(request, service.limits.body, add)
+        except TimeoutError as error:
+            raise Refusal(408, f"the request did not arrive within {seconds:g} s") from error
+        if body is None:
+            return Response(status_code=HUNG_UP)
+        # Only now: a slow sender takes nobody's place.
+        with service.gate.request():
+            try:
+                async with asyncio.timeout_at(ends):
+                    return await _unless_gone(request, work(request, body))
+            except TimeoutError as error:
+                raise Refusal(504, f"not done within {seconds:g} s: send fewer texts, or ask later") from error
+
+
+async def _unless_gone(request: Request, work: Awaitable[Response]) -> Response:
+    """The response, or none and no more work where the caller hung up."""
+    working = asyncio.ensure_future(work)
+    # The body was read: what is received next is that the connection was closed.
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else Response(status_code=HUNG_UP)
+    finally:
+        for task in (working, gone):
+            task.cancel()
+
+
+async def _read(request: Request, most: int, add: Callable[[int], None]) -> bytes | None:
+    """The body; None where the caller hung up."""
+    too_large = Refusal(413, f"the body is larger than the {most:,} bytes that one may have")
+    declared = request.headers.get("content-length", "0")
+    if declared.isdigit() and int(declared) > most:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            return None
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            raise too_large
+        add(len(part))
+        parts.append(part)
+        if not message.get("more_body", False):
+            request.state.whole = True
+            return b"".join(parts)
+
+
+async def _drained(request: Request) -> bool:
+    """Whether the whole body has arrived. The rest of one that is refused is thrown away, within limits.
+
+    Otherwise the caller, still sending, would find the connection reset and not read why.
+    """
+    rest = DRAIN_BYTES
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while rest > 0 and not getattr(request.state, "whole", False):
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    break
+                rest -= len(message.get("body", b""))
+                request.state.whole = not message.get("more_body", False)
+    return bool(getattr(request.state, "whole", False))
+
+
+def _authorise(service: Service, request: Request) -> None:
+    key = service.access.key
+    if key is None:
+        return
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    # Headers come as Latin-1, whatever their bytes were.
+    if not hmac.compare_digest(given.strip().encode("latin-1"), key.encode()) or scheme.lower() != "bearer":
+        raise Refusal(401, "the key is missing or wrong: send the header Authorization: Bearer KEY")
+
+
+def _parsed(schema: type[S], body: bytes) -> S:
+    try:
+        return schema.model_validate_json(body)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, problem["loc"])) or "the body"
+        raise Refusal(422, f"{where}: {problem['msg']}") from error
+
+
+def _json(content: Any, ranked: Ranked | None = None) -> Response:
+    headers = {CUT: ranges(ranked.cut)} if ranked is not None and ranked.cut else None
+    return Response(orjson.dumps(content), media_type="application/json", headers=headers)
+
+
+def _refused(dialect: Dialect, refusal: Refusal) -> Response:
+    headers = {}
+    if refusal.retry_after is not None:
+        headers["Retry-After"] = str(refusal.retry_after)
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    content = json.dumps(dialect.error(refusal)).encode()
+    return Response(content, refusal.status, headers=headers, media_type="application/json")
+
+
+def _described(sent: type[BaseModel], answered: Any) -> dict[str, Any]:
+    """For the OpenAPI page: a route reads its body itself."""
+    errors = {
+        401: "no key, or a wrong one",
+        413: "too large, too many or too long",
+        422: "not what this route takes",
+        429: "the queue is full; Retry-After says when to ask again",
+        503: "the server is stopping",
+        504: "not done in time",
+    }
+    return {
+        "openapi_extra": {
+            "requestBody": {"required": True, "content": {"application/json": {"schema": sent.model_json_schema()}}}
+        },
+        "responses": {
+            200: {"model": answered},
+            **{status: {"description": said} for status, said in errors.items()},
+        },
+    }

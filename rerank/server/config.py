@@ -1,0 +1,37 @@
+"""What a server is told: limits, and who may ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`timeout` in seconds, from a request's arrival to its answer. `batch_tokens`: None is for the device to say."""
+
+    body: int = 16 << 20
+    texts: int = 1000
+    characters: int = 200_000
+    requests: int = 256
+    timeout: float = 60
+    batch_tokens: int | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Of all requests that are in work: no more than this is kept in memory."""
+        return max(16 * self.body, 256 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may ask: everyone where there is no key. A key is never shown."""
+
+    key: str | None = field(default=None, repr=False)
+
+
+BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
+"""By device; more make no model faster, and small requests wait longer."""
+
+
+def batch_tokens(limits: Limits, device: str) -> int:
+    return limits.batch_tokens or BATCH_TOKENS["cuda" if device.startswith("cuda") else "cpu"]

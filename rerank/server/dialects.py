@@ -1,0 +1,250 @@
+"""What callers send and are answered, in four dialects: TEI's, Cohere's with Jina's, OpenAI's, and their errors.
+
+TEI's is also what Elasticsearch's `hugging_face` service speaks: it sends `texts`, `query`, `return_text` and `top_n`,
+takes the `top_n` best itself, and fails on an answer whose items have any key but `index`, `score` and `text`.
+Unknown keys in requests are ignored, as all of these servers do.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+CUT = "X-Ccheck-Cut"
+"""A header of answers: the texts that were longer than the model takes, as `0-3,7`."""
+
+
+class Refusal(Exception):
+    """A request that gets an error for its answer."""
+
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.retry_after = status, message, retry_after
+
+
+# -- what is sent
+
+
+def _text_of(value: Any) -> Any:
+    """Jina and Cohere take a document as text or as an object with its text."""
+    return value["text"] if isinstance(value, dict) and isinstance(value.get("text"), str) else value
+
+
+Text: TypeAlias = Annotated[str, BeforeValidator(_text_of, json_schema_input_type=str | dict[str, Any])]
+
+
+class Sent(BaseModel):
+    """A request's body. `protected_namespaces`: a key may be called model_something."""
+
+    model_config = ConfigDict(extra="ignore", protected_namespaces=())
+
+
+class TeiRerank(Sent):
+    """Texts to be scored for a query: every one of them is, best first.
+
+    `top_n`, which Elasticsearch sends, does not shorten the answer: Elasticsearch takes the best itself, and inside
+    `text_similarity_reranker` needs a score for every text.
+    """
+
+    query: str
+    texts: list[str] = Field(min_length=1)
+    raw_scores: bool | None = Field(None, description="the model's own values; else their sigmoid, in 0..1")
+    return_text: bool = False
+    truncate: bool | None = Field(None, description="false refuses texts that are longer than the model takes")
+    model: str | None = Field(None, description="one of several that are served; default: the first")
+
+
+class CohereRerank(Sent):
+    """Documents to be scored for a query; scores are in 0..1, the best first."""
+
+    query: Text
+    documents: list[Text] = Field(min_length=1)
+    model: str | None = Field(None, description="one of those that are served; default: the first")
+    top_n: int | None = Field(None, ge=1, description="only so many of the best")
+    return_documents: bool = False
+
+
+class OpenAIEmbeddings(Sent):
+    """Texts to be embedded."""
+
+    input: Annotated[list[str], Field(min_length=1)] | str
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(None, ge=1, description="the model's own; no other number can be had")
+
+
+class TeiEmbed(Sent):
+    """Texts to be embedded, as passages unless `prompt_name` is `query`."""
+
+    inputs: Annotated[list[str], Field(min_length=1)] | str
+    normalize: bool = Field(True, description="vectors have unit length; false is refused")
+    prompt_name: Literal["query", "document"] = "document"
+    truncate: bool | None = Field(None, description="texts that are too long are always cut")
+
+
+# -- what is answered; these are for the OpenAPI page, too
+
+
+class TeiRank(BaseModel):
+    """A text of the request, and only these keys: Elasticsearch fails on any other."""
+
+    index: int
+    score: float
+    text: str | None = Field(None, description="only where return_text asks for it")
+
+
+class CohereResult(BaseModel):
+    """A document of the request."""
+
+    index: int
+    relevance_score: float
+    document: dict[str, str] | None = Field(None, description="only where return_documents asks for it")
+
+
+class CohereRanking(BaseModel):
+    """The union of Cohere's keys (`id`, `meta`) and Jina's (`object`, `model`, `usage`)."""
+
+    id: str
+    object: str
+    model: str
+    results: list[CohereResult]
+    usage: dict[str, int]
+    meta: dict[str, Any]
+
+
+class OpenAIEmbedding(BaseModel):
+    """The vector of a text, as numbers or as base64 of float32, little-endian."""
+
+    object: str
+    index: int
+    embedding: list[float] | str
+
+
+class OpenAIEmbeddingList(BaseModel):
+    """The vectors, in the order of the texts."""
+
+    object: str
+    data: list[OpenAIEmbedding]
+    model: str
+    usage: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Scores as a dialect wants them, and what it says besides. `cut`: the texts of which only a part was read."""
+
+    model: str
+    texts: Sequence[str]
+    scores: Sequence[float]
+    cut: Sequence[int]
+    tokens: int
+
+    @property
+    def order(self) -> list[int]:
+        """The best first; equal ones in the order in which they were sent."""
+        return sorted(range(len(self.scores)), key=lambda i: -self.scores[i])
+
+
+def tei_ranking(ranked: Ranked, with_text: bool) -> list[dict[str, Any]]:
+    return [
+        {"index": i, "score": ranked.scores[i], **({"text": ranked.texts[i]} if with_text else {})}
+        for i in ranked.order
+    ]
+
+
+def cohere_ranking(ranked: Ranked, request: CohereRerank, version: str) -> dict[str, Any]:
+    results = [
+        {
+            "index": i,
+            "relevance_score": ranked.scores[i],
+            **({"document": {"text": ranked.texts[i]}} if request.return_documents else {}),
+        }
+        for i in ranked.order[: request.top_n]
+    ]
+    meta: dict[str, Any] = {"api_version": {"version": version}}
+    if ranked.cut:
+        meta["warnings"] = [f"longer than the model takes, and cut: documents {ranges(ranked.cut)}"]
+    return {
+        "id": str(uuid.uuid4()),
+        "object": "list",
+        "model": ranked.model,
+        "results": results,
+        "usage": {"prompt_tokens": ranked.tokens, "total_tokens": ranked.tokens},
+        "meta": meta,
+    }
+
+
+def openai_embeddings(model: str, vectors: Sequence[Any], tokens: int, encoding: str) -> dict[str, Any]:
+    """`vectors`: float32 arrays of one dimension."""
+    data = [
+        {
+            "object": "embedding",
+            "index": i,
+            "embedding": base64.b64encode(vector.astype("<f4").tobytes()).decode()
+            if encoding == "base64"
+            else vector.tolist(),
+        }
+        for i, vector in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "data": data, "model": model, "usage": usage}
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """`0-3,7`: numbers in ascending order, short enough for a header."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def from_ranges(text: str) -> list[int]:
+    """The numbers that `ranges` wrote. Raises ValueError for what it can't have written."""
+    numbers: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers
+
+
+# -- errors
+
+
+def _tei_error(refusal: Refusal) -> dict[str, Any]:
+    kinds = {424: "Backend", 429: "Overloaded", 500: "Backend", 503: "Unhealthy", 504: "Timeout", 401: "Unauthorized"}
+    return {"error": refusal.message, "error_type": kinds.get(refusal.status, "Validation")}
+
+
+def _cohere_error(refusal: Refusal) -> dict[str, Any]:
+    # Cohere's key and Jina's.
+    return {"message": refusal.message, "detail": refusal.message}
+
+
+def _openai_error(refusal: Refusal) -> dict[str, Any]:
+    kinds = {401: "authentication_error", 429: "rate_limit_error"}
+    kind = kinds.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "server_error")
+    code = "invalid_api_key" if refusal.status == 401 else None
+    return {"error": {"message": refusal.message, "type": kind, "param": None, "code": code}}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """`failed`: the status for a model that failed."""
+
+    name: str
+    error: Callable[[Refusal], dict[str, Any]]
+    failed: int
+    unknown_model: int
+
+
+TEI = Dialect("tei", _tei_error, 424, 422)
+COHERE = Dialect("cohere", _cohere_error, 500, 404)
+OPENAI = Dialect("openai", _openai_error, 500, 404)

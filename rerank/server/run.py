@@ -1,0 +1,110 @@
+"""Starting the server: models are loaded and checked before the port is open."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import MissingExtra, ServerError, UsageError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+GRACE_SECONDS = 5
+"""How much longer than a request may take the server waits for those that it took, when it is told to stop."""
+BACKLOG = 2048
+
+
+def require_server() -> None:
+    """Raises MissingExtra without FastAPI and uvicorn."""
+    import importlib.util
+
+    if not all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn", "prometheus_client")):
+        raise MissingExtra("the reranking server", "server")
+
+
+def named_models(given: Sequence[str]) -> dict[str, str]:
+    """What each model is called by requests, and where it is: `NAME`, `FOLDER`, or `ALIAS=` one of them.
+
+    A folder is called by its last part. Raises UsageError where two have the same name.
+    """
+    named: dict[str, str] = {}
+    for one in given:
+        alias, equals, rest = one.partition("=")
+        if not equals or Path(one).expanduser().exists() or "/" in alias:
+            alias, rest = "", one
+        folder = Path(rest).expanduser()
+        name = alias or (folder.resolve().name if folder.exists() else rest)
+        if not rest or name in named:
+            why = "it names no model" if not rest else f"another model is called {name!r}"
+            raise UsageError(f"--model {one}: {why}; write --model ALIAS=NAME")
+        named[name] = rest
+    return named
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A port of our own, which answers nobody before `serve`; 0 takes a free one.
+
+    Raises ServerError where it can't be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        taken = socket.socket(family, kind, protocol)
+        try:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(address)
+        except OSError:
+            taken.close()
+            raise
+        return taken
+    except OSError as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ServerError(f"can't listen on {host}:{port}: {reason}; choose others by --host and --port") from error
+
+
+def serve(app: FastAPI, listening: socket.socket, timeout: float, started: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; what was taken is finished. `started` is told the URL."""
+    import uvicorn
+
+    host, port = listening.getsockname()[:2]
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=int(timeout) + GRACE_SECONDS,
+    )
+    # uvicorn raises the signal again when it is done: to be asked to stop is no failure.
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        Server(config).run(sockets=[listening])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def public(host: str) -> bool:
+    """Whether other machines can reach a server that listens there."""
+    import ipaddress
+
+    if host == "localhost":
+        return False
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return True
+
+
+def aliases(models: Mapping[str, str]) -> str:
+    """For people: each name, with where it is where that is another."""
+    return ", ".join(name if name == where else f"{name} ({where})" for name, where in models.items())

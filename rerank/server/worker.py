@@ -1,0 +1,264 @@
+"""One queue and one thread that runs models: the texts of many requests share its batches, and none starves.
+
+Requests stand in a ring. A batch takes a share of tokens from each request in turn, whose rest then goes to the back of
+the ring: a small request waits for no huge one (deficit round robin; Shreedhar and Varghese, SIGCOMM 1995).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import CcheckError
+
+SHARES = 4
+"""A request's turn is a batch's tokens divided by this. Its texts stay side by side, which is cheapest to score."""
+SICK_AFTER = 3
+"""So many failures of the model in a row, for reasons that are not the texts', and the server is not healthy."""
+MOST_SECONDS_TO_WAIT = 60
+_log = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """A request that is not taken: the queue is full (`retry_after` seconds may help), or the server stops."""
+
+    def __init__(self, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A model as the worker runs it: one result for each item, in order. In the worker's thread alone."""
+
+    name: str
+    run: Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What was run at once: its items and tokens, of how many requests, and the seconds that it took."""
+
+    engine: str
+    requests: int
+    items: int
+    tokens: int
+    seconds: float
+
+
+class Job:
+    """The items of one request, and what a model makes of them. Cancel `done` to have no more work spent on it."""
+
+    __slots__ = ("_missing", "costs", "done", "engine", "items", "next", "results")
+
+    def __init__(self, engine: Engine, items: Sequence[Any], costs: Sequence[int]) -> None:
+        """`costs`: tokens of each item."""
+        self.engine, self.items, self.costs = engine, items, costs
+        self.next = 0
+        self.results: list[Any] = [None] * len(items)
+        self.done: Future[list[Any]] = Future()
+        self._missing = len(items)
+
+    def put(self, start: int, results: Sequence[Any]) -> None:
+        self.results[start : start + len(results)] = results
+        self._missing -= len(results)
+        if self._missing == 0 and self._still_wanted():
+            self.done.set_result(self.results)
+
+    def fail(self, error: BaseException) -> None:
+        if self._still_wanted():
+            self.done.set_exception(error)
+
+    def _still_wanted(self) -> bool:
+        return not self.done.done() and self.done.set_running_or_notify_cancel()
+
+    @property
+    def taken(self) -> bool:
+        """Whether every item was given to the model."""
+        return self.next == len(self.items)
+
+    @property
+    def waiting_tokens(self) -> int:
+        return sum(self.costs[self.next :])
+
+
+Turn = tuple[Job, int, int]
+"""Of a job, the items from the first to before the second number."""
+
+
+class Worker:
+    """The thread and its ring. `observe` is told of each batch, in the worker's thread."""
+
+    def __init__(self, batch_tokens: int, observe: Callable[[Batch], None] = lambda batch: None) -> None:
+        self.batch_tokens = batch_tokens
+        self._observe = observe
+        self._ring: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._failures = 0
+        self._tokens_per_second = 0.0
+        # A daemon, so that a model that hangs can't keep the program from ending.
+        self._thread = threading.Thread(target=self._work, name="ccheck-rerank-worker", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Finish what was taken, take no more."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join(timeout)
+
+    @property
+    def healthy(self) -> bool:
+        return self._thread.is_alive() and self._failures < SICK_AFTER
+
+    def submit(self, job: Job) -> None:
+        """Raises Refused where the worker stops."""
+        with self._changed:
+            if self._stopping or not self._thread.is_alive():
+                raise Refused("the server is stopping")
+            if not job.items:
+                job.done.set_result([])
+                return
+            self._ring.append(job)
+            self._changed.notify()
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Requests and tokens that wait, of callers who still want them."""
+        with self._changed:
+            wanted = [job for job in self._ring if not job.done.cancelled()]
+            return len(wanted), sum(job.waiting_tokens for job in wanted)
+
+    @property
+    def seconds_to_wait(self) -> int:
+        """How long what waits will take, from what the last batches took; at least 1."""
+        tokens = self.waiting[1]
+        expected = tokens / self._tokens_per_second if self._tokens_per_second else 1
+        return max(1, min(MOST_SECONDS_TO_WAIT, math.ceil(expected)))
+
+    def _work(self) -> None:
+        while turns := self._next_batch():
+            self._run(turns)
+
+    def _next_batch(self) -> list[Turn]:
+        """Waits for work; empty when there is none and there will be none."""
+        with self._changed:
+            while True:
+                # What nobody wants any more costs nothing.
+                self._ring = deque(job for job in self._ring if not job.done.done())
+                if self._ring:
+                    return self._take()
+                if self._stopping:
+                    return []
+                self._changed.wait()
+
+    def _take(self) -> list[Turn]:
+        """A batch for the model of the request in front; every request for that model has its turn."""
+        engine = self._ring[0].engine
+        turns = deque(job for job in self._ring if job.engine is engine)
+        starts: dict[Job, int] = {}
+        share, room = self.batch_tokens // SHARES, self.batch_tokens
+        while turns:
+            job, spent = turns[0], 0
+            # One text goes in any case, however long it is: in each turn, and in each batch.
+            while job.next < len(job.items) and (not spent or spent + job.costs[job.next] <= share):
+                cost = job.costs[job.next]
+                if starts and cost > room:
+                    turns.clear()  # the batch is full
+                    break
+                starts.setdefault(job, job.next)
+                job.next += 1
+                spent += max(1, cost)
+                room -= cost
+            else:
+                turns.rotate(-1)
+                if job.next == len(job.items):
+                    turns.pop()
+        self._ring = deque([job for job in self._ring if job not in starts] + [job for job in starts if not job.taken])
+        return [(job, start, job.next) for job, start in starts.items()]
+
+    def _run(self, turns: Sequence[Turn]) -> None:
+        """Run the model on a batch; where that fails, on each request's part, so that none fails for another's."""
+        try:
+            results = self._results(turns)
+        except Exception as error:  # noqa: BLE001 - given to the request whose texts these are
+            if len(turns) > 1:
+                for turn in turns:
+                    if not turn[0].done.done():
+                        self._run([turn])
+                return
+            if isinstance(error, CcheckError):
+                _log.warning("the model %s: %s", turns[0][0].engine.name, error)
+            else:
+                self._failures += 1
+                _log.exception("the model %s failed", turns[0][0].engine.name)
+            turns[0][0].fail(error)
+            return
+        self._failures = 0
+        done = 0
+        for job, start, end in turns:
+            job.put(start, results[done : done + end - start])
+            done += end - start
+
+    def _results(self, turns: Sequence[Turn]) -> Sequence[Any]:
+        engine = turns[0][0].engine
+        items = [item for job, start, end in turns for item in job.items[start:end]]
+        tokens = sum(sum(job.costs[start:end]) for job, start, end in turns)
+        started = time.perf_counter()
+        results = engine.run(items)
+        seconds = time.perf_counter() - started
+        if len(results) != len(items):
+            raise RuntimeError(f"{engine.name} made {len(results)} results of {len(items)} texts")
+        rate = tokens / max(seconds, 1e-6)
+        self._tokens_per_second = 0.8 * self._tokens_per_second + 0.2 * rate if self._tokens_per_second else rate
+        self._observe(Batch(engine.name, len(turns), len(items), tokens, seconds))
+        return results
+
+
+class Gate:
+    """How many requests, and how many bytes of them, are in work. In the event loop's thread alone."""
+
+    def __init__(self, most_requests: int, most_bytes: int, seconds_to_wait: Callable[[], int]) -> None:
+        self.requests = 0
+        self.bytes = 0
+        self._most_requests, self._most_bytes = most_requests, most_bytes
+        self._seconds_to_wait = seconds_to_wait
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Raises Refused where too many are in work."""
+        if self.requests >= self._most_requests:
+            raise Refused(f"the queue is full ({self._most_requests} requests)", self._seconds_to_wait())
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self.requests -= 1
+
+    @contextmanager
+    def body(self) -> Iterator[Callable[[int], None]]:
+        """Gives a function to be told of bytes that were read. It raises Refused where too many are held."""
+        held = 0
+
+        def add(count: int) -> None:
+            nonlocal held
+            if self.bytes + count > self._most_bytes:
+                raise Refused(f"the queue is full ({self._most_bytes:,} bytes)", self._seconds_to_wait())
+            held += count
+            self.bytes += count
+
+        try:
+            yield add
+        finally:
+            self.bytes -= held
