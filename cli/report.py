@@ -100,7 +100,7 @@ def writing_report(path: str | Path, about: About) -> Iterator[Callable[[Result]
         section = _environment().get_template("report_claim.html")
         yield lambda result: claims.writelines(section.generate(summary.add(result)))
         claims.seek(0)
-        _environment().get_template("report.html").stream(_page(summary, about, claims)).dump(page)
+        page.writelines(_environment().get_template("report.html").generate(_page(summary, about, claims)))
         page.flush()
         os.fsync(page.fileno())
         page.close()

@@ -1,0 +1,164 @@
+"""A result as a person reads it: on a terminal and through a pipe."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from cli_runs import ESCAPE
+from rich.console import Console
+
+from ccheck.cli.excerpt import Piece, evidence_spans, pieces
+from ccheck.cli.show import show_result
+from ccheck.recipe import ListwiseReranker, ModelReranker, load_recipe
+from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+
+BEFORE = "Tide gauges were read at many places on many coasts by many people over the years of the century."
+ROSE, RATE = "Sea level rose by 21 cm from 1900 to 2009.", "The rate was 1.7 mm a year."
+AFTER = "Satellites have measured the height of the sea since 1993, over all of the oceans, day after day after day."
+TEXT = f"The first sentence. {BEFORE} {ROSE} {RATE} {AFTER} The last sentence."
+DOCUMENT = Document("d1", "Sea level", TEXT, {"year": 2011, "doi": "10.1000/182"})
+DIM = re.compile(r"\x1b\[2m(.*?)\x1b\[0m")
+RECIPE = load_recipe("default").model_copy(
+    update={"rerankers": {"rerank": ModelReranker(), "listwise": ListwiseReranker()}}
+)
+
+
+def sentence(text: str) -> Sentence:
+    return Sentence(text, "text", TEXT.index(text), TEXT.index(text) + len(text), 0.5)
+
+
+def evidence(*sentences: str, stance: Stance | None = None, **hit: object) -> Evidence:
+    given = {"rank": 1, "document": DOCUMENT, "score": 3.4, "scores": {"bm25": 12.5}, "ranks": {"bm25": 3}}
+    return Evidence(Hit(**(given | hit)), tuple(map(sentence, sentences)), stance)
+
+
+def shown(one: Evidence, *, terminal: bool = False, explain: bool = False, width: int = 1_000) -> list[str]:
+    """The lines for one document."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=width, highlight=False, color_system="256")
+    if not terminal:
+        console = Console(file=stream, width=1_000_000, highlight=False)
+    result = Result(Claim("sea level rose"), (one,), Verdict(None, error="none"), "default", "local:papers")
+    show_result(console, result, RECIPE, explain=explain)
+    lines = stream.getvalue().split("\n")
+    return lines[2 : lines.index("", 2)]
+
+
+# -- stances
+
+
+@pytest.mark.parametrize(
+    ("label", "words", "colour"),
+    [
+        ("SUPPORTS", "supports", "1;32"),
+        ("REFUTES", "refutes", "1;31"),
+        ("NOT_ENOUGH_INFO", "leaves it open", "1"),
+        ("CONFLICTING", "supports and refutes", "1;33"),
+    ],
+)
+def test_the_stance_is_said_in_words_and_colour(label, words, colour):
+    one = evidence(ROSE, stance=Stance(label, 0.876, "It says\nso."))
+    assert shown(one)[:2] == [f"  1  Sea level (2011)  {words}", "     confidence 0.88 · It says so."]
+    assert f"\x1b[{colour}m{words}\x1b[0m" in shown(one, terminal=True)[0]
+
+
+def test_what_is_not_known_of_a_stance_is_left_out():
+    assert shown(evidence(ROSE))[:2] == ["  1  Sea level (2011)", f"     {ROSE}"]
+    assert shown(evidence(ROSE, stance=Stance("SUPPORTS")))[1] == f"     {ROSE}"
+    assert shown(evidence(ROSE, stance=Stance("SUPPORTS", 1.0)))[1] == "     confidence 1.00"
+    assert shown(evidence(ROSE, stance=Stance("SUPPORTS", None, "Why.")))[1] == "     Why."
+
+
+def test_a_failed_stance_is_an_error_and_no_label():
+    one = evidence(ROSE, stance=Stance(None, error="the model\x1b[31m timed out"))
+    assert shown(one)[0] == "  1  Sea level (2011)  no stance: the model[31m timed out"
+    assert "\x1b[33mno stance: the model[31m timed out\x1b[0m" in shown(one, terminal=True)[0]
+
+
+# -- sentences
+
+
+def test_a_pipe_gets_each_sentence_on_a_line_of_its_own():
+    assert shown(evidence(RATE, ROSE))[1:-1] == [f"     {RATE}", f"     {ROSE}"]
+
+
+def test_a_terminal_gets_the_sentence_amid_its_neighbours_which_are_dimmed():
+    seen = shown(evidence(ROSE), terminal=True)[1]
+    plain = ESCAPE.sub("", seen)
+    head, tail = (plain.strip().partition(ROSE)[i] for i in (0, 2))
+    assert head.startswith("… ") and BEFORE.endswith(head[2:].rstrip()) and len(head) < len(BEFORE)
+    assert tail == f" {RATE} …"
+    assert ROSE not in "".join(DIM.findall(seen)) and RATE in "".join(DIM.findall(seen))
+    assert "\x1b[1mSea\x1b[0m \x1b[1mlevel\x1b[0m \x1b[1mrose\x1b[0m by 21 cm" in seen  # the words of the claim
+
+
+def test_sentences_on_a_terminal_come_in_the_order_of_the_text():
+    plain = ESCAPE.sub("", shown(evidence("The last sentence.", ROSE), terminal=True)[1]).strip()
+    assert plain.index(ROSE) < plain.index("The last sentence.")
+    (side_by_side,) = (ESCAPE.sub("", line) for line in shown(evidence(RATE, ROSE), terminal=True)[1:-1])
+    assert f"{ROSE} {RATE}" in side_by_side
+    whole = ESCAPE.sub("", shown(evidence(TEXT), terminal=True)[1]).strip()
+    assert whole == TEXT
+
+
+def test_a_terminal_that_can_not_dim_gets_the_sentences_alone(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    assert ESCAPE.sub("", shown(evidence(ROSE), terminal=True)[1]) == f"     {ROSE}"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_sentence_that_is_not_in_its_place_is_shown_alone(terminal):
+    astray = Sentence("It is nowhere.", "text", 3, 17, 0.5)
+    title = Sentence("Sea level", "title", 0, 9, 0.5)
+    one = Evidence(Hit(1, DOCUMENT, 1.0), (astray, title))
+    assert [ESCAPE.sub("", line) for line in shown(one, terminal=terminal)[1:-1]] == [
+        "     It is nowhere.",
+        "     Sea level",
+    ]
+
+
+@pytest.mark.parametrize("width", [30, 60, 100])
+def test_lines_on_a_terminal_fit_and_stand_under_their_document(width):
+    lines = [ESCAPE.sub("", line) for line in shown(evidence(ROSE, RATE), terminal=True, width=width)]
+    assert max(map(len, lines)) <= width and not [line for line in lines if line != line.rstrip()]
+    assert all(line.startswith("     ") for line in lines[1:])
+
+
+def test_pieces_are_the_whole_text_in_order():
+    for chosen in ([], [ROSE], [TEXT], [RATE, ROSE], ["gauges were read"], ["The first sentence.", "sentence."]):
+        spans = evidence_spans(DOCUMENT, map(sentence, chosen), "text")
+        for room in (0, 10, 1_000):
+            found = pieces(TEXT, spans, room)
+            assert "".join(TEXT[one.start : one.end] for one in found) == TEXT
+            assert [(one.start, one.end) for one in found if one.kind == "evidence"] == spans
+    assert pieces("", [], 10) == []
+    assert pieces(" \n", [], 10) == [Piece(0, 2, "near")]
+
+
+# -- the way through the ranking
+
+
+def test_the_way_of_a_reranked_document():
+    scores = {"bm25": 12.5, "dense": 0.61, "rrf": 0.0325, "rerank": 3.4}
+    one = evidence(scores=scores, ranks={"bm25": 3, "dense": 7, "rrf": 12}, cut=("rerank",))
+    k = RECIPE.fusion.k
+    weights = [f"{RECIPE.retrievers[name].weight:g}/({k} + {rank})" for name, rank in (("bm25", 3), ("dense", 7))]
+    assert shown(one, explain=True)[-5:] == [
+        "     bm25: rank 3, score 12.5000",
+        "     dense: rank 7, score 0.6100",
+        f"     rrf: {weights[0]} + {weights[1]} = 0.03250",
+        "     rerank: score 3.40, from place 12 to 1 (cut to fit)",
+        "     listwise: not read",
+    ]
+
+
+def test_the_last_reranker_says_where_a_document_came_from():
+    scores = {"bm25": 12.5, "rrf": 0.0325, "rerank": -11.25, "listwise": 0.875}
+    one = evidence(scores=scores, ranks={"bm25": 3, "rrf": 2})
+    assert shown(one, explain=True)[-2:] == [
+        "     rerank: score -11.2",
+        "     listwise: score 0.875, from place 2 to 1",
+    ]
+    assert shown(evidence(), explain=True)[-2:] == ["     rerank: not read", "     listwise: not read"]
