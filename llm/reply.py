@@ -78,7 +78,8 @@ def find_object(text: str) -> dict[str, Any]:
 
 def json_schema(shape: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema of a shape as the strict modes of servers want it: every key required, no other one allowed."""
-    return _strict(shape.model_json_schema())
+    schema: dict[str, Any] = _strict(shape.model_json_schema())
+    return schema
 
 
 def _strict(node: Any) -> Any:
@@ -86,7 +87,7 @@ def _strict(node: Any) -> Any:
         return [_strict(item) for item in node]
     if not isinstance(node, dict):
         return node
-    kept = {}
+    kept: dict[str, Any] = {}
     for key, value in node.items():
         if key == "properties" or key == "$defs":
             kept[key] = {name: _strict(inner) for name, inner in value.items()}

@@ -1,0 +1,132 @@
+"""Labelled pairs that a language model is shown before a question, chosen by how like the question they are."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ValidationError
+
+from ..analysis import terms
+from ..errors import InvalidData, NotFound
+from ..types import Label
+from .labels import parse_stance
+
+if TYPE_CHECKING:
+    from ..types import Vector
+
+_MOST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPair:
+    """A claim, what a document says, and what that says of the claim."""
+
+    claim: str
+    evidence: str
+    label: Label
+
+
+class _Line(BaseModel):
+    claim: str
+    evidence: str
+    label: str
+
+
+def load_pairs(path: Path) -> list[LabelledPair]:
+    """The pairs of a JSON Lines file of {"claim", "evidence", "label"}, labels in any spelling that is known.
+
+    Raises NotFound or InvalidData, which names the line.
+    """
+    pairs = []
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                pairs.append(_pair(line, f"{path}, line {number}"))
+                if len(pairs) > _MOST:
+                    raise InvalidData(f"{path} has more than {_MOST:,} examples: keep the best of them")
+    except FileNotFoundError as error:
+        raise NotFound(f"the examples {path} do not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidData(f"the examples {path} can't be read: {error}") from error
+    if not pairs:
+        raise InvalidData(f"the examples {path} are empty: give lines of claim, evidence and label")
+    return pairs
+
+
+class ExampleChooser:
+    """Chooses the pairs whose claims are most like another one.
+
+    By the cosine of embeddings where `embed` is given (texts to unit vectors, shape [texts, dimensions]), else by the
+    cosine of the claims' words, weighted by their rarity among the examples.
+    """
+
+    def __init__(self, pairs: Sequence[LabelledPair], embed: Callable[[list[str]], Vector] | None = None) -> None:
+        self._pairs = tuple(pairs)
+        self._embed = embed
+        self._vectors: Vector | None = None
+        self._bags: list[dict[str, float]] = []
+        self._weights: dict[str, float] = {}
+        self._last: tuple[str, list[float]] | None = None
+
+    def choose(self, claim: str, evidence: str, count: int) -> list[LabelledPair]:
+        """Up to `count` pairs, the most similar last, where a model heeds it most. The pair in question is none."""
+        if self._last is None or self._last[0] != claim:  # the documents of a claim come one after the other
+            self._last = claim, self._by_embedding(claim) if self._embed is not None else self._by_words(claim)
+        scores = self._last[1]
+        asked = _normal(claim), _normal(evidence)
+        candidates = (
+            (score, -index)
+            for index, (score, pair) in enumerate(zip(scores, self._pairs, strict=True))
+            if (_normal(pair.claim), _normal(pair.evidence)) != asked
+        )
+        best = heapq.nlargest(count, candidates)
+        return [self._pairs[-index] for _, index in reversed(best)]
+
+    def _by_embedding(self, claim: str) -> list[float]:
+        assert self._embed is not None
+        if self._vectors is None:
+            self._vectors = self._embed([pair.claim for pair in self._pairs])
+        similarities: list[float] = (self._vectors @ self._embed([claim])[0]).tolist()
+        return similarities
+
+    def _by_words(self, claim: str) -> list[float]:
+        if not self._bags:
+            counts = [set(terms(pair.claim)) for pair in self._pairs]
+            found = Counter(term for bag in counts for term in bag)
+            self._weights = {term: math.log(1 + len(counts) / number) for term, number in found.items()}
+            self._bags = [self._unit(bag) for bag in counts]
+        wanted = self._unit(set(terms(claim)))
+        return [math.fsum(wanted.get(term, 0.0) * weight for term, weight in bag.items()) for bag in self._bags]
+
+    def _unit(self, bag: set[str]) -> dict[str, float]:
+        rarest = math.log(1 + len(self._pairs))
+        weights = {term: self._weights.get(term, rarest) for term in sorted(bag)}
+        length = math.sqrt(math.fsum(weight * weight for weight in weights.values())) or 1.0
+        return {term: weight / length for term, weight in weights.items()}
+
+
+def _pair(line: str, where: str) -> LabelledPair:
+    try:
+        found = _Line.model_validate_json(line)
+        label = parse_stance(found.label)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(map(str, problem["loc"])) or "the line"
+        raise InvalidData(f"{where}: {name}: {problem['msg']}") from error
+    except InvalidData as error:
+        raise InvalidData(f"{where}: {error}") from error
+    if not found.claim.strip() or not found.evidence.strip():
+        raise InvalidData(f"{where}: the claim or the evidence is empty")
+    return LabelledPair(found.claim, found.evidence, label)
+
+
+def _normal(text: str) -> str:
+    return " ".join(text.casefold().split())

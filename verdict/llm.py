@@ -1,0 +1,391 @@
+"""Stances and verdicts by a language model over HTTP.
+
+The strategies: `one-step`; `two-step` (is there evidence; on which side), `few-shot` and `hybrid` (both steps in one
+question) as in section 4.2 and appendix C of the paper on ClimateCheck's hybrid system; `batch` (many pairs in one
+question, answers by number) as in section 3.3 of the one on its winning system.
+
+Claims and documents are put into prompts as JSON strings: they can't end their own quotation marks or begin a line, and
+the reply's shape is fixed whatever they say. A stance that could not be made has an error and no label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from ..errors import UsageError
+from ..llm import (
+    Answer,
+    Failure,
+    Interrupted,
+    LanguageModel,
+    Message,
+    Question,
+    estimate_tokens,
+    load_prompt,
+    quoted,
+    refuse_unknown,
+)
+from ..llm import Prompt as PromptText
+from ..recipe import VerdictStage
+from ..types import Claim, Document, Evidence, Sentence, Stance, Usage, Verdict
+from .examples import ExampleChooser, load_pairs
+from .judge import Case, Judged
+from .replies import (
+    Batch,
+    Conclusion,
+    Hybrid,
+    OneStep,
+    Polarity,
+    Quoting,
+    Relevance,
+    check_batch,
+    check_quoting,
+    check_rationale,
+    quote_of,
+    stance_of,
+    sure_answers,
+)
+
+if TYPE_CHECKING:
+    from ..types import Vector
+
+PROMPTS = {
+    "one-step": ("claim", "document"),
+    "two-step-relevance": ("claim", "document"),
+    "two-step-polarity": ("claim", "document"),
+    "few-shot": ("claim", "document", "examples"),
+    "hybrid": ("claim", "document", "examples"),
+    "batch": ("count", "pairs", "guidance"),
+    "conclude": ("claim", "evidence"),
+}
+"""The prompts of this room and the placeholders that each must have."""
+PROMPTS_ELSEWHERE = ("listwise",)
+LONGEST = 40_000
+"""Characters of a document that a model reads, about 10,000 tokens: an abstract and far more."""
+_EXAMPLE = 4_000
+_NOTHING = "the document has neither title nor text"
+_REPLY_TOKENS = {OneStep: 120, Relevance: 60, Polarity: 120, Hybrid: 125}
+_BATCH_TOKENS = 45
+
+T = TypeVar("T", bound=BaseModel)
+_Made = tuple[Stance, tuple[Sentence, ...], Usage]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPrompt:
+    """A question that would be asked. Tokens are estimates; `cached`: the answer is there and costs nothing.
+
+    `conditional`: it is asked only where the question before it, of the same document, is answered by yes.
+    """
+
+    messages: tuple[Message, ...]
+    prompt_tokens: int
+    completion_tokens: int
+    cached: bool
+    conditional: bool = False
+
+
+class LlmStances:
+    """Tells by a language model what documents say of claims. `name` is how results call it."""
+
+    def __init__(
+        self, llm: LanguageModel, stage: VerdictStage, embed: Callable[[list[str]], Vector] | None = None
+    ) -> None:
+        """`embed` turns texts into unit vectors, for examples by similarity; without it their words are compared.
+
+        Of the stage, `strategy`, `examples` and `shots` (few-shot and hybrid), `batch` and `open_share` (batch) count.
+        Raises UsageError for few-shot without examples, NotFound or InvalidData for examples or prompts that can't be
+        used.
+        """
+        self.name = f"llm:{llm.name} ({stage.strategy})"
+        self.llm = llm
+        self._stage = stage
+        refuse_unknown(llm.prompts_dir, (*PROMPTS, *PROMPTS_ELSEWHERE))
+        names = ("two-step-relevance", "two-step-polarity") if stage.strategy == "two-step" else (stage.strategy,)
+        self._prompts: dict[str, PromptText] = {name: _prompt(llm, name) for name in names}
+        self._chooser: ExampleChooser | None = None
+        if stage.strategy in ("few-shot", "hybrid") and stage.examples is not None:
+            self._chooser = ExampleChooser(load_pairs(stage.examples), embed)
+        elif stage.strategy == "few-shot":
+            raise UsageError(
+                "the strategy few-shot needs examples: name a JSON Lines file of claim, evidence and label in the "
+                "recipe (verdict.examples), or take the strategy one-step"
+            )
+
+    def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        """See `StanceMethod`.
+
+        At an interrupt what was answered is still given, and then KeyboardInterrupt is raised. A question of `batch`
+        that holds pairs of several cases is in the usage of the first of them.
+        """
+        if self._stage.strategy == "batch":
+            return self._batched(cases)
+        return self._two_steps(cases) if self._stage.strategy == "two-step" else self._one_by_one(cases)
+
+    def plan_prompts(self, cases: Sequence[Case]) -> list[PlannedPrompt]:
+        """What would be asked, without asking. Of `two-step`, the second question is there for every document."""
+        if self._stage.strategy == "batch":
+            return [
+                self._planned(self._batch_question(some), _BATCH_TOKENS * len(some)) for some in self._batches(cases)
+            ]
+        planned = []
+        for claim, document in _pairs(cases):
+            if self._stage.strategy == "two-step":
+                relevance = self._relevance(claim, document)
+                planned.append(self._planned(relevance, _REPLY_TOKENS[Relevance]))
+                polarity = self._polarity(claim, document)
+                planned.append(self._planned(polarity, _REPLY_TOKENS[Polarity], conditional=True))
+            else:
+                question = self._question(claim, document)
+                planned.append(self._planned(question, _REPLY_TOKENS[question.reply]))
+        return planned
+
+    def _planned(self, question: Question[T], tokens: int, *, conditional: bool = False) -> PlannedPrompt:
+        messages = question.messages
+        return PlannedPrompt(messages, estimate_tokens(messages), tokens, self.llm.is_cached(question), conditional)
+
+    # -- one document, one question
+
+    def _one_by_one(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        stream = _Stream(self.llm.ask_many(self._question(claim, document) for claim, document in _pairs(cases)))
+        for case in cases:
+            made = []
+            for document in _documents(case):
+                made.append(_unread() if _is_blank(document) else _quoting(stream.take(), document))
+            yield from stream.deliver(made)
+
+    def _question(self, claim: Claim, document: Document) -> Question[Quoting]:
+        values = {"claim": quoted(claim.text), "document": _document(document)}
+        if self._stage.strategy != "one-step":
+            values["examples"] = self._examples(claim, document)
+        shape: type[Quoting] = Hybrid if self._stage.strategy == "hybrid" else OneStep
+        messages = self._prompts[self._stage.strategy].messages(**values)
+        return Question(messages, shape, lambda reply: check_quoting(reply, _read(document)))
+
+    def _examples(self, claim: Claim, document: Document) -> str:
+        if self._chooser is None:
+            return ""
+        hybrid = self._stage.strategy == "hybrid"
+        lines = []
+        for pair in self._chooser.choose(claim.text, document.text, self._stage.shots):
+            shown = {"claim": pair.claim, "paper": pair.evidence[:_EXAMPLE]}
+            if hybrid:
+                relevant = pair.label != "NOT_ENOUGH_INFO"
+                shown |= {"relevant": relevant, "polarity": pair.label if relevant else "NONE"}  # type: ignore[dict-item]
+            else:
+                shown["label"] = pair.label
+            lines.append(quoted(shown))
+        listed = "\n".join(lines)
+        return f"Labelled examples, one a line:\n{listed}\n\nNow the question.\n" if hybrid else listed
+
+    # -- two questions
+
+    def _two_steps(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        first = _Stream(self.llm.ask_many(self._relevance(claim, document) for claim, document in _pairs(cases)))
+        for case in cases:
+            outcomes = [None if _is_blank(document) else first.take() for document in _documents(case)]
+            relevant = [
+                document
+                for document, outcome in zip(_documents(case), outcomes, strict=True)
+                if isinstance(outcome, Answer) and outcome.value.relevant
+            ]
+            # After an interrupt nothing more is asked.
+            asked = () if first.interrupted else [self._polarity(case.claim, document) for document in relevant]
+            second = _Stream(self.llm.ask_many(asked), interrupted=first.interrupted)
+            made = []
+            for document, outcome in zip(_documents(case), outcomes, strict=True):
+                if outcome is None:
+                    made.append(_unread())
+                elif isinstance(outcome, Failure):
+                    made.append(_failed(outcome))
+                elif outcome.value.relevant:
+                    made.append(_combined(outcome, second.take(), document))
+                else:
+                    reply = outcome.value
+                    made.append((stance_of("NOT_ENOUGH_INFO", reply.confidence, reply.rationale), (), outcome.usage))
+            yield from second.deliver(made)
+
+    def _relevance(self, claim: Claim, document: Document) -> Question[Relevance]:
+        messages = self._prompts["two-step-relevance"].messages(claim=quoted(claim.text), document=_document(document))
+        return Question(messages, Relevance, check_rationale)
+
+    def _polarity(self, claim: Claim, document: Document) -> Question[Polarity]:
+        messages = self._prompts["two-step-polarity"].messages(claim=quoted(claim.text), document=_document(document))
+        return Question(messages, Polarity, lambda reply: check_quoting(reply, _read(document)))
+
+    # -- many documents, one question
+
+    def _batched(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        batches = self._batches(cases)
+        stream = _Stream(self.llm.ask_many(self._batch_question(some) for some in batches))
+        sizes = iter([len(some) for some in batches])
+        ready: list[_Made] = []
+        for case in cases:
+            made = []
+            for document in _documents(case):
+                if _is_blank(document):
+                    made.append(_unread())
+                    continue
+                if not ready:
+                    ready = _answers(stream.take(), next(sizes))
+                made.append(ready.pop(0))
+            yield from stream.deliver(made)
+
+    def _batches(self, cases: Sequence[Case]) -> list[list[tuple[Claim, Document]]]:
+        pairs = list(_pairs(cases))
+        return [pairs[start : start + self._stage.batch] for start in range(0, len(pairs), self._stage.batch)]
+
+    def _batch_question(self, pairs: Sequence[tuple[Claim, Document]]) -> Question[Batch]:
+        lines = [
+            quoted({"number": number, "claim": claim.text, "paper": _shown(document)})
+            for number, (claim, document) in enumerate(pairs, 1)
+        ]
+        share = self._stage.open_share
+        guidance = "" if share is None else f"Of pairs like these, expect at least {share:.0%} to be NOT_ENOUGH_INFO.\n"
+        messages = self._prompts["batch"].messages(count=str(len(pairs)), pairs="\n".join(lines), guidance=guidance)
+        return Question(messages, Batch, lambda reply: check_batch(reply, len(pairs)))
+
+
+def conclude_by_model(llm: LanguageModel, claim: Claim, evidence: Sequence[Evidence]) -> tuple[Verdict, Usage]:
+    """The claim's verdict by one more question over the evidence with its stances, and what it cost.
+
+    Documents without a stance are left out. Where none has one, nothing is asked, and the verdict has no label. Raises
+    NotFound or InvalidData for a prompt of the user's that can't be used; what fails else is the verdict's error.
+    """
+    method = f"llm:{llm.name} (conclusion)"
+    prompt = _prompt(llm, "conclude")
+    read = [item for item in evidence if item.stance is not None and item.stance.label is not None]
+    if not read:
+        why = "no document was read: see the errors of their stances" if evidence else "no document was found"
+        return Verdict(None, method=method, error=why), Usage()
+    lines = []
+    for number, item in enumerate(read, 1):
+        stance = item.stance
+        assert stance is not None
+        lines.append(
+            quoted(
+                {
+                    "number": number,
+                    "title": item.document.title[:500],
+                    "stance": stance.label,
+                    "confidence": None if stance.confidence is None else round(stance.confidence, 3),
+                    "rationale": stance.rationale,
+                    "sentences": [sentence.text[:2_000] for sentence in item.sentences],
+                }
+            )
+        )
+    messages = prompt.messages(claim=quoted(claim.text), evidence="\n".join(lines))
+    (outcome,) = llm.ask_many([Question(messages, Conclusion, check_rationale)])
+    if isinstance(outcome, Failure):
+        return Verdict(None, method=method, error=str(outcome.error)), outcome.usage
+    reply = outcome.value
+    made = stance_of(reply.label, reply.confidence, reply.rationale)
+    return Verdict(made.label, made.confidence, made.rationale, method), outcome.usage
+
+
+class _Stream(Generic[T]):
+    """The outcomes of questions, one after the other, and what becomes of an interrupt between them."""
+
+    def __init__(self, outcomes: Iterator[Answer[T] | Failure], *, interrupted: bool = False) -> None:
+        self._outcomes = outcomes
+        self.interrupted = interrupted
+
+    def take(self) -> Answer[T] | Failure:
+        if not self.interrupted:
+            try:
+                return next(self._outcomes)
+            except KeyboardInterrupt:
+                self.interrupted = True
+        return Failure(Interrupted("interrupted before the language model answered"))
+
+    def deliver(self, made: Sequence[_Made]) -> Iterator[Judged]:
+        """What was made of a case; then the interrupt, where there was one."""
+        if not self.interrupted or any(stance.label is not None for stance, _, _ in made):
+            yield Judged(
+                tuple(stance for stance, _, _ in made),
+                tuple(quotes for _, quotes, _ in made),
+                sum((usage for _, _, usage in made), Usage()),
+            )
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+
+def _quoting(outcome: Answer[Quoting] | Failure, document: Document) -> _Made:
+    if isinstance(outcome, Failure):
+        return _failed(outcome)
+    reply = outcome.value
+    return stance_of(reply.label, reply.confidence, reply.rationale), quote_of(reply, document), outcome.usage
+
+
+def _combined(relevance: Answer[Relevance], polarity: Answer[Polarity] | Failure, document: Document) -> _Made:
+    """P(label) = P(there is evidence) · P(side | there is evidence)."""
+    stance, quotes, usage = _quoting(polarity, document)  # type: ignore[arg-type]
+    if stance.confidence is not None and stance.label is not None:
+        confidence = relevance.value.confidence * stance.confidence
+        stance = stance_of(stance.label, confidence, stance.rationale or "")
+    return stance, quotes, relevance.usage + usage
+
+
+def _answers(outcome: Answer[Batch] | Failure, size: int) -> list[_Made]:
+    """One for each pair of a batch; the first has the usage."""
+    if isinstance(outcome, Failure):
+        last = getattr(outcome.error, "value", None)
+        items = sure_answers(last, size) if isinstance(last, Batch) else {}
+    else:
+        items = {item.number: item for item in outcome.value.answers}
+    made: list[_Made] = []
+    for number in range(1, size + 1):
+        usage = outcome.usage if number == 1 else Usage()
+        item = items.get(number)
+        if item is not None:
+            made.append((stance_of(item.label, item.confidence, item.rationale), (), usage))
+        else:
+            assert isinstance(outcome, Failure)
+            made.append((Stance(None, error=str(outcome.error)), (), usage))
+    return made
+
+
+def _failed(failure: Failure) -> _Made:
+    return Stance(None, error=str(failure.error)), (), failure.usage
+
+
+def _unread() -> _Made:
+    return Stance(None, error=_NOTHING), (), Usage()
+
+
+def _prompt(llm: LanguageModel, name: str) -> PromptText:
+    return load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir)
+
+
+def _pairs(cases: Sequence[Case]) -> Iterator[tuple[Claim, Document]]:
+    """The pairs that are asked about."""
+    for case in cases:
+        for document in _documents(case):
+            if not _is_blank(document):
+                yield case.claim, document
+
+
+def _documents(case: Case) -> list[Document]:
+    return [evidence.document for evidence in case.evidence]
+
+
+def _is_blank(document: Document) -> bool:
+    return not document.title.strip() and not document.text.strip()
+
+
+def _read(document: Document) -> Document:
+    """The document as far as a model reads it, with the same offsets."""
+    return Document(document.id, document.title[:LONGEST], document.text[:LONGEST])
+
+
+def _shown(document: Document) -> dict[str, str]:
+    read = _read(document)
+    return {"title": read.title, "text": read.text}
+
+
+def _document(document: Document) -> str:
+    return quoted(_shown(document))
