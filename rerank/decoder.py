@@ -92,7 +92,8 @@ def last_states(
         out = attend_last(_rotate(q, cos[last], sin[last]), _rotate(k, cos, sin), v, row, scale=attention.scaling)
         x = x[last] + _scaled(attention.o_proj(out.flatten(1)), residual_scale)
         feed_forward(x, _feed_forward(layer, residual_scale))
-        return body.norm(x)
+        states: torch.Tensor = body.norm(x)
+        return states
 
 
 def _projections(attention: Any) -> tuple[Any, Any, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .decoder import by_length, padded
-from .packing import attend, attend_last, best_of_windows, rows
+from .packing import SLICE, Row, attend, attend_last, best_of_windows, rows
 from .tokens import SpecialPairs
 from .types import Encoded
 from .values import finite
@@ -88,11 +88,12 @@ class PackedEncoder:
                 (parts.token_type_embeddings, types),
             )
         )
-        x = parts.LayerNorm(words + kinds + positions)
-        project = getattr(self._body, "embeddings_project", None)
-        return x if project is None else project(x)
+        x: torch.Tensor = parts.LayerNorm(words + kinds + positions)
+        if hasattr(self._body, "embeddings_project"):
+            x = self._body.embeddings_project(x)
+        return x
 
-    def _firsts(self, x: torch.Tensor, row: Any) -> torch.Tensor:
+    def _firsts(self, x: torch.Tensor, row: Row) -> torch.Tensor:
         """The last layer's states at the first id of each sequence: [sequences, size]."""
         import torch
 
@@ -108,7 +109,9 @@ class PackedEncoder:
             scale = size**-0.5
             out = attend_last(q, k, v, row, scale=scale) if last else attend(q, k, v, row, scale=scale, causal=False)
             x = layer.attention.output(out.flatten(1), x)
-            x = torch.cat([layer.output(layer.intermediate(part), part) for part in x.split(2048)])
+            for start in range(0, len(x), SLICE):
+                part = x[start : start + SLICE]
+                x[start : start + SLICE] = layer.output(layer.intermediate(part), part)
         return x
 
     def _head(self, firsts: torch.Tensor) -> torch.Tensor:

@@ -9,14 +9,16 @@ import inspect
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from ..errors import InvalidData, NotFound, UsageError
 from ..models import FoundModel, best_device, check_device, find_model, loading_quietly, require_models
-from . import decoder, encoder
-from .tokens import Long, Prompt, PromptPairs, SpecialPairs, Template, template, tokeniser
+from . import decoder, encoder, layerwise
+from .decoder import PackedDecoder, PaddedDecoder
+from .encoder import PackedEncoder, PaddedEncoder
+from .tokens import Long, Prompt, PromptPairs, SpecialPairs, template, tokeniser
 from .types import Scorer
 
 DEFAULT_MAX_TOKENS = 512
@@ -32,6 +34,8 @@ PROMPTS: Final = {
 """How the decoders that are known are asked (FlagEmbedding 1.4, `BaseLLMReranker`)."""
 KEEPS_ORDER = {"Identity", "Sigmoid", "Tanh", "LogSigmoid", "Softplus"}
 """Activation functions that sentence-transformers can apply and that leave the order of logits as it is."""
+_LOADING = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError)
+"""What transformers raises for folders that are not what they say."""
 
 
 def load_scorer(
@@ -64,48 +68,117 @@ def load_scorer(
     found = find_model(name)
     if not any(found.path.glob("*.safetensors")):
         raise NotFound(f"{found.path} holds no safetensors weights; other formats are not loaded")
-    settings = _config(found)
+    config = _config(found)
     if max_tokens is not None and max_tokens < 32:
         raise UsageError(f"max_tokens is {max_tokens}: a reranker needs 32 at least")
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"there is no precision {dtype!r}: choose {', '.join(DTYPES)}")
-    if cutoff_layer is not None:
-        raise UsageError(f"{found.name} is no layerwise model: leave cutoff_layer out")
-    architecture = (settings.get("architectures") or ["nothing"])[0]
-    kind = architecture.rpartition("For")[2]
-    if kind not in ("CausalLM", "SequenceClassification"):
+    if long not in ("cut", "windows"):
+        raise UsageError(f"long passages are cut or read by windows, not {long!r}")
+    architecture = (config.get("architectures") or ["nothing"])[0]
+    is_decoder = architecture.endswith("ForCausalLM")
+    if not is_decoder and not architecture.endswith("ForSequenceClassification"):
         raise InvalidData(f"{found.name} is no reranker: its config.json says {architecture}")
-    if kind != "CausalLM" and (yes_token is not None or prompt is not None):
+    if not is_decoder and (yes_token is not None or prompt is not None):
         raise UsageError(f"{found.name} is no decoder ({architecture}): leave prompt and yes_token out")
+    is_layerwise = architecture == layerwise.ARCHITECTURE
+    if cutoff_layer is not None and not is_layerwise:
+        raise UsageError(f"{found.name} is no layerwise model: leave cutoff_layer out")
+    layer = layerwise.check(found.name, config, cutoff_layer) if is_layerwise else 0
+    asked = _prompt(found, config, prompt, yes_token) if is_decoder else _BGE
+    if device is not None:
+        check_device(device)
     on_load()
-    device = _device(device)
-    batch_tokens = batch_tokens or (16_384 if device.startswith("cuda") else 4096)
-    asked = _prompt(found, settings, prompt, yes_token) if kind == "CausalLM" else None
+    device = device or best_device()
+    options = _Options(
+        found, config, device, _dtype(device, dtype), max_tokens, long, batch_tokens or _batch_tokens(device)
+    )
+    # oneDNN keeps a few MB for each shape that it met, and rows are all of different lengths.
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
     with loading_quietly():
-        model, tokenizer = _load(found, kind, device, dtype)
-    keep_end = tokenizer.truncation_side == "left"
-    if asked is not None:
-        pairs = PromptPairs(tokeniser(tokenizer), asked, _start(tokenizer), 0, long, keep_end)
-        most = model.config.max_position_embeddings - pairs.longest
-        pairs = replace(pairs, length=_length(found, max_tokens, most))
-        yes = _token(found, pairs, asked.yes)
-        if decoder.packs(model.config, pairs.longest):
-            return decoder.PackedDecoder(found.name, model, pairs, yes, batch_tokens)
-        return decoder.PaddedDecoder(found.name, model, pairs, yes, batch_tokens)
-    _check_head(found, model.config, settings)
+        if is_layerwise:
+            return _layerwise(options, asked, layer)
+        return _decoder(options, asked) if is_decoder else _encoder(options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    found: FoundModel
+    config: dict[str, Any]
+    device: str
+    dtype: str
+    max_tokens: int | None
+    long: Long
+    batch_tokens: int
+
+
+def _decoder(options: _Options, asked: Prompt) -> Scorer:
+    model, tokenizer = _load(options, "AutoModelForCausalLM")
+    pairs = _prompt_pairs(options, tokenizer, asked, model.config.max_position_embeddings)
+    yes = _token(options.found, pairs, asked.yes)
+    made = PackedDecoder if decoder.packs(model.config, pairs.longest) else PaddedDecoder
+    return made(options.found.name, model, pairs, yes, options.batch_tokens)
+
+
+def _layerwise(options: _Options, asked: Prompt, layer: int) -> Scorer:
+    import torch
+
+    config = options.config
+    tokenizer = _tokenizer(options)
+    pairs = _prompt_pairs(options, tokenizer, asked, config.get("max_position_embeddings", 2048))
+    body, head = layerwise.load(options.found.path, config, layer, options.device, getattr(torch, options.dtype))
+    return layerwise.LayerwiseDecoder(options.found.name, body, head, pairs, config, options.batch_tokens)
+
+
+def _encoder(options: _Options) -> Scorer:
+    found = options.found
+    said = _sentence_transformers(found, options.config)
+    _check_labels(found, options.config, said)
+    model, tokenizer = _load(options, "AutoModelForSequenceClassification")
     special = template(tokenizer)
-    length = _length(found, max_tokens, _own_length(model.config, tokenizer))
     if special is None:
         raise InvalidData(f"the tokenizer of {found.name} can't be used: it has no pairs of a query and a passage")
-    by_flag = model.config.model_type == "xlm-roberta" and not _sentence_transformers(found, settings)
-    ids = SpecialPairs(tokeniser(tokenizer), special, length, long, "passage" if by_flag else "longer", keep_end)
     types = "token_type_ids" in tokenizer.model_input_names
+    pairs = SpecialPairs(
+        tokeniser(tokenizer),
+        special if types else replace(special, types=(0, 0)),
+        _length(found, options.max_tokens, _own_length(model.config, tokenizer)),
+        options.long,
+        # A model that sentence-transformers did not save is what FlagReranker loads.
+        "passage" if model.config.model_type == "xlm-roberta" and not said else "longer",
+        tokenizer.truncation_side == "left",
+    )
     if encoder.packs(model.config):
-        if not types:
-            ids = replace(ids, template=Template(special.before, special.between, special.after, (0, 0)))
-        return encoder.PackedEncoder(found.name, model, ids, batch_tokens)
+        return PackedEncoder(found.name, model, pairs, options.batch_tokens)
     types = types and "token_type_ids" in inspect.signature(model.forward).parameters
-    return encoder.PaddedEncoder(found.name, model, ids, batch_tokens, types)
+    return PaddedEncoder(found.name, model, pairs, options.batch_tokens, types)
+
+
+def _prompt_pairs(options: _Options, tokenizer: Any, asked: Prompt, places: int) -> PromptPairs:
+    start = tokenizer.bos_token_id
+    pairs = PromptPairs(
+        tokeniser(tokenizer),
+        asked,
+        () if start is None or start == tokenizer.pad_token_id else (start,),
+        0,
+        options.long,
+        tokenizer.truncation_side == "left",
+    )
+    return replace(pairs, length=_length(options.found, options.max_tokens, places - pairs.longest))
+
+
+def _batch_tokens(device: str) -> int:
+    """A CPU's caches hold no more; a GPU wants work for all its cores."""
+    return 16_384 if device.startswith("cuda") else 4096
+
+
+def _dtype(device: str, wanted: str | None) -> str:
+    import torch
+
+    if wanted is not None or not device.startswith("cuda"):
+        return wanted or "float32"
+    return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
 
 
 def _config(found: FoundModel) -> dict[str, Any]:
@@ -119,17 +192,8 @@ def _config(found: FoundModel) -> dict[str, Any]:
     return settings
 
 
-def _device(name: str | None) -> str:
-    if name is not None:
-        check_device(name)
-    # oneDNN keeps a few MB for each shape that it met, and rows are all of different lengths.
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
-    return name or best_device()
-
-
-def _prompt(found: FoundModel, settings: dict[str, Any], text: str | None, yes: str | None) -> Prompt:
-    origins = {found.name, Path(found.name).name, settings.get("_name_or_path")}
+def _prompt(found: FoundModel, config: dict[str, Any], text: str | None, yes: str | None) -> Prompt:
+    origins = {found.name, Path(found.name).name, config.get("_name_or_path")}
     known = next((prompt for name, prompt in PROMPTS.items() if origins & {name, name.rpartition("/")[2]}), None)
     if known is not None:
         return replace(known, text=known.text if text is None else text, yes=known.yes if yes is None else yes)
@@ -141,40 +205,45 @@ def _prompt(found: FoundModel, settings: dict[str, Any], text: str | None, yes: 
     return Prompt(text, yes)
 
 
-def _load(found: FoundModel, kind: str, device: str, dtype: str | None) -> tuple[Any, Any]:
+def _load(options: _Options, kind: str) -> tuple[Any, Any]:
+    """Model and tokenizer. Raises InvalidData where transformers can't make them of the folder."""
     import torch
     import transformers
 
-    if dtype is None:
-        bfloat16 = device.startswith("cuda") and torch.cuda.is_bf16_supported()
-        dtype = "bfloat16" if bfloat16 else "float16" if device.startswith("cuda") else "float32"
+    name = options.found.name
     try:
-        model, loading = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(
-            found.path,
-            dtype=getattr(torch, dtype),
+        model, loading = getattr(transformers, kind).from_pretrained(
+            options.found.path,
+            dtype=getattr(torch, options.dtype),
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
             output_loading_info=True,
         )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            found.path, trust_remote_code=False, local_files_only=True
-        )
-    except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise InvalidData(f"transformers can't load {found.name}: {reason}") from error
+    except _LOADING as error:
+        raise InvalidData(f"transformers can't load {name}: {_reason(error)}") from error
     missing = sorted(loading["missing_keys"])
     if missing:
         raise InvalidData(
-            f"the weights of {found.name} are not complete: {missing[0]} is missing"
+            f"the weights of {name} are not complete: {missing[0]} is missing"
             + (f" and {len(missing) - 1} more" if missing[1:] else "")
         )
-    return model.to(device).eval(), tokenizer
+    return model.to(options.device).eval(), _tokenizer(options)
 
 
-def _start(tokenizer: Any) -> tuple[int, ...]:
-    start = tokenizer.bos_token_id
-    return () if start is None or start == tokenizer.pad_token_id else (start,)
+def _tokenizer(options: _Options) -> Any:
+    import transformers
+
+    try:
+        return transformers.AutoTokenizer.from_pretrained(
+            options.found.path, trust_remote_code=False, local_files_only=True
+        )
+    except _LOADING as error:
+        raise InvalidData(f"transformers can't load the tokenizer of {options.found.name}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _token(found: FoundModel, pairs: PromptPairs, yes: str) -> int:
@@ -198,14 +267,15 @@ def _own_length(config: Any, tokenizer: Any) -> int:
     return int(min(places, tokenizer.model_max_length))
 
 
-def _check_head(found: FoundModel, config: Any, settings: dict[str, Any]) -> None:
-    if config.num_labels != 1:
+def _check_labels(found: FoundModel, config: dict[str, Any], said: dict[str, Any]) -> None:
+    labels = len(config["id2label"]) if config.get("id2label") else config.get("num_labels", 2)
+    if labels != 1:
         raise InvalidData(
-            f"{found.name} is a classifier of {config.num_labels} labels; a reranker has one (is it a stance model?)"
+            f"{found.name} is a classifier of {labels} labels; a reranker has one (is it a stance model?)"
         )
-    activation = _sentence_transformers(found, settings).get("activation_fn") or "torch.nn.modules.linear.Identity"
-    if str(activation).rpartition(".")[2] not in KEEPS_ORDER:
-        raise InvalidData(f"the scores of {found.name} come from {activation}, of which the order is not known")
+    activation = str(said.get("activation_fn") or "Identity")
+    if activation.rpartition(".")[2] not in KEEPS_ORDER:
+        raise InvalidData(f"{found.name} turns its logits into scores by {activation}, which may change their order")
 
 
 def _sentence_transformers(found: FoundModel, settings: dict[str, Any]) -> dict[str, Any]:

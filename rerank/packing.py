@@ -225,5 +225,5 @@ def _varlen() -> Callable[..., Any] | None:
 
 def feed_forward(x: torch.Tensor, layer: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """Add what a feed-forward layer makes of each row of x [tokens, size], in place, some rows at a time."""
-    for part in x.split(SLICE):
-        part += layer(part)
+    for start in range(0, len(x), SLICE):
+        x[start : start + SLICE] += layer(x[start : start + SLICE])

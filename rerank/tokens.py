@@ -107,9 +107,7 @@ class PromptPairs:
                 pieces, cut = list(windows(ids, room, marker)), False
             else:
                 pieces, cut = [_cut(ids, room, self.keep_end)], True
-            found.append(
-                Encoded(tuple(tuple([*head, *piece, *end]) for piece in pieces), cut or query_cut, prefix=len(head))
-            )
+            found.append(Encoded(tuple((*head, *piece, *end) for piece in pieces), cut or query_cut, prefix=len(head)))
         return found
 
     @property
@@ -169,7 +167,7 @@ class SpecialPairs:
             pieces = list(windows(ids, second))
         else:
             pieces, cut = [_cut(ids, second, self.keep_end)], True
-        return Encoded(tuple(tuple([*head, *piece, *self.template.after]) for piece in pieces), cut, prefix=len(head))
+        return Encoded(tuple((*head, *piece, *self.template.after) for piece in pieces), cut, prefix=len(head))
 
 
 def windows(ids: Ids, room: int, marker: Sequence[int] = ()) -> Iterator[Ids]:

@@ -79,6 +79,65 @@ def make_decoder(
     return folder
 
 
+def make_layerwise(folder: Path, *, seed: int = 0, **config: Any) -> Path:
+    """Save what bge-reranker-v2-minicpm-layerwise consists of: MiniCPM's layers with a head after each from the third.
+
+    The weights are in two files, as those of large models are.
+    """
+    import torch
+    from safetensors.torch import save_file
+    from transformers import LlamaConfig, LlamaModel
+
+    tokenizer = _bpe(TEXTS, 600)
+    made = {
+        "architectures": ["LayerWiseMiniCPMForCausalLM"],
+        "auto_map": {"AutoConfig": "configuration_minicpm_reranker.LayerWiseMiniCPMConfig"},
+        "model_type": "minicpm",
+        "_name_or_path": "BAAI/bge-reranker-v2-minicpm-layerwise",
+        "vocab_size": len(tokenizer),
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "hidden_act": "silu",
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "rope_scaling": None,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "bos_token_id": 2,
+        "scale_emb": 12,
+        "dim_model_base": 256,
+        "scale_depth": 1.4,
+        "start_layer": 3,
+        "head_multi": True,
+        "head_type": "simple",
+        **config,
+    }
+    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    torch.manual_seed(seed)
+    body = LlamaModel(LlamaConfig(**{name: made[name] for name in names}, initializer_range=0.1))
+    weights = {f"model.{name}": weight.clone() for name, weight in body.state_dict().items()}
+    for name in weights:
+        if weights[name].dim() == 1:
+            weights[name] += torch.randn_like(weights[name]) * 0.1
+    heads = made["num_hidden_layers"] - made["start_layer"] + 1
+    weights |= {f"lm_head.{i}.linear_head.weight": torch.randn(1, made["hidden_size"]) for i in range(heads)}
+    with loading_quietly():
+        tokenizer.save_pretrained(folder)
+    half = len(weights) // 2
+    files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    index = {}
+    for file, part in zip(files, (list(weights)[:half], list(weights)[half:]), strict=True):
+        save_file({name: weights[name] for name in part}, folder / file, {"format": "pt"})
+        index |= dict.fromkeys(part, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    (folder / "config.json").write_text(json.dumps(made))
+    return folder
+
+
 def make_encoder(
     folder: Path,
     *,

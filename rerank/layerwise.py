@@ -1,0 +1,114 @@
+"""bge-reranker-v2-minicpm-layerwise: a decoder with a head of its own after each layer, so that it can stop early.
+
+MiniCPM is Llama with factors: embeddings times `scale_emb`, what each layer adds times `scale_depth` over the root of
+the number of layers (Hu et al. 2024, "MiniCPM"). The heads are one row each, without a factor: the score after layer c
+is `lm_head[c - start_layer]` of the normalised state at the last id. The model's own code is not run; FlagEmbedding's
+copy of it (`LayerWiseMiniCPMForCausalLM`) is what this was compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidData, UsageError
+from .decoder import last_states
+from .packing import best_of_windows, rows
+from .tokens import PromptPairs
+from .types import Encoded
+from .values import finite
+
+ARCHITECTURE = "LayerWiseMiniCPMForCausalLM"
+_COPIED = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "hidden_act",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "rope_theta",
+    "attention_bias",
+    "pad_token_id",
+)
+
+
+class LayerwiseDecoder:
+    """The model up to the layer that scores; those above are not loaded."""
+
+    logits = True
+
+    def __init__(self, name: str, body: Any, head: Any, pairs: PromptPairs, settings: Any, batch_tokens: int) -> None:
+        """`head`: the weights of the layer's head, [size]; `settings`: what config.json says."""
+        self.name = name
+        self._body, self._head, self._pairs, self._batch_tokens = body, head.float(), pairs, batch_tokens
+        self._embed_scale = float(settings.get("scale_emb", 1))
+        self._residual_scale = settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"])
+
+    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
+        return self._pairs(query, passages)
+
+    def score(self, encoded: Sequence[Encoded]) -> list[float]:
+        return finite(self.name, best_of_windows(encoded, self._score))
+
+    def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
+        values = [0.0] * len(sequences)
+        for row in rows(sequences, prefixes, self._batch_tokens):
+            states = last_states(
+                self._body,
+                row,
+                self._body.layers,
+                embed_scale=self._embed_scale,
+                residual_scale=self._residual_scale,
+            )
+            for i, value in zip(row.members, (states.float() @ self._head).tolist(), strict=True):
+                values[i] = value
+        return values
+
+
+def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:
+    """The layer that scores, by default the last. Raises UsageError or InvalidData where there is no such head."""
+    first, last = settings.get("start_layer", 8), settings["num_hidden_layers"]
+    if settings.get("head_type", "simple") != "simple" or not settings.get("head_multi", True):
+        raise InvalidData(f"{name} has heads of another kind than bge-reranker-v2-minicpm-layerwise: can't be used")
+    if settings.get("rope_scaling") is not None:
+        raise InvalidData(f"{name} scales its rotary positions, which is not known of layerwise models: can't be used")
+    if cutoff_layer is not None and not first <= cutoff_layer <= last:
+        raise UsageError(f"{name} can score after the layers {first} to {last}, not {cutoff_layer}")
+    return cutoff_layer or int(last)
+
+
+def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: Any) -> tuple[Any, Any]:
+    """The layers up to the one that scores, as transformers' LlamaModel, and the weights of its head.
+
+    Raises InvalidData where weights are missing or of another shape.
+    """
+    import torch
+    from safetensors import safe_open
+    from transformers import LlamaConfig, LlamaModel
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    given = {name: settings[name] for name in _COPIED if name in settings}
+    config = LlamaConfig(**given, num_hidden_layers=layer)
+    with torch.device("meta"):
+        body: Any = LlamaModel(config)
+    # Its frequencies are calculated when it is made, and are in no file.
+    body.rotary_emb = LlamaRotaryEmbedding(config=config)
+    head = f"lm_head.{layer - settings.get('start_layer', 8)}.linear_head.weight"
+    wanted = {f"model.{name}": name for name in body.state_dict()} | {head: head}
+    weights = {}
+    for file in sorted(path.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as stored:
+            for name in wanted.keys() & set(stored.keys()):
+                weights[wanted[name]] = stored.get_tensor(name).to(device, dtype)
+    row = weights.pop(head, None)
+    if row is None or row.shape != (1, config.hidden_size):
+        raise InvalidData(f"{path} has no head of one row after layer {layer} ({head})")
+    try:
+        body.load_state_dict(weights, assign=True)
+    except RuntimeError as error:
+        raise InvalidData(f"the weights in {path} are not those of its config.json: {error}") from error
+    return body.to(device).eval(), row[0]
