@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 from ..errors import InvalidData, NotFound, UsageError
 from ..models import FoundModel, best_device, check_device, find_model, loading_quietly, require_models
-from . import decoder, encoder, layerwise
+from . import crossencoder, decoder, encoder, layerwise
 from .decoder import PackedDecoder, PaddedDecoder
 from .encoder import PackedEncoder, PaddedEncoder
 from .tokens import Long, Prompt, PromptPairs, SpecialPairs, template, tokeniser
@@ -75,9 +76,10 @@ def load_scorer(
         raise UsageError(f"there is no precision {dtype!r}: choose {', '.join(DTYPES)}")
     if long not in ("cut", "windows"):
         raise UsageError(f"long passages are cut or read by windows, not {long!r}")
-    architecture = (config.get("architectures") or ["nothing"])[0]
+    parts = crossencoder.modules(found.path)
+    architecture = " + ".join(parts) or (config.get("architectures") or ["nothing"])[0]
     is_decoder = architecture.endswith("ForCausalLM")
-    if not is_decoder and not architecture.endswith("ForSequenceClassification"):
+    if not is_decoder and not parts and not architecture.endswith("ForSequenceClassification"):
         raise InvalidData(f"{found.name} is no reranker: its config.json says {architecture}")
     if not is_decoder and (yes_token is not None or prompt is not None):
         raise UsageError(f"{found.name} is no decoder ({architecture}): leave prompt and yes_token out")
@@ -85,6 +87,8 @@ def load_scorer(
     if cutoff_layer is not None and not is_layerwise:
         raise UsageError(f"{found.name} is no layerwise model: leave cutoff_layer out")
     layer = layerwise.check(found.name, config, cutoff_layer) if is_layerwise else 0
+    if parts and long != "cut":
+        raise UsageError(f"{found.name} ({architecture}) can't read long passages by windows: cut them")
     asked = _prompt(found, config, prompt, yes_token) if is_decoder else _BGE
     if device is not None:
         check_device(device)
@@ -96,7 +100,10 @@ def load_scorer(
     # oneDNN keeps a few MB for each shape that it met, and rows are all of different lengths.
     os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
-    with loading_quietly():
+    with loading_quietly(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of a configuration's old spellings
+        if parts:
+            return _crossencoder(options)
         if is_layerwise:
             return _layerwise(options, asked, layer)
         return _decoder(options, asked) if is_decoder else _encoder(options)
@@ -119,6 +126,19 @@ def _decoder(options: _Options, asked: Prompt) -> Scorer:
     yes = _token(options.found, pairs, asked.yes)
     made = PackedDecoder if decoder.packs(model.config, pairs.longest) else PaddedDecoder
     return made(options.found.name, model, pairs, yes, options.batch_tokens)
+
+
+def _crossencoder(options: _Options) -> Scorer:
+    import torch
+
+    found = options.found
+    _check_activation(found, _sentence_transformers(found, options.config))
+    length = _length(found, options.max_tokens, options.config.get("max_position_embeddings") or 1 << 20)
+    dtype = getattr(torch, options.dtype)
+    try:
+        return crossencoder.load(found.name, found.path, length, options.device, dtype, options.batch_tokens)
+    except _LOADING as error:
+        raise InvalidData(f"sentence-transformers can't load {found.name}: {_reason(error)}") from error
 
 
 def _layerwise(options: _Options, asked: Prompt, layer: int) -> Scorer:
@@ -273,6 +293,10 @@ def _check_labels(found: FoundModel, config: dict[str, Any], said: dict[str, Any
         raise InvalidData(
             f"{found.name} is a classifier of {labels} labels; a reranker has one (is it a stance model?)"
         )
+    _check_activation(found, said)
+
+
+def _check_activation(found: FoundModel, said: dict[str, Any]) -> None:
     activation = str(said.get("activation_fn") or "Identity")
     if activation.rpartition(".")[2] not in KEEPS_ORDER:
         raise InvalidData(f"{found.name} turns its logits into scores by {activation}, which may change their order")

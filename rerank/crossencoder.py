@@ -1,0 +1,103 @@
+"""Rerankers that sentence-transformers put together of modules: its own forward pass, on ids that it made."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidData
+from .decoder import by_length, padded
+from .packing import best_of_windows
+from .tokens import well_formed
+from .types import Encoded
+from .values import finite
+
+
+class CrossEncoderScorer:
+    """A CrossEncoder of sentence-transformers. Passages are cut where and how it does."""
+
+    logits = True
+
+    def __init__(self, name: str, model: Any, length: int, batch_tokens: int) -> None:
+        """`length`: the most ids of a pair; a pair that has so many counts as cut."""
+        self.name = name
+        self._model, self._length, self._batch_tokens = model, length, batch_tokens
+        self._tokenizer = model.tokenizer
+        # The tokenizer is changed when it is called.
+        self._lock = threading.Lock()
+        features = model.preprocess([("a", "a")])
+        if not {"input_ids", "attention_mask"} <= set(features):
+            raise InvalidData(f"{name} does not read pairs as token ids: it can't be used as a reranker of texts")
+        # What sentence-transformers adds for its modules, the same for all texts.
+        self._extra = {key: value for key, value in features.items() if not hasattr(value, "shape")}
+        self._types = "token_type_ids" in features
+
+    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
+        if not passages:
+            return []
+        pairs = [(well_formed(query), well_formed(passage)) for passage in passages]
+        with self._lock:
+            features = self._model.preprocess(pairs)
+        found = []
+        for i in range(len(pairs)):
+            kept = features["attention_mask"][i].bool()
+            ids = features["input_ids"][i][kept].tolist()
+            second = features["token_type_ids"][i][kept].tolist().index(1) if self._types else 0
+            found.append(Encoded((tuple(ids),), len(ids) >= self._length, prefix=second))
+        return found
+
+    def score(self, encoded: Sequence[Encoded]) -> list[float]:
+        return finite(self.name, best_of_windows(encoded, self._score))
+
+    def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
+        import torch
+
+        values = [0.0] * len(sequences)
+        left = self._tokenizer.padding_side == "left"
+        for batch in by_length(sequences, self._batch_tokens):
+            ids, mask = padded([sequences[i] for i in batch], self._tokenizer.pad_token_id or 0, left=left)
+            features = {**self._extra, "input_ids": ids, "attention_mask": mask}
+            if self._types:
+                kinds = [[0] * prefixes[i] + [1] * (len(sequences[i]) - prefixes[i]) for i in batch]
+                features["token_type_ids"] = padded(kinds, 0, left=left)[0]
+            device = self._model.device
+            moved = {key: value.to(device) if hasattr(value, "to") else value for key, value in features.items()}
+            with torch.inference_mode():
+                scores = self._model(moved)["scores"]
+            for i, value in zip(batch, scores[:, 0].float().tolist(), strict=True):
+                values[i] = value
+        return values
+
+
+def modules(path: Path) -> list[str]:
+    """The modules of which sentence-transformers put a model together; none where there is just the model.
+
+    Raises InvalidData where they can't be read, or are those of an embedding model.
+    """
+    file = path / "modules.json"
+    if not file.is_file():
+        return []
+    try:
+        found = [(one["path"], one["type"].rpartition(".")[2]) for one in json.loads(file.read_text(encoding="utf-8"))]
+    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
+        raise InvalidData(f"the model's {file} can't be read: {error}") from error
+    if "Pooling" in [kind for _, kind in found]:
+        raise InvalidData(f"{path} is an embedding model, no reranker")
+    return [] if found == [("", "Transformer")] else [kind for _, kind in found]
+
+
+def load(name: str, path: Path, length: int, device: str, dtype: Any, batch_tokens: int) -> CrossEncoderScorer:
+    from sentence_transformers import CrossEncoder
+
+    model = CrossEncoder(
+        str(path),
+        max_length=length,
+        device=device,
+        trust_remote_code=False,
+        local_files_only=True,
+        model_kwargs={"use_safetensors": True, "dtype": dtype},
+    )
+    return CrossEncoderScorer(name, model.eval(), length, batch_tokens)
