@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
+import functools
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,17 +26,19 @@ from .common import (
     options,
     print_json,
     quiet_option,
-    settings_from,
     stderr,
     stdout,
     store_option,
 )
+from .outputs import outputs, refuse_overwriting
 
 if TYPE_CHECKING:
     from ..ingest import Record, Reject
     from ..pipeline import Checker
     from ..search import Filter
-    from ..types import Claim, Result
+    from ..settings import Resolved
+    from ..types import Claim, Result, Usage
+    from .report import About
 
 
 @click.command()
@@ -160,68 +162,141 @@ def query(
     """
     if (claim is None) == (claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
-    settings = settings_from(
-        store=store,
-        recipe=recipe,
-        embedding_model=model,
-        device=device,
-        rerank=rerank,
-        llm_model=llm,
-        stance_model=stance,
-        llm_max_calls=max_calls,
-        llm_max_cost=max_cost,
-    )
+    from ..settings import resolve
+
+    flags = {
+        "store": store,
+        "recipe": recipe,
+        "embedding_model": model,
+        "device": device,
+        "rerank": rerank,
+        "llm_model": llm,
+        "stance_model": stance,
+        "llm_max_calls": max_calls,
+        "llm_max_cost": max_cost,
+    }
+    resolved = resolve(flags)
     changes = Changes(fields, no_dense, rerank_depth, verdict, llm, strategy, examples, stance)
-    pipeline = adjusted(settings, changes)
-    conditions = _conditions(filters, before)
+    pipeline = adjusted(resolved.settings, changes)
+    asked = _Asked(k, _conditions(filters, before), run_file, report, quiet)
     text = ""
     if claim is not None:
         text = (_standard_input() if claim == "-" else argument_text(claim)).strip()
         if not text:
             raise UsageError('the claim is empty: ccheck query "what somebody said"')
-    with checker(settings, quiet=quiet, recipe=pipeline) as checked:
-        if claims is not None:
-            _check_file(checked, claims, run_file, k, conditions, quiet)
-            return
-        from ..types import Claim
-
-        result = checked.check(Claim(text), k=k, filters=conditions)
-        with _writing(run_file) as run:
-            if as_json:
-                print_json(result.to_dict())
-            else:
-                from .show import show_result
-
-                ran = pipeline.model_copy(update={"retrievers": checked.plan().retrievers})
-                show_result(stdout(), result, ran, filters=conditions, explain=explain)
-            for warning in () if quiet else result.warnings:
-                notice(warning)
-            _write_run(run, result)
+    with checker(resolved.settings, quiet=quiet, recipe=pipeline, strict=strict) as checked:
+        about = functools.partial(_about, resolved, checked)
+        if dry_run:
+            _show_prompts(checked, asked, claims, text)
+        elif claims is not None:
+            _check_file(checked, asked, claims, about)
+        else:
+            _check_one(checked, asked, text, as_json, explain, about)
 
 
-def _check_file(
-    checked: Checker, file: str, run_file: str | None, k: int, filters: Sequence[Filter], quiet: bool
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the flags ask of every claim."""
+
+    k: int
+    filters: Sequence[Filter]
+    run: str | None
+    report: str | None
+    quiet: bool
+
+
+def _check_one(
+    checked: Checker, asked: _Asked, text: str, as_json: bool, explain: bool, about: Callable[[], About]
 ) -> None:
+    from ..types import Claim
+
+    result = checked.check(Claim(text), k=asked.k, filters=asked.filters)
+    with outputs(asked.run, asked.report, about) as write:
+        if as_json:
+            print_json(result.to_dict())
+        else:
+            from .show import show_result
+
+            ran = checked.recipe.model_copy(
+                update={
+                    "retrievers": checked.plan().retrievers,
+                    "rerankers": {name: stage for name, (stage, _) in checked.plan().rerankers.items()},
+                }
+            )
+            show_result(stdout(), result, ran, filters=asked.filters, explain=explain)
+        write(result)
+    if not asked.quiet:
+        for warning in result.warnings:
+            notice(warning)
+        _tell_usage(result.usage)
+    if _unjudged(result):
+        raise Incomplete("not everything could be judged: the documents and the verdict say why")
+
+
+def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About]) -> None:
     """Print an object for each claim of a file, in order. Raises Incomplete where some could not be checked."""
+    from ..types import Usage
+
     # What is missing, the claims or the store, says so before an old run is overwritten.
-    claims = read_claims(file, unique=run_file is not None)
+    claims = read_claims(file, unique=asked.run is not None)
     warnings = checked.plan().warnings
-    done = failed = 0
-    if run_file is not None:
-        _refuse_overwriting(file, run_file)
-    with _writing(run_file) as run:
-        for result in _many(checked, claims, file, k, filters, quiet):
+    done = failed = unjudged = warned = 0
+    usage = Usage()
+    for output in (asked.run, asked.report):
+        refuse_overwriting(file, output)
+    with outputs(asked.run, asked.report, about) as write:
+        for result in _many(checked, claims, file, asked):
             done += 1
             failed += result.error is not None
+            unjudged += _unjudged(result)
+            warned += len(result.warnings) > len(warnings)
+            usage += result.usage
             print_json(result.to_dict())
-            _write_run(run, result)
-    if not quiet:
+            write(result)
+    if not asked.quiet:
         for warning in warnings:
             notice(warning)
+        if warned:
+            notice(f"{counted(warned, 'claim')} came with warnings: see the object of each")
         if not done:
             notice(f"{file} holds no claims")
+        _tell_usage(usage)
     if failed:
         raise Incomplete(f"{failed:,} of {counted(done, 'claim')} could not be checked: the object of each says why")
+    if unjudged:
+        raise Incomplete(
+            f"{unjudged:,} of {counted(done, 'claim')} could not be wholly judged: the object of each says why"
+        )
+
+
+def _unjudged(result: Result) -> bool:
+    """Whether somebody should have judged and could not."""
+    return any(piece.stance is not None and piece.stance.error is not None for piece in result.evidence)
+
+
+def _tell_usage(usage: Usage) -> None:
+    if usage.llm_calls or usage.cached:
+        tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
+        cached = f"; {counted(usage.cached, 'answer')} from the cache, at no cost" if usage.cached else ""
+        notice(f"language model: {counted(usage.llm_calls, 'call')}, {tokens}{cached}")
+
+
+def _about(resolved: Resolved, checked: Checker) -> About:
+    """What a report says of the run."""
+    from .report import about_run
+
+    plan = checked.plan()
+    models = [
+        f"embeddings: {plan.embedder.spec.model}" if plan.embedder is not None else "",
+        *(f"reranker: {reranker.name}" for _, reranker in plan.rerankers.values()),
+        f"stances: {plan.method.name}" if plan.method is not None else "",
+    ]
+    return about_run(resolved, checked.recipe, [model for model in models if model])
+
+
+def _show_prompts(checked: Checker, asked: _Asked, file: str | None, text: str) -> None:
+    """Print what a language model would be asked, as JSON Lines, with an estimate on standard error."""
+    raise UsageError("--dry-run is not there yet")
 
 
 def _standard_input() -> str:
@@ -234,17 +309,8 @@ def _conditions(filters: tuple[str, ...], before_day: str | None) -> list[Filter
     return [parse_filter(text) for text in filters] + ([before(before_day)] if before_day is not None else [])
 
 
-def _many(
-    checked: Checker,
-    claims: Iterable[tuple[Claim, str | None]],
-    file: str,
-    k: int,
-    filters: Sequence[Filter],
-    quiet: bool,
-) -> Iterator[Result]:
+def _many(checked: Checker, claims: Iterable[tuple[Claim, str | None]], file: str, asked: _Asked) -> Iterator[Result]:
     """Results for claims, in order; one that comes with a problem is a result with that error."""
-    from dataclasses import replace
-
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     problems: deque[str | None] = deque()
@@ -256,12 +322,12 @@ def _many(
 
     console = stderr()
     # A terminal that shows the results needs no other progress; and rich, left to itself, takes over standard output.
-    show = console.is_terminal and not quiet and not sys.stdout.isatty()
+    show = console.is_terminal and not asked.quiet and not sys.stdout.isatty()
     columns = (TextColumn("claims"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     progress = Progress(*columns, console=console, transient=True, redirect_stdout=False)
     with progress if show else nullcontext():
         task = progress.add_task("claims", total=_lines(file) if show else None)
-        for result in checked.check_many(noted(), k=k, filters=filters):
+        for result in checked.check_many(noted(), k=asked.k, filters=asked.filters):
             problem = problems.popleft()
             yield result if problem is None else replace(result, error=InvalidData(problem))
             progress.advance(task)
@@ -307,40 +373,3 @@ def _claims(records: Iterable[Record | Reject], unique: bool) -> Iterator[tuple[
             )
         else:
             yield Claim(text, id_), None
-
-
-def _refuse_overwriting(claims: str, run: str) -> None:
-    if Path(run).exists() and Path(claims).exists() and Path(run).samefile(claims):
-        raise UsageError(f"the run can't be written to {run}: the claims are read from it")
-
-
-@contextmanager
-def _writing(file: str | None) -> Iterator[IO[str] | None]:
-    if file is None:
-        yield None
-        return
-    if file == "-":
-        raise UsageError("--run needs the name of a file: the answers are on standard output")
-    try:
-        stream = Path(file).open("w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - entered below
-    except OSError as error:
-        raise UsageError(f"the run {file} can't be written: {error.strerror}") from error
-    with stream:
-        yield stream
-
-
-def _write_run(run: IO[str] | None, result: Result) -> None:
-    """A TREC run: claim, Q0, document, rank, score, tag; scores strictly decrease, so that no tool reorders ties."""
-    if run is None:
-        return
-    from ..types import strictly_decreasing
-
-    scores = strictly_decreasing([evidence.hit.score for evidence in result.evidence])
-    claim, tag = _word(result.claim.id or "1"), _word(result.recipe)
-    for evidence, score in zip(result.evidence, scores, strict=True):
-        run.write(f"{claim} Q0 {_word(evidence.document.id)} {evidence.hit.rank} {score!r} {tag}\n")
-
-
-def _word(text: str) -> str:
-    """An id as one word of a run: white space as in a URL, the rest as it is."""
-    return re.sub(r"\s", lambda space: quote(space[0]), text)

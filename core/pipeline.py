@@ -4,43 +4,61 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from .analysis import clean
 from .errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
-from .recipe import Dense, Recipe, Retriever, load_recipe
+from .recipe import Dense, ListwiseReranker, Recipe, RerankerStage, Retriever, load_recipe
+from .rerank.apply import rerank
+from .rerank.open import open_reranker
 from .search import Filter, Store, StoreInfo, open_store
 from .settings import Settings
-from .types import Claim, Evidence, Query, Ranking, Result, Stance, Verdict
-from .verdict import NOT_SET_UP, Judge, choose_sentences
+from .types import Claim, Evidence, Query, Ranking, Result, Sentence, Stance, Verdict
+from .verdict import Case, Judge, Judged, StanceMethod, choose_sentences_many, conclude
+from .verdict.open import Conclude, open_conclusion, open_method
 
 if TYPE_CHECKING:
     from .ingest import IngestOptions, Progress, Report
+    from .llm import Budget
+    from .rerank import Reranker
     from .search.embedding import Embedder
     from .search.store import Embedding
+    from .verdict.evidence import EvidenceMethod
 
+T = TypeVar("T")
 BATCH = 64
 """How many claims are embedded and searched at a time."""
+ANSWERED_AT_ONCE = 8
+"""How many of them are reranked and judged at a time: few, so that the first answers are there soon."""
 MAX_CLAIM_CHARS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What can run: the retrievers, the model for the dense ones, and what the user should know."""
+    """What can run: the retrievers, the model for the dense ones, rerankers, who judges, and what the user should know.
+
+    Where nobody judges, though the recipe asks for it, `no_method` says why.
+    """
 
     retrievers: dict[str, Retriever]
     embedder: Embedder | None
+    rerankers: dict[str, tuple[RerankerStage, Reranker]]
+    sentences_by: EvidenceMethod
+    method: StanceMethod | None
+    no_method: str
+    conclude: Conclude
     warnings: tuple[str, ...]
 
 
 class Checker:
     """A store and a recipe, ready to ingest and to check claims.
 
-    `judge` decides on stances and verdicts where the recipe asks for one. `notify` is told, in a few words, when
-    something takes long.
+    `judge` decides on stances and verdicts, instead of what the recipe says. `strict`: where a reranker fails the claim
+    has its error, instead of the ranking before with a warning. `notify` is told, in a few words, when something takes
+    long.
     """
 
     def __init__(
@@ -49,17 +67,19 @@ class Checker:
         *,
         recipe: Recipe | None = None,
         judge: Judge | None = None,
+        strict: bool = False,
         notify: Callable[[str], None] = lambda message: None,
     ) -> None:
         """Open the store of the settings. Raises UsageError, NotFound or InvalidData."""
         self.settings = settings
         self.recipe = recipe or load_recipe(settings.recipe)
         self.store: Store = open_store(settings)
-        self._judge = judge
+        self._judge, self._strict = judge, strict
         self._notify = notify
         self._embedder: Embedder | None = None
         self._embedder_name = ""
         self._plan: Plan | None = None
+        self._spending: Budget | None = None
 
     # -- checking
 
@@ -82,8 +102,10 @@ class Checker:
         if k < 1:
             raise UsageError(f"k is {k}; it must be at least 1")
         plan = self.plan()
+        deepest = max([k, *(stage.depth for stage, _ in plan.rerankers.values())])
         for batch in _batches(claims, BATCH):
-            yield from self._check_batch(plan, batch, k, filters, details)
+            for some in _batches(self._retrieved(plan, batch, deepest, filters, details), ANSWERED_AT_ONCE):
+                yield from self._answered(plan, some, k)
 
     def plan(self) -> Plan:
         """What of the recipe can run on this store and machine. Raises what a required part lacks."""
@@ -122,12 +144,55 @@ class Checker:
                     raise
                 warnings.append(f"BM25 only: {error}")
                 retrievers = {name: stage for name, stage in retrievers.items() if name not in dense}
-        self._plan = Plan(retrievers, embedder, tuple(warnings))
+        rerankers = self._open_rerankers(warnings)
+        method, no_method = self._open_method(embedder)
+        sentences_by = self.recipe.evidence.method
+        if (sentences_by == "reranker" and _sentence_scorer(rerankers) is None) or (
+            sentences_by == "embedding" and embedder is None
+        ):
+            warnings.append(f"sentences are chosen by shared words: there is nothing here to choose by {sentences_by}")
+            sentences_by = "mix" if embedder is not None else "lexical"
+        judged_by = method.name if method is not None else "none"
+        conclude = open_conclusion(self.recipe.verdict, self.settings, self._budget(), judged_by)
+        self._plan = Plan(retrievers, embedder, rerankers, sentences_by, method, no_method, conclude, tuple(warnings))
         return self._plan
 
-    def _check_batch(
+    def _budget(self) -> Budget:
+        """What all language models of this checker may spend together."""
+        from .llm import open_budget
+
+        if self._spending is None:
+            self._spending = open_budget(self.settings)
+        return self._spending
+
+    def _open_rerankers(self, warnings: list[str]) -> dict[str, tuple[RerankerStage, Reranker]]:
+        opened: dict[str, tuple[RerankerStage, Reranker]] = {}
+        for name, stage in self.recipe.rerankers.items():
+            try:
+                opened[name] = stage, open_reranker(stage, self.settings, self._notify, self._budget())
+            except (NotFound, MissingExtra) as error:
+                if stage.required or self._strict:
+                    raise
+                warnings.append(f"not reranked: {error}")
+        return opened
+
+    def _open_method(self, embedder: Embedder | None) -> tuple[StanceMethod | None, str]:
+        """Who judges; else nobody, and why."""
+        stage = self.recipe.verdict
+        if stage.method == "none" or self._judge is not None:
+            return None, ""
+        try:
+            embed = embedder.encode_queries if embedder is not None else None
+            return open_method(stage, self.settings, self._notify, embed, self._budget()), ""
+        except (NotFound, MissingExtra) as error:
+            if stage.method != "auto" or self.settings.llm_model or self.settings.stance_model:
+                raise
+            return None, str(error)
+
+    def _retrieved(
         self, plan: Plan, claims: Sequence[Claim], k: int, filters: Sequence[Filter], details: bool
-    ) -> Iterator[Result]:
+    ) -> list[Result]:
+        """Each claim with what was found as its evidence, without sentences, or with its error."""
         problems = [_problem(claim) for claim in claims]
         asked = [claim for claim, problem in zip(claims, problems, strict=True) if problem is None]
         started = time.perf_counter()
@@ -138,60 +203,133 @@ class Checker:
         embedded = time.perf_counter()
         rankings: Iterator[Ranking | CcheckError] = iter(())
         if asked:
-            found = self.store.search(
-                queries, _deep_enough(plan.retrievers, k), self.recipe.fusion, k=k, filters=filters, details=details
-            )
+            retrievers = _deep_enough(plan.retrievers, k)
+            found = self.store.search(queries, retrievers, self.recipe.fusion, k=k, filters=filters, details=details)
             rankings = iter(found)
-        retrieved = time.perf_counter()
         timings = {
             "embed": _milliseconds(embedded - started, len(asked)),
-            "retrieve": _milliseconds(retrieved - embedded, len(asked)),
+            "retrieve": _milliseconds(time.perf_counter() - embedded, len(asked)),
         }
-        for claim, problem in zip(claims, problems, strict=True):
-            outcome = problem or next(rankings)
-            if isinstance(outcome, CcheckError):
-                yield self._result(claim, (), None, plan, {}, outcome)
-            else:
-                yield self._judged(claim, outcome, plan, timings)
+        return [
+            self._result(claim, problem or next(rankings), plan, timings)
+            for claim, problem in zip(claims, problems, strict=True)
+        ]
 
-    def _judged(self, claim: Claim, ranking: Ranking, plan: Plan, timings: dict[str, float]) -> Result:
+    def _result(self, claim: Claim, found: Ranking | CcheckError, plan: Plan, timings: dict[str, float]) -> Result:
+        result = Result(claim, (), None, self.recipe.name, self.store.name, plan.warnings)
+        if isinstance(found, CcheckError):
+            return replace(result, error=found)
+        return replace(result, evidence=tuple(Evidence(hit) for hit in found.hits), timings_ms=timings)
+
+    def _answered(self, plan: Plan, results: Sequence[Result], k: int) -> Iterator[Result]:
+        """The same claims reranked, with sentences, stances and verdicts; in order, each as soon as it is there."""
+        results = [self._reranked(plan, result, k) for result in results]
+        results = self._with_sentences(plan, results)
+        if self.recipe.verdict.method == "none":
+            yield from results
+        elif self._judge is not None:
+            yield from (self._judged_by_user(self._judge, result) for result in results)
+        else:
+            yield from self._judged(plan, results)
+
+    def _reranked(self, plan: Plan, result: Result, k: int) -> Result:
+        if result.error is not None:
+            return result
+        if not result.evidence or not plan.rerankers:
+            return replace(result, evidence=result.evidence[:k], timings_ms={**result.timings_ms, "rerank": 0.0})
         started = time.perf_counter()
-        documents = [hit.document for hit in ranking.hits]
-        sentences = choose_sentences(claim.text, documents, self.recipe.evidence.sentences)
-        evidence = tuple(Evidence(hit, chosen) for hit, chosen in zip(ranking.hits, sentences, strict=True))
-        chosen_at = time.perf_counter()
-        verdict = None
-        if self.recipe.verdict.method != "none":
-            evidence, verdict = self._verdict(claim, evidence)
-        timings = timings | {
-            "evidence": _milliseconds(chosen_at - started),
-            "verdict": _milliseconds(time.perf_counter() - chosen_at),
-        }
-        return self._result(claim, evidence, verdict, plan, timings, None)
+        ranking = Ranking(tuple(piece.hit for piece in result.evidence))
+        before = self.recipe.fusion.method if len(plan.retrievers) > 1 else next(iter(plan.retrievers))
+        usage, warnings, previous = result.usage, list(result.warnings), ""
+        for name, (stage, reranker) in plan.rerankers.items():
+            try:
+                ranking, used = rerank(result.claim.text, ranking, reranker, stage, name, before, previous)
+                usage, previous = usage + used, name
+            except CcheckError as error:
+                if self._strict:
+                    return replace(result, evidence=(), error=error)
+                warnings.append(f"not reranked by {name}, which failed: {error}")
+        return replace(
+            result,
+            evidence=tuple(Evidence(hit) for hit in ranking.hits[:k]),
+            warnings=tuple(warnings),
+            usage=usage,
+            timings_ms={**result.timings_ms, "rerank": _milliseconds(time.perf_counter() - started)},
+        )
 
-    def _verdict(self, claim: Claim, evidence: tuple[Evidence, ...]) -> tuple[tuple[Evidence, ...], Verdict]:
-        if self._judge is None:
-            return evidence, Verdict(None, error=NOT_SET_UP)
+    def _with_sentences(self, plan: Plan, results: Sequence[Result]) -> list[Result]:
+        found = [result for result in results if result.error is None]
+        started = time.perf_counter()
+        stage = self.recipe.evidence
+        chosen = iter(
+            choose_sentences_many(
+                [(result.claim.text, [piece.document for piece in result.evidence]) for result in found],
+                stage.sentences,
+                plan.sentences_by,
+                embed=plan.embedder.encode_queries if plan.embedder is not None else None,
+                rerank=_sentence_scorer(plan.rerankers),
+            )
+        )
+        spent = _milliseconds(time.perf_counter() - started, len(found))
+        return [
+            result
+            if result.error is not None
+            else replace(
+                result,
+                evidence=tuple(
+                    replace(piece, sentences=sentences)
+                    for piece, sentences in zip(result.evidence, next(chosen), strict=True)
+                ),
+                timings_ms={**result.timings_ms, "evidence": spent},
+            )
+            for result in results
+        ]
+
+    def _judged(self, plan: Plan, results: Sequence[Result]) -> Iterator[Result]:
+        """With the stances of the plan's method, and the verdicts that follow."""
+        stage, method = self.recipe.verdict, plan.method
+        cases = [
+            Case(result.claim, result.evidence[: stage.documents])
+            for result in results
+            if result.error is None and result.evidence
+        ]
+        judged = _all_judged(method, cases) if method is not None else iter(())
+        for result in results:
+            if result.error is not None:
+                yield result
+            elif method is None:
+                unread = Verdict(None, error=plan.no_method)
+                yield replace(result, verdict=unread, timings_ms={**result.timings_ms, "verdict": 0.0})
+            elif not result.evidence:
+                yield replace(result, verdict=conclude((), method.name))
+            else:
+                started = time.perf_counter()
+                one = next(judged)
+                evidence = _with_stances(result.evidence, one, self.recipe.evidence.sentences)
+                verdict, used = plan.conclude(result.claim, evidence[: stage.documents])
+                yield replace(
+                    result,
+                    evidence=evidence,
+                    verdict=verdict,
+                    usage=result.usage + one.usage + used,
+                    timings_ms={**result.timings_ms, "verdict": _milliseconds(time.perf_counter() - started)},
+                )
+
+    def _judged_by_user(self, judge: Judge, result: Result) -> Result:
+        if result.error is not None:
+            return result
+        started = time.perf_counter()
         try:
-            stances, verdict = self._judge(claim, evidence)
-            return tuple(
-                replace(piece, stance=stance) for piece, stance in zip(evidence, stances, strict=True)
-            ), verdict
+            stances, verdict = judge(result.claim, result.evidence)
+            evidence = tuple(
+                replace(piece, stance=stance) for piece, stance in zip(result.evidence, stances, strict=True)
+            )
         except Exception as error:  # noqa: BLE001 - whatever a judge raises is that verdict's error, never a label
             message = f"{type(error).__name__}: {error}"
-            failed = tuple(replace(piece, stance=Stance(None, error=message)) for piece in evidence)
-            return failed, Verdict(None, method="judge", error=message)
-
-    def _result(
-        self,
-        claim: Claim,
-        evidence: tuple[Evidence, ...],
-        verdict: Verdict | None,
-        plan: Plan,
-        timings: dict[str, float],
-        error: CcheckError | None,
-    ) -> Result:
-        return Result(claim, evidence, verdict, self.recipe.name, self.store.name, plan.warnings, timings, error=error)
+            evidence = tuple(replace(piece, stance=Stance(None, error=message)) for piece in result.evidence)
+            verdict = Verdict(None, method="judge", error=message)
+        spent = _milliseconds(time.perf_counter() - started)
+        return replace(result, evidence=evidence, verdict=verdict, timings_ms={**result.timings_ms, "verdict": spent})
 
     # -- ingesting
 
@@ -271,6 +409,45 @@ class Checker:
         self.close()
 
 
+def _sentence_scorer(
+    rerankers: Mapping[str, tuple[RerankerStage, Reranker]],
+) -> Callable[[str, Sequence[str]], Sequence[float]] | None:
+    """The last reranker that scores any text, for sentences."""
+    scoring = [reranker for stage, reranker in rerankers.values() if not isinstance(stage, ListwiseReranker)]
+    return (lambda claim, texts: scoring[-1](claim, texts).normalized) if scoring else None
+
+
+def _all_judged(method: StanceMethod, cases: Sequence[Case]) -> Iterator[Judged]:
+    """One for each case; where the method fails for good, the rest has its error."""
+    done = 0
+    try:
+        for judged in method(cases):
+            done += 1
+            yield judged
+    except CcheckError as error:
+        for case in cases[done:]:
+            yield Judged(tuple(Stance(None, error=str(error)) for _ in case.evidence))
+
+
+def _with_stances(evidence: Sequence[Evidence], judged: Judged, count: int) -> tuple[Evidence, ...]:
+    """The evidence with stances; a method's own quotes come before the sentences that were chosen."""
+    quotes = judged.quotes or ((),) * len(judged.stances)
+    read = [
+        replace(piece, stance=stance, sentences=_first(own, piece.sentences, count))
+        for piece, stance, own in zip(evidence, judged.stances, quotes, strict=False)
+    ]
+    return (*read, *evidence[len(read) :])
+
+
+def _first(own: Sequence[Sentence], chosen: Sequence[Sentence], count: int) -> tuple[Sentence, ...]:
+    apart = [
+        one
+        for one in chosen
+        if not any(one.field == quote.field and one.start < quote.end and quote.start < one.end for quote in own)
+    ]
+    return (*own, *apart)[: max(count, len(own))]
+
+
 def _how_to_embed() -> str:
     from .models import models_installed
 
@@ -295,8 +472,8 @@ def _problem(claim: Claim) -> CcheckError | None:
     return None
 
 
-def _batches(claims: Iterable[Claim], size: int) -> Iterator[list[Claim]]:
-    iterator = iter(claims)
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
     while batch := list(itertools.islice(iterator, size)):
         yield batch
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 
 # Started in the background of a shell, this process ignores an interrupt, and so would the programs that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No model is downloaded by a test, nor found among those that its user has. The hub's client reads these when it loads.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="ccheck-hub-")
 
 pytest_plugins = ["elasticsearch_nodes", "cli_runs"]
 

@@ -1,6 +1,7 @@
 """Evidence and verdict: which sentences bear on the claim, and what they say of it."""
 
-from .evidence import choose_sentences
-from .judge import NOT_SET_UP, Case, Judge, Judged, StanceMethod
+from .conclude import conclude
+from .evidence import choose_sentences, choose_sentences_many
+from .judge import Case, Judge, Judged, StanceMethod
 
-__all__ = ["NOT_SET_UP", "Case", "Judge", "Judged", "StanceMethod", "choose_sentences"]
+__all__ = ["Case", "Judge", "Judged", "StanceMethod", "choose_sentences", "choose_sentences_many", "conclude"]

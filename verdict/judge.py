@@ -8,10 +8,6 @@ from typing import Protocol
 
 from ..types import Claim, Evidence, Sentence, Stance, Usage, Verdict
 
-NOT_SET_UP = (
-    "no verdict model is set up: read the sentences and judge for yourself, or give your own by ccheck.open(judge=...)"
-)
-
 
 class Judge(Protocol):
     """A user's own judge, of one claim. An exception becomes the verdict's error, never a label."""

@@ -1,0 +1,65 @@
+"""Files that a command writes beside what it prints: a TREC run, a report page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import quote
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..types import Result
+    from .report import About
+
+
+@contextmanager
+def outputs(run: str | None, report: str | None, about: Callable[[], About]) -> Iterator[Callable[[Result], None]]:
+    """Yields what writes a result to the files that were asked for. Raises UsageError where one can't be written."""
+    writers: list[Callable[[Result], None]] = []
+    with ExitStack() as stack:
+        if run is not None:
+            stream = stack.enter_context(_opened(run))
+            writers.append(lambda result: _write_run(stream, result))
+        if report is not None:
+            from .report import writing_report
+
+            writers.append(stack.enter_context(writing_report(report, about())))
+
+        def write(result: Result) -> None:
+            for writer in writers:
+                writer(result)
+
+        yield write
+
+
+def refuse_overwriting(claims: str, output: str | None) -> None:
+    if output is not None and Path(output).exists() and Path(claims).exists() and Path(output).samefile(claims):
+        raise UsageError(f"nothing can be written to {output}: the claims are read from it")
+
+
+def _opened(file: str) -> IO[str]:
+    if file == "-":
+        raise UsageError("--run needs the name of a file: the answers are on standard output")
+    try:
+        return Path(file).open("w", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"the run {file} can't be written: {error.strerror}") from error
+
+
+def _write_run(run: IO[str], result: Result) -> None:
+    """A TREC run: claim, Q0, document, rank, score, tag; scores strictly decrease, so that no tool reorders ties."""
+    from ..types import strictly_decreasing
+
+    scores = strictly_decreasing([evidence.hit.score for evidence in result.evidence])
+    claim, tag = _word(result.claim.id or "1"), _word(result.recipe)
+    for evidence, score in zip(result.evidence, scores, strict=True):
+        run.write(f"{claim} Q0 {_word(evidence.document.id)} {evidence.hit.rank} {score!r} {tag}\n")
+
+
+def _word(text: str) -> str:
+    """An id as one word of a run: white space as in a URL, the rest as it is."""
+    return re.sub(r"\s", lambda space: quote(space[0]), text)

@@ -1,0 +1,106 @@
+"""From a recipe's stage and the settings to a method that can judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..errors import MissingExtra, NotFound, UsageError
+from ..recipe import VerdictStage
+from ..settings import Settings
+from ..types import Claim, Evidence, Usage, Verdict
+from .conclude import conclude
+from .judge import StanceMethod
+
+if TYPE_CHECKING:
+    from ..llm import Budget
+    from ..types import Vector
+
+NOT_SET_UP = (
+    "no verdict model is set up: name a language model by --llm MODEL (its server by OPENAI_BASE_URL), or a stance "
+    "model by --stance FOLDER"
+)
+
+Conclude: TypeAlias = Callable[[Claim, Sequence[Evidence]], tuple[Verdict, Usage]]
+
+
+def open_conclusion(stage: VerdictStage, settings: Settings, budget: Budget | None, method: str) -> Conclude:
+    """What makes a claim's verdict of its evidence with stances: the rule, or a language model."""
+    if stage.conclude == "rule":
+        return lambda claim, evidence: (conclude(evidence, method), Usage())
+    from ..llm import open_llm
+    from .llm import conclude_by_model
+
+    llm = open_llm(settings, stage.model if stage.method == "llm" else None, budget=budget)
+    return lambda claim, evidence: conclude_by_model(llm, claim, evidence)
+
+
+def open_method(
+    stage: VerdictStage,
+    settings: Settings,
+    notify: Callable[[str], None] = lambda message: None,
+    embed: Callable[[Sequence[str]], Vector] | None = None,
+    budget: Budget | None = None,
+) -> StanceMethod:
+    """The method of a stage. `embed` serves examples that are chosen by similarity, `budget` is what may be spent.
+
+    Raises NotFound or MissingExtra for what is not here, UsageError for what was not said. With `auto` these mean that
+    nothing is set up, and the message says what to do.
+    """
+    method = stage.method
+    if method == "auto":
+        method = "llm" if settings.llm_model or stage.model else "stance"
+        if method == "stance" and settings.stance_model is None:
+            try:
+                return _calibrated(_stance(stage, settings, notify), stage)
+            except MissingExtra as error:
+                raise NotFound(f"{NOT_SET_UP}, for which: pip install 'ccheck[{error.extra}]'") from error
+            except NotFound as error:
+                from .classifier import DEFAULT_STANCE_MODEL
+
+                raise NotFound(f"{NOT_SET_UP}; {DEFAULT_STANCE_MODEL}, the default, is not here") from error
+    if method == "llm":
+        made: StanceMethod = _llm(stage, settings, embed, budget)
+    elif method == "stance":
+        made = _stance(stage, settings, notify)
+    elif method == "local-llm":
+        made = _local_llm(stage, settings, notify)
+    else:
+        raise UsageError(f"there is no verdict method {method!r}")
+    return _calibrated(made, stage)
+
+
+def _llm(
+    stage: VerdictStage,
+    settings: Settings,
+    embed: Callable[[Sequence[str]], Vector] | None,
+    budget: Budget | None,
+) -> StanceMethod:
+    from ..llm import open_llm
+    from .llm import LlmStances
+
+    return LlmStances(open_llm(settings, stage.model, budget=budget), stage, embed)
+
+
+def _stance(stage: VerdictStage, settings: Settings, notify: Callable[[str], None]) -> StanceMethod:
+    from .classifier import DEFAULT_STANCE_MODEL, StanceClassifier
+
+    name = stage.model or settings.stance_model or DEFAULT_STANCE_MODEL
+    return StanceClassifier(name, device=settings.device, on_load=lambda: notify(f"loading {name}"))
+
+
+def _local_llm(stage: VerdictStage, settings: Settings, notify: Callable[[str], None]) -> StanceMethod:
+    from .local_llm import LocalLlm
+
+    name = stage.model or settings.llm_model
+    if name is None:
+        raise UsageError("the verdict method local-llm needs a model: name its folder by --llm FOLDER")
+    return LocalLlm(name, device=settings.device, on_load=lambda: notify(f"loading {name}"))
+
+
+def _calibrated(method: StanceMethod, stage: VerdictStage) -> StanceMethod:
+    if stage.calibration is None:
+        return method
+    from .calibration import Calibration, calibrated
+
+    return calibrated(method, Calibration.load(stage.calibration))
