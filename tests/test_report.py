@@ -185,7 +185,7 @@ def test_offsets_count_code_points(tmp_path):
 
 def test_sentences_that_overlap_are_one_highlight(tmp_path):
     made = document()
-    spans = [(50, 80), (37, 60), (100, 110), (37, 60), (110, 120)]
+    spans = [(50, 80), (37, 60), (100, 110), (37, 60), (52, 55), (110, 120)]
     sentences = tuple(Sentence(TEXT[start:end], "text", start, end, 0.1) for start, end in spans)
     text, marks = shown(tmp_path, Evidence(Hit(1, made, 1.0), sentences))
     assert (text, marks) == (TEXT, [TEXT[37:80], TEXT[100:110], TEXT[110:120]])
@@ -221,6 +221,7 @@ def test_a_whole_book_does_not_fill_the_page(tmp_path):
     html = page(tmp_path, result(piece("It rises by 3 mm.", text=text))).one(class_="document")
     assert html.one("p", class_="excerpt").one("mark").text == "It rises by 3 mm."
     assert MAX_TEXT - 10 < len(html.one("details").one("p", class_="text").text) <= MAX_TEXT
+    assert html.one("details").all("mark") == []
     assert "Cut here" in html.words and (tmp_path / "page.html").stat().st_size < 3 * MAX_TEXT
     one_word = page(tmp_path, result(piece("yyy", text="x" * 300_000 + "yyy" + "x" * 300_000)))
     assert one_word.one("p", class_="excerpt").words == "… yyy …"
