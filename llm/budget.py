@@ -36,24 +36,27 @@ class Budget:
         self._max_calls, self._max_cost, self._price = max_calls, max_cost, price
         self._pending: list[float] = []
         self._changed = asyncio.Condition()
-        self._answers = self._completion_tokens = 0
+        self._answers = self._completion_tokens = self._prompt_tokens = self._estimated = 0
         self.calls = 0
         self.cost: float | None = 0.0 if price is not None else None
         """What was spent; None where the prices are not known."""
 
     async def reserve(self, prompt_tokens: int) -> float:
-        """Room for one request, waiting for those under way where they decide. Raises BudgetSpent."""
-        guess = self._completion_tokens / self._answers if self._answers else _FIRST_GUESS
-        estimate = self._price.of(prompt_tokens, round(guess)) if self._price is not None else 0.0
+        """Room for one request of about so many tokens, waiting for those under way where they decide.
+
+        Returns its estimated cost. Raises BudgetSpent.
+        """
         async with self._changed:
-            while (problem := self._problem(estimate)) is not None:
+            while (problem := self._problem(estimate := self._estimate(prompt_tokens))) is not None:
                 if not self._pending:
                     raise BudgetSpent(problem)
                 await self._changed.wait()
             self._pending.append(estimate)
         return estimate
 
-    async def settle(self, reserved: float, tokens: tuple[int, int] | None, *, counts: bool = True) -> None:
+    async def settle(
+        self, reserved: float, prompt_tokens: int, tokens: tuple[int, int] | None, *, counts: bool = True
+    ) -> None:
         """The request is over. `tokens`: (prompt, completion) of its answer; without one the estimate stands.
 
         A request that the server refused does not count.
@@ -65,8 +68,19 @@ class Budget:
                 self.cost += self._price.of(*tokens) if tokens is not None else reserved
             if tokens is not None:
                 self._answers += 1
+                self._estimated += prompt_tokens
+                self._prompt_tokens += tokens[0]
                 self._completion_tokens += tokens[1]
             self._changed.notify_all()
+
+    def _estimate(self, prompt_tokens: int) -> float:
+        """What a request will cost, by what the server counted of those before."""
+        if self._price is None:
+            return 0.0
+        if not self._answers:
+            return self._price.of(prompt_tokens, _FIRST_GUESS)
+        scale = self._prompt_tokens / max(1, self._estimated)
+        return self._price.of(round(prompt_tokens * scale), round(self._completion_tokens / self._answers))
 
     def _problem(self, estimate: float) -> str | None:
         if self._max_calls is not None and self.calls + len(self._pending) >= self._max_calls:

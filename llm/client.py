@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 from ..errors import CcheckError, MissingExtra, ServerError, UsageError
 from ..settings import Settings
@@ -55,6 +56,7 @@ class LanguageModel:
         self._max_tokens = settings.llm_max_tokens
         self._dialect = dialect_of(server.url)
         self._slots: asyncio.Semaphore | None = None
+        self._asking: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._gone: str | None = None
         self._probing = self._answered = False
         self._resume_at = 0.0
@@ -135,7 +137,9 @@ class LanguageModel:
         key = self._key(question)
         if self._slots is None:
             self._slots = asyncio.Semaphore(self._concurrency)
-        async with self._slots:
+        # The same question at the same time waits for the one answer, and finds it in the cache.
+        asking = self._asking.setdefault(key, asyncio.Lock())
+        async with asking, self._slots:
             started = time.perf_counter()
             known = self._known(question, key)
             if known is not None:
@@ -221,7 +225,8 @@ class LanguageModel:
                 await asyncio.sleep(pause)
             asked = _with_schema(messages, schema) if again or dialect.format != "json_schema" else messages
             parameters = dialect.parameters(name, schema, self._max_tokens)
-            reserved = await self.budget.reserve(estimate_tokens(asked))
+            size = estimate_tokens(asked)
+            reserved = await self.budget.reserve(size)
             tokens: tuple[int, int] | None = None
             counts = True
             try:
@@ -243,7 +248,7 @@ class LanguageModel:
                 dialect = weaker
                 continue
             finally:
-                await self.budget.settle(reserved, tokens, counts=counts)
+                await self.budget.settle(reserved, size, tokens, counts=counts)
             self._dialect, self._answered = dialect, True
             return completion
 
