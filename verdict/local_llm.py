@@ -1,0 +1,260 @@
+"""Stances by a causal language model on this machine: which answer is most likely, and no text is generated.
+
+The model reads the document, the claim and the question, and the answers are compared by the mean log-likelihood of
+their tokens. A model prefers some answers whatever it reads; how much is found out with content-free inputs (the
+words "N/A", "[MASK]" and nothing at all in place of claim and document), and each answer's probability is divided by
+what it has there (Zhao et al., Calibrate Before Use, ICML 2021, section 4: W = diag(p_cf)^-1, b = 0).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..analysis import clean
+from ..errors import InvalidData, MissingExtra, NotFound
+from ..models import best_device, check_device, find_model, loading_quietly, require_models
+from ..types import Label, Stance, Usage
+from .judge import Case, Judged
+from .labels import STANCES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+PROMPT = """Read the abstract of a paper and tell what it says of a claim.
+
+Abstract: {document}
+
+Claim: {claim}
+
+Does the abstract support the claim, does it contradict the claim, or does it leave the claim open? \
+Answer with one word: support, contradict or open."""
+ANSWERS: dict[Label, str] = {"SUPPORTS": "support", "REFUTES": "contradict", "NOT_ENOUGH_INFO": "open"}
+CONTENT_FREE = ("N/A", "[MASK]", "")
+MAX_TOKENS = 2048
+"""How much is read at a time, where the model allows it."""
+MIN_DOCUMENT = 32
+"""Tokens of a document below which it makes no sense to ask."""
+_PLACES = ("\ue000document\ue000", "\ue000claim\ue000")
+"""Where document and claim come to stand in the prompt: characters that no chat template has."""
+
+
+class LocalLlm:
+    """Tells what documents say of claims by the likelihood of the answers. A `StanceMethod`."""
+
+    def __init__(
+        self,
+        name: str,
+        device: str | None = None,
+        *,
+        max_tokens: int = MAX_TOKENS,
+        prompt: str = PROMPT,
+        on_load: Callable[[], None] = lambda: None,
+        allow_download: bool = True,
+    ) -> None:
+        """Find the model; its weights are loaded with the first claim, after `on_load`.
+
+        `prompt` has {document} and {claim} once each. `device` as torch names it, by default the fastest there is.
+        Raises MissingExtra without torch, NotFound where there is no model or none with safetensors weights,
+        InvalidData for a prompt without its places, and, when it loads, UsageError for a device that is none.
+        """
+        require_models("judging by a language model on this machine")
+        for place in ("{document}", "{claim}"):
+            if prompt.count(place) != 1:
+                raise InvalidData(
+                    f"the prompt of local-llm must have {place} once; it has it {prompt.count(place)} times"
+                )
+        found = find_model(name, allow_download=allow_download)
+        if not any(found.path.glob("*.safetensors")):
+            raise NotFound(
+                f"{found.path} holds no safetensors weights, and other formats are not loaded: convert the model by "
+                "save_pretrained, or name another one"
+            )
+        self.name = f"local-llm:{found.name}"
+        self.path = found.path
+        self._prompt, self._device, self._on_load, self._max_tokens = prompt, device, on_load, max_tokens
+
+    def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        """One for each case, in order. What can't be read is a stance without a label. Raises CcheckError."""
+        for case in cases:
+            claim, tokens = self._content(case.claim.text), 0
+            stances = []
+            for evidence in case.evidence:
+                stance, read = self._stance(claim, evidence.document.title, evidence.document.text)
+                stances.append(stance)
+                tokens += read
+            yield Judged(tuple(stances), usage=Usage(prompt_tokens=tokens))
+
+    def _stance(self, claim: list[int], title: str, text: str) -> tuple[Stance, int]:
+        """The stance, and how many tokens were read for it."""
+        content = " ".join(f"{title}\n{text}".split())
+        if not content:
+            return Stance(None, error="the document has neither title nor text"), 0
+        room = self.max_tokens - len(claim) - self._fixed_tokens
+        if room < MIN_DOCUMENT:
+            error = f"the claim is too long for {self.name}, which reads {self.max_tokens} tokens: shorten the claim"
+            return Stance(None, error=error), 0
+        # A token is at most some characters long; what can't be read need not be cut into tokens.
+        document = self._content(content[: 32 * room])[:room]
+        prompt = self._assemble(document, claim)
+        raw = self._likelihoods(prompt)
+        prior = self.prior
+        if raw is None or prior is None:
+            return Stance(None, error=f"{self.name} gave likelihoods that are no numbers"), len(prompt)
+        odds = [value / before for value, before in zip(raw, prior, strict=True)]
+        probabilities = {label: round(value / sum(odds), 6) for label, value in zip(STANCES, odds, strict=True)}
+        label = max(STANCES, key=lambda label: probabilities[label])
+        return Stance(label, probabilities[label], probabilities=probabilities), len(prompt)
+
+    # -- the prompt
+
+    @functools.cached_property
+    def max_tokens(self) -> int:
+        """How many tokens are read at a time."""
+        limit = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
+        return min(self._max_tokens, limit or self._max_tokens)
+
+    @functools.cached_property
+    def _pieces(self) -> tuple[list[list[int]], bool]:
+        """The prompt's tokens around document and claim, and whether the document stands first."""
+        text = self._prompt.replace("{document}", _PLACES[0]).replace("{claim}", _PLACES[1])
+        start: list[int] = []
+        if self._tokenizer.chat_template:
+            message = [{"role": "user", "content": text}]
+            text = self._tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+            if any(text.count(place) != 1 for place in _PLACES):
+                raise InvalidData(f"the chat template of {self.path} does not pass the prompt on as it is")
+        else:
+            text += "\nAnswer:"
+            # Whether the model wants a token in front, its tokenizer knows.
+            alone, plain = (self._tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False))
+            if alone[: len(alone) - len(plain)] == [self._tokenizer.bos_token_id]:
+                start = [self._tokenizer.bos_token_id]
+        first = text.index(_PLACES[0]) < text.index(_PLACES[1])
+        left, rest = text.split(_PLACES[0 if first else 1])
+        middle, right = rest.split(_PLACES[1 if first else 0])
+        pieces = [
+            self._tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
+            for part in (left, middle, right)
+        ]
+        return [start + pieces[0], pieces[1], pieces[2]], first
+
+    @functools.cached_property
+    def _answers(self) -> list[list[int]]:
+        """The tokens of the answers, in the order of STANCES."""
+        space = "" if self._tokenizer.chat_template else " "
+        return [
+            self._tokenizer(space + ANSWERS[label], add_special_tokens=False, verbose=False)["input_ids"]
+            for label in STANCES
+        ]
+
+    @property
+    def _fixed_tokens(self) -> int:
+        return sum(map(len, self._pieces[0])) + max(map(len, self._answers))
+
+    def _content(self, text: str) -> list[int]:
+        """The tokens of a text from outside: what looks like a special token is none."""
+        ids: list[int] = self._tokenizer(
+            clean(text).replace("\ue000", " "), add_special_tokens=False, split_special_tokens=True, verbose=False
+        )["input_ids"]
+        return [token for token in ids if token not in self._special]
+
+    @functools.cached_property
+    def _special(self) -> frozenset[int]:
+        """The tokens that only a prompt may have. What is unknown to the tokenizer may be anywhere."""
+        added = {number for number, token in self._tokenizer.added_tokens_decoder.items() if token.special}
+        return frozenset(added | set(self._tokenizer.all_special_ids)) - {self._tokenizer.unk_token_id}
+
+    def _assemble(self, document: list[int], claim: list[int]) -> list[int]:
+        (left, middle, right), first = self._pieces
+        one, two = (document, claim) if first else (claim, document)
+        return [*left, *one, *middle, *two, *right]
+
+    # -- the model
+
+    @functools.cached_property
+    def prior(self) -> list[float] | None:
+        """The mean probabilities of the answers, in the order of STANCES, where there is nothing to read."""
+        found = [self._likelihoods(self._assemble(ids, ids)) for ids in map(self._content, CONTENT_FREE)]
+        rows = [row for row in found if row is not None]
+        return [sum(column) / len(rows) for column in zip(*rows, strict=True)] if len(rows) == len(found) else None
+
+    def _likelihoods(self, prompt: list[int]) -> list[float] | None:
+        """The answers' probabilities after a prompt, by the mean log-likelihood of their tokens; None: no numbers."""
+        import torch
+
+        with torch.inference_mode():
+            read = self._model(
+                input_ids=torch.tensor([prompt], device=self._model.device), use_cache=True, **self._last_only
+            )
+            first = read.logits[0, -1].float().log_softmax(-1)
+            means = []
+            for answer in self._answers:
+                values = [first[answer[0]]]
+                if len(answer) > 1:
+                    # The prompt was read once; each answer goes on from a copy of what is remembered of it.
+                    after = self._model(
+                        input_ids=torch.tensor([answer[:-1]], device=self._model.device),
+                        past_key_values=copy.deepcopy(read.past_key_values),
+                        use_cache=True,
+                    )
+                    rest = after.logits[0].float().log_softmax(-1)
+                    values += [rest[place, token] for place, token in enumerate(answer[1:])]
+                means.append(torch.stack(values).mean())
+            probabilities: list[float] = torch.stack(means).softmax(-1).tolist()
+        # One that is zero can't be divided by.
+        return probabilities if all(math.isfinite(value) and value > 0 for value in probabilities) else None
+
+    @functools.cached_property
+    def _last_only(self) -> dict[str, int]:
+        """Logits at the last place only, where the architecture can."""
+        return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(self._model.forward).parameters else {}
+
+    @functools.cached_property
+    def _loaded(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        if self._device is not None:
+            check_device(self._device)
+        self._on_load()
+        return _load(self.path, self._device or best_device())
+
+    @property
+    def _model(self) -> Any:
+        return self._loaded[0]
+
+    @property
+    def _tokenizer(self) -> Any:
+        return self._loaded[1]
+
+
+def _load(path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    with loading_quietly():
+        try:
+            import torch
+            from transformers import AutoModelForCausalLM, AutoTokenizer
+        except ModuleNotFoundError as error:
+            raise MissingExtra("judging by a language model on this machine", "models") from error
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+            model, info = AutoModelForCausalLM.from_pretrained(
+                path,
+                trust_remote_code=False,
+                local_files_only=True,
+                use_safetensors=True,
+                dtype=torch.float32 if device == "cpu" else torch.bfloat16,
+                output_loading_info=True,
+            )
+        except Exception as error:
+            # A folder can be broken in any way.
+            reason = str(error).strip().partition("\n")[0]
+            raise InvalidData(f"{path} can't be loaded as a causal language model: {reason}") from error
+    if info["missing_keys"]:
+        # They would be drawn at random, and so would the answers.
+        missing = ", ".join(sorted(info["missing_keys"])[:3])
+        raise InvalidData(f"{path} is no causal language model: its weights lack {missing}")
+    return model.eval().to(device), tokenizer
