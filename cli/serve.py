@@ -122,8 +122,8 @@ def rerank(
     CCHECK_RERANK_URL=http://127.0.0.1:8080 ccheck query "coffee is healthy"
 
     Answers Elasticsearch, and the clients of TEI, Cohere, Jina and OpenAI: docs/rerank-server.md has the routes and
-    their errors. Takes requests of this machine alone, unless --host says otherwise. With a key in CCHECK_SERVE_API_KEY whoever asks
-    must send it. SIGTERM finishes what was taken.
+    their errors. Takes requests of this machine alone, unless --host says otherwise. With a key in
+    CCHECK_SERVE_API_KEY whoever asks must send it. SIGTERM finishes what was taken.
     """
     from ..models import require_models
     from ..rerank.server.run import aliases, listen, named_models, public, require_server

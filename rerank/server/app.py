@@ -42,7 +42,7 @@ from .dialects import (
 from .service import Embedder, Service
 from .worker import Refused
 
-HUNG_UP = 499
+HUNG_UP, TOO_SLOW = 499, 408
 DRAIN_BYTES, DRAIN_SECONDS = 256 << 20, 5
 """How much of a refused body is read to its end."""
 _log = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ async def _answer(service: Service, request: Request, dialect: Dialect, work: Wo
         response = _refused(dialect, Refusal(500, "a bug of the server: its log has more"))
     if response.status_code == HUNG_UP:
         service.metrics.gone.inc()
-    elif not await _drained(request):
+    elif response.status_code == TOO_SLOW or not await _drained(request):
         response.headers["Connection"] = "close"
     service.metrics.requests.labels(path, str(response.status_code)).inc()
     service.metrics.seconds.labels(path).observe(time.perf_counter() - started)
@@ -232,7 +232,7 @@ async def _within_limits(service: Service, request: Request, work: Work) -> Resp
             async with asyncio.timeout_at(ends):
                 body = await _read(request, service.limits.body, add)
         except TimeoutError as error:
-            raise Refusal(408, f"the request did not arrive within {seconds:g} s") from error
+            raise Refusal(TOO_SLOW, f"the request did not arrive within {seconds:g} s") from error
         if body is None:
             return Response(status_code=HUNG_UP)
         # Only now: a slow sender takes nobody's place.

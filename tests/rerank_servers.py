@@ -1,0 +1,139 @@
+"""Servers of rerankers for tests: the real application on a real port, and scorers that a test can hold."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cli_runs import command
+
+from ccheck.rerank import Encoded
+
+START_SECONDS = 120
+
+
+class WordScorer:
+    """Scores by the share of the query's words: a text's first eight words are all that it reads.
+
+    `hold()` lets it wait in the middle of a batch until `go` is set; `seen` has all that it scored. A text of `boom`
+    makes it fail, one of `nan` makes no number.
+    """
+
+    logits = True
+    max_tokens = 8
+
+    def __init__(self, name: str = "words", scale: float = 4.0) -> None:
+        self.name, self.scale = name, scale
+        self.go = threading.Event()
+        self.go.set()
+        self.busy = threading.Event()
+        self.batches: list[list[str]] = []
+        self._texts: dict[tuple[int, ...], str] = {}
+
+    def hold(self) -> None:
+        self.go.clear()
+        self.busy.clear()
+
+    @property
+    def seen(self) -> list[str]:
+        return [text for batch in self.batches for text in batch]
+
+    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
+        encoded = []
+        for passage in passages:
+            words = passage.split()
+            ids = tuple(hash(word) % 1000 for word in [query, passage, *words[:8]])
+            self._texts[ids] = f"{query}\n{passage}"
+            encoded.append(Encoded((ids,), len(words) > 8))
+        return encoded
+
+    def score(self, encoded: Sequence[Encoded]) -> list[float]:
+        texts = [self._texts[one.sequences[0]] for one in encoded]
+        self.batches.append([text.partition("\n")[2] for text in texts])
+        self.busy.set()
+        assert self.go.wait(60)
+        if any(text.endswith("\nboom") for text in texts):
+            raise RuntimeError("the model broke")
+        return [float("nan") if text.endswith("\nnan") else self.expected(*text.split("\n")) for text in texts]
+
+    def expected(self, query: str, passage: str) -> float:
+        words = set(query.lower().split())
+        shared = len(words & set(passage.lower().split()[:8]))
+        return self.scale * (shared / len(words) - 0.5) + len(passage) / 1000
+
+
+@contextmanager
+def running(app: Any) -> Iterator[str]:
+    """The URL of an application on a real port of this machine."""
+    import uvicorn
+
+    from ccheck.rerank.server.run import listen
+
+    listening = listen("127.0.0.1", 0)
+    config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="on", timeout_graceful_shutdown=30)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: server.started or not thread.is_alive())
+        assert server.started
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        listening.close()
+        assert not thread.is_alive()
+
+
+class Sidecar:
+    """`ccheck serve rerank` as a process of its own."""
+
+    def __init__(self, log: Path, *arguments: object, port: int = 0, **environment: str) -> None:
+        self.log = log
+        with log.open("wb") as stream:
+            self.process = subprocess.Popen(
+                command("serve", "rerank", "--port", port, *arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                env=os.environ | {"OMP_NUM_THREADS": "1", **environment},
+            )
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8")
+
+    @property
+    def url(self) -> str:
+        """Where it listens, as soon as it does."""
+        wait_until(lambda: " at http" in self.said or self.process.poll() is not None, START_SECONDS)
+        found = re.search(r" at (http://\S+),", self.said)
+        assert found, self.said
+        return found[1]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """The exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 60) -> None:
+    """Until something is so; a test that waits for ever fails."""
+    ended = threading.Event()
+    for _ in range(int(seconds * 100)):
+        if true():
+            return
+        ended.wait(0.01)
+    raise AssertionError(f"not so within {seconds} s")

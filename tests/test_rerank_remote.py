@@ -1,0 +1,405 @@
+"""Rerankers on servers: the sidecar itself, and what others answer, by a server that answers what a test says."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rerank_servers import Sidecar, WordScorer, running
+from tiny_rerankers import TEXTS, make_encoder
+
+from ccheck.errors import InvalidData, ServerError, UsageError
+from ccheck.rerank import remote
+from ccheck.rerank.remote import RemoteReranker
+
+Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]] | None
+"""A status with its body and headers; None drops the connection."""
+QUERY = "sea level rise"
+PASSAGES = ("tea with milk", "the sea level", "sea level rise", "sea")
+NOT_FOUND: Answer = (404, {"detail": "Not Found"})
+TEI_INFO = {"model_id": "BAAI/bge-reranker-large", "model_type": {"reranker": {}}, "max_client_batch_size": 32}
+
+
+@dataclass
+class Stub:
+    """The server: `answers` maps (method, path) to what is answered, in order, the last one for ever."""
+
+    url: str = ""
+    answers: dict[tuple[str, str], list[Answer | Callable[[Any], Answer]]] = field(default_factory=dict)
+    seen: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
+
+    def bodies(self, path: str) -> list[Any]:
+        return [body for _, seen, _, body in self.seen if seen == path]
+
+    def answer(self, method: str, path: str, headers: dict[str, str], body: Any) -> Answer:
+        self.seen.append((method, path, headers, body))
+        answers = self.answers.get((method, path), [NOT_FOUND])
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        return answer(body) if callable(answer) else answer
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    stub = Stub()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def respond(self) -> None:
+            sent = self.rfile.read(int(self.headers.get("content-length") or 0))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            answer = stub.answer(self.command, self.path, headers, json.loads(sent) if sent else None)
+            if answer is None:
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            status, body, more = (*answer, {})[:3]
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(data)), **more}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = respond  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        stub.url = f"http://127.0.0.1:{server.server_address[1]}"
+        yield stub
+        server.shutdown()
+
+
+@pytest.fixture
+def ask() -> Iterator[Callable[..., Any]]:
+    """Calls a reranker once, and closes it."""
+    opened: list[RemoteReranker] = []
+
+    def call(url: str, passages: Any = PASSAGES, **given: Any) -> Any:
+        opened.append(RemoteReranker(url, **{"timeout": 20, "retry_seconds": 10, **given}))
+        return opened[-1](QUERY, passages)
+
+    yield call
+    for one in opened:
+        one.close()
+
+
+def tei(body: Any) -> Answer:
+    """TEI's: logits where raw scores are asked for, best first."""
+    assert body["raw_scores"] and body["truncate"]
+    return 200, [{"index": i, "score": len(text) - 10.0} for i, text in reversed(list(enumerate(body["texts"])))]
+
+
+def cohere(body: Any) -> Answer:
+    return 200, {
+        "id": "x",
+        "results": [
+            {"index": i, "relevance_score": len(text) / 100, "document": {"text": text}}
+            for i, text in reversed(list(enumerate(body["documents"])))
+        ],
+        "meta": {},
+    }
+
+
+def vllm(body: Any) -> Answer:
+    return 200, {
+        "object": "list",
+        "data": [{"index": i, "object": "score", "score": len(t) / 100} for i, t in enumerate(body["text_2"])],
+    }
+
+
+LENGTHS = tuple(map(len, PASSAGES))
+
+
+# -- dialects
+
+
+@pytest.mark.parametrize("path", ["", "/", "/rerank"])
+def test_tei_is_known_by_its_info(stub, ask, path):
+    stub.answers = {("GET", "/info"): [(200, TEI_INFO)], ("POST", "/rerank"): [tei]}
+    scores = ask(stub.url + path, api_key="k3y")
+    assert scores.values == tuple(length - 10.0 for length in LENGTHS) and scores.logits
+    assert scores.cut == (False,) * 4
+    assert all(headers["authorization"] == "Bearer k3y" for _, _, headers, _ in stub.seen)
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ("/v1/rerank", "/v1/rerank"),
+        ("/v2/rerank", "/v2/rerank"),
+        ("/v1", "/v1/rerank"),
+        ("/proxy/v2/", "/proxy/v2/rerank"),
+        ("", "/v1/rerank"),
+        ("/rerank", "/rerank"),
+        ("/deep", "/deep/v1/rerank"),
+    ],
+)
+def test_cohere_jina_and_what_speaks_like_them(stub, ask, given, asked):
+    stub.answers = {("POST", asked): [cohere]}
+    scores = ask(f"{stub.url}{given}?model=rerank-v3.5")
+    assert scores.values == tuple(length / 100 for length in LENGTHS) and not scores.logits
+    (body,) = stub.bodies(asked)
+    assert body == {
+        "query": QUERY,
+        "documents": list(PASSAGES),
+        "top_n": 4,
+        "return_documents": False,
+        "model": "rerank-v3.5",
+    }
+
+
+@pytest.mark.parametrize("path", ["/score", "/v1/score"])
+def test_the_score_api_of_vllm(stub, ask, path):
+    stub.answers = {("POST", path): [vllm]}
+    scores = ask(stub.url + path, model="bge")
+    assert scores.values == tuple(length / 100 for length in LENGTHS) and not scores.logits
+    assert stub.bodies(path) == [{"text_1": QUERY, "text_2": list(PASSAGES), "model": "bge"}]
+
+
+def test_values_outside_of_0_to_1_are_logits(stub, ask):
+    results = [{"index": i, "relevance_score": 1.5 - i} for i in range(4)]
+    stub.answers = {("POST", "/v1/rerank"): [(200, {"results": results})]}
+    scores = ask(f"{stub.url}/v1")
+    assert scores.logits and scores.normalized[0] == pytest.approx(0.8176, abs=1e-4)
+
+
+def test_what_kind_of_server_it_is_is_asked_once(stub):
+    stub.answers = {("GET", "/info"): [(200, TEI_INFO)], ("POST", "/rerank"): [tei]}
+    reranker = RemoteReranker(stub.url)
+    for _ in range(3):
+        reranker(QUERY, PASSAGES)
+    reranker.close()
+    assert [path for _, path, _, _ in stub.seen] == ["/info", *["/rerank"] * 3]
+
+
+def test_the_name_shows_no_secret():
+    reranker = RemoteReranker("https://user:pass@host/rerank?token=abc&model=m", api_key="k3y")
+    assert reranker.name == "https://host/rerank?model=m"
+    assert reranker(QUERY, []).values == ()
+    reranker.close()
+
+
+@pytest.mark.parametrize("url", ["", "host:80", "ftp://host", "http://", "http://[::1", "http://host:port"])
+def test_what_is_no_url_is_refused(url):
+    with pytest.raises(UsageError, match="URL"):
+        RemoteReranker(url)
+
+
+# -- the server's limit
+
+
+def test_texts_are_split_to_the_limit_that_the_server_names(stub, ask):
+    stub.answers = {("GET", "/info"): [(200, TEI_INFO)], ("POST", "/rerank"): [tei]}
+    passages = ["x" * (i % 37) for i in range(100)]
+    assert ask(stub.url, passages).values == tuple(i % 37 - 10.0 for i in range(100))
+    assert [len(body["texts"]) for body in stub.bodies("/rerank")] == [32, 32, 32, 4]
+
+
+@pytest.mark.parametrize("status", [413, 422])
+def test_a_limit_that_is_not_named_is_found(stub, status):
+    def limited(body: Any) -> Answer:
+        return tei(body) if len(body["texts"]) <= 30 else (status, {"error": "batch size 100 > maximum 30"})
+
+    stub.answers = {("GET", "/info"): [(200, {"model_id": "x"})], ("POST", "/rerank"): [limited]}
+    reranker = RemoteReranker(stub.url)
+    passages = ["x" * (i % 37) for i in range(100)]
+    for _ in range(2):
+        assert reranker(QUERY, passages).values == tuple(i % 37 - 10.0 for i in range(100))
+    sizes = [len(body["texts"]) for body in stub.bodies("/rerank")]
+    assert sizes == [100, 50, 25, 25, 50, 25, 25, 25, 25, 25, 25]  # the second time it is known
+    reranker.close()
+
+
+def test_one_text_that_is_refused_is_an_error_and_no_lesson(stub):
+    def picky(body: Any) -> Answer:
+        return (422, {"error": "no tea"}) if any("tea" in text for text in body["texts"]) else tei(body)
+
+    stub.answers = {("GET", "/info"): [(200, {"model_id": "x"})], ("POST", "/rerank"): [picky]}
+    reranker = RemoteReranker(stub.url)
+    with pytest.raises(ServerError, match=r"refused \(422\): no tea"):
+        reranker(QUERY, PASSAGES)
+    stub.seen.clear()
+    reranker(QUERY, PASSAGES[1:])
+    assert len(stub.seen) == 1
+    reranker.close()
+
+
+# -- servers that are busy, gone, or wrong
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        (429, {"error": "busy"}, {"Retry-After": "0"}),
+        (429, {"error": "busy"}),
+        (503, b"", {"Retry-After": formatdate(usegmt=True)}),
+        (502, b"<html>"),
+        (504, b""),
+        None,
+    ],
+)
+def test_what_may_pass_is_tried_again(stub, ask, trouble):
+    stub.answers = {
+        ("GET", "/info"): [trouble, (200, TEI_INFO)],
+        ("POST", "/rerank"): [trouble, trouble, tei],
+    }
+    assert ask(stub.url).values[0] == LENGTHS[0] - 10.0
+
+
+def test_retry_after_is_honoured(stub, ask):
+    times: list[float] = []
+
+    def busy(body: Any) -> Answer:
+        times.append(time.monotonic())
+        return (429, {"message": "slow down"}, {"Retry-After": "1"}) if len(times) == 1 else cohere(body)
+
+    stub.answers = {("POST", "/v1/rerank"): [busy]}
+    ask(f"{stub.url}/v1")
+    assert times[1] - times[0] >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((429, {"error": {"message": "quota"}}, {"Retry-After": "3600"}), r"refused \(429\): quota: it is busy"),
+        ((401, {"message": "invalid api token"}), "invalid api token: set the key by CCHECK_RERANK_API_KEY"),
+        ((404, {"message": "model 'x' not found"}), "model 'x' not found: is the URL right, and the model"),
+        ((500, b"<html>\nInternal"), r"refused \(500\): <html>"),
+        ((301, b"", {"Location": "http://127.0.0.1:1/"}), r"refused \(301\)"),
+        ((200, b"<html>"), "what is no ranking: the answer"),
+        ((200, {"results": []}), "0 scores to 4 passages"),
+        ((200, {"data": []}), "no ranking: results: Field required"),
+        ((200, {"results": [{"index": 0, "relevance_score": None}]}), "results.0.relevance_score"),
+        ((200, b'{"results": [{"index": 0, "relevance_score": NaN}]}'), "finite"),
+        ((200, b'{"results": [{"index": 0, "relevance_score": 1e999}]}'), "finite"),
+        ((200, {"results": [{"index": -1, "relevance_score": 1}]}), "results.0.index"),
+        ((200, {"results": [{"index": i, "relevance_score": i / 9} for i in (0, 1, 2, 2)]}), "not one for each"),
+        ((200, {"results": [{"index": i, "relevance_score": i / 9} for i in range(5)]}), "5 scores to 4 passages"),
+        ((200, {"results": [{"index": i, "relevance_score": i / 9} for i in (1, 2, 3, 4)]}), "not one for each"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_an_error_that_names_the_server(stub, ask, answer, said):
+    stub.answers = {("POST", "/v1/rerank"): [answer]}
+    with pytest.raises(ServerError, match=said) as error:
+        ask(f"{stub.url}/v1", api_key="k3y", retry_seconds=2)
+    assert str(error.value).startswith(stub.url) and "k3y" not in str(error.value)
+
+
+def test_the_same_score_for_all_is_an_error(stub, ask):
+    results = [{"index": i, "relevance_score": 0.5} for i in range(4)]
+    stub.answers = {("POST", "/v1/rerank"): [(200, {"results": results})]}
+    with pytest.raises(InvalidData, match="scored every passage the same"):
+        ask(f"{stub.url}/v1")
+    assert ask(f"{stub.url}/v1", ["same"] * 4).values == (0.5,) * 4
+
+
+def test_an_answer_that_is_too_large_is_not_read(stub, ask, monkeypatch):
+    monkeypatch.setattr(remote, "MOST_BYTES", 1 << 20)
+    stub.answers = {("POST", "/v1/rerank"): [(200, b" " * (2 << 20))]}
+    with pytest.raises(ServerError, match="more than 1 MiB"):
+        ask(f"{stub.url}/v1")
+
+
+def test_a_server_that_is_not_there(ask, no_server):
+    with pytest.raises(ServerError, match="can't be reached.*is it running"):
+        ask(no_server, retry_seconds=0.5)
+
+
+def test_a_server_that_hangs(ask):
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes the connection and says nothing
+        with pytest.raises(ServerError, match="did not answer within 0.3 s"):
+            ask(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", timeout=0.3)
+
+
+def test_hostile_text_is_sent(stub, ask):
+    stub.answers = {("POST", "/v1/rerank"): [cohere]}
+    passages = ["\x00", "\ud800", "é\u2028😀"]
+    ask(f"{stub.url}/v1", passages)
+    assert stub.bodies("/v1/rerank")[0]["documents"] == ["\x00", "\ufffd", "é\u2028😀"]
+
+
+# -- the sidecar
+
+
+@pytest.fixture
+def words() -> Iterator[tuple[str, WordScorer]]:
+    pytest.importorskip("fastapi", reason="the server extra is not installed")
+    from ccheck.rerank.server.app import create_app
+    from ccheck.rerank.server.config import Access, Limits
+
+    scorer = WordScorer()
+    with running(create_app({"words": scorer}, limits=Limits(texts=3), access=Access("k3y"))) as url:
+        yield url, scorer
+
+
+def test_the_sidecar(words, ask):
+    url, scorer = words
+    passages = [*PASSAGES, "sea " * 9]
+    scores = ask(url, passages, api_key="k3y")
+    assert scores.values == tuple(scorer.expected(QUERY, passage) for passage in passages)
+    assert scores.logits and scores.cut == (False, False, False, False, True)
+    assert list(map(len, scorer.batches)) == [3, 2]
+    for path in ("/v1/rerank", "/v2/rerank"):
+        other = ask(url + path, passages, api_key="k3y")
+        assert other.values == pytest.approx(scores.normalized) and other.cut == scores.cut
+    with pytest.raises(ServerError, match="the key is missing or wrong.*CCHECK_RERANK_API_KEY"):
+        ask(url, passages)
+    with pytest.raises(ServerError, match="no model 'x' here"):
+        ask(f"{url}?model=x", passages, api_key="k3y")
+
+
+def test_a_server_that_is_killed_and_comes_back(tmp_path: Path):
+    """Callers that run meanwhile get the true scores, late."""
+    pytest.importorskip("fastapi", reason="the server extra is not installed")
+    pytest.importorskip("transformers", reason="the models extra is not installed")
+    from ccheck.rerank.load import load_scorer
+
+    folder = make_encoder(tmp_path / "model")
+    scorer = load_scorer(str(folder), device="cpu")
+    expected = scorer.score(scorer.encode(QUERY, TEXTS))
+    arguments = ("--model", folder, "--canary", "repeat", "--device", "cpu")
+    sidecars = [Sidecar(tmp_path / "first.log", *arguments)]
+    answered = [threading.Event() for _ in range(4)]
+    restarted = threading.Event()
+    try:
+        reranker = RemoteReranker(sidecars[0].url, retry_seconds=120)
+
+        def call(number: int) -> list[tuple[float, ...]]:
+            found = []
+            while not restarted.is_set() or len(found) < 5:
+                found.append(reranker(QUERY, TEXTS).values)
+                answered[number].set()
+            return [*found, reranker(QUERY, TEXTS).values]
+
+        with ThreadPoolExecutor(4) as callers:
+            calls = [callers.submit(call, number) for number in range(4)]
+            try:
+                assert all(event.wait(60) for event in answered)
+                port = sidecars[0].port
+                sidecars[0].stop(signal.SIGKILL)
+                sidecars.append(Sidecar(tmp_path / "second.log", *arguments, port=port))
+                assert sidecars[1].port == port
+            finally:
+                restarted.set()
+            for one in calls:
+                assert all(values == pytest.approx(expected, abs=1e-5) for values in one.result(150))
+        reranker.close()
+    finally:
+        for sidecar in sidecars:
+            sidecar.stop(signal.SIGKILL)

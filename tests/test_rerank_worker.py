@@ -1,0 +1,191 @@
+"""The queue and the thread that runs models: shared batches, turns, what fails and what is no longer wanted."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+
+import pytest
+
+from ccheck.errors import InvalidData
+from ccheck.rerank.server.worker import SICK_AFTER, Batch, Engine, Gate, Job, Refused, Worker
+
+
+class Model:
+    """Makes upper case of texts, and remembers its batches."""
+
+    def __init__(self, name: str = "model") -> None:
+        self.batches: list[list[str]] = []
+        self.engine = Engine(name, self.run)
+        self.before = lambda: None
+
+    def run(self, items: Sequence[str]) -> list[str]:
+        self.batches.append(list(items))
+        self.before()
+        if "invalid" in items:
+            raise InvalidData("not a number")
+        if "boom" in items:
+            raise RuntimeError("broken")
+        return [item.upper() for item in items]
+
+    def job(self, name: str, count: int, cost: int = 10) -> Job:
+        return Job(self.engine, [f"{name}{i}" for i in range(count)], [cost] * count)
+
+
+def results(job: Job) -> list[str]:
+    return job.done.result(30)
+
+
+def run_all(worker: Worker, *jobs: Job) -> None:
+    """All are in the ring before the first batch."""
+    for job in jobs:
+        worker._ring.append(job)
+    worker.start()
+    for job in jobs:
+        job.done.exception(30)
+    worker.stop(30)
+
+
+def test_requests_share_a_batch_and_get_their_own_results() -> None:
+    model, seen = Model(), list[Batch]()
+    jobs = [model.job(name, 2) for name in "abc"]
+    run_all(Worker(100, seen.append), *jobs)
+    assert model.batches == [["a0", "a1", "b0", "b1", "c0", "c1"]]
+    assert [results(job) for job in jobs] == [[f"{name}0", f"{name}1"] for name in "ABC"]
+    assert [(batch.requests, batch.items, batch.tokens) for batch in seen] == [(3, 6, 60)]
+
+
+def test_a_small_request_does_not_wait_for_a_huge_one() -> None:
+    model = Model()
+    huge, small = model.job("h", 100), model.job("s", 2)
+    run_all(Worker(100), huge, small)
+    first = [batch for batch in model.batches if "s0" in batch]
+    assert model.batches.index(first[0]) == 0 and len(model.batches) == 11
+    assert results(huge) == [f"H{i}" for i in range(100)] and results(small) == ["S0", "S1"]
+
+
+def test_no_request_starves_however_many_come() -> None:
+    """With more requests than a batch has turns, each is served before any has its second turn."""
+    model = Model()
+    jobs = [model.job(chr(97 + i), 10) for i in range(12)]
+    run_all(Worker(80), *jobs)
+    turns = [item[0] for batch in model.batches for item in batch if item[1:] in ("0", "2")]
+    assert turns[:12] == [chr(97 + i) for i in range(12)]
+    assert all(results(job) == [item.upper() for item in job.items] for job in jobs)
+
+
+def test_batches_keep_to_the_budget_and_texts_of_a_request_stay_together() -> None:
+    model, seen = Model(), list[Batch]()
+    costs = [[7, 30, 3, 90, 250, 1, 1], [60, 60], [5] * 40]
+    jobs = [Job(model.engine, [f"{i}.{j}" for j in range(len(row))], row) for i, row in enumerate(costs)]
+    run_all(Worker(100, seen.append), *jobs)
+    assert all(batch.tokens <= 100 or batch.items == 1 for batch in seen)
+    assert sum(batch.items for batch in seen) == 49
+    for batch in model.batches:
+        owners = [item.partition(".")[0] for item in batch]
+        assert len(set(owners)) == 1 + sum(a != b for a, b in itertools.pairwise(owners))
+
+
+def test_models_take_turns() -> None:
+    one, other = Model("one"), Model("other")
+    jobs = [one.job("a", 40), other.job("b", 40), one.job("c", 40)]
+    seen: list[Batch] = []
+    run_all(Worker(100, seen.append), *jobs)
+    assert [batch.engine for batch in seen][:4] == ["one", "other", "one", "other"]
+    assert all(results(job) == [item.upper() for item in job.items] for job in jobs)
+
+
+def test_what_is_no_longer_wanted_costs_no_more() -> None:
+    model = Model()
+    huge, other = model.job("h", 50), model.job("o", 3)
+    model.before = lambda: huge.done.cancel()
+    worker = Worker(40)
+    worker._ring.extend([huge, other])
+    worker.start()
+    assert results(other) == ["O0", "O1", "O2"]
+    worker.stop(30)
+    assert sum(item[0] == "h" for batch in model.batches for item in batch) <= 4
+    with pytest.raises(CancelledError):
+        huge.done.result(0)
+
+
+@pytest.mark.parametrize(("text", "error"), [("boom", RuntimeError), ("invalid", InvalidData)])
+def test_what_fails_fails_for_its_own_request_alone(text: str, error: type[Exception]) -> None:
+    model = Model()
+    good, bad, last = model.job("a", 2), Job(model.engine, ["x", text], [10, 10]), model.job("b", 2)
+    worker = Worker(100)
+    run_all(worker, good, bad, last)
+    assert results(good) == ["A0", "A1"] and results(last) == ["B0", "B1"]
+    with pytest.raises(error):
+        results(bad)
+
+
+def test_a_model_that_fails_again_and_again_is_not_healthy() -> None:
+    model = Model()
+    worker = Worker(100)
+    worker.start()
+    for count in range(SICK_AFTER):
+        assert worker.healthy, count
+        bad = Job(model.engine, ["boom"], [1])
+        worker.submit(bad)
+        assert isinstance(bad.done.exception(30), RuntimeError)
+    assert not worker.healthy
+    good = model.job("a", 1)
+    worker.submit(good)
+    results(good)
+    assert worker.healthy
+    worker.stop(30)
+    assert not worker.healthy
+
+
+def test_a_model_that_answers_too_few_is_an_error() -> None:
+    job = Job(Engine("short", lambda items: [1]), ["a", "b"], [1, 1])
+    run_all(Worker(10), job)
+    with pytest.raises(RuntimeError, match="1 results of 2 texts"):
+        job.done.result(0)
+
+
+def test_stopping_finishes_what_was_taken_and_takes_no_more() -> None:
+    model, entered, go = Model(), threading.Event(), threading.Event()
+    model.before = lambda: (entered.set(), go.wait(30))
+    worker = Worker(20)
+    jobs = [model.job("a", 1), model.job("b", 9)]
+    worker.start()
+    for job in jobs:
+        worker.submit(job)
+    assert entered.wait(30)
+    stopping = threading.Thread(target=worker.stop)
+    stopping.start()
+    while not worker._stopping:
+        pass
+    with pytest.raises(Refused, match="stopping") as refused:
+        worker.submit(model.job("c", 1))
+    assert refused.value.retry_after is None
+    go.set()
+    stopping.join(30)
+    assert [len(results(job)) for job in jobs] == [1, 9]
+
+
+def test_nothing_is_done_at_once() -> None:
+    worker = Worker(10)
+    worker.start()
+    job = Job(Model().engine, [], [])
+    worker.submit(job)
+    assert results(job) == []
+    worker.stop(30)
+
+
+def test_the_gate_counts_requests_and_bytes() -> None:
+    gate = Gate(1, 100, lambda: 7)
+    with gate.request():
+        with pytest.raises(Refused, match="full") as refused, gate.request():
+            raise AssertionError
+        assert refused.value.retry_after == 7
+    with gate.request(), gate.body() as add:
+        add(60)
+        with pytest.raises(Refused, match="bytes"), gate.body() as other:
+            other(41)
+        add(40)
+    assert (gate.requests, gate.bytes) == (0, 0)
