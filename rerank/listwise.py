@@ -101,14 +101,14 @@ class ListwiseReranker:
 
 
 def windows(count: int, window: int, stride: int) -> list[tuple[int, int]]:
-    """(start, end) of each window, from the last to the first; the first always begins at 0. None for one passage."""
+    """(start, end) of each window, from the last to the first, all of the same size. None for one passage."""
     if count < 2:
         return []
     found = []
     end = count
     while True:
         start = max(0, end - window)
-        found.append((start, end))
+        found.append((start, min(count, start + window)))
         if start == 0:
             return found
         end -= stride
