@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ..errors import CcheckError, ServerError
+from ..errors import CcheckError, MissingExtra, NotFound, ServerError
 from .common import (
     counted,
     device_option,
@@ -47,8 +47,10 @@ BASE = (
 )
 EXTRAS = {
     "models": ("torch", "transformers", "sentence-transformers"),
+    "server": ("fastapi", "uvicorn", "prometheus-client"),
+    "llm": ("openai",),
     "parquet": ("pyarrow",),
-    "evaluation": ("ir-measures",),
+    "evaluation": ("ir-measures", "scikit-learn", "matplotlib"),
 }
 
 
@@ -101,6 +103,8 @@ def _findings(resolved: Resolved) -> Iterator[tuple[Finding, int]]:
         yield _packages(extra, names, f"pip install 'ccheck[{extra}]'"), 0
     yield _tried("device", lambda: _device(resolved))
     yield _tried("model", lambda: _model(resolved))
+    yield _tried("reranker", lambda: _reranker(resolved))
+    yield _tried("verdict", lambda: _verdict(resolved))
     yield _tried("recipe", lambda: _recipe(resolved))
     server = list(_elasticsearch(resolved))
     yield from server
@@ -166,6 +170,57 @@ def _model(resolved: Resolved) -> Finding:
         return Finding("model", "absent", f"{name}: without the models extra retrieval is by BM25 only")
     found = find_model(name, allow_download=False)
     return Finding("model", "ok", f"{found.name}, weights {fingerprint(found.path)[:8]}, {found.origin} {found.path}")
+
+
+def _reranker(resolved: Resolved) -> Finding:
+    """What --rerank auto would take; a server is asked whether it is there."""
+    from ..models import find_model
+    from ..rerank.open import choose_model
+
+    settings = resolved.settings
+    try:
+        name = settings.rerank if settings.rerank not in (None, "auto") else choose_model(settings)
+    except MissingExtra as error:
+        return Finding("reranker", "absent", str(error))
+    if name == "none":
+        return Finding("reranker", "ok", "none, as the settings say")
+    if name.startswith(("http://", "https://")):
+        key = settings.rerank_api_key.get_secret_value() if settings.rerank_api_key is not None else None
+        from ..rerank.remote import RemoteReranker
+
+        server = RemoteReranker(name, api_key=key, timeout=min(10, settings.rerank_timeout), retry_seconds=0)
+        server("a claim", ["a passage", "another passage"])
+        return Finding("reranker", "ok", f"{server.name} answers")
+    try:
+        found = find_model(name, allow_download=False)
+    except NotFound as error:
+        if settings.rerank == name:
+            raise
+        return Finding("reranker", "absent", str(error))
+    return Finding("reranker", "ok", f"{found.name}, {found.origin} {found.path}")
+
+
+def _verdict(resolved: Resolved) -> Finding:
+    """Who --verdict auto would ask. A language model is not, since that may cost money."""
+    from ..models import find_model, models_installed
+    from ..verdict.classifier import DEFAULT_STANCE_MODEL
+
+    settings = resolved.settings
+    if settings.llm_model is not None:
+        if _version("openai") is None:
+            raise MissingExtra(f"the language model {settings.llm_model}", "llm")
+        key = "a key" if settings.llm_api_key is not None else "no key"
+        return Finding("verdict", "ok", f"llm: {settings.llm_model} at {settings.llm_base_url}, with {key}; not asked")
+    name = settings.stance_model or DEFAULT_STANCE_MODEL
+    if not models_installed():
+        return Finding("verdict", "absent", f"{name} needs the models extra, and no language model is named")
+    try:
+        found = find_model(name, allow_download=False)
+    except NotFound as error:
+        if settings.stance_model is not None:
+            raise
+        return Finding("verdict", "absent", f"no language model is named, and {error}")
+    return Finding("verdict", "ok", f"stance: {found.name}, {found.origin} {found.path}")
 
 
 def _recipe(resolved: Resolved) -> Finding:

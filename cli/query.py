@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -296,7 +296,25 @@ def _about(resolved: Resolved, checked: Checker) -> About:
 
 def _show_prompts(checked: Checker, asked: _Asked, file: str | None, text: str) -> None:
     """Print what a language model would be asked, as JSON Lines, with an estimate on standard error."""
-    raise UsageError("--dry-run is not there yet")
+    from ..types import Claim
+
+    claims = [Claim(text)] if file is None else [claim for claim, problem in read_claims(file) if problem is None]
+    calls = tokens = answers = cached = 0
+    for prompt in checked.prompts(claims, k=asked.k, filters=asked.filters):
+        cached += prompt.cached
+        if not prompt.cached:
+            calls, tokens, answers = calls + 1, tokens + prompt.prompt_tokens, answers + prompt.completion_tokens
+        print_json(asdict(prompt))
+    if not asked.quiet:
+        settings = checked.settings
+        prices = settings.llm_prompt_price, settings.llm_completion_price
+        cost = ""
+        if prices[0] is not None and prices[1] is not None:
+            cost = f", at your prices about {(tokens * prices[0] + answers * prices[1]) / 1e6:.4f}"
+        notice(
+            f"would ask {counted(calls, 'question')} of about {tokens:,} + {answers:,} tokens{cost}; "
+            f"{counted(cached, 'answer')} already in the cache"
+        )
 
 
 def _standard_input() -> str:

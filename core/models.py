@@ -114,7 +114,7 @@ def _from_hub(name: str, allow_download: bool) -> Path:
     except LocalEntryNotFoundError:
         pass
     if not allow_download or not hub_reachable():
-        why = "the hub can't be reached" if allow_download else "downloads are off"
+        why = "the hub can't be reached" if allow_download else "the hub was not asked"
         raise NotFound(f"the model {name} is not on this machine and {why}; {what_to_do}")
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))

@@ -16,8 +16,8 @@ from .rerank.apply import rerank
 from .rerank.open import open_reranker
 from .search import Filter, Store, StoreInfo, open_store
 from .settings import Settings
-from .types import Claim, Evidence, Query, Ranking, Result, Sentence, Stance, Verdict
-from .verdict import Case, Judge, Judged, StanceMethod, choose_sentences_many, conclude
+from .types import Claim, Evidence, Query, Ranking, Result, Stance, Verdict
+from .verdict import Case, Judge, StanceMethod, all_judged, choose_sentences_many, conclude, with_stances
 from .verdict.open import Conclude, open_conclusion, open_method
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .search.embedding import Embedder
     from .search.store import Embedding
     from .verdict.evidence import EvidenceMethod
+    from .verdict.llm import PlannedPrompt
 
 T = TypeVar("T")
 BATCH = 64
@@ -102,10 +103,32 @@ class Checker:
         if k < 1:
             raise UsageError(f"k is {k}; it must be at least 1")
         plan = self.plan()
-        deepest = max([k, *(stage.depth for stage, _ in plan.rerankers.values())])
-        for batch in _batches(claims, BATCH):
-            for some in _batches(self._retrieved(plan, batch, deepest, filters, details), ANSWERED_AT_ONCE):
-                yield from self._answered(plan, some, k)
+        for results in self._prepared(plan, claims, k, filters, details):
+            if self.recipe.verdict.method == "none":
+                yield from results
+            elif self._judge is not None:
+                yield from (self._judged_by_user(self._judge, result) for result in results)
+            else:
+                yield from self._judged(plan, results)
+
+    def prompts(
+        self, claims: Iterable[Claim], *, k: int = 10, filters: Sequence[Filter] = ()
+    ) -> Iterator[PlannedPrompt]:
+        """What a language model would be asked to judge these claims, without asking it anything.
+
+        Claims that can't be checked are left out; a listwise reranker, which would have to be asked, does not run.
+        Raises UsageError where no language model judges.
+        """
+        from .verdict.llm import LlmStances
+
+        plan = self.plan()
+        method = plan.method
+        if not isinstance(method, LlmStances):
+            raise UsageError("no language model would be asked: name one by --llm MODEL (the verdict method llm)")
+        scoring = {name: pair for name, pair in plan.rerankers.items() if not isinstance(pair[0], ListwiseReranker)}
+        plan = replace(plan, rerankers=scoring)
+        for results in self._prepared(plan, claims, k, filters, False):
+            yield from method.plan_prompts(self._cases(results))
 
     def plan(self) -> Plan:
         """What of the recipe can run on this store and machine. Raises what a required part lacks."""
@@ -221,16 +244,22 @@ class Checker:
             return replace(result, error=found)
         return replace(result, evidence=tuple(Evidence(hit) for hit in found.hits), timings_ms=timings)
 
-    def _answered(self, plan: Plan, results: Sequence[Result], k: int) -> Iterator[Result]:
-        """The same claims reranked, with sentences, stances and verdicts; in order, each as soon as it is there."""
-        results = [self._reranked(plan, result, k) for result in results]
-        results = self._with_sentences(plan, results)
-        if self.recipe.verdict.method == "none":
-            yield from results
-        elif self._judge is not None:
-            yield from (self._judged_by_user(self._judge, result) for result in results)
-        else:
-            yield from self._judged(plan, results)
+    def _prepared(
+        self, plan: Plan, claims: Iterable[Claim], k: int, filters: Sequence[Filter], details: bool
+    ) -> Iterator[list[Result]]:
+        """The claims, some at a time, with all but stances and verdicts."""
+        deepest = max([k, *(stage.depth for stage, _ in plan.rerankers.values())])
+        for batch in _batches(claims, BATCH):
+            for some in _batches(self._retrieved(plan, batch, deepest, filters, details), ANSWERED_AT_ONCE):
+                yield self._with_sentences(plan, [self._reranked(plan, result, k) for result in some])
+
+    def _cases(self, results: Sequence[Result]) -> list[Case]:
+        """What there is to judge."""
+        return [
+            Case(result.claim, result.evidence[: self.recipe.verdict.documents])
+            for result in results
+            if result.error is None and result.evidence
+        ]
 
     def _reranked(self, plan: Plan, result: Result, k: int) -> Result:
         if result.error is not None:
@@ -288,12 +317,7 @@ class Checker:
     def _judged(self, plan: Plan, results: Sequence[Result]) -> Iterator[Result]:
         """With the stances of the plan's method, and the verdicts that follow."""
         stage, method = self.recipe.verdict, plan.method
-        cases = [
-            Case(result.claim, result.evidence[: stage.documents])
-            for result in results
-            if result.error is None and result.evidence
-        ]
-        judged = _all_judged(method, cases) if method is not None else iter(())
+        judged = all_judged(method, self._cases(results)) if method is not None else iter(())
         for result in results:
             if result.error is not None:
                 yield result
@@ -305,7 +329,7 @@ class Checker:
             else:
                 started = time.perf_counter()
                 one = next(judged)
-                evidence = _with_stances(result.evidence, one, self.recipe.evidence.sentences)
+                evidence = with_stances(result.evidence, one, self.recipe.evidence.sentences)
                 verdict, used = plan.conclude(result.claim, evidence[: stage.documents])
                 yield replace(
                     result,
@@ -415,37 +439,6 @@ def _sentence_scorer(
     """The last reranker that scores any text, for sentences."""
     scoring = [reranker for stage, reranker in rerankers.values() if not isinstance(stage, ListwiseReranker)]
     return (lambda claim, texts: scoring[-1](claim, texts).normalized) if scoring else None
-
-
-def _all_judged(method: StanceMethod, cases: Sequence[Case]) -> Iterator[Judged]:
-    """One for each case; where the method fails for good, the rest has its error."""
-    done = 0
-    try:
-        for judged in method(cases):
-            done += 1
-            yield judged
-    except CcheckError as error:
-        for case in cases[done:]:
-            yield Judged(tuple(Stance(None, error=str(error)) for _ in case.evidence))
-
-
-def _with_stances(evidence: Sequence[Evidence], judged: Judged, count: int) -> tuple[Evidence, ...]:
-    """The evidence with stances; a method's own quotes come before the sentences that were chosen."""
-    quotes = judged.quotes or ((),) * len(judged.stances)
-    read = [
-        replace(piece, stance=stance, sentences=_first(own, piece.sentences, count))
-        for piece, stance, own in zip(evidence, judged.stances, quotes, strict=False)
-    ]
-    return (*read, *evidence[len(read) :])
-
-
-def _first(own: Sequence[Sentence], chosen: Sequence[Sentence], count: int) -> tuple[Sentence, ...]:
-    apart = [
-        one
-        for one in chosen
-        if not any(one.field == quote.field and one.start < quote.end and quote.start < one.end for quote in own)
-    ]
-    return (*own, *apart)[: max(count, len(own))]
 
 
 def _how_to_embed() -> str:

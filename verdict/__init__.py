@@ -2,6 +2,16 @@
 
 from .conclude import conclude
 from .evidence import choose_sentences, choose_sentences_many
-from .judge import Case, Judge, Judged, StanceMethod
+from .judge import Case, Judge, Judged, StanceMethod, all_judged, with_stances
 
-__all__ = ["Case", "Judge", "Judged", "StanceMethod", "choose_sentences", "choose_sentences_many", "conclude"]
+__all__ = [
+    "Case",
+    "Judge",
+    "Judged",
+    "StanceMethod",
+    "all_judged",
+    "choose_sentences",
+    "choose_sentences_many",
+    "conclude",
+    "with_stances",
+]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from ..errors import CcheckError
 from ..types import Claim, Evidence, Sentence, Stance, Usage, Verdict
 
 
@@ -49,3 +50,34 @@ class StanceMethod(Protocol):
         What can't be judged is a stance without a label, with its error. Raises CcheckError for what fails for all.
         """
         ...
+
+
+def all_judged(method: StanceMethod, cases: Sequence[Case]) -> Iterator[Judged]:
+    """One for each case; where the method fails for good, the rest has its error."""
+    done = 0
+    try:
+        for judged in method(cases):
+            done += 1
+            yield judged
+    except CcheckError as error:
+        for case in cases[done:]:
+            yield Judged(tuple(Stance(None, error=str(error)) for _ in case.evidence))
+
+
+def with_stances(evidence: Sequence[Evidence], judged: Judged, count: int) -> tuple[Evidence, ...]:
+    """The evidence with stances; a method's own quotes come before the sentences that were chosen."""
+    quotes = judged.quotes or ((),) * len(judged.stances)
+    read = [
+        replace(piece, stance=stance, sentences=_first(own, piece.sentences, count))
+        for piece, stance, own in zip(evidence, judged.stances, quotes, strict=False)
+    ]
+    return (*read, *evidence[len(read) :])
+
+
+def _first(own: Sequence[Sentence], chosen: Sequence[Sentence], count: int) -> tuple[Sentence, ...]:
+    apart = [
+        one
+        for one in chosen
+        if not any(one.field == quote.field and one.start < quote.end and quote.start < one.end for quote in own)
+    ]
+    return (*own, *apart)[: max(count, len(own))]
