@@ -1,0 +1,346 @@
+"""Confidence with a meaning: calibrated on labelled pairs, so that of stances with confidence .8 about 80% are right.
+
+Two ways, both from stances and their true labels. `temperature`: the log-probabilities divided by one number (Guo et
+al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2): little data suffice. `isotonic`: a rising curve
+for each label (Zadrozny and Elkan, KDD 2002), scaled to sum to 1: more freedom, for a thousand pairs and more. Stances
+without probabilities have their confidence calibrated, in the same two ways, as the probability of being right.
+
+The label stays the method's own; its confidence becomes its calibrated probability.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..errors import InvalidData, MissingExtra, NotFound, UsageError
+from ..types import Label, Stance
+from .judge import Case, Judged, StanceMethod
+from .labels import STANCES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Kind: TypeAlias = Literal["temperature", "isotonic"]
+MIN_PAIRS = 30
+"""Labelled pairs below which a calibration says nothing."""
+MAX_BYTES = 10_000_000
+BINS = 10
+_TINY = 1e-6
+_RIGHT = "right"
+"""The name of the curve, where confidences are calibrated and not the probabilities of labels."""
+
+Unit: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+
+
+class Curve(BaseModel):
+    """A rising function from 0..1 to 0..1, by the points between which it is linear."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    x: tuple[Unit, ...] = Field(min_length=1)
+    y: tuple[Unit, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _rising(self) -> Curve:
+        if len(self.x) != len(self.y) or list(self.x) != sorted(self.x) or list(self.y) != sorted(self.y):
+            raise ValueError("x and y must be as many, and both must rise")
+        return self
+
+
+class Calibration(BaseModel):
+    """How to get from a method's probabilities to calibrated ones.
+
+    `of`: whether it takes the probabilities of all labels or a confidence alone. `method` is the name of the method
+    that it was made for, `pairs` on how many labelled pairs, `error_before` and `error_after` the expected calibration
+    errors on them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind
+    of: Literal["probabilities", "confidence"]
+    method: str
+    pairs: int = Field(ge=1)
+    error_before: Unit
+    error_after: Unit
+    temperature: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    curves: dict[str, Curve] = {}
+
+    @model_validator(mode="after")
+    def _complete(self) -> Calibration:
+        names = set(STANCES) if self.of == "probabilities" else {_RIGHT}
+        if self.kind == "temperature" and self.temperature is None:
+            raise ValueError("temperature is missing")
+        if self.kind == "isotonic" and set(self.curves) != names:
+            raise ValueError(f"there must be curves for {', '.join(sorted(names))}")
+        return self
+
+    def apply(self, stance: Stance) -> Stance:
+        """The stance with a calibrated confidence; one without a label or without a confidence as it is."""
+        if stance.label is None:
+            return stance
+        if self.of == "confidence":
+            if stance.confidence is None:
+                return stance
+            values = _array([[1 - stance.confidence, stance.confidence]])
+            return replace(stance, confidence=round(float(self._confidences(values)[0, 1]), 6))
+        if stance.probabilities is None:
+            raise InvalidData(
+                f"the calibration was made for {self.method}, which gives the probabilities of all labels; this method "
+                "gives none: calibrate it on its own answers"
+            )
+        rows = self._calibrated(_array([[stance.probabilities.get(label, 0.0) for label in STANCES]]))
+        probabilities = {label: round(float(value), 6) for label, value in zip(STANCES, rows[0], strict=True)}
+        return replace(stance, confidence=probabilities.get(stance.label), probabilities=probabilities)
+
+    def _calibrated(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Shape [stances, labels] to the same, rows summing to 1."""
+        import numpy as np
+
+        if self.kind == "temperature":
+            return _tempered(values, self.temperature or 1.0)
+        curves = [self.curves[label] for label in STANCES]
+        columns = [np.interp(values[:, i], curve.x, curve.y) for i, curve in enumerate(curves)]
+        made: NDArray[np.float64] = np.maximum(np.stack(columns, axis=1), _TINY)
+        return made / made.sum(axis=1, keepdims=True)
+
+    def _confidences(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Shape [stances, 2]: wrong and right, to the same."""
+        import numpy as np
+
+        if self.kind == "temperature":
+            return _tempered(values, self.temperature or 1.0)
+        curve = self.curves[_RIGHT]
+        right: NDArray[np.float64] = np.interp(values[:, 1], curve.x, curve.y)
+        return np.stack([1 - right, right], axis=1)
+
+
+def fit_calibration(
+    stances: Sequence[Stance], labels: Sequence[Label], method: str, kind: Kind = "temperature"
+) -> Calibration:
+    """The calibration of a method by its stances on labelled pairs; those without a label are left out.
+
+    Raises InvalidData where there are too few, or all are right or all wrong; MissingExtra without scikit-learn.
+    """
+    try:
+        import sklearn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingExtra("calibration", "evaluation") from error
+    given = [(s, label) for s, label in zip(stances, labels, strict=True) if s.label is not None]
+    if len(given) < MIN_PAIRS:
+        raise InvalidData(f"{len(given)} labelled pairs were judged; a calibration needs at least {MIN_PAIRS}")
+    before = reliability(*zip(*given, strict=True)).error  # type: ignore[arg-type]
+    of: Literal["probabilities", "confidence"] = (
+        "probabilities" if all(stance.probabilities is not None for stance, _ in given) else "confidence"
+    )
+    if of == "probabilities":
+        values = _array([[(s.probabilities or {}).get(label, 0.0) for label in STANCES] for s, _ in given])
+        truth = [STANCES.index(label) for _, label in given]
+        names: tuple[str, ...] = STANCES
+    else:
+        if any(stance.confidence is None for stance, _ in given):
+            raise InvalidData(f"{method} gives neither probabilities nor a confidence: there is nothing to calibrate")
+        values = _array([[1 - (s.confidence or 0.0), s.confidence or 0.0] for s, _ in given])
+        truth = [int(stance.label == label) for stance, label in given]
+        names = ("wrong", _RIGHT)
+        if len(set(truth)) == 1:
+            raise InvalidData(f"all {len(given)} pairs are {names[truth[0]]}: there is nothing to calibrate")
+    common = {"kind": kind, "of": of, "method": method, "pairs": len(given), "error_before": before, "error_after": 0}
+    if kind == "temperature":
+        made = Calibration.model_validate(common | {"temperature": _fit_temperature(values, truth)})
+    else:
+        wanted = [i for i, name in enumerate(names) if name != "wrong"]
+        made = Calibration.model_validate(
+            common | {"curves": {names[i]: _fit_curve(values[:, i], [answer == i for answer in truth]) for i in wanted}}
+        )
+    after = reliability([made.apply(stance) for stance, _ in given], [label for _, label in given]).error
+    return made.model_copy(update={"error_after": after})
+
+
+def save_calibration(calibration: Calibration, file: Path) -> None:
+    """Write a calibration as JSON."""
+    file.write_text(calibration.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
+
+
+def load_calibration(file: Path) -> Calibration:
+    """Read a calibration. Raises NotFound where there is no file, InvalidData where it is no calibration."""
+    if not file.is_file():
+        raise NotFound(f"there is no calibration {file}: make one from labelled pairs, or leave it out of the recipe")
+    if file.stat().st_size > MAX_BYTES:
+        raise InvalidData(f"{file} is no calibration: it has more than {MAX_BYTES:,} bytes")
+    try:
+        return Calibration.model_validate(json.loads(file.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise InvalidData(f"{file} is no calibration: {where}: {first['msg']}. Make it again") from error
+    except (OSError, ValueError) as error:
+        raise InvalidData(f"{file} can't be read as a calibration: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A method whose stances' confidences are calibrated. A `StanceMethod`."""
+
+    method: StanceMethod
+    calibration: Calibration
+    name: str
+
+    def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        for judged in self.method(cases):
+            yield replace(judged, stances=tuple(map(self.calibration.apply, judged.stances)))
+
+
+def calibrated(method: StanceMethod, calibration: Calibration) -> StanceMethod:
+    """The method with calibrated confidences. Raises UsageError where the calibration is another method's."""
+    # A model's folder can have moved.
+    if calibration.method.rpartition("/")[2] != method.name.rpartition("/")[2]:
+        raise UsageError(
+            f"the calibration was made for {calibration.method} and says nothing of {method.name}: calibrate that, or "
+            "leave the calibration out of the recipe"
+        )
+    return Calibrated(method, calibration, method.name)
+
+
+# -- reliability
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The stances whose confidence is above `low`, up to `high`: how many, their mean confidence, the share right."""
+
+    low: float
+    high: float
+    count: int
+    confidence: float | None
+    accuracy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """How far confidences can be trusted.
+
+    `error` is the expected calibration error: the mean over stances of the difference between their bin's mean
+    confidence and its share of right ones (Guo et al. 2017, equation 3). `brier` is the mean squared difference of
+    confidence and right (1) or wrong (0).
+    """
+
+    bins: tuple[Bin, ...]
+    error: float
+    brier: float
+    accuracy: float
+    pairs: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def reliability(stances: Sequence[Stance], labels: Sequence[Label], bins: int = BINS) -> Reliability:
+    """How the confidences of stances compare with how often they are right, in bins of equal width.
+
+    Stances without a label or confidence are left out. Raises InvalidData where none is left.
+    """
+    given = [
+        (stance.confidence, stance.label == label)
+        for stance, label in zip(stances, labels, strict=True)
+        if stance.label is not None and stance.confidence is not None
+    ]
+    if not given:
+        raise InvalidData("no stance has a label and a confidence: there is nothing to compare")
+    places: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
+    for confidence, right in given:
+        places[min(bins - 1, max(0, math.ceil(confidence * bins) - 1))].append((confidence, right))
+    made, error = [], 0.0
+    for number, place in enumerate(places):
+        mean = sum(confidence for confidence, _ in place) / len(place) if place else None
+        accuracy = sum(right for _, right in place) / len(place) if place else None
+        made.append(Bin(number / bins, (number + 1) / bins, len(place), mean, accuracy))
+        if mean is not None and accuracy is not None:
+            error += abs(mean - accuracy) * len(place) / len(given)
+    brier = sum((confidence - right) ** 2 for confidence, right in given) / len(given)
+    return Reliability(tuple(made), error, brier, sum(right for _, right in given) / len(given), len(given))
+
+
+def plot_reliability(reliabilities: Mapping[str, Reliability], file: Path) -> None:
+    """Draw reliability diagrams, one line for each name, to a file (.png, .svg, .pdf).
+
+    Raises MissingExtra without matplotlib, UsageError for a kind of file that can't be drawn.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise MissingExtra("drawing", "evaluation") from error
+    figure = Figure(figsize=(6, 5), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.plot([0, 1], [0, 1], linestyle="--", color="grey", label="as it should be")
+    for name, drawn in reliabilities.items():
+        filled = [place for place in drawn.bins if place.count]
+        points = axes.plot(
+            [place.confidence for place in filled],
+            [place.accuracy for place in filled],
+            marker="o",
+            label=f"{name}: error {drawn.error:.3f}, {drawn.pairs} pairs",
+        )
+        axes.bar(
+            [(place.low + place.high) / 2 for place in drawn.bins],
+            [place.count / drawn.pairs for place in drawn.bins],
+            width=1 / len(drawn.bins),
+            alpha=0.15,
+            color=points[0].get_color(),
+        )
+    axes.set(xlabel="confidence", ylabel="share that is right (bars: share of stances)", xlim=(0, 1), ylim=(0, 1))
+    axes.legend(loc="upper left", fontsize="small")
+    if file.suffix.removeprefix(".") not in canvas.get_supported_filetypes():
+        raise UsageError(f"{file} can't be drawn: name a file that ends in .png, .svg or .pdf")
+    figure.savefig(file)
+
+
+# -- fitting
+
+
+def _array(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+    import numpy as np
+
+    return np.asarray(rows, np.float64)
+
+
+def _tempered(values: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
+    """softmax(log p / T), rows of shape [stances, outcomes]."""
+    import numpy as np
+
+    logs = np.log(np.clip(values, _TINY, None)) / temperature
+    powers = np.exp(logs - logs.max(axis=1, keepdims=True))
+    made: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+    return made
+
+
+def _fit_temperature(values: NDArray[np.float64], truth: Sequence[int]) -> float:
+    """The temperature of the least negative log-likelihood, between .05 and 20."""
+    import numpy as np
+    from scipy.optimize import minimize_scalar
+    from sklearn.metrics import log_loss
+
+    outcomes = list(range(values.shape[1]))
+
+    def loss(log_temperature: float) -> float:
+        return float(log_loss(truth, _tempered(values, math.exp(log_temperature)), labels=outcomes))
+
+    found = minimize_scalar(loss, bounds=(math.log(0.05), math.log(20)), method="bounded")
+    return float(np.exp(found.x))
+
+
+def _fit_curve(values: NDArray[np.float64], hits: Sequence[bool]) -> Curve:
+    from sklearn.isotonic import IsotonicRegression
+
+    fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(values, _array([hits])[0])
+    return Curve(x=tuple(map(float, fitted.X_thresholds_)), y=tuple(map(float, fitted.y_thresholds_)))
