@@ -317,14 +317,17 @@ def test_an_answer_that_is_too_large_is_not_read(stub, ask, monkeypatch):
 
 
 def test_a_server_that_is_not_there(ask, no_server):
-    with pytest.raises(ServerError, match="can't be reached.*is it running"):
+    with pytest.raises(ServerError, match=r"can't be reached.*is it running"):
         ask(no_server, retry_seconds=0.5)
 
 
 def test_a_server_that_hangs(ask):
-    with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes the connection and says nothing
-        with pytest.raises(ServerError, match="did not answer within 0.3 s"):
-            ask(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", timeout=0.3)
+    # It takes the connection and says nothing.
+    with (
+        socket.create_server(("127.0.0.1", 0)) as deaf,
+        pytest.raises(ServerError, match=r"did not answer within 0\.3 s"),
+    ):
+        ask(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", timeout=0.3)
 
 
 def test_hostile_text_is_sent(stub, ask):
@@ -358,7 +361,7 @@ def test_the_sidecar(words, ask):
     for path in ("/v1/rerank", "/v2/rerank"):
         other = ask(url + path, passages, api_key="k3y")
         assert other.values == pytest.approx(scores.normalized) and other.cut == scores.cut
-    with pytest.raises(ServerError, match="the key is missing or wrong.*CCHECK_RERANK_API_KEY"):
+    with pytest.raises(ServerError, match=r"the key is missing or wrong.*CCHECK_RERANK_API_KEY"):
         ask(url, passages)
     with pytest.raises(ServerError, match="no model 'x' here"):
         ask(f"{url}?model=x", passages, api_key="k3y")
