@@ -119,10 +119,11 @@ class Checker:
         Claims that can't be checked are left out; a listwise reranker, which would have to be asked, does not run.
         Raises UsageError where no language model judges.
         """
+        from .verdict.calibration import Calibrated
         from .verdict.llm import LlmStances
 
         plan = self.plan()
-        method = plan.method
+        method = plan.method.method if isinstance(plan.method, Calibrated) else plan.method
         if not isinstance(method, LlmStances):
             raise UsageError("no language model would be asked: name one by --llm MODEL (the verdict method llm)")
         scoring = {name: pair for name, pair in plan.rerankers.items() if not isinstance(pair[0], ListwiseReranker)}

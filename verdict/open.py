@@ -101,6 +101,6 @@ def _local_llm(stage: VerdictStage, settings: Settings, notify: Callable[[str], 
 def _calibrated(method: StanceMethod, stage: VerdictStage) -> StanceMethod:
     if stage.calibration is None:
         return method
-    from .calibration import Calibration, calibrated
+    from .calibration import calibrated, load_calibration
 
-    return calibrated(method, Calibration.load(stage.calibration))
+    return calibrated(method, load_calibration(stage.calibration))
