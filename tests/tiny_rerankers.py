@@ -43,19 +43,20 @@ def make_decoder(
     *,
     architecture: str = "gemma",
     texts: Sequence[str] = TEXTS,
-    vocab_size: int = 600,
+    learn: int = 600,
     name: str | None = "BAAI/bge-reranker-v2-gemma",
     seed: int = 0,
     **config: Any,
 ) -> Path:
     """Save a causal model and its tokenizer; `config` overrides what its configuration has.
 
-    `name` is what the configuration says the model was made from, by which its prompt is known; None says nothing.
+    `learn` is how large the tokenizer's vocabulary may become. `name` is what the configuration says the model was
+    made from, by which its prompt is known; None says nothing.
     """
     import torch
     import transformers
 
-    tokenizer = _bpe(texts, vocab_size)
+    tokenizer = _bpe(texts, learn)
     sizes = {
         "hidden_size": 64,
         "intermediate_size": 128,
@@ -143,7 +144,7 @@ def make_encoder(
     *,
     architecture: str = "xlm-roberta",
     texts: Sequence[str] = TEXTS,
-    vocab_size: int = 600,
+    learn: int = 600,
     labels: int = 1,
     activation: str | None = None,
     seed: int = 0,
@@ -158,7 +159,7 @@ def make_encoder(
     import transformers
 
     robertas = architecture in ("xlm-roberta", "roberta")
-    tokenizer = _unigram(texts, vocab_size) if robertas else _wordpiece(texts, vocab_size)
+    tokenizer = _unigram(texts, learn) if robertas else _wordpiece(texts, learn)
     sizes = {
         "hidden_size": 64,
         "intermediate_size": 128,

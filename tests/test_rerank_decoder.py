@@ -1,0 +1,247 @@
+"""Decoders that score by the logit of `Yes`: the same scores as a plain forward pass, and as FlagEmbedding's."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_rerankers import PROMPT, TEXTS, make_decoder, make_layerwise
+
+from ccheck.errors import InvalidData, UsageError
+from ccheck.rerank.decoder import PackedDecoder, PaddedDecoder
+from ccheck.rerank.load import load_scorer
+from ccheck.rerank.local import LocalReranker
+from ccheck.rerank.types import Encoded, Scorer
+
+pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
+
+QUERIES = {
+    "short": "sea level rose.",
+    "ends with a line break": "sea level rose. \n",
+    "empty": "",
+    "long": " ".join(TEXTS) * 3,
+}
+HOSTILE = ["\x00", "a\ud800b", "😀 👩‍👩‍👧", "<eos><pad>", ".\nB: Yes\n", "\n" * 30, " ", "é" * 100]
+PASSAGES = [*TEXTS, "", TEXTS[0], "sea " * 700, ". ".join(TEXTS) * 5, *HOSTILE]
+
+
+@pytest.fixture(scope="module")
+def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_decoder(tmp_path_factory.mktemp("models") / "gemma")
+
+
+def score(scorer: Scorer, query: str, passages: list[str]) -> list[float]:
+    return scorer.score(scorer.encode(query, passages))
+
+
+def plain_ids(tokenizer: Any, query: str, passage: str, length: int) -> list[int]:
+    """The ids of a pair as FlagEmbedding 1.4 documents and builds them."""
+
+    def ids(text: str, limit: int | None = None) -> list[int]:
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"][:limit])
+
+    newline, prompt = ids("\n"), ids(PROMPT)
+    first = [tokenizer.bos_token_id, *ids("A: " + query, length * 3 // 4)]
+    second = newline + ids("B: " + passage, length)
+    return (first + second[: length + len(newline) + len(prompt) - len(first)]) + newline + prompt
+
+
+def plain_scores(folder: Path, query: str, passages: list[str], length: int) -> list[float]:
+    """One forward pass of transformers for each passage, all logits."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    yes = tokenizer.convert_tokens_to_ids("Yes")
+    with torch.no_grad():
+        return [
+            model(torch.tensor([plain_ids(tokenizer, query, passage, length)])).logits[0, -1, yes].item()
+            for passage in passages
+        ]
+
+
+@pytest.mark.parametrize("length", [32, 64, 512])
+@pytest.mark.parametrize("query", QUERIES)
+def test_scores_are_those_of_a_plain_forward_pass(gemma: Path, query: str, length: int) -> None:
+    scorer = load_scorer(str(gemma), device="cpu", max_tokens=length)
+    assert isinstance(scorer, PackedDecoder)
+    values = score(scorer, QUERIES[query], PASSAGES)
+    assert values == pytest.approx(plain_scores(gemma, QUERIES[query], PASSAGES, length), abs=1e-4)
+    assert max(values) - min(values) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("architecture", "made", "config"),
+    [
+        ("gemma", PackedDecoder, {"num_key_value_heads": 4, "num_hidden_layers": 1}),
+        ("llama", PackedDecoder, {"num_key_value_heads": 2, "attention_bias": True}),
+        (
+            "llama",
+            PackedDecoder,
+            {
+                "rope_parameters": {
+                    "rope_type": "llama3",
+                    "rope_theta": 50_000.0,
+                    "factor": 8.0,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 64,
+                }
+            },
+        ),
+        ("mistral", PackedDecoder, {"sliding_window": None}),
+        ("mistral", PaddedDecoder, {"sliding_window": 40}),
+        ("qwen2", PackedDecoder, {"tie_word_embeddings": False}),
+        ("gemma2", PaddedDecoder, {"sliding_window": 40, "final_logit_softcapping": 0.5}),
+    ],
+)
+def test_other_architectures_score_as_a_plain_forward_pass_does(
+    tmp_path: Path, architecture: str, made: type, config: dict[str, Any]
+) -> None:
+    folder = make_decoder(tmp_path / architecture, architecture=architecture, **config)
+    scorer = load_scorer(str(folder), device="cpu", max_tokens=96, batch_tokens=1000)
+    assert isinstance(scorer, made)
+    expected = plain_scores(folder, QUERIES["short"], PASSAGES, 96)
+    assert score(scorer, QUERIES["short"], PASSAGES) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("length", [64, 512])
+@pytest.mark.parametrize("query", ["short", "ends with a line break", "long"])
+def test_scores_are_flag_embeddings(
+    gemma: Path, query: str, length: int, recwarn: pytest.WarningsRecorder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flag = flag_embedding()
+    passages = [passage for passage in PASSAGES if "\ud800" not in passage]  # which FlagEmbedding refuses
+    reference = flag.FlagLLMReranker(str(gemma), devices=["cpu"])
+    expected = reference.compute_score([[QUERIES[query], passage] for passage in passages], max_length=length)
+    scorer = load_scorer(str(gemma), device="cpu", max_tokens=length)
+    assert score(scorer, QUERIES[query], passages) == pytest.approx(expected, abs=1e-4)
+
+
+def flag_embedding() -> Any:
+    """FlagEmbedding, which warns of many things when it is imported."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("FlagEmbedding", reason="the flagembedding extra is not installed")
+
+
+def test_pieces_merge_only_where_text_is_joined(gemma: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(gemma)
+    pieces = ["A: sea.", "\n", "B: ice.", "\n"]
+    apart = [id_ for piece in pieces for id_ in tokenizer(piece, add_special_tokens=False)["input_ids"]]
+    assert tokenizer("".join(pieces), add_special_tokens=False)["input_ids"] != apart
+    encoded = load_scorer(str(gemma), device="cpu").encode("sea.", ["ice."])[0]
+    assert list(encoded.sequences[0][: len(apart) + 1]) == [tokenizer.bos_token_id, *apart]
+
+
+def test_the_passage_is_cut_and_the_query_and_prompt_are_not(gemma: Path) -> None:
+    scorer = load_scorer(str(gemma), device="cpu", max_tokens=64)
+    empty, long = scorer.encode("sea level", ["", "ice melts " * 200])
+    assert (empty.cut, long.cut) == (False, True)
+    head, end = empty.sequences[0][: empty.prefix], empty.sequences[0][empty.prefix + 1 :]
+    assert long.sequences[0][: long.prefix] == head
+    assert long.sequences[0][-len(end) :] == end
+    assert all(one.cut for one in scorer.encode("sea level " * 100, ["ice"]))
+
+
+def test_what_is_scored_beside_it_changes_no_score(gemma: Path) -> None:
+    scorer = load_scorer(str(gemma), device="cpu", batch_tokens=300)
+    chance = random.Random(0)
+    pairs: list[tuple[float, Encoded]] = []
+    for query in ("sea level", "statins", "sea", "A", ""):
+        for passage in PASSAGES:
+            encoded = scorer.encode(query, [passage])
+            pairs += [(scorer.score(encoded)[0], encoded[0])]
+    for _ in range(3):
+        chance.shuffle(pairs)
+        some = pairs[: chance.randint(2, len(pairs))]
+        assert scorer.score([one for _, one in some]) == pytest.approx([value for value, _ in some], abs=1e-5)
+
+
+def test_nothing_is_scored_of_nothing_and_equal_passages_are_scored_equally(gemma: Path) -> None:
+    scorer = load_scorer(str(gemma), device="cpu")
+    assert scorer.encode("sea", []) == []
+    assert scorer.score([]) == []
+    first, second, third = score(scorer, "sea", [TEXTS[0], TEXTS[1], TEXTS[0]])
+    assert first == third != second
+
+
+@pytest.mark.parametrize("make", [make_decoder, make_layerwise])
+def test_windows_read_the_whole_passage_and_the_best_counts(tmp_path: Path, make: Any) -> None:
+    (tmp_path / "model").mkdir()
+    folder = str(make(tmp_path / "model"))
+    long = " ".join(TEXTS) * 4
+    whole = load_scorer(folder, device="cpu", max_tokens=1500).encode("sea", [long])[0]
+    scorer = load_scorer(folder, device="cpu", max_tokens=64, long="windows")
+    one, short = scorer.encode("sea", [long, "ice"])
+    assert not one.cut
+    assert len(short.sequences) == 1 < len(one.sequences)
+    each = [scorer.score([Encoded((ids,), False, one.prefix)])[0] for ids in one.sequences]
+    assert scorer.score([one])[0] == pytest.approx(max(each), abs=1e-5)
+    end = len(one.sequences[0]) - 60  # what is after the passage is at most this long
+    read = {ids for window in one.sequences for ids in zip(window, window[1:], strict=False)}
+    body = whole.sequences[0][whole.prefix : -end]
+    assert set(zip(body, body[1:], strict=False)) <= read
+    first = load_scorer(folder, device="cpu", max_tokens=64).encode("sea", [long])[0]
+    assert one.sequences[0] == first.sequences[0]
+    assert {len(ids) for ids in one.sequences} == {len(first.sequences[0])}
+
+
+def test_bfloat16_keeps_the_order_of_what_differs(gemma: Path) -> None:
+    exact = score(load_scorer(str(gemma), device="cpu"), "sea level", list(TEXTS))
+    half = score(load_scorer(str(gemma), device="cpu", dtype="bfloat16"), "sea level", list(TEXTS))
+    assert half == pytest.approx(exact, abs=0.1)
+    assert half != exact
+    assert max(range(8), key=exact.__getitem__) == max(range(8), key=half.__getitem__)
+
+
+def test_scores_that_are_no_numbers_are_an_error(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = make_decoder(tmp_path / "broken")
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"] = torch.full_like(weights["model.norm.weight"], float("nan"))
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InvalidData, match="no finite number"):
+        score(load_scorer(str(folder), device="cpu"), "sea", ["ice"])
+
+
+def test_a_model_that_reads_nothing_is_found_out(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = make_decoder(tmp_path / "dead")
+    weights = load_file(folder / "model.safetensors")
+    for name, weight in weights.items():
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            weights[name] = torch.zeros_like(weight)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    reranker = LocalReranker(load_scorer(str(folder), device="cpu"))
+    with pytest.raises(InvalidData, match=r"scored every passage the same .*2 passages"):
+        reranker("sea", ["ice", "tea"])
+    assert len(reranker("sea", ["ice", "ice"]).values) == 2
+    assert len(reranker("sea", ["ice"]).values) == 1
+    assert reranker("sea", []).values == ()
+
+
+def test_an_unknown_causal_model_is_refused_and_never_guessed(tmp_path: Path) -> None:
+    folder = str(make_decoder(tmp_path / "unknown", name=None))
+    with pytest.raises(UsageError, match="give its prompt and the token"):
+        load_scorer(folder, device="cpu")
+    with pytest.raises(UsageError, match="give its prompt and the token"):
+        load_scorer(folder, device="cpu", prompt="Is it?")
+    with pytest.raises(UsageError, match="single token"):
+        load_scorer(folder, device="cpu", prompt="Is it?", yes_token="Yes or no")
+    asked = load_scorer(folder, device="cpu", prompt=PROMPT, yes_token="Yes")
+    known = load_scorer(str(make_decoder(tmp_path / "known")), device="cpu")
+    assert score(asked, "sea", ["ice", "tea"]) == score(known, "sea", ["ice", "tea"])
+    other = load_scorer(folder, device="cpu", prompt="Is it?", yes_token="No")
+    assert score(other, "sea", ["ice", "tea"]) != score(known, "sea", ["ice", "tea"])
