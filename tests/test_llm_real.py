@@ -1,0 +1,95 @@
+"""Language models over real HTTP with a real model. It is too small to be right: what is tested is the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from smollm2 import model_folder, served
+
+from ccheck.errors import ServerError
+from ccheck.llm import InvalidReply, LanguageModel, Reply, open_llm
+from ccheck.recipe import VerdictStage
+from ccheck.rerank.listwise import Example, ListwiseReranker
+from ccheck.settings import Settings
+from ccheck.types import Claim, Document, Evidence, Hit
+from ccheck.verdict.judge import Case
+from ccheck.verdict.llm import LlmStances
+
+
+class Number(Reply):
+    n: int
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The address of the server and its model's name."""
+    folder = model_folder()
+    with served(folder, tmp_path_factory.mktemp("smollm2") / "log.txt") as url:
+        yield url, str(folder)
+
+
+@pytest.fixture
+def open_model(server: tuple[str, str], tmp_path: Path):
+    opened: list[LanguageModel] = []
+
+    def open_one(**settings: Any) -> LanguageModel:
+        url, name = server
+        values = {"llm_model": name, "llm_base_url": url, "cache_dir": tmp_path / "cache", "llm_timeout": 200}
+        opened.append(open_llm(Settings.model_validate(values | settings)))
+        return opened[-1]
+
+    yield open_one
+    for model in opened:
+        model.close()
+
+
+def turns(*texts: str) -> tuple[dict[str, str], ...]:
+    roles = ("user", "assistant") * len(texts)
+    return tuple({"role": role, "content": text} for role, text in zip(roles, texts, strict=False))
+
+
+def test_a_real_model_answers_in_the_shape_that_was_asked_for(open_model):
+    messages = turns("JSON for n=1?", '{"n": 1}', "JSON for n=2?", '{"n": 2}', "JSON for n=3?")
+    model = open_model(llm_max_tokens=24)
+    answer = model.ask(messages, Number)
+    assert isinstance(answer.value.n, int) and answer.usage.llm_calls >= 1
+    assert answer.usage.prompt_tokens > 20 and 0 < answer.usage.completion_tokens <= 48
+    again = open_model(llm_max_tokens=24).ask(messages, Number)
+    assert again.cached and again.value == answer.value and again.usage.llm_calls == 0
+
+
+def test_free_text_of_a_real_model_is_an_error_and_never_a_label(open_model):
+    paper = Document("d1", "Sea level", "Tide gauges show that sea level rose by 20 cm since 1900.")
+    case = Case(Claim("Sea level has risen 20 cm since 1900."), (Evidence(Hit(1, paper, 1.0)),))
+    model = open_model(llm_max_tokens=24)
+    (judged,) = LlmStances(model, VerdictStage())([case])
+    (stance,) = judged.stances
+    assert judged.usage.llm_calls in (1, 2) and judged.usage.prompt_tokens > 300
+    # 24 tokens are too few for a whole reply, so there is no right answer to this.
+    assert stance.label is None and stance.confidence is None
+    assert "cut off after 24 tokens" in stance.error or "neither reply can be used" in stance.error
+
+
+def test_a_real_model_puts_passages_into_order_or_the_order_stays_unknown(open_model):
+    examples = [
+        Example(claim="Tea is hot.", passages=["Cats sleep.", "Hot tea was measured."], order=[2, 1]),
+        Example(claim="Ice melts.", passages=["Ice melted in June.", "Dogs bark."], order=[1, 2]),
+    ]
+    passages = ["Whales sing.", "The sea rose by 20 cm."]
+    reranker = ListwiseReranker(open_model(llm_max_tokens=24), examples=examples)
+    try:
+        scores, usage = reranker.rank("Sea level rises.", passages)
+    except InvalidReply as error:
+        assert "order" in str(error) or "cut off" in str(error) or "JSON" in str(error)
+    else:
+        assert sorted(scores.values) == [0.0, 1.0] and usage.llm_calls in (1, 2)
+
+
+def test_a_model_that_the_server_does_not_have_is_an_error(open_model):
+    with pytest.raises(ServerError) as caught:
+        open_model(llm_model="nobody/nothing", llm_retry_seconds=0).ask(turns("x"), Number)
+    assert "127.0.0.1" in str(caught.value) and json.dumps(str(caught.value))
