@@ -26,7 +26,8 @@ from urllib.parse import quote
 
 from ..errors import UsageError
 from ..recipe import Fusion
-from .common import printable
+from ..settings import SECRETS
+from .common import counted, printable
 from .excerpt import Piece, evidence_spans, in_place, pieces
 
 if TYPE_CHECKING:
@@ -62,6 +63,12 @@ STANCES = {
 
 FUSIONS = get_args(Fusion.model_fields["method"].annotation)
 """What results call the fusion by, as recipes do."""
+
+PRIVATE = {
+    *("data_dir", "cache_dir", "cache_bytes", "elasticsearch_username", "elasticsearch_ca_certs"),
+    *SECRETS,
+}
+"""Settings that a report does not show."""
 
 About = Mapping[str, str | Sequence[str]]
 
@@ -111,7 +118,8 @@ def writing_report(path: str | Path, about: About) -> Iterator[Callable[[Result]
 def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) -> dict[str, list[str]]:
     """What a report says of a run: the models that the caller names, the recipe's stages, the settings that are set.
 
-    Secrets show only that they are set, and URLs come without their passwords.
+    A page is made to be sent: it has no secrets, URLs come without their passwords, and what only says where things
+    lie on this machine is left out.
     """
     from .config import shown
 
@@ -122,7 +130,7 @@ def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) ->
     settings = [
         f"{name} = {shown(getattr(resolved.settings, name))} (from {origin if origin == 'flag' else Path(origin).name})"
         for name, origin in resolved.origins.items()
-        if origin != "default"
+        if origin != "default" and name not in PRIVATE
     ]
     about = {
         "Models": list(models),
@@ -205,6 +213,7 @@ def _environment() -> jinja2.Environment:
         "script": Markup(script),  # noqa: S704
         "style_hash": _csp_hash(style),
         "script_hash": _csp_hash(script),
+        "counted": counted,
         "verdicts": VERDICTS,
         "stances": STANCES,
     }

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from cli_runs import BM25, ccheck, jsonl
 from html_page import Element, parse
 
 from ccheck.cli.report import MAX_TEXT, about_run, doi_url, write_report, writing_report
@@ -94,7 +95,7 @@ def test_a_claim_with_all_that_is_known_of_it(tmp_path):
     assert [mark.text for mark in claim.one("p", class_="excerpt").all("mark")] == [ROSE]
     way = claim.one("details", class_="way").words
     assert "Time: retrieve 4.1 ms · verdict 2.3 s" in way
-    assert "3 calls, 1,200 prompt tokens, 40 completion tokens, 1 answers from the cache" in way
+    assert "3 calls, 1,200 prompt tokens, 40 completion tokens, 1 answer from the cache" in way
     assert "embeddings: all-MiniLM-L6-v2" in html.one("footer").words and "ccheck 0." in html.one("footer").words
     assert html.one("title").text == "Seas rise – ccheck" and not html.all("nav")
 
@@ -460,7 +461,30 @@ def test_about_a_run(monkeypatch, tmp_path):
     assert any(line.startswith("rerankers.rerank: kind model, model m") for line in about["Recipe default"])
     assert any(line.startswith("fusion: method rrf, k ") for line in about["Recipe default"])
     assert "rerank = auto (from flag)" in about["Settings"]
-    assert "llm_api_key = (set) (from OPENAI_API_KEY)" in about["Settings"]
+    assert not [line for line in about["Settings"] if re.match("llm_api_key|data_dir|cache_dir", line)]
     footer = page(tmp_path, about=about).one("footer").words
     assert "s3cret" not in footer and "https://host:9200" in footer
     assert "Models" not in about_run(resolved, recipe)
+
+
+# -- from the command line
+
+
+def test_query_writes_the_page_beside_its_answer(papers, tmp_path):
+    arguments = ("--store", papers, *BM25, "--verdict", "none", "--report", tmp_path / "page.html")
+    claims = jsonl(
+        tmp_path / "claims.jsonl", *({"_id": f"q{i}", "text": f"sea level {i}"} for i in range(3)), "no JSON"
+    )
+    for query, code in ((["sea level has risen"], 0), (["--claims", claims], 7)):
+        ran = ccheck("query", *query, "--json", *arguments)
+        assert ran.code == code
+        html = parse((tmp_path / "page.html").read_text(encoding="utf-8"))
+        for answer, section in zip(ran.objects, html.all("section"), strict=True):
+            ids = [one.words.rpartition(" · ")[2] for one in section.all(class_="facts")]
+            assert ids == [piece["doc_id"] for piece in answer["evidence"]]
+            marks = {mark.text for mark in section.all("mark")}
+            assert marks == {one["text"] for piece in answer["evidence"] for one in piece["sentences"]}
+            assert ("Error:" in section.words) == ("error" in answer)
+        assert "Recipe bm25" in html.one("footer").words
+    ran = ccheck("query", "sea", *arguments[:-1], tmp_path / "no" / "page.html")
+    assert ran.code == 2 and "can't be written: No such file" in ran.err
