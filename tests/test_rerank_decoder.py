@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -110,9 +111,7 @@ def test_other_architectures_score_as_a_plain_forward_pass_does(
 
 @pytest.mark.parametrize("length", [64, 512])
 @pytest.mark.parametrize("query", ["short", "ends with a line break", "long"])
-def test_scores_are_flag_embeddings(
-    gemma: Path, query: str, length: int, recwarn: pytest.WarningsRecorder, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_scores_are_flag_embeddings(gemma: Path, query: str, length: int) -> None:
     flag = flag_embedding()
     passages = [passage for passage in PASSAGES if "\ud800" not in passage]  # which FlagEmbedding refuses
     reference = flag.FlagLLMReranker(str(gemma), devices=["cpu"])
@@ -186,9 +185,9 @@ def test_windows_read_the_whole_passage_and_the_best_counts(tmp_path: Path, make
     each = [scorer.score([Encoded((ids,), False, one.prefix)])[0] for ids in one.sequences]
     assert scorer.score([one])[0] == pytest.approx(max(each), abs=1e-5)
     end = len(one.sequences[0]) - 60  # what is after the passage is at most this long
-    read = {ids for window in one.sequences for ids in zip(window, window[1:], strict=False)}
+    read = {ids for window in one.sequences for ids in itertools.pairwise(window)}
     body = whole.sequences[0][whole.prefix : -end]
-    assert set(zip(body, body[1:], strict=False)) <= read
+    assert set(itertools.pairwise(body)) <= read
     first = load_scorer(folder, device="cpu", max_tokens=64).encode("sea", [long])[0]
     assert one.sequences[0] == first.sequences[0]
     assert {len(ids) for ids in one.sequences} == {len(first.sequences[0])}

@@ -241,10 +241,13 @@ def _windows(text: str, size: int = 40) -> list[str]:
 
 def _unigram(texts: Sequence[str], vocab_size: int) -> Any:
     """As XLM-RoBERTa's: `<s> a </s></s> b </s>`."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     made = Tokenizer(models.Unigram())
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+    )
     made.pre_tokenizer = pre_tokenizers.Metaspace()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     made.train_from_iterator(
