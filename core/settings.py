@@ -76,6 +76,9 @@ class Settings(BaseModel):
     )
     rerank_api_key: SecretStr | None = Field(None, description="from the environment only")
     rerank_timeout: float = Field(60, gt=0, description="seconds for one request to the reranking server")
+    rerank_retry_seconds: float = Field(
+        30, ge=0, description="how long to wait for a reranking server that is busy or gone"
+    )
     stance_model: str | None = Field(None, description="the stance classifier, a folder or a name")
     llm_model: str | None = Field(None, description="the language model, as its server calls it")
     llm_base_url: str = Field(

@@ -82,7 +82,9 @@ def _open(
         from .remote import RemoteReranker
 
         key = settings.rerank_api_key.get_secret_value() if settings.rerank_api_key is not None else None
-        return RemoteReranker(name, api_key=key, timeout=settings.rerank_timeout)
+        return RemoteReranker(
+            name, api_key=key, timeout=settings.rerank_timeout, retry_seconds=settings.rerank_retry_seconds
+        )
     from ..models import require_models
 
     require_models("reranking on this machine")

@@ -38,6 +38,8 @@ BUSY = (429, 502, 503, 504)
 TOO_MANY = (413, 422)
 """What servers answer to more texts than they take: fewer are tried."""
 ASKED_SECONDS = 5.0
+FIRST_SECONDS = 2.0
+"""How long a server is waited for that was never there: its URL may be wrong."""
 MOST_BYTES = 64 << 20
 """Of one answer."""
 TELLING_CHARACTERS = 1000
@@ -114,8 +116,8 @@ class RemoteReranker:
     ) -> None:
         """Connects to nothing yet. `model`, else `?model=` of the URL, picks one of a server that has several.
 
-        `timeout` is for one request, `retry_seconds` for waiting for a server that is busy or gone. Raises UsageError
-        for a URL that is none.
+        `timeout` is for one request, `retry_seconds` for waiting for a server that is busy or gone; one that was never
+        there is given up sooner. Raises UsageError for a URL that is none.
         """
         try:
             parsed = httpx.URL(url)
@@ -136,6 +138,7 @@ class RemoteReranker:
             headers["Authorization"] = f"Bearer {api_key}"
         self._client = httpx.Client(headers=headers, timeout=timeout)
         self._found = threading.Lock()
+        self._reached = False
         self._route: _Route | None = None
 
     def close(self) -> None:
@@ -267,11 +270,16 @@ class RemoteReranker:
 
     def _retrying(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> _Answer:
         """The answer of a server that may be busy, or gone for a while. Raises ServerError."""
-        ends = time.monotonic() + self._retry_seconds
+        started = time.monotonic()
+
+        def waited_enough(state: tenacity.RetryCallState) -> bool:
+            """Also of a pause that would end too late."""
+            most = self._retry_seconds if self._reached else min(self._retry_seconds, FIRST_SECONDS)
+            return time.monotonic() + state.upcoming_sleep > started + most
+
         policy = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type((_Busy, *_LOST)),
-            # Not a pause that would end too late.
-            stop=lambda state: time.monotonic() + state.upcoming_sleep > ends,
+            stop=waited_enough,
             wait=_pause,
             before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
             reraise=True,
@@ -300,6 +308,7 @@ class RemoteReranker:
                     raise ServerError(f"{self.name} answered more than {MOST_BYTES >> 20} MiB")
                 if time.monotonic() > ends:
                     raise httpx.ReadTimeout("", request=response.request)
+        self._reached = True
         answer = _Answer(response.status_code, response.headers, bytes(content))
         if answer.status in BUSY:
             raise _Busy(answer)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_runs import BM25, ccheck, command, environment, jsonl
 from rerank_servers import Sidecar, WordScorer, running
 from tiny_rerankers import TEXTS, make_encoder
 
@@ -73,6 +76,10 @@ def stub() -> Iterator[Stub]:
             self.wfile.write(data)
 
         do_GET = do_POST = respond  # noqa: N815
+
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionError):  # a caller that refused to read on
+                super().handle()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
@@ -367,8 +374,8 @@ def test_the_sidecar(words, ask):
         ask(f"{url}?model=x", passages, api_key="k3y")
 
 
-def test_a_server_that_is_killed_and_comes_back(tmp_path: Path):
-    """Callers that run meanwhile get the true scores, late."""
+def test_a_server_that_is_killed_and_comes_back(tmp_path: Path, papers: Path):
+    """Who asks meanwhile gets the true scores, late: a caller in a loop, and a `ccheck query`."""
     pytest.importorskip("fastapi", reason="the server extra is not installed")
     pytest.importorskip("transformers", reason="the models extra is not installed")
     from ccheck.rerank.load import load_scorer
@@ -376,33 +383,68 @@ def test_a_server_that_is_killed_and_comes_back(tmp_path: Path):
     folder = make_encoder(tmp_path / "model")
     scorer = load_scorer(str(folder), device="cpu")
     expected = scorer.score(scorer.encode(QUERY, TEXTS))
-    arguments = ("--model", folder, "--canary", "repeat", "--device", "cpu")
-    sidecars = [Sidecar(tmp_path / "first.log", *arguments)]
-    answered = [threading.Event() for _ in range(4)]
-    restarted = threading.Event()
+    serve = ("--model", folder, "--canary", "repeat", "--device", "cpu")
+    first, others = Sidecar(tmp_path / "first.log", *serve), list[Sidecar]()
+    claims = jsonl(tmp_path / "claims.jsonl", *({"text": f"{text} {i}"} for i in range(2) for text in TEXTS))
+    query = (
+        "query",
+        "--claims",
+        claims,
+        "--store",
+        papers,
+        *BM25,
+        "--rerank",
+        first.url,
+        "--rerank-depth",
+        20,
+        "-k",
+        20,
+        "--json",
+    )
+    waits = environment(CCHECK_RERANK_RETRY_SECONDS="300")
+    answered, restarted = threading.Event(), threading.Event()
+    reranker = RemoteReranker(first.url, retry_seconds=300)
+
+    def call() -> list[tuple[float, ...]]:
+        found = []
+        while not restarted.is_set():
+            found.append(reranker(QUERY, TEXTS).values)
+            answered.set()
+        return [*found, reranker(QUERY, TEXTS).values]
+
     try:
-        reranker = RemoteReranker(sidecars[0].url, retry_seconds=120)
-
-        def call(number: int) -> list[tuple[float, ...]]:
-            found = []
-            while not restarted.is_set() or len(found) < 5:
-                found.append(reranker(QUERY, TEXTS).values)
-                answered[number].set()
-            return [*found, reranker(QUERY, TEXTS).values]
-
-        with ThreadPoolExecutor(4) as callers:
-            calls = [callers.submit(call, number) for number in range(4)]
+        undisturbed = ccheck(*query)
+        assert undisturbed.code == 0, undisturbed.err
+        asking = subprocess.Popen(command(*query), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=waits)
+        with asking, ThreadPoolExecutor(1) as caller:
+            looping = caller.submit(call)
             try:
-                assert all(event.wait(60) for event in answered)
-                port = sidecars[0].port
-                sidecars[0].stop(signal.SIGKILL)
-                sidecars.append(Sidecar(tmp_path / "second.log", *arguments, port=port))
-                assert sidecars[1].port == port
+                assert asking.stdout is not None
+                lines = [asking.stdout.readline()]
+                assert answered.wait(60)
+                first.stop(signal.SIGKILL)
+                # Meanwhile it is half way: a pipe that nobody reads holds a few of its answers only.
+                others.append(Sidecar(tmp_path / "second.log", *serve, port=first.port))
+                assert others[0].port == first.port
             finally:
                 restarted.set()
-            for one in calls:
-                assert all(values == pytest.approx(expected, abs=1e-5) for values in one.result(150))
-        reranker.close()
+            lines += asking.stdout.readlines()
+            assert all(values == pytest.approx(expected, abs=1e-5) for values in looping.result(300))
+        assert asking.returncode == 0
+        assert ranked(map(json.loads, lines)) == ranked(undisturbed.objects)
     finally:
-        for sidecar in sidecars:
+        reranker.close()
+        for sidecar in (first, *others):
             sidecar.stop(signal.SIGKILL)
+
+
+def ranked(answers: Any) -> list[Any]:
+    """The documents of each claim with their scores, rounded: batches differ."""
+    return [
+        [
+            (evidence["doc_id"], {name: round(score, 3) for name, score in evidence["scores"].items()})
+            for evidence in answer["evidence"]
+        ]
+        + answer["warnings"]
+        for answer in answers
+    ]

@@ -38,10 +38,16 @@ def results(job: Job) -> list[str]:
     return job.done.result(30)
 
 
+def enqueue(worker: Worker, job: Job) -> None:
+    """As `submit`, of a worker that does not run yet."""
+    job.due = sum(job.costs)
+    worker._queue.append(job)
+
+
 def run_all(worker: Worker, *jobs: Job) -> None:
-    """All are in the ring before the first batch."""
+    """All are in the queue before the first batch."""
     for job in jobs:
-        worker._ring.append(job)
+        enqueue(worker, job)
     worker.start()
     for job in jobs:
         job.done.exception(30)
@@ -62,18 +68,47 @@ def test_a_small_request_does_not_wait_for_a_huge_one() -> None:
     huge, small = model.job("h", 100), model.job("s", 2)
     run_all(Worker(100), huge, small)
     first = [batch for batch in model.batches if "s0" in batch]
-    assert model.batches.index(first[0]) == 0 and len(model.batches) == 11
+    assert first == model.batches[:1] and "h0" in first[0] and len(model.batches) == 11
     assert results(huge) == [f"H{i}" for i in range(100)] and results(small) == ["S0", "S1"]
 
 
-def test_no_request_starves_however_many_come() -> None:
-    """With more requests than a batch has turns, each is served before any has its second turn."""
+def test_a_huge_request_does_not_starve_however_many_small_ones_come() -> None:
+    """With every batch another small request comes, which alone would fill it; for ever, if that were needed."""
+    model = Model()
+    worker = Worker(100)
+    huge = model.job("h", 100)  # 1,000 tokens: ten batches of its own
+    small = [huge]
+    model.before = lambda: (
+        (small.append(model.job("s", 10)), worker.submit(small[-1])) if not huge.done.done() else None
+    )
+    run_all(worker, huge)
+    assert results(huge) == [f"H{i}" for i in range(100)]
+    until = next(i for i, batch in enumerate(model.batches) if "h99" in batch)
+    assert until <= 21
+    first = next(i for i, batch in enumerate(model.batches) if "s9" in batch)
+    assert first <= 2  # nor did the small ones wait for it
+
+
+def test_equal_requests_are_done_in_the_order_in_which_they_came() -> None:
     model = Model()
     jobs = [model.job(chr(97 + i), 10) for i in range(12)]
     run_all(Worker(80), *jobs)
-    turns = [item[0] for batch in model.batches for item in batch if item[1:] in ("0", "2")]
-    assert turns[:12] == [chr(97 + i) for i in range(12)]
+    last = [item[0] for batch in model.batches for item in batch if item[1:] == "9"]
+    assert last == [chr(97 + i) for i in range(12)]
     assert all(results(job) == [item.upper() for item in job.items] for job in jobs)
+
+
+def test_nobody_gets_a_whole_batch_while_others_wait() -> None:
+    model = Model()
+    overdue, newcomer = model.job("o", 100), model.job("n", 2)
+    worker = Worker(100)
+    enqueue(worker, overdue)
+    enqueue(worker, newcomer)
+    overdue.due = -1
+    worker.start()
+    results(newcomer)
+    worker.stop(30)
+    assert model.batches[0] == [*(f"o{i}" for i in range(8)), "n0", "n1"]
 
 
 def test_batches_keep_to_the_budget_and_texts_of_a_request_stay_together() -> None:
@@ -88,12 +123,14 @@ def test_batches_keep_to_the_budget_and_texts_of_a_request_stay_together() -> No
         assert len(set(owners)) == 1 + sum(a != b for a, b in itertools.pairwise(owners))
 
 
-def test_models_take_turns() -> None:
+def test_models_are_not_mixed_and_go_in_the_same_order() -> None:
     one, other = Model("one"), Model("other")
     jobs = [one.job("a", 40), other.job("b", 40), one.job("c", 40)]
     seen: list[Batch] = []
     run_all(Worker(100, seen.append), *jobs)
-    assert [batch.engine for batch in seen][:4] == ["one", "other", "one", "other"]
+    engines = [batch.engine for batch in seen]
+    assert engines.count("other") == 4 and engines[0] == engines[-1] == "one"
+    assert {item[0] for batch in one.batches for item in batch} == {"a", "c"}
     assert all(results(job) == [item.upper() for item in job.items] for job in jobs)
 
 
@@ -102,7 +139,8 @@ def test_what_is_no_longer_wanted_costs_no_more() -> None:
     huge, other = model.job("h", 50), model.job("o", 3)
     model.before = lambda: huge.done.cancel()
     worker = Worker(40)
-    worker._ring.extend([huge, other])
+    for job in (huge, other):
+        enqueue(worker, job)
     worker.start()
     assert results(other) == ["O0", "O1", "O2"]
     worker.stop(30)

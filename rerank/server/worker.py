@@ -1,7 +1,9 @@
 """One queue and one thread that runs models: the texts of many requests share its batches, and none starves.
 
-Requests stand in a ring. A batch takes a share of tokens from each request in turn, whose rest then goes to the back of
-the ring: a small request waits for no huge one (deficit round robin; Shreedhar and Varghese, SIGCOMM 1995).
+A request is due at the tokens that the worker had done when it came, plus its own; who is due first goes first. So a
+small request overtakes a huge one, but a huge one waits for no more than came before it and its own size; equal ones
+are done in the order in which they came, which keeps the mean latency low (as Friedman and Henderson's fair sojourn
+protocol, SIGMETRICS 2003). And nobody gets a whole batch while others wait.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import logging
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ from typing import Any
 
 from ...errors import CcheckError
 
-SHARES = 4
-"""A request's turn is a batch's tokens divided by this. Its texts stay side by side, which is cheapest to score."""
+MOST_OF_A_BATCH = 0.75
+"""What one request may have of a batch's tokens while others wait for the same model."""
 SICK_AFTER = 3
 """So many failures of the model in a row, for reasons that are not the texts', and the server is not healthy."""
 MOST_SECONDS_TO_WAIT = 60
@@ -57,11 +58,12 @@ class Batch:
 class Job:
     """The items of one request, and what a model makes of them. Cancel `done` to have no more work spent on it."""
 
-    __slots__ = ("_missing", "costs", "done", "engine", "items", "next", "results")
+    __slots__ = ("_missing", "costs", "done", "due", "engine", "items", "next", "results")
 
     def __init__(self, engine: Engine, items: Sequence[Any], costs: Sequence[int]) -> None:
         """`costs`: tokens of each item."""
         self.engine, self.items, self.costs = engine, items, costs
+        self.due = 0
         self.next = 0
         self.results: list[Any] = [None] * len(items)
         self.done: Future[list[Any]] = Future()
@@ -95,12 +97,13 @@ Turn = tuple[Job, int, int]
 
 
 class Worker:
-    """The thread and its ring. `observe` is told of each batch, in the worker's thread."""
+    """The thread and its queue. `observe` is told of each batch, in the worker's thread."""
 
     def __init__(self, batch_tokens: int, observe: Callable[[Batch], None] = lambda batch: None) -> None:
         self.batch_tokens = batch_tokens
         self._observe = observe
-        self._ring: deque[Job] = deque()
+        self._queue: list[Job] = []
+        self._tokens_done = 0
         self._changed = threading.Condition()
         self._stopping = False
         self._failures = 0
@@ -130,14 +133,15 @@ class Worker:
             if not job.items:
                 job.done.set_result([])
                 return
-            self._ring.append(job)
+            job.due = self._tokens_done + sum(job.costs)
+            self._queue.append(job)
             self._changed.notify()
 
     @property
     def waiting(self) -> tuple[int, int]:
         """Requests and tokens that wait, of callers who still want them."""
         with self._changed:
-            wanted = [job for job in self._ring if not job.done.cancelled()]
+            wanted = [job for job in self._queue if not job.done.cancelled()]
             return len(wanted), sum(job.waiting_tokens for job in wanted)
 
     @property
@@ -156,36 +160,34 @@ class Worker:
         with self._changed:
             while True:
                 # What nobody wants any more costs nothing.
-                self._ring = deque(job for job in self._ring if not job.done.done())
-                if self._ring:
+                self._queue = [job for job in self._queue if not job.done.done()]
+                if self._queue:
                     return self._take()
                 if self._stopping:
                     return []
                 self._changed.wait()
 
     def _take(self) -> list[Turn]:
-        """A batch for the model of the request in front; every request for that model has its turn."""
-        engine = self._ring[0].engine
-        turns = deque(job for job in self._ring if job.engine is engine)
+        """A batch for the model of the request that is due first, of all requests for that model."""
+        self._queue.sort(key=lambda job: job.due)
+        engine = self._queue[0].engine
+        jobs = [job for job in self._queue if job.engine is engine]
         starts: dict[Job, int] = {}
-        share, room = self.batch_tokens // SHARES, self.batch_tokens
-        while turns:
-            job, spent = turns[0], 0
-            # One text goes in any case, however long it is: in each turn, and in each batch.
-            while job.next < len(job.items) and (not spent or spent + job.costs[job.next] <= share):
-                cost = job.costs[job.next]
-                if starts and cost > room:
-                    turns.clear()  # the batch is full
-                    break
-                starts.setdefault(job, job.next)
-                job.next += 1
-                spent += max(1, cost)
-                room -= cost
-            else:
-                turns.rotate(-1)
-                if job.next == len(job.items):
-                    turns.pop()
-        self._ring = deque([job for job in self._ring if job not in starts] + [job for job in starts if not job.taken])
+        spent = dict.fromkeys(jobs, 0)
+        room = self.batch_tokens
+        for most in (self.batch_tokens * MOST_OF_A_BATCH, self.batch_tokens):
+            for job in jobs:
+                while not job.taken:
+                    cost = job.costs[job.next]
+                    # The first text goes in any case, however long it is.
+                    if starts and (cost > room or spent[job] + cost > most):
+                        break
+                    starts.setdefault(job, job.next)
+                    job.next += 1
+                    spent[job] += cost
+                    room -= cost
+        self._queue = [job for job in self._queue if not job.taken]
+        self._tokens_done += self.batch_tokens - room
         return [(job, start, job.next) for job, start in starts.items()]
 
     def _run(self, turns: Sequence[Turn]) -> None:
