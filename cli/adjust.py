@@ -78,8 +78,9 @@ def _rerankers(recipe: Recipe, rerank: str | None, depth: int | None) -> dict[st
     if rerank == "none":
         stages = {}
     elif rerank is not None:
+        own = next((stage for stage in stages.values() if isinstance(stage, ModelReranker)), ModelReranker())
         # What somebody names must be there; auto takes what there is.
-        stages = {"rerank": ModelReranker(model=rerank, required=rerank != "auto")}
+        stages = {"rerank": own.model_copy(update={"model": rerank, "required": rerank != "auto"})}
     if depth is not None:
         if not stages:
             raise UsageError("--rerank-depth is for a reranker: name one by --rerank")

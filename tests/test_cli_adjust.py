@@ -1,0 +1,66 @@
+"""What flags and settings change of a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ccheck.cli.adjust import Changes, adjusted
+from ccheck.errors import NotFound, UsageError
+from ccheck.recipe import ListwiseReranker, ModelReranker, load_recipe
+from ccheck.settings import Settings
+
+
+def change(recipe: str = "default", rerank: str | None = None, **changes: object):
+    return adjusted(Settings(recipe=recipe, rerank=rerank), Changes(**changes))  # type: ignore[arg-type]
+
+
+def test_without_flags_the_recipe_is_what_it_is():
+    assert change() == load_recipe("default")
+
+
+def test_a_named_reranker_takes_the_place_of_the_recipes_and_must_be_there():
+    (stage,) = change(rerank="some/model").rerankers.values()
+    assert stage == ModelReranker(model="some/model", depth=50, required=True)
+    (stage,) = change(rerank="auto").rerankers.values()
+    assert isinstance(stage, ModelReranker) and not stage.required
+    (stage,) = change("bm25", rerank="http://127.0.0.1:8080").rerankers.values()
+    assert stage == ModelReranker(model="http://127.0.0.1:8080")
+    assert change(rerank="none").rerankers == {}
+
+
+def test_depth_is_for_a_reranker():
+    assert [stage.depth for stage in change(rerank_depth=7).rerankers.values()] == [7]
+    with pytest.raises(UsageError, match="--rerank"):
+        change("bm25", rerank_depth=7)
+
+
+def test_a_recipe_can_have_several_rerankers(tmp_path: Path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[retrievers.bm25]\n[rerankers.first]\nmodel = "a"\ndepth = 50\n[rerankers.listwise]\ndepth = 20\nllm = "m"\n'
+        '[rerankers.last]\nkind = "ensemble"\nmodels = ["a", "b"]\n'
+    )
+    stages = load_recipe(str(file)).rerankers
+    assert list(stages) == ["first", "listwise", "last"] and isinstance(stages["listwise"], ListwiseReranker)
+    assert [stage.depth for stage in change(str(file), rerank_depth=9).rerankers.values()] == [9, 9, 9]
+
+
+def test_naming_a_judge_chooses_the_method():
+    assert change(llm="gpt").verdict.method == "llm" and change(llm="gpt").verdict.model == "gpt"
+    assert change(stance="folder").verdict.method == "stance" and change(stance="folder").verdict.model == "folder"
+    assert change(llm="folder", verdict="local-llm").verdict.method == "local-llm"
+    assert change(strategy="hybrid").verdict.method == "llm"
+    assert change(verdict="none").verdict.method == "none"
+    with pytest.raises(UsageError, match="two judges"):
+        change(llm="gpt", stance="folder")
+
+
+def test_examples(tmp_path: Path):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("{}")
+    assert change(examples=str(file)).verdict.strategy == "few-shot"
+    assert change(examples=str(file), strategy="hybrid").verdict.strategy == "hybrid"
+    with pytest.raises(NotFound, match="no file of examples"):
+        change(examples=str(tmp_path / "other"))
