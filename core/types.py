@@ -167,6 +167,7 @@ class Evidence:
             "score": self.hit.score,
             "scores": dict(self.hit.scores),
             "ranks": dict(self.hit.ranks),
+            "cut": list(self.hit.cut),
             "stance": _fields(self.stance),
             "sentences": [_fields(sentence) for sentence in self.sentences],
             "metadata": dict(document.metadata),
