@@ -98,7 +98,9 @@ class Calibration(BaseModel):
                 "gives none: calibrate it on its own answers"
             )
         rows = self._calibrated(_array([[stance.probabilities.get(label, 0.0) for label in STANCES]]))
-        probabilities = {label: round(float(value), 6) for label, value in zip(STANCES, rows[0], strict=True)}
+        probabilities: dict[str, float] = {
+            label: round(float(value), 6) for label, value in zip(STANCES, rows[0], strict=True)
+        }
         return replace(stance, confidence=probabilities.get(stance.label), probabilities=probabilities)
 
     def _calibrated(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -110,7 +112,8 @@ class Calibration(BaseModel):
         curves = [self.curves[label] for label in STANCES]
         columns = [np.interp(values[:, i], curve.x, curve.y) for i, curve in enumerate(curves)]
         made: NDArray[np.float64] = np.maximum(np.stack(columns, axis=1), _TINY)
-        return made / made.sum(axis=1, keepdims=True)
+        scaled: NDArray[np.float64] = made / made.sum(axis=1, keepdims=True)
+        return scaled
 
     def _confidences(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Shape [stances, 2]: wrong and right, to the same."""
@@ -186,7 +189,7 @@ def load_calibration(file: Path) -> Calibration:
         raise InvalidData(f"{file} can't be read as a calibration: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Calibrated:
     """A method whose stances' confidences are calibrated. A `StanceMethod`."""
 
@@ -286,8 +289,8 @@ def plot_reliability(reliabilities: Mapping[str, Reliability], file: Path) -> No
     for name, drawn in reliabilities.items():
         filled = [place for place in drawn.bins if place.count]
         points = axes.plot(
-            [place.confidence for place in filled],
-            [place.accuracy for place in filled],
+            [place.confidence or 0.0 for place in filled],
+            [place.accuracy or 0.0 for place in filled],
             marker="o",
             label=f"{name}: error {drawn.error:.3f}, {drawn.pairs} pairs",
         )

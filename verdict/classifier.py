@@ -133,7 +133,7 @@ class StanceClassifier:
         """The stance of the window that says most."""
         neutral = self.labels.index("NOT_ENOUGH_INFO")
         values = min(windows, key=lambda values: values[neutral])
-        probabilities = {label: round(values[self.labels.index(label)], 6) for label in STANCES}
+        probabilities: dict[str, float] = {label: round(values[self.labels.index(label)], 6) for label in STANCES}
         label = max(STANCES, key=lambda label: probabilities[label])
         return Stance(label, probabilities[label], probabilities=probabilities)
 

@@ -30,7 +30,7 @@ HALF_LIFE = 20
 ASSUMED_CONFIDENCE = 0.8
 """Of a stance whose method gives none."""
 NO_DOCUMENTS = "no document was found that could be judged"
-_VERBS = {"SUPPORTS": "supports", "REFUTES": "refutes"}
+_VERBS: dict[Label, str] = {"SUPPORTS": "supports", "REFUTES": "refutes"}
 
 
 def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
@@ -109,7 +109,8 @@ def _rationale(judged: Sequence[Evidence], read: Sequence[Evidence], label: Labe
     if not any(counts.values()):
         said = _open(len(read), total)
     else:
-        first, second = ("REFUTES", "SUPPORTS") if label == "REFUTES" else ("SUPPORTS", "REFUTES")
+        first: Label = "REFUTES" if label == "REFUTES" else "SUPPORTS"
+        second: Label = "SUPPORTS" if label == "REFUTES" else "REFUTES"
         said = (
             f"{_count(counts[first], total)} {_verb(first, counts[first])} it, "
             f"{_count(counts[second])} {_verb(second, counts[second])} it"
@@ -141,7 +142,7 @@ def _count(count: int, total: int | None = None) -> str:
     return f"{count or 'none'} of {_papers(total)}"
 
 
-def _verb(side: str, count: int) -> str:
+def _verb(side: Label, count: int) -> str:
     return _VERBS[side].removesuffix("s") if count > 1 else _VERBS[side]
 
 

@@ -171,7 +171,7 @@ def _by_embedding(
             f"the embedding model gave numbers of shape {vectors.shape} for {len(row)} sentences, or some are not "
             "finite: choose sentences by lexical, or name another model"
         )
-    answer = []
+    answer: list[dict[str, float]] = []
     for number, (claim, read, case) in enumerate(zip(claims, reads, candidates, strict=True)):
         if not read:
             answer.append({})
@@ -192,7 +192,8 @@ def _cosines(sentences: Vector, claim: Vector) -> NDArray[np.float32]:
     """Between 0 and 1: what points away from the claim is as far from it as can be."""
     import numpy as np
 
-    return np.clip(sentences @ claim, 0, 1)
+    cosines: NDArray[np.float32] = np.clip(sentences @ claim, 0, 1)
+    return cosines
 
 
 def _best(

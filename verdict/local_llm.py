@@ -108,7 +108,9 @@ class LocalLlm:
         if raw is None or prior is None:
             return Stance(None, error=f"{self.name} gave likelihoods that are no numbers"), len(prompt)
         odds = [value / before for value, before in zip(raw, prior, strict=True)]
-        probabilities = {label: round(value / sum(odds), 6) for label, value in zip(STANCES, odds, strict=True)}
+        probabilities: dict[str, float] = {
+            label: round(value / sum(odds), 6) for label, value in zip(STANCES, odds, strict=True)
+        }
         label = max(STANCES, key=lambda label: probabilities[label])
         return Stance(label, probabilities[label], probabilities=probabilities), len(prompt)
 
@@ -241,7 +243,7 @@ def _load(path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
             raise MissingExtra("judging by a language model on this machine", "models") from error
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
-            model, info = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 path,
                 trust_remote_code=False,
                 local_files_only=True,
@@ -253,6 +255,7 @@ def _load(path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
             # A folder can be broken in any way.
             reason = str(error).strip().partition("\n")[0]
             raise InvalidData(f"{path} can't be loaded as a causal language model: {reason}") from error
+    model, info = loaded
     if info["missing_keys"]:
         # They would be drawn at random, and so would the answers.
         missing = ", ".join(sorted(info["missing_keys"])[:3])
