@@ -6,6 +6,7 @@ import base64
 import functools
 import json
 import logging
+import re
 import signal
 import socket
 import struct
@@ -28,6 +29,7 @@ from ccheck.rerank import Scorer, sigmoid
 
 pytest.importorskip("fastapi", reason="the server extra is not installed")
 
+from ccheck.rerank.server import app as app_module
 from ccheck.rerank.server import service as service_module
 from ccheck.rerank.server.app import create_app
 from ccheck.rerank.server.canary import check_scorer
@@ -552,3 +554,44 @@ def test_every_flag_has_a_twin_in_the_environment():
     for option in flags:
         twin = f"CCHECK_SERVE_{option.opts[0].removeprefix('--').replace('-', '_').upper()}"
         assert option.envvar == twin and twin in " ".join(ccheck("serve", "rerank", "--help").out.split())
+
+
+# -- its page
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "rerank-server.md").read_text(encoding="utf-8")
+SHOWN = re.findall(r"```http\nPOST (/\S+)\n(.*?)```\n+```json\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(("path", "body", "answer"), SHOWN, ids=[path for path, _, _ in SHOWN])
+def test_the_page_shows_what_is_answered(words, path, body, answer):
+    given, shown = words.post(path, json.loads(body)).json(), json.loads(answer)
+    assert skeleton(given) == skeleton(shown)
+
+
+def skeleton(value: Any) -> Any:
+    """The keys and the order of texts; not the numbers, which are another model's."""
+    if isinstance(value, dict):
+        return {key: one if key == "index" else skeleton(one) for key, one in value.items()}
+    return [skeleton(one) for one in value] if isinstance(value, list) else type(value)
+
+
+def test_the_page_is_json_for_elasticsearch():
+    bodies = re.findall(r"```http\n(?:PUT|POST) [^/\n]\S+\n(.*?)```", PAGE, re.DOTALL)
+    services = [json.loads(body).get("service") for body in bodies]
+    assert services == ["hugging_face", "custom", None]
+    template = json.loads(bodies[1])["service_settings"]["request"]
+    filled = template.replace("${query}", '"a"').replace("${input}", '["b"]')
+    assert json.loads(filled) == {"query": "a", "documents": ["b"]}
+
+
+def test_the_page_names_every_route_metric_and_status(words):
+    routes = words.client.get("/openapi.json").json()["paths"]
+    assert [path for path in routes if f"{path}`" not in PAGE] == []
+    words.post("/rerank", TEI_BODY)
+    names = {re.split(r"[{ ]", name)[0] for name in words.metrics}
+    bare = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name in names}
+    assert [name for name in bare if f"`{name}" not in PAGE] == []
+    source = Path(app_module.__file__).read_text() + Path(service_module.__file__).read_text()
+    statuses = set(re.findall(r"Refusal\(\s*(\d{3})", source)) | {"408", "424", "429"}
+    assert statuses and all(re.search(rf"\| .*\b{status}\b", PAGE) for status in statuses)
