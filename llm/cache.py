@@ -24,16 +24,23 @@ class AnswerCache:
     """The replies of language models, by `answer_key`. Use it in one thread at a time."""
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES) -> None:
-        """Open `folder`/answers.sqlite. Beyond `max_bytes` the oldest answers are forgotten. Never fails."""
+        """Open `folder`/answers.sqlite.
+
+        Beyond `max_bytes` the oldest answers are forgotten; 0 keeps none after the run.
+        Never fails: `notice` says where something is wrong.
+        """
         self.path = folder / "answers.sqlite"
         self.notice: str | None = None
         self._max_bytes = max_bytes
         self._database: sqlite3.Connection | None = None
+        if max_bytes <= 0:
+            self._max_bytes, self._database = MAX_BYTES, _open("")  # a temporary file, which SQLite removes
+            return
         try:
             folder.mkdir(parents=True, exist_ok=True)
             # Claims can be confidential: for their owner only.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._database = _open(self.path)
+            self._database = _open(str(self.path))
         except (OSError, sqlite3.Error) as error:
             self._give_up(error)
 
@@ -83,7 +90,7 @@ def answer_key(parts: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=_TIMEOUT_S, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode = WAL")

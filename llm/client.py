@@ -24,7 +24,7 @@ from ..settings import Settings
 from ..types import Usage
 from . import loop
 from .budget import Budget, open_budget
-from .cache import AnswerCache, answer_key
+from .cache import MAX_BYTES, AnswerCache, answer_key
 from .dialect import dialect_of
 from .reply import BadReply, json_schema, parse_reply
 from .server import BadRequest, Busy, Completion, Server
@@ -33,6 +33,8 @@ from .types import Answer, Failure, Interrupted, InvalidReply, Message, Question
 _OPENAI = "https://api.openai.com/"
 _FORMAT = 1
 """Changes when the same question would get another answer from this code, so that old answers are forgotten."""
+_MAX_HUNG = 3
+"""How often it is found out, at the price of a timeout each, that a server still hangs."""
 _QUOTED_REPLY = 4_000
 """Characters of an unusable reply that the model is shown again."""
 
@@ -58,7 +60,9 @@ class LanguageModel:
         self._slots: asyncio.Semaphore | None = None
         self._asking: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._gone: str | None = None
-        self._probing = self._answered = False
+        self._probing = asyncio.Lock()
+        self._wave = self._hung = 0
+        self._answered = False
         self._resume_at = 0.0
 
     @property
@@ -187,31 +191,40 @@ class LanguageModel:
     async def _complete(
         self, messages: tuple[Message, ...], name: str, schema: dict[str, Any], again: bool
     ) -> Completion:
-        """One answer, with retries. A server that was waited for in vain is not waited for again until it answers."""
-        if self._gone is None:
-            from tenacity import AsyncRetrying, retry_if_exception_type, stop_before_delay
+        """One answer, with retries.
 
-            retrying = AsyncRetrying(
-                retry=retry_if_exception_type(Busy),
-                wait=Busy.wait,
-                stop=stop_before_delay(self._retry_seconds),
-                reraise=True,
-            )
-            try:
-                return await retrying(self._request, messages, name, schema, again)
-            except Busy as error:
-                self._gone = f"{error}; waited for {self._retry_seconds:g} s (CCHECK_LLM_RETRY_SECONDS)"
-                raise ServerError(self._gone) from None
-        if self._probing:  # one question at a time finds out whether it is back
-            raise ServerError(self._gone)
-        self._probing = True
+        A server that was waited for in vain is not waited for again: one question at a time finds out whether it is
+        back, and those that wait for this one share its failure.
+        """
+        wave = self._wave
+        if self._gone is not None:
+            async with self._probing:
+                if self._gone is not None:
+                    if self._wave != wave or self._hung >= _MAX_HUNG:
+                        raise ServerError(self._gone)
+                    return await self._probe(messages, name, schema, again)
+        from tenacity import AsyncRetrying, retry_if_exception_type, stop_before_delay
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(Busy),
+            wait=Busy.wait,
+            stop=stop_before_delay(self._retry_seconds),
+            reraise=True,
+        )
+        try:
+            return await retrying(self._request, messages, name, schema, again)
+        except Busy as error:
+            self._gone = f"{error}; waited for {self._retry_seconds:g} s (CCHECK_LLM_RETRY_SECONDS)"
+            raise ServerError(self._gone) from None
+
+    async def _probe(self, messages: tuple[Message, ...], name: str, schema: dict[str, Any], again: bool) -> Completion:
         try:
             completion = await self._request(messages, name, schema, again)
-        except Busy:
+        except Busy as error:
+            self._wave += 1
+            self._hung += error.counts  # it cost a whole timeout
             raise ServerError(self._gone) from None
-        finally:
-            self._probing = False
-        self._gone = None
+        self._gone, self._hung = None, 0
         return completion
 
     async def _request(
@@ -237,8 +250,8 @@ class LanguageModel:
                 raise
             except Busy as error:
                 counts = error.counts
-                if error.retry_after is not None:
-                    self._resume_at = max(self._resume_at, time.monotonic() + min(error.retry_after, 60.0))
+                if error.retry_after is not None and error.retry_after <= self._retry_seconds:
+                    self._resume_at = max(self._resume_at, time.monotonic() + error.retry_after)
                 raise
             except BadRequest as error:
                 counts = False
@@ -292,8 +305,9 @@ def open_llm(settings: Settings, model: str | None = None, *, budget: Budget | N
             "OpenAI's server needs a key: set OPENAI_API_KEY, or name your own server by OPENAI_BASE_URL "
             "(such as http://127.0.0.1:11434/v1)"
         )
+    cache = AnswerCache(settings.cache_dir, min(MAX_BYTES, settings.cache_bytes))
     server = Server(settings.llm_base_url, key or None, settings.llm_timeout)
-    return LanguageModel(settings, model, server, budget or open_budget(settings), AnswerCache(settings.cache_dir))
+    return LanguageModel(settings, model, server, budget or open_budget(settings), cache)
 
 
 def _with_schema(messages: tuple[Message, ...], schema: dict[str, Any]) -> tuple[Message, ...]:

@@ -72,16 +72,19 @@ class ScriptedLlm:
                     outer.at.append(time.monotonic())
                     outer._now += 1
                     outer.most = max(outer.most, outer._now)
+
+                def done() -> None:
+                    with outer._lock:
+                        outer._now -= 1
+
                 try:
                     said = Said(status=404, body={}) if self.path != "/v1/chat/completions" else outer.answer(request)
                     outer._released.wait(said.hang)
+                    done()
                     if not (said.hang and outer._released.is_set()):
                         self._send(said)
                 except (BrokenPipeError, ConnectionResetError):
                     pass
-                finally:
-                    with outer._lock:
-                        outer._now -= 1
 
             def _send(self, said: Said) -> None:
                 body = said.body

@@ -36,6 +36,7 @@ from ccheck.llm import (
     quoted,
     refuse_unknown,
 )
+from ccheck.llm.cache import AnswerCache
 from ccheck.llm.reply import find_object, json_schema
 from ccheck.settings import Settings
 from ccheck.types import Usage
@@ -371,6 +372,26 @@ def test_a_server_that_comes_back_is_asked_again(open_model):
         assert model.ask(words("more"), Number).value.number == 7
 
 
+def test_a_server_that_hangs_for_all_does_not_cost_a_timeout_for_each(open_model):
+    with scripted([Said(hang=600)]) as server:
+        model = open_model(server.url, llm_timeout=0.3, llm_retry_seconds=0, llm_concurrency=4)
+        outcomes = list(model.ask_many(many(100)))
+    assert all("did not answer within" in str(outcome.error) for outcome in outcomes) and len(outcomes) == 100
+    assert len(server.requests) <= 4 + 3
+
+
+def test_questions_wait_for_the_one_that_finds_out_that_the_server_is_back(open_model):
+    def answer(request: dict[str, Any]) -> Said:
+        number = int(user_text(request).split()[1])
+        return error(503, "down") if number == 0 else say({"number": number, "share": 1}, hang=0.1)
+
+    with scripted(answer) as server:
+        model = open_model(server.url, llm_retry_seconds=0, llm_concurrency=1)
+        next(model.ask_many(many(1)))
+        outcomes = list(model.ask_many(many(20)[1:]))
+    assert all(isinstance(outcome, Answer) for outcome in outcomes)
+
+
 # -- many questions
 
 
@@ -459,6 +480,22 @@ def test_a_cache_that_is_broken_only_costs_money(open_model, tmp_path):
         model = open_model(server.url)
         assert model.ask(words(), Number).value.number == 7
     assert "answers.sqlite can't be used" in model.notice
+
+
+def test_a_cache_of_no_bytes_is_left_on_no_disk(open_model, tmp_path):
+    with scripted([say(GOOD)]) as server:
+        model = open_model(server.url, cache_bytes=0)
+        model.ask(words(), Number)
+        assert model.ask(words(), Number).cached and not open_model(server.url).is_cached(Question(words(), Number))
+    assert len(server.requests) == 1
+
+
+def test_a_full_cache_forgets_the_oldest_answers(tmp_path):
+    cache = AnswerCache(tmp_path, max_bytes=200_000)
+    for number in range(400):
+        cache.put(number.to_bytes(4), "x" * 1000)
+    assert cache.get((399).to_bytes(4)) is not None and cache.get((0).to_bytes(4)) is None
+    cache.close()
 
 
 def test_the_cache_is_for_its_owner_only(open_model, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +89,5 @@ def test_a_real_model_puts_passages_into_order_or_the_order_stays_unknown(open_m
 
 
 def test_a_model_that_the_server_does_not_have_is_an_error(open_model):
-    with pytest.raises(ServerError) as caught:
+    with pytest.raises(ServerError, match=r"127\.0\.0\.1.*nobody/nothing"):
         open_model(llm_model="nobody/nothing", llm_retry_seconds=0).ask(turns("x"), Number)
-    assert "127.0.0.1" in str(caught.value) and json.dumps(str(caught.value))

@@ -157,6 +157,8 @@ class LlmStances:
             for document in _documents(case):
                 made.append(_unread() if _is_blank(document) else _quoting(stream.take(), document))
             yield from stream.deliver(made)
+        stream.finish()
+        stream.check()
 
     def _question(self, claim: Claim, document: Document) -> Question[Quoting]:
         values = {"claim": quoted(claim.text), "document": _document(document)}
@@ -194,8 +196,8 @@ class LlmStances:
                 if isinstance(outcome, Answer) and outcome.value.relevant
             ]
             # After an interrupt nothing more is asked.
-            asked = () if first.interrupted else [self._polarity(case.claim, document) for document in relevant]
-            second = _Stream(self.llm.ask_many(asked), interrupted=first.interrupted)
+            asked = () if first.stopping else [self._polarity(case.claim, document) for document in relevant]
+            second = _Stream(self.llm.ask_many(asked), interrupted=first.stopping)
             made = []
             for document, outcome in zip(_documents(case), outcomes, strict=True):
                 if outcome is None:
@@ -207,7 +209,10 @@ class LlmStances:
                 else:
                     reply = outcome.value
                     made.append((stance_of("NOT_ENOUGH_INFO", reply.confidence, reply.rationale), (), outcome.usage))
+            second.finish()
             yield from second.deliver(made)
+        first.finish()
+        first.check()
 
     def _relevance(self, claim: Claim, document: Document) -> Question[Relevance]:
         messages = self._prompts["two-step-relevance"].messages(claim=quoted(claim.text), document=_document(document))
@@ -234,6 +239,8 @@ class LlmStances:
                     ready = _answers(stream.take(), next(sizes))
                 made.append(ready.pop(0))
             yield from stream.deliver(made)
+        stream.finish()
+        stream.check()
 
     def _batches(self, cases: Sequence[Case]) -> list[list[tuple[Claim, Document]]]:
         pairs = list(_pairs(cases))
@@ -288,30 +295,48 @@ def conclude_by_model(llm: LanguageModel, claim: Claim, evidence: Sequence[Evide
 
 
 class _Stream(Generic[T]):
-    """The outcomes of questions, one after the other, and what becomes of an interrupt between them."""
+    """The outcomes of questions, one after the other, and what becomes of an interrupt between them.
+
+    `stopping`: there was one. `take` still gives what was answered before it; `interrupted`: nothing more will come.
+    """
 
     def __init__(self, outcomes: Iterator[Answer[T] | Failure], *, interrupted: bool = False) -> None:
         self._outcomes = outcomes
-        self.interrupted = interrupted
+        self.stopping = self.interrupted = interrupted
 
     def take(self) -> Answer[T] | Failure:
+        outcome = self._next()
+        if outcome is None:
+            outcome = Failure(Interrupted("interrupted before the language model answered"))
+        self.stopping |= isinstance(outcome, Failure) and isinstance(outcome.error, Interrupted)
+        return outcome
+
+    def finish(self) -> None:
+        """Nothing more is to be taken. Notices an interrupt that came after the last one was."""
         if not self.interrupted:
-            try:
-                return next(self._outcomes)
-            except KeyboardInterrupt:
-                self.interrupted = True
-        return Failure(Interrupted("interrupted before the language model answered"))
+            self._next()
 
     def deliver(self, made: Sequence[_Made]) -> Iterator[Judged]:
-        """What was made of a case; then the interrupt, where there was one."""
-        if not self.interrupted or any(stance.label is not None for stance, _, _ in made):
+        """What was made of a case; then the interrupt, where nothing more will come."""
+        if not self.stopping or any(stance.label is not None for stance, _, _ in made):
             yield Judged(
                 tuple(stance for stance, _, _ in made),
                 tuple(quotes for _, quotes, _ in made),
                 sum((usage for _, _, usage in made), Usage()),
             )
+        self.check()
+
+    def check(self) -> None:
         if self.interrupted:
             raise KeyboardInterrupt
+
+    def _next(self) -> Answer[T] | Failure | None:
+        if not self.interrupted:
+            try:
+                return next(self._outcomes, None)
+            except KeyboardInterrupt:
+                self.stopping = self.interrupted = True
+        return None
 
 
 def _quoting(outcome: Answer[Quoting] | Failure, document: Document) -> _Made:
