@@ -6,15 +6,20 @@ FROM python:3.12-slim
 ARG DEVICE=cpu
 
 # First what changes seldom. No model is in the image: they lie in the volume, downloaded or put there.
-RUN if [ "$DEVICE" = cpu ]; then index="--index-url https://download.pytorch.org/whl/cpu"; fi \
-    && pip install --no-cache-dir $index "torch>=2.8"
+# hadolint ignore=DL3013
+RUN if [ "$DEVICE" = cpu ]; then \
+        pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu "torch>=2.8"; \
+    else \
+        pip install --no-cache-dir "torch>=2.8"; \
+    fi
 WORKDIR /src
 COPY . .
+# hadolint ignore=DL3013
 RUN pip install --no-cache-dir ".[models,server]" && rm -rf /src/* \
     && useradd --uid 10001 --create-home ccheck \
     && mkdir /models && chown ccheck /models
 
-USER ccheck
+USER 10001
 WORKDIR /models
 VOLUME /models
 ENV HF_HOME=/models/huggingface CCHECK_SERVE_HOST=0.0.0.0 CCHECK_SERVE_PORT=8080

@@ -197,6 +197,22 @@ def test_the_client_of_openai(serve, minilm):
     assert [item.embedding for item in made.data] == [pytest.approx(row, abs=1e-6) for row in expected.tolist()]
 
 
+@pytest.mark.parametrize("version", ["Client", "ClientV2"])
+def test_the_client_of_cohere(serve, version):
+    cohere = pytest.importorskip("cohere", reason="the client of Cohere is not installed")
+    served = serve(key="k3y")
+    given = {"model": "words", "query": QUERY, "documents": TEI_BODY["texts"]}
+    make = functools.partial(getattr(cohere, version), base_url=served.url, httpx_client=served.client)
+    client = make(api_key="k3y")
+    answer = client.rerank(**given, top_n=2)
+    expected = [sigmoid(served.scorer.expected(QUERY, text)) for text in TEI_BODY["texts"]]
+    assert [(result.index, result.relevance_score) for result in answer.results] == [(i, expected[i]) for i in (2, 1)]
+    with pytest.raises(cohere.NotFoundError, match="these are served: words"):
+        client.rerank(**(given | {"model": "other"}))
+    with pytest.raises(cohere.UnauthorizedError):
+        make(api_key="wrong").rerank(**given)
+
+
 def test_several_models_by_name(serve):
     one, other = WordScorer("one"), WordScorer("other", scale=-4.0)
     served = serve(scorers={"one": one, "other": other})

@@ -41,6 +41,7 @@ def results(job: Job) -> list[str]:
 def enqueue(worker: Worker, job: Job) -> None:
     """As `submit`, of a worker that does not run yet."""
     job.due = sum(job.costs)
+    worker._tokens_waiting += job.due
     worker._queue.append(job)
 
 
@@ -145,6 +146,7 @@ def test_what_is_no_longer_wanted_costs_no_more() -> None:
     assert results(other) == ["O0", "O1", "O2"]
     worker.stop(30)
     assert sum(item[0] == "h" for batch in model.batches for item in batch) <= 4
+    assert worker.waiting == (0, 0)
     with pytest.raises(CancelledError):
         huge.done.result(0)
 
@@ -194,6 +196,7 @@ def test_stopping_finishes_what_was_taken_and_takes_no_more() -> None:
     for job in jobs:
         worker.submit(job)
     assert entered.wait(30)
+    assert worker.waiting == (1, 90) and worker.seconds_to_wait >= 1
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
     while not worker._stopping:

@@ -87,10 +87,6 @@ class Job:
         """Whether every item was given to the model."""
         return self.next == len(self.items)
 
-    @property
-    def waiting_tokens(self) -> int:
-        return sum(self.costs[self.next :])
-
 
 Turn = tuple[Job, int, int]
 """Of a job, the items from the first to before the second number."""
@@ -104,6 +100,7 @@ class Worker:
         self._observe = observe
         self._queue: list[Job] = []
         self._tokens_done = 0
+        self._tokens_waiting = 0
         self._changed = threading.Condition()
         self._stopping = False
         self._failures = 0
@@ -133,16 +130,17 @@ class Worker:
             if not job.items:
                 job.done.set_result([])
                 return
-            job.due = self._tokens_done + sum(job.costs)
+            tokens = sum(job.costs)
+            job.due = self._tokens_done + tokens
+            self._tokens_waiting += tokens
             self._queue.append(job)
             self._changed.notify()
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """Requests and tokens that wait, of callers who still want them."""
+        """Requests and tokens that wait; those of a caller who hung up until the next batch."""
         with self._changed:
-            wanted = [job for job in self._queue if not job.done.cancelled()]
-            return len(wanted), sum(job.waiting_tokens for job in wanted)
+            return len(self._queue), self._tokens_waiting
 
     @property
     def seconds_to_wait(self) -> int:
@@ -160,7 +158,9 @@ class Worker:
         with self._changed:
             while True:
                 # What nobody wants any more costs nothing.
-                self._queue = [job for job in self._queue if not job.done.done()]
+                for job in [job for job in self._queue if job.done.done()]:
+                    self._queue.remove(job)
+                    self._tokens_waiting -= sum(job.costs[job.next :])
                 if self._queue:
                     return self._take()
                 if self._stopping:
@@ -188,6 +188,7 @@ class Worker:
                     room -= cost
         self._queue = [job for job in self._queue if not job.taken]
         self._tokens_done += self.batch_tokens - room
+        self._tokens_waiting -= self.batch_tokens - room
         return [(job, start, job.next) for job, start in starts.items()]
 
     def _run(self, turns: Sequence[Turn]) -> None:
