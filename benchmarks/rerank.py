@@ -34,7 +34,7 @@ import click
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 COUNTS = (20, 100, 600)
-TURNS = {20: 5, 100: 2, 600: 1}
+TURNS = {20: 3, 100: 2, 600: 1}
 DECODERS = {
     "small": {"hidden_size": 256, "intermediate_size": 2048, "head_dim": 32, "vocab_size": 14_300},
     "medium": {"hidden_size": 512, "intermediate_size": 4096, "head_dim": 64, "vocab_size": 28_600},
@@ -54,20 +54,28 @@ SIDES = {"decoder": ("FlagLLMReranker", "ccheck"), "encoder": ("FlagReranker", "
 @click.option("--json", "as_json", is_flag=True, help="one JSON object on standard output")
 @click.option("--size", type=click.Choice(list(DECODERS)), default="small", show_default=True)
 @click.option("--kind", "kinds", type=click.Choice(list(SIDES)), multiple=True, default=list(SIDES))
+@click.option("--count", "counts", type=click.Choice([str(count) for count in COUNTS]), multiple=True)
 @click.option("--threads", default=1, show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="cuda: both sides in bfloat16")
 def main(
-    folder: Path | None, quick: bool, as_json: bool, size: str, kinds: tuple[str, ...], threads: int, device: str
+    folder: Path | None,
+    quick: bool,
+    as_json: bool,
+    size: str,
+    kinds: tuple[str, ...],
+    counts: tuple[str, ...],
+    threads: int,
+    device: str,
 ) -> None:
     query, passages = texts(folder)
     answer: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for kind in kinds:
             model = make(kind, size, Path(scratch) / kind, passages)
-            counts = COUNTS[:1] if quick else COUNTS
-            answer[kind] = compare(kind, model, query, passages, counts, threads, device)
+            chosen = COUNTS[:1] if quick else tuple(map(int, counts)) or COUNTS
+            answer[kind] = compare(kind, model, query, passages, chosen, threads, device)
             if kind == "decoder" and device == "cpu":
-                answer["decoder_bfloat16"] = bfloat16(model, query, passages[: counts[-1]][:100], threads)
+                answer["decoder_bfloat16"] = bfloat16(model, query, passages[: min(100, max(chosen))], threads)
     if as_json:
         click.echo(json.dumps(answer))
 
@@ -128,7 +136,7 @@ def bfloat16(model: Path, query: str, passages: list[str], threads: int) -> dict
     """How bfloat16 on the CPU compares with float32: the order and the time."""
     turns = []
     with sides(("ccheck", "bfloat16"), model, threads, "cpu") as ask:
-        for turn in range(4):
+        for turn in range(3):
             found = {side: ask[side](query, passages) for side in ("ccheck", "bfloat16")}
             turns += [found] if turn else []
     tau = kendall(turns[0]["ccheck"]["scores"], turns[0]["bfloat16"]["scores"])

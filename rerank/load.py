@@ -37,6 +37,7 @@ KEEPS_ORDER = {"Identity", "Sigmoid", "Tanh", "LogSigmoid", "Softplus"}
 """Activation functions that sentence-transformers can apply and that leave the order of logits as it is."""
 _LOADING = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError)
 """What transformers raises for folders that are not what they say."""
+_TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*")
 
 
 def load_scorer(
@@ -248,12 +249,19 @@ def _load(options: _Options, kind: str) -> tuple[Any, Any]:
             f"the weights of {name} are not complete: {missing[0]} is missing"
             + (f" and {len(missing) - 1} more" if missing[1:] else "")
         )
-    return model.to(options.device).eval(), _tokenizer(options)
+    tokenizer = _tokenizer(options)
+    rows = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise InvalidData(f"the tokenizer of {name} has {len(tokenizer)} tokens, of which the model knows {rows}")
+    return model.to(options.device).eval(), tokenizer
 
 
 def _tokenizer(options: _Options) -> Any:
     import transformers
 
+    if not any(file for pattern in _TOKENIZERS for file in options.found.path.glob(pattern)):
+        # transformers makes an empty one of nothing, for which every word is unknown.
+        raise InvalidData(f"{options.found.name} has no tokenizer: save it into the same folder (tokenizer.json)")
     try:
         return transformers.AutoTokenizer.from_pretrained(
             options.found.path, trust_remote_code=False, local_files_only=True

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -231,8 +233,10 @@ def test_a_model_that_reads_nothing_is_found_out(tmp_path: Path) -> None:
     assert reranker("sea", []).values == ()
 
 
-def test_an_unknown_causal_model_is_refused_and_never_guessed(tmp_path: Path) -> None:
-    folder = str(make_decoder(tmp_path / "unknown", name=None))
+def test_an_unknown_causal_model_is_refused_and_never_guessed(tmp_path: Path, gemma: Path) -> None:
+    folder = str(shutil.copytree(gemma, tmp_path / "unknown"))
+    config = json.loads((gemma / "config.json").read_text())
+    (tmp_path / "unknown" / "config.json").write_text(json.dumps({**config, "_name_or_path": "somebody/model"}))
     with pytest.raises(UsageError, match="give its prompt and the token"):
         load_scorer(folder, device="cpu")
     with pytest.raises(UsageError, match="give its prompt and the token"):
@@ -240,7 +244,7 @@ def test_an_unknown_causal_model_is_refused_and_never_guessed(tmp_path: Path) ->
     with pytest.raises(UsageError, match="single token"):
         load_scorer(folder, device="cpu", prompt="Is it?", yes_token="Yes or no")
     asked = load_scorer(folder, device="cpu", prompt=PROMPT, yes_token="Yes")
-    known = load_scorer(str(make_decoder(tmp_path / "known")), device="cpu")
+    known = load_scorer(str(gemma), device="cpu")
     assert score(asked, "sea", ["ice", "tea"]) == score(known, "sea", ["ice", "tea"])
     other = load_scorer(folder, device="cpu", prompt="Is it?", yes_token="No")
     assert score(other, "sea", ["ice", "tea"]) != score(known, "sea", ["ice", "tea"])

