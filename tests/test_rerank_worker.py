@@ -193,9 +193,9 @@ def test_stopping_finishes_what_was_taken_and_takes_no_more() -> None:
     worker = Worker(20)
     jobs = [model.job("a", 1), model.job("b", 9)]
     worker.start()
-    for job in jobs:
-        worker.submit(job)
+    worker.submit(jobs[0])
     assert entered.wait(30)
+    worker.submit(jobs[1])
     assert worker.waiting == (1, 90) and worker.seconds_to_wait >= 1
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
