@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis import clean, sentence_spans, terms
 from ..errors import InvalidData, MissingExtra, NotFound
-from ..models import best_device, check_device, find_model, loading_quietly, require_models
+from ..models import best_device, check_device, cpu_has_bfloat16, find_model, loading_quietly, require_models
 from ..types import Document, Label, Stance
 from .judge import Case, Judged
 from .labels import STANCES, parse_stance
@@ -62,15 +62,19 @@ class StanceClassifier:
         device: str | None = None,
         *,
         max_tokens: int | None = None,
+        half: bool | None = None,
         on_load: Callable[[], None] = lambda: None,
         allow_download: bool = True,
     ) -> None:
         """Find the model and read what its labels are; its weights are loaded with the first claim, after `on_load`.
 
         `device` as torch names it, by default the fastest there is. `max_tokens` is how much is read at a time, by
-        default the model's own limit and at most 512. Raises MissingExtra without torch, NotFound where there is no
-        model or none with safetensors weights, InvalidData where its labels are not the three that are needed, and,
-        here or when it loads, UsageError for a device that is none.
+        default the model's own limit and at most 512. `half`: calculate in bfloat16, by default on a processor that
+        does so itself (two fifths of the time; probabilities differ by up to .002).
+
+        Raises MissingExtra without torch, NotFound where there is no model or none with safetensors weights,
+        InvalidData where its labels are not the three that are needed, and, when it loads, UsageError for a device
+        that is none.
         """
         require_models("judging by a stance model")
         found = find_model(name, allow_download=allow_download)
@@ -82,7 +86,7 @@ class StanceClassifier:
         self.name = f"stance:{found.name}"
         self.path = found.path
         self.labels = read_labels(found.path)
-        self._device, self._on_load, self._max_tokens = device, on_load, max_tokens
+        self._device, self._on_load, self._max_tokens, self._half = device, on_load, max_tokens, half
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """One for each case, in order. What can't be read is a stance without a label. Raises CcheckError."""
@@ -231,7 +235,7 @@ class StanceClassifier:
             return_tensors="pt",
         ).to(self._model.device)
         try:
-            with torch.inference_mode():
+            with torch.inference_mode(), torch.autocast(self._model.device.type, torch.bfloat16, enabled=self._in_half):
                 values = self._model(**inputs).logits.float().softmax(-1).cpu().tolist()
         except torch.OutOfMemoryError:
             if len(windows) == 1:
@@ -242,6 +246,10 @@ class StanceClassifier:
             tuple(row) if all(map(math.isfinite, row)) else f"{self.name} gave probabilities that are no numbers"
             for row in values
         ]
+
+    @functools.cached_property
+    def _in_half(self) -> bool:
+        return self._model.device.type == "cpu" and cpu_has_bfloat16() if self._half is None else self._half
 
     @functools.cached_property
     def _loaded(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
