@@ -83,7 +83,7 @@ def calibrate(
     """Measure what a judge's confidence is worth, and mend it.
 
     \b
-    ccheck calibrate pairs.jsonl --stance my-stance-model -o calibration.json --plot reliability.png
+    ccheck calibrate pairs.jsonl --stance FOLDER -o calibration.json
     ccheck calibrate pairs.jsonl --llm gpt-4.1-mini --strategy hybrid
 
     PAIRS are JSON Lines of claim, evidence and label. The error is the expected calibration error: how far confidences

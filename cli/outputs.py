@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def outputs(run: str | None, report: str | None, about: Callable[[], About]) -> Iterator[Callable[[Result], None]]:
-    """Yields what writes a result to the files that were asked for. Raises UsageError where one can't be written."""
+    """Yields what writes a result to the files that were asked for. Raises UsageError where one can't be written.
+
+    An interrupt leaves files of what was done until then.
+    """
+    interrupt: KeyboardInterrupt | None = None
     writers: list[Callable[[Result], None]] = []
     with ExitStack() as stack:
         if run is not None:
@@ -33,7 +37,12 @@ def outputs(run: str | None, report: str | None, about: Callable[[], About]) -> 
             for writer in writers:
                 writer(result)
 
-        yield write
+        try:
+            yield write
+        except KeyboardInterrupt as stop:
+            interrupt = stop
+    if interrupt is not None:
+        raise interrupt
 
 
 def refuse_overwriting(claims: str, output: str | None) -> None:

