@@ -155,6 +155,7 @@ def rerank(
                 yes_token=yes_token,
                 prompt=prompt,
                 dtype=dtype,
+                batch_tokens=batch_tokens,
                 on_load=functools.partial(say, f"loading {where}"),
             )
             check_scorer(scorers[name], canary)

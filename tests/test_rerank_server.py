@@ -157,6 +157,8 @@ def test_long_texts_are_cut_and_said_to_be(serve):
 @pytest.mark.parametrize("numbers", [[], [0], [0, 1, 2], [3, 5, 6, 9], list(range(0, 100, 2))])
 def test_ranges_are_read_as_they_were_written(numbers):
     assert from_ranges(ranges(numbers)) == numbers
+    short = ranges(numbers, 20)
+    assert len(short) <= 20 and from_ranges(short) == numbers[: len(from_ranges(short))]
 
 
 def test_embeddings(serve):

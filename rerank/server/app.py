@@ -43,6 +43,8 @@ from .service import Embedder, Service
 from .worker import Refused
 
 HUNG_UP, TOO_SLOW = 499, 408
+MOST_OF_A_HEADER = 6000
+"""Characters; clients give up on headers that are longer than they expect."""
 DRAIN_BYTES, DRAIN_SECONDS = 256 << 20, 5
 """How much of a refused body is read to its end."""
 _log = logging.getLogger(__name__)
@@ -317,7 +319,7 @@ def _parsed(schema: type[S], body: bytes) -> S:
 
 
 def _json(content: Any, ranked: Ranked | None = None) -> Response:
-    headers = {CUT: ranges(ranked.cut)} if ranked is not None and ranked.cut else None
+    headers = {CUT: ranges(ranked.cut, MOST_OF_A_HEADER)} if ranked is not None and ranked.cut else None
     return Response(orjson.dumps(content), media_type="application/json", headers=headers)
 
 

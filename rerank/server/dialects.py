@@ -195,15 +195,16 @@ def openai_embeddings(model: str, vectors: Sequence[Any], tokens: int, encoding:
     return {"object": "list", "data": data, "model": model, "usage": usage}
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """`0-3,7`: numbers in ascending order, short enough for a header."""
+def ranges(numbers: Sequence[int], most: int | None = None) -> str:
+    """`0-3,7`: numbers in ascending order; as many of them as go into `most` characters."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:
             parts[-1][1] = number
         else:
             parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+    return text if most is None or len(text) <= most else text[: text.rindex(",", 0, most)]
 
 
 def from_ranges(text: str) -> list[int]:
