@@ -67,8 +67,8 @@ class LanguageModel:
 
     @property
     def notice(self) -> str | None:
-        """What the user should know: the cache of answers can't be used."""
-        return self._cache.notice
+        """What the user should know: the key is not safe on its way, the cache of answers can't be used."""
+        return "; ".join(filter(None, (self._server.notice, self._cache.notice))) or None
 
     def ask(
         self, messages: Sequence[Message], reply_schema: type[T], *, check: Callable[[T], None] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import ipaddress
 import json
 import random
 import re
@@ -102,6 +103,9 @@ class Server:
                 "the address of the language model's server holds a user or password: set OPENAI_API_KEY instead"
             )
         self.url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+        self.notice: str | None = None
+        if key and parts.scheme == "http" and not _is_here(parts.hostname):
+            self.notice = f"the key goes to {parts.hostname} unencrypted, for anyone on the way to read: use https"
         self._key, self._timeout = key, timeout
         # The key is asked for even where the server wants none.
         self._client = AsyncOpenAI(
@@ -190,7 +194,7 @@ class Server:
             )
         if status in (408, 409, 425, 429) or status >= 500:
             headers = error.response.headers if error is not None else {}
-            return Busy(f"{self.url} is busy or failing ({status}: {said})", _retry_after(headers))
+            return Busy(f"{self.url} is busy or failing ({status}: {said})", retry_after(headers))
         if status in (400, 422):
             return BadRequest(f"{self.url} refused the question ({status}: {said})")
         return ServerError(f"{self.url} answered with an error ({status}: {said})")
@@ -210,7 +214,15 @@ class Server:
         return " ".join(self.redact(text).split())[:_LONGEST]
 
 
-def _retry_after(headers: Any) -> float | None:
+def _is_here(host: str) -> bool:
+    """Whether a host is this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def retry_after(headers: Any) -> float | None:
     """Seconds, from a header that has seconds or a date; None where it has neither."""
     value = headers.get("retry-after")
     if value is None:

@@ -38,6 +38,7 @@ from ccheck.llm import (
 )
 from ccheck.llm.cache import AnswerCache
 from ccheck.llm.reply import find_object, json_schema
+from ccheck.llm.server import retry_after
 from ccheck.settings import Settings
 from ccheck.types import Usage
 
@@ -265,6 +266,14 @@ def test_retry_after_is_honoured(open_model):
     with scripted([error(429, "slow down", retry_after="1"), say(GOOD)]) as server:
         assert open_model(server.url).ask(words(), Number).usage.llm_calls == 1
     assert server.at[1] - server.at[0] >= 1
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("7", 7), ("0.5", 0.5), ("-3", 0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0), ("soon", None), ("nan", None)],
+)
+def test_retry_after_is_seconds_or_a_date(value, seconds):
+    assert retry_after({"retry-after": value}) == seconds and retry_after({}) is None
 
 
 def test_a_pause_that_is_longer_than_allowed_is_an_error_at_once(open_model):
@@ -572,6 +581,14 @@ def test_the_key_is_in_no_output_cache_log_or_error(open_model, tmp_path, capfd,
     assert KEY not in f"{caught.value!r}{caught.value}{shown.out}{shown.err}{caplog.text}{vars(model)}"
     for file in (tmp_path / "cache").iterdir():
         assert KEY.encode() not in file.read_bytes()
+
+
+def test_a_key_that_would_go_over_the_network_unencrypted_is_told(open_model):
+    assert open_model("http://127.0.0.1:1/v1").notice is None
+    assert open_model("https://llm.example.org/v1").notice is None
+    assert open_model("http://llm.example.org/v1", llm_api_key=None).notice is None
+    notice = open_model("http://llm.example.org/v1").notice
+    assert "llm.example.org unencrypted" in notice and KEY not in notice
 
 
 # -- opening

@@ -17,13 +17,14 @@ import pytest
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 from ccheck.errors import InvalidData, NotFound, UsageError
-from ccheck.llm import LanguageModel, Refused, open_llm
+from ccheck.llm import LanguageModel, Refused, load_prompt, open_llm
 from ccheck.recipe import VerdictStage
+from ccheck.rerank.listwise import PLACEHOLDERS
 from ccheck.settings import Settings
 from ccheck.types import Claim, Document, Evidence, Hit, Sentence, Stance, Usage
 from ccheck.verdict.examples import ExampleChooser, LabelledPair, load_pairs
 from ccheck.verdict.judge import Case, Judged
-from ccheck.verdict.llm import LlmStances, conclude_by_model
+from ccheck.verdict.llm import PROMPTS, LlmStances, conclude_by_model
 from ccheck.verdict.quotes import find_quote
 
 pytest.importorskip("openai", reason="needs the extra llm")
@@ -546,6 +547,16 @@ def test_a_prompt_of_the_user_is_asked_and_a_wrong_one_refused_before_anything_i
         (folder / "one-stop.txt").write_text("x")
         with pytest.raises(InvalidData, match=r"one-stop\.txt"):
             LlmStances(model, VerdictStage())
+
+
+def test_the_prompts_are_documented_with_their_placeholders():
+    text = (Path(__file__).parents[1] / "docs" / "language-models.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)\.txt` \|(.*)$", text, re.MULTILINE)
+    documented = {name: set(re.findall(r"\$(\w+)", row)) for name, row in rows}
+    assert documented == {name: set(known) for name, known in (PROMPTS | {"listwise": PLACEHOLDERS}).items()}
+    for name, known in PROMPTS.items():
+        load_prompt("ccheck.verdict", name, known)
+    load_prompt("ccheck.rerank", "listwise", PLACEHOLDERS)
 
 
 # -- quotes

@@ -112,8 +112,8 @@ class LlmStances:
             self._chooser = ExampleChooser(load_pairs(stage.examples), embed)
         elif stage.strategy == "few-shot":
             raise UsageError(
-                "the strategy few-shot needs examples: name a JSON Lines file of claim, evidence and label in the "
-                "recipe (verdict.examples), or take the strategy one-step"
+                "the strategy few-shot needs examples: name a JSON Lines file of claim, evidence and label by "
+                "--examples or in the recipe (verdict.examples), or take the strategy one-step"
             )
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
