@@ -184,22 +184,13 @@ def _attend_at_once(
     """
     import torch
 
-    spans = [*row.shared, *row.spans]
-    pieces = [torch.cat((torch.arange(s.shared_start, s.shared_end), torch.arange(s.start, s.end))) for s in spans]
-    lengths = torch.tensor([0, *map(len, pieces)])
-    whole = torch.cat(pieces).to(q.device)
-    ends = lengths.cumsum(0)
-    own = torch.cat(
-        [torch.arange(end - (s.end - s.start), end) for s, end in zip(spans, ends[1:].tolist(), strict=True)]
-    ).to(q.device)
-    limits = ends.to(q.device, torch.int32)
-    longest = int(lengths.max())
+    whole, own, limits, longest = _layout((*row.shared, *row.spans), q.device)
     if k.shape[1] != q.shape[1]:
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
     answer = flash(
-        q[whole].contiguous(),
-        k[whole].contiguous(),
-        v[whole].contiguous(),
+        q[whole],
+        k[whole],
+        v[whole],
         limits,
         limits,
         longest,
@@ -207,10 +198,24 @@ def _attend_at_once(
         scale=scale,
         window_size=(-1, 0) if causal else (-1, -1),
     )
-    # The spans lie in another order than the row where it has several queries.
     out = torch.empty_like(q)
     out[whole[own]] = answer[own]
     return out
+
+
+@functools.lru_cache(maxsize=2)  # every layer asks for the same
+def _layout(spans: tuple[Span, ...], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    """Sequences with what they share laid out again before each.
+
+    Returns which places of the row they are made of, at which of those each has its own part, where each ends
+    (int32, with 0 before), and how long the longest is.
+    """
+    import torch
+
+    pieces = [torch.cat((torch.arange(s.shared_start, s.shared_end), torch.arange(s.start, s.end))) for s in spans]
+    ends = torch.tensor([0, *map(len, pieces)]).cumsum(0)
+    own = [torch.arange(end - (s.end - s.start), end) for s, end in zip(spans, ends[1:].tolist(), strict=True)]
+    return torch.cat(pieces).to(device), torch.cat(own).to(device), ends.to(device, torch.int32), max(map(len, pieces))
 
 
 @functools.cache

@@ -48,8 +48,9 @@ def make_decoder(
     seed: int = 0,
     **config: Any,
 ) -> Path:
-    """Save a causal model and its tokenizer, whose tokens can differ from one call to the next; `config` overrides what its configuration has.
+    """Save a causal model and its tokenizer; `config` overrides what its configuration has.
 
+    What the tokenizer learns can differ from one call to the next: copy a folder where two must be alike.
     `learn` is how large the tokenizer's vocabulary may become. `name` is what the configuration says the model was
     made from, by which its prompt is known; None says nothing.
     """
