@@ -101,7 +101,12 @@ def _open(
             on_load=lambda: notify(f"loading {name}"),
         )
     except NotFound as error:
-        if automatic or Path(name).exists():
+        if automatic:
+            raise NotFound(
+                f"{name} is not on this machine and the hub does not give it: name another by --rerank FOLDER or URL, "
+                "or none by --rerank none"
+            ) from error
+        if Path(name).exists():
             raise
         raise NotFound(f"{error}; or choose another reranker by --rerank, or none") from error
     return LocalReranker(scorer)
