@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,6 +38,15 @@ _MAX_HUNG = 3
 """How often it is found out, at the price of a timeout each, that a server still hangs."""
 _QUOTED_REPLY = 4_000
 """Characters of an unusable reply that the model is shown again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a reply must be."""
+
+    name: str
+    schema: dict[str, Any]
+    max_tokens: int
 
 
 class LanguageModel:
@@ -164,11 +174,11 @@ class LanguageModel:
     async def _converse(self, question: Question[T], spent: list[Usage]) -> tuple[T, str]:
         """The reply and its text. `spent` is filled with the usage of each call."""
         messages = question.messages
-        schema = json_schema(question.reply)
+        shape = _Shape(question.reply.__name__, json_schema(question.reply), self._limit(question))
         problem = ""
         value: Any = None
         for _ in range(2):
-            completion = await self._complete(messages, question.reply.__name__, schema, bool(problem))
+            completion = await self._complete(messages, shape, bool(problem))
             spent.append(Usage(1, completion.prompt_tokens, completion.completion_tokens))
             if completion.finish_reason == "length":
                 raise InvalidReply(
@@ -188,9 +198,7 @@ class LanguageModel:
             )
         raise InvalidReply(f"{self.name} answered twice and neither reply can be used: {problem}", value)
 
-    async def _complete(
-        self, messages: tuple[Message, ...], name: str, schema: dict[str, Any], again: bool
-    ) -> Completion:
+    async def _complete(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
         """One answer, with retries.
 
         A server that was waited for in vain is not waited for again: one question at a time finds out whether it is
@@ -202,7 +210,7 @@ class LanguageModel:
                 if self._gone is not None:
                     if self._wave != wave or self._hung >= _MAX_HUNG:
                         raise ServerError(self._gone)
-                    return await self._probe(messages, name, schema, again)
+                    return await self._probe(messages, shape, again)
         from tenacity import AsyncRetrying, retry_if_exception_type, stop_before_delay
 
         retrying = AsyncRetrying(
@@ -212,14 +220,14 @@ class LanguageModel:
             reraise=True,
         )
         try:
-            return await retrying(self._request, messages, name, schema, again)
+            return await retrying(self._request, messages, shape, again)
         except Busy as error:
             self._gone = f"{error}; waited for {self._retry_seconds:g} s (CCHECK_LLM_RETRY_SECONDS)"
             raise ServerError(self._gone) from None
 
-    async def _probe(self, messages: tuple[Message, ...], name: str, schema: dict[str, Any], again: bool) -> Completion:
+    async def _probe(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
         try:
-            completion = await self._request(messages, name, schema, again)
+            completion = await self._request(messages, shape, again)
         except Busy as error:
             self._wave += 1
             self._hung += error.counts  # it cost a whole timeout
@@ -227,17 +235,15 @@ class LanguageModel:
         self._gone, self._hung = None, 0
         return completion
 
-    async def _request(
-        self, messages: tuple[Message, ...], name: str, schema: dict[str, Any], again: bool
-    ) -> Completion:
+    async def _request(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
         """One request, in weaker dialects where the server refuses this one. Raises Busy for what may pass."""
         dialect = self._dialect
         while True:
             # A server that asks one question to wait asks all of them.
             while (pause := self._resume_at - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
-            asked = _with_schema(messages, schema) if again or dialect.format != "json_schema" else messages
-            parameters = dialect.parameters(name, schema, self._max_tokens)
+            asked = _with_schema(messages, shape.schema) if again or dialect.format != "json_schema" else messages
+            parameters = dialect.parameters(shape.name, shape.schema, shape.max_tokens)
             size = estimate_tokens(asked)
             reserved = await self.budget.reserve(size)
             tokens: tuple[int, int] | None = None
@@ -273,6 +279,9 @@ class LanguageModel:
             return parse_reply(text, question.reply, question.check)
         return None
 
+    def _limit(self, question: Question[T]) -> int:
+        return max(self._max_tokens, 2 * question.tokens)
+
     def _key(self, question: Question[T]) -> bytes:
         return answer_key(
             {
@@ -281,7 +290,7 @@ class LanguageModel:
                 "model": self.name,
                 "messages": question.messages,
                 "schema": json_schema(question.reply),
-                "max_tokens": self._max_tokens,
+                "max_tokens": self._limit(question),
                 "temperature": 0,
                 "seed": 0,
             }

@@ -103,6 +103,8 @@ class Server:
                 "the address of the language model's server holds a user or password: set OPENAI_API_KEY instead"
             )
         self.url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+        if key and not (key.isascii() and key.isprintable() and " " not in key):
+            raise UsageError("OPENAI_API_KEY holds characters that no key can have: was something else copied into it?")
         self.notice: str | None = None
         if key and parts.scheme == "http" and not _is_here(parts.hostname):
             self.notice = f"the key goes to {parts.hostname} unencrypted, for anyone on the way to read: use https"
@@ -137,6 +139,8 @@ class Server:
         except (openai.APIConnectionError, self._http_error) as error:
             reason = self._short(str(error.__cause__ or error) or type(error).__name__)
             raise Busy(f"{self.url} can't be reached ({reason}): is the server running?") from None
+        except openai.OpenAIError as error:
+            raise ServerError(f"{self.url} was not asked ({self._short(str(error))})") from None
         return self._read(body, model, messages)
 
     async def close(self) -> None:

@@ -31,11 +31,15 @@ class Message(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """What a model is asked. `check` raises ValueError where a reply of the right shape makes no sense."""
+    """What a model is asked. `check` raises ValueError where a reply of the right shape makes no sense.
+
+    `tokens`: about how many the answer needs, where that is many; twice as many are allowed then.
+    """
 
     messages: tuple[Message, ...]
     reply: type[T]
     check: Callable[[T], None] | None = None
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,7 @@ class LlmStances:
         share = self._stage.open_share
         guidance = "" if share is None else f"Of pairs like these, expect at least {share:.0%} to be NOT_ENOUGH_INFO.\n"
         messages = self._prompts["batch"].messages(count=str(len(pairs)), pairs="\n".join(lines), guidance=guidance)
-        return Question(messages, Batch, lambda reply: check_batch(reply, len(pairs)))
+        return Question(messages, Batch, lambda reply: check_batch(reply, len(pairs)), _BATCH_TOKENS * len(pairs))
 
 
 def conclude_by_model(llm: LanguageModel, claim: Claim, evidence: Sequence[Evidence]) -> tuple[Verdict, Usage]:
