@@ -59,7 +59,7 @@ def open_model(tmp_path: Path):
     opened: list[LanguageModel] = []
 
     def open_one(url: str, **settings: Any) -> LanguageModel:
-        values = {"llm_model": "m", "llm_api_key": KEY, "cache_dir": tmp_path / "cache", "llm_retry_seconds": 5}
+        values = {"llm_model": "m", "llm_api_key": KEY, "cache_dir": tmp_path / "cache", "llm_retry_seconds": 30}
         opened.append(open_llm(Settings.model_validate(values | {"llm_base_url": url} | settings)))
         return opened[-1]
 
