@@ -17,6 +17,7 @@ import logging
 import math
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -137,12 +138,11 @@ class RemoteReranker:
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self._client = httpx.Client(headers=headers, timeout=timeout)
+        # Nobody has to close it: its connections end with it.
+        self.close = weakref.finalize(self, self._client.close)
         self._found = threading.Lock()
         self._reached = False
         self._route: _Route | None = None
-
-    def close(self) -> None:
-        self._client.close()
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         """One score for each passage, in as many requests as the server's limit makes necessary.

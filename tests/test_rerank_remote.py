@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import signal
 import socket
@@ -335,6 +336,16 @@ def test_a_server_that_hangs(ask):
         pytest.raises(ServerError, match=r"did not answer within 0\.3 s"),
     ):
         ask(f"http://127.0.0.1:{deaf.getsockname()[1]}/v1", timeout=0.3)
+
+
+def test_nobody_has_to_close_it(stub):
+    stub.answers = {("POST", "/v1/rerank"): [cohere]}
+    reranker = RemoteReranker(f"{stub.url}/v1")
+    reranker(QUERY, PASSAGES)
+    client = reranker._client
+    del reranker
+    gc.collect()
+    assert client.is_closed
 
 
 def test_hostile_text_is_sent(stub, ask):
