@@ -200,7 +200,7 @@ def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers, monk
         assert ran.err.endswith(f"has no vectors: to add them {what_to_do}\n")
     assert ccheck("query", SEA, "--store", papers, "--json").objects[0]["warnings"]
     assert ccheck("query", SEA, "--store", papers, "-q").err == ""
-    assert ccheck("query", SEA, "--store", papers, "--no-dense").err == ""
+    assert ccheck("query", SEA, "--store", papers, "--no-dense", "--rerank", "none").err == ""
     assert ccheck("query", SEA, "--store", papers, "--recipe", "dense").code == 4
 
 
