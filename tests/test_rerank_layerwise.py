@@ -81,7 +81,8 @@ def test_scores_are_flag_embeddings(folder: Path, layer: int) -> None:
 
     if int(transformers.__version__.partition(".")[0]) >= 5:
         pytest.skip("FlagEmbedding's layerwise reranker fails with transformers 5 (KeyError 'type')")
-    reference = flag_embedding().LayerWiseFlagLLMReranker(str(folder), devices=["cpu"])
+    # It wants half precision and then, on a CPU, uses float32.
+    reference = flag_embedding().LayerWiseFlagLLMReranker(str(folder), devices=["cpu"], use_fp16=True)
     reference.model.config.use_cache = False
     expected = reference.compute_score([["sea", text] for text in PASSAGES], cutoff_layers=[layer], max_length=64)
     scorer = load_scorer(str(folder), device="cpu", max_tokens=64, cutoff_layer=layer)
