@@ -81,6 +81,11 @@ class ModelReranker(Stage):
     max_tokens: int | None = Field(default=None, ge=32, le=131_072, description="default: the model's own, at most 512")
     long: Literal["cut", "windows"] = "cut"
     cutoff_layer: int | None = Field(default=None, ge=1, description="of layerwise models: the layer that scores")
+    prompt: str | None = Field(default=None, description="of decoders that are not known: what stands after the texts")
+    yes_token: str | None = Field(default=None, description="of the same: the token whose logit is the score")
+    dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
+        default=None, description="default: bfloat16 on a GPU that has it, else float32"
+    )
     required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
 
 

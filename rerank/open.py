@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import MissingExtra, NotFound
 from ..recipe import EnsembleReranker as EnsembleStage
 from ..recipe import ListwiseReranker as ListwiseStage
+from ..recipe import ModelReranker as ModelStage
 from ..recipe import RerankerStage
 from ..settings import Settings
 from .ensemble import EnsembleReranker
@@ -16,7 +17,6 @@ from .types import Reranker
 
 if TYPE_CHECKING:
     from ..llm import Budget
-    from .tokens import Long
 
 BEST_MODEL = "BAAI/bge-reranker-v2-gemma"
 """What `auto` takes where there is a GPU: the best of the models that are scored exactly and fast here."""
@@ -45,11 +45,10 @@ def open_reranker(
             open_llm(settings, stage.llm, budget=budget), stage.window, stage.stride, stage.examples
         )
     if isinstance(stage, EnsembleStage):
-        models = [
-            _open(name, settings, notify, stage.max_tokens, stage.long, None, stage.depth) for name in stage.models
-        ]
+        options = ModelStage(max_tokens=stage.max_tokens, long=stage.long)
+        models = [_open(name, options, settings, notify) for name in stage.models]
         return EnsembleReranker(models, stage.method, stage.k)
-    return _open(stage.model, settings, notify, stage.max_tokens, stage.long, stage.cutoff_layer, stage.depth)
+    return _open(stage.model, stage, settings, notify)
 
 
 def choose_model(settings: Settings) -> str:
@@ -66,15 +65,7 @@ def choose_model(settings: Settings) -> str:
     return BEST_MODEL if (settings.device or best_device()).startswith("cuda") else SMALL_MODEL
 
 
-def _open(
-    name: str,
-    settings: Settings,
-    notify: Callable[[str], None],
-    max_tokens: int | None,
-    long: Long,
-    cutoff_layer: int | None,
-    depth: int,
-) -> Reranker:
+def _open(name: str, stage: ModelStage, settings: Settings, notify: Callable[[str], None]) -> Reranker:
     automatic = name == AUTO
     if automatic:
         name = choose_model(settings)
@@ -95,9 +86,12 @@ def _open(
         scorer = load_scorer(
             name,
             device=settings.device,
-            max_tokens=max_tokens,
-            long=long,
-            cutoff_layer=cutoff_layer,
+            max_tokens=stage.max_tokens,
+            long=stage.long,
+            cutoff_layer=stage.cutoff_layer,
+            prompt=stage.prompt,
+            yes_token=stage.yes_token,
+            dtype=stage.dtype,
             on_load=lambda: notify(f"loading {name}"),
         )
     except NotFound as error:
