@@ -335,4 +335,4 @@ def _what_is_done(waiting: deque[Future[Answer[T] | Failure]]) -> Iterator[Answe
     while outcomes and outcomes[-1] is None:
         outcomes.pop()
     for outcome in outcomes:
-        yield outcome or Failure(Interrupted("interrupted before the language model answered"))
+        yield outcome or Failure(Interrupted())

@@ -80,6 +80,9 @@ class BudgetSpent(Incomplete):
 class Interrupted(Incomplete):
     """Not answered, since the user interrupted."""
 
+    def __init__(self) -> None:
+        super().__init__("interrupted before the language model answered")
+
 
 def estimate_tokens(messages: Iterable[Message]) -> int:
     """About how many tokens the messages are, without the model's tokenizer: one for four characters of ASCII text,

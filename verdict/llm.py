@@ -67,7 +67,6 @@ PROMPTS_ELSEWHERE = ("listwise",)
 LONGEST = 40_000
 """Characters of a document that a model reads, about 10,000 tokens: an abstract and far more."""
 _EXAMPLE = 4_000
-_INTERRUPTED = "interrupted before the language model answered"
 _NOTHING = "the document has neither title nor text"
 _REPLY_TOKENS = {OneStep: 120, Relevance: 60, Polarity: 120, Hybrid: 125}
 _BATCH_TOKENS = 45
@@ -270,7 +269,7 @@ def conclude_by_model(llm: LanguageModel, claim: Claim, evidence: Sequence[Evide
     if not read:
         why = "no document was read: see the errors of their stances" if evidence else "no document was found"
         return Verdict(None, method=method, error=why), Usage()
-    if any(item.stance is not None and item.stance.error == _INTERRUPTED for item in evidence):
+    if any(item.stance is not None and item.stance.error == str(Interrupted()) for item in evidence):
         return Verdict(None, method=method, error="interrupted before all of the evidence was judged"), Usage()
     lines = []
     for number, item in enumerate(read, 1):
@@ -310,7 +309,7 @@ class _Stream(Generic[T]):
     def take(self) -> Answer[T] | Failure:
         outcome = self._next()
         if outcome is None:
-            outcome = Failure(Interrupted(_INTERRUPTED))
+            outcome = Failure(Interrupted())
         self.stopping |= isinstance(outcome, Failure) and isinstance(outcome.error, Interrupted)
         return outcome
 
