@@ -170,7 +170,7 @@ def _read(file: Path) -> dict[str, Any]:
     for name in values:
         if name in SECRETS:
             raise InvalidData(
-                f"{file} holds {name}: secrets are taken from the environment only ({variables(name)[1]})"
+                f"{file} holds {name}: secrets are taken from the environment only ({variables(name)[:2][-1]})"
             )
         if name not in Settings.model_fields:
             near = difflib.get_close_matches(name, Settings.model_fields, 1)

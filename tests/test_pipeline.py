@@ -80,7 +80,18 @@ def test_json_has_the_keys_that_outsiders_depend_on(hybrid: Checker) -> None:
     assert data["claim"] == {"id": "t1", "text": "tea and weight"}
     assert set(data["verdict"]) == {"label", "confidence", "rationale", "method", "error"}
     piece = data["evidence"][0]
-    assert set(piece) == {"rank", "doc_id", "title", "score", "scores", "ranks", "cut", "stance", "sentences", "metadata"}
+    assert set(piece) == {
+        "rank",
+        "doc_id",
+        "title",
+        "score",
+        "scores",
+        "ranks",
+        "cut",
+        "stance",
+        "sentences",
+        "metadata",
+    }
     assert set(piece["sentences"][0]) == {"text", "field", "start", "end", "score"}
     assert piece["stance"] is None
     assert data["usage"] == {"llm_calls": 0, "prompt_tokens": 0, "completion_tokens": 0, "cached": 0}

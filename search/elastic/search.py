@@ -12,10 +12,10 @@ from urllib.parse import quote
 from elastic_transport import ApiError
 
 from ...errors import CcheckError, InvalidData
+from ...fusion import fuse, ranking_of
 from ...recipe import Fusion, Retriever
 from ...types import Document, Query, Ranking
 from ..filters import Filter
-from ...fusion import fuse, ranking_of
 from .errors import from_response, is_licence
 from .queries import Body, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
 from .schema import Index, document

@@ -25,10 +25,10 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from ...errors import CcheckError, Incomplete, InvalidData, NotFound
+from ...fusion import fuse, ranking_of
 from ...recipe import Bm25, Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
 from ..filters import Filter
-from ...fusion import fuse, ranking_of
 from ..store import Layout, StoreInfo
 from . import bm25, vectors
 from .bm25 import Bm25Index
