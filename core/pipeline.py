@@ -290,14 +290,17 @@ class Checker:
     def _with_sentences(self, plan: Plan, results: Sequence[Result]) -> list[Result]:
         found = [result for result in results if result.error is None]
         started = time.perf_counter()
-        stage = self.recipe.evidence
+        stage, embedder = self.recipe.evidence, plan.embedder if plan.sentences_by != "lexical" else None
         chosen = iter(
             choose_sentences_many(
                 [(result.claim.text, [piece.document for piece in result.evidence]) for result in found],
                 stage.sentences,
                 plan.sentences_by,
-                embed=plan.embedder.encode_queries if plan.embedder is not None else None,
+                embed=embedder.encode_documents if embedder is not None else None,
                 rerank=_sentence_scorer(plan.rerankers),
+                claim_vectors=embedder.encode_queries([one.claim.text for one in found])
+                if embedder is not None
+                else None,
             )
         )
         spent = _milliseconds(time.perf_counter() - started, len(found))

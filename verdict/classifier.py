@@ -26,11 +26,9 @@ from .labels import STANCES, parse_stance
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# By licence, size and published accuracy: MIT; 184 million parameters, of which 98 million are the table of words;
-# trained on MultiNLI, FEVER-NLI and ANLI, so on facts to verify and not on pictures' captions alone. Its card gives
-# accuracies of .903 on MultiNLI and .777 on FEVER-NLI. The smaller cross-encoder/nli-deberta-v3-xsmall and -small
-# (Apache-2.0) never saw facts to verify; MoritzLaurer's xsmall is binary and can't tell open from refuted; the large
-# one is better and 2.4 times as large.
+# By licence, size and training: MIT; of the size of a base model; trained on MultiNLI, FEVER-NLI and ANLI, so on facts to
+# verify and not on pictures' captions alone. The smaller cross-encoder/nli-deberta-v3-xsmall and -small (Apache-2.0)
+# never saw facts to verify; MoritzLaurer's xsmall is binary and can't tell open from refuted.
 DEFAULT_STANCE_MODEL = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"
 """What `auto` reads documents with."""
 MAX_TOKENS = 512
