@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
+    from ..llm import LanguageModel
     from ..types import Label, Stance
     from ..verdict import StanceMethod
     from ..verdict.examples import LabelledPair
@@ -100,8 +101,15 @@ def calibrate(
     if stage.method == "none":
         raise UsageError("the recipe has no judge: name one by --stance or --llm")
     found = load_pairs(Path(pairs))
-    method = open_method(stage, settings, (lambda message: None) if quiet else notice)
-    stances, labels, claims, failed = _judged(method, found, quiet)
+    with ExitStack() as stack:
+
+        def language_model(name: str | None) -> LanguageModel:
+            from ..llm import open_llm
+
+            return stack.enter_context(closing(open_llm(settings, name)))
+
+        method = open_method(stage, settings, language_model, (lambda message: None) if quiet else notice)
+        stances, labels, claims, failed = _judged(method, found, quiet)
     if not stances:
         raise InvalidData(f"none of {counted(len(found), 'pair')} could be judged: {failed}")
     calibration = fit_calibration(stances, labels, method.name, "isotonic" if kind == "isotonic" else "temperature")

@@ -22,7 +22,7 @@ from .verdict.open import Conclude, open_conclusion, open_method
 
 if TYPE_CHECKING:
     from .ingest import IngestOptions, Progress, Report
-    from .llm import Budget
+    from .llm import Budget, LanguageModel
     from .rerank import Reranker
     from .search.embedding import Embedder
     from .search.store import Embedding
@@ -80,7 +80,8 @@ class Checker:
         self._embedder: Embedder | None = None
         self._embedder_name = ""
         self._plan: Plan | None = None
-        self._spending: Budget | None = None
+        self._llms: dict[str, LanguageModel] = {}
+        self._budget: Budget | None = None
 
     # -- checking
 
@@ -177,23 +178,26 @@ class Checker:
             warnings.append(f"sentences are chosen by shared words: there is nothing here to choose by {sentences_by}")
             sentences_by = "mix" if embedder is not None else "lexical"
         judged_by = method.name if method is not None else "none"
-        conclude = open_conclusion(self.recipe.verdict, self.settings, self._budget(), judged_by)
+        conclude = open_conclusion(self.recipe.verdict, self._language_model, judged_by)
+        warnings += [llm.notice for llm in self._llms.values() if llm.notice]
         self._plan = Plan(retrievers, embedder, rerankers, sentences_by, method, no_method, conclude, tuple(warnings))
         return self._plan
 
-    def _budget(self) -> Budget:
-        """What all language models of this checker may spend together."""
-        from .llm import open_budget
+    def _language_model(self, name: str | None) -> LanguageModel:
+        """The language model of that name, else of the settings; all of a checker spend from one budget."""
+        from .llm import open_budget, open_llm
 
-        if self._spending is None:
-            self._spending = open_budget(self.settings)
-        return self._spending
+        self._budget = self._budget or open_budget(self.settings)
+        name = name or self.settings.llm_model or ""
+        if name not in self._llms:
+            self._llms[name] = open_llm(self.settings, name, budget=self._budget)
+        return self._llms[name]
 
     def _open_rerankers(self, warnings: list[str]) -> dict[str, tuple[RerankerStage, Reranker]]:
         opened: dict[str, tuple[RerankerStage, Reranker]] = {}
         for name, stage in self.recipe.rerankers.items():
             try:
-                opened[name] = stage, open_reranker(stage, self.settings, self._notify, self._budget())
+                opened[name] = stage, open_reranker(stage, self.settings, self._language_model, self._notify)
             except (NotFound, MissingExtra) as error:
                 if stage.required or self._strict:
                     raise
@@ -207,7 +211,7 @@ class Checker:
             return None, ""
         try:
             embed = embedder.encode_queries if embedder is not None else None
-            return open_method(stage, self.settings, self._notify, embed, self._budget()), ""
+            return open_method(stage, self.settings, self._language_model, self._notify, embed), ""
         except (NotFound, MissingExtra) as error:
             if stage.method != "auto" or self.settings.llm_model or self.settings.stance_model:
                 raise
@@ -291,6 +295,7 @@ class Checker:
         found = [result for result in results if result.error is None]
         started = time.perf_counter()
         stage, embedder = self.recipe.evidence, plan.embedder if plan.sentences_by != "lexical" else None
+        claims = embedder.encode_queries([result.claim.text for result in found]) if embedder is not None else None
         chosen = iter(
             choose_sentences_many(
                 [(result.claim.text, [piece.document for piece in result.evidence]) for result in found],
@@ -298,9 +303,7 @@ class Checker:
                 plan.sentences_by,
                 embed=embedder.encode_documents if embedder is not None else None,
                 rerank=_sentence_scorer(plan.rerankers),
-                claim_vectors=embedder.encode_queries([one.claim.text for one in found])
-                if embedder is not None
-                else None,
+                claim_vectors=claims,
             )
         )
         spent = _milliseconds(time.perf_counter() - started, len(found))
@@ -342,6 +345,7 @@ class Checker:
                     usage=result.usage + one.usage + used,
                     timings_ms={**result.timings_ms, "verdict": _milliseconds(time.perf_counter() - started)},
                 )
+        next(judged, None)  # where a method was interrupted it says so after its last answer
 
     def _judged_by_user(self, judge: Judge, result: Result) -> Result:
         if result.error is not None:
@@ -426,6 +430,10 @@ class Checker:
     # --
 
     def close(self) -> None:
+        for llm in self._llms.values():
+            llm.close()
+        self._llms.clear()
+        self._plan = None
         self.store.close()
 
     def __enter__(self) -> Self:

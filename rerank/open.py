@@ -16,7 +16,7 @@ from .ensemble import EnsembleReranker
 from .types import Reranker
 
 if TYPE_CHECKING:
-    from ..llm import Budget
+    from ..llm import LanguageModel
 
 BEST_MODEL = "BAAI/bge-reranker-v2-gemma"
 """What `auto` takes where there is a GPU: the best of the models that are scored exactly and fast here."""
@@ -28,22 +28,19 @@ AUTO = "auto"
 def open_reranker(
     stage: RerankerStage,
     settings: Settings,
+    language_model: Callable[[str | None], LanguageModel],
     notify: Callable[[str], None] = lambda message: None,
-    budget: Budget | None = None,
 ) -> Reranker:
-    """The reranker of a stage. `notify` is told, in a few words, before a model is loaded; `budget` is what language
-    models may spend.
+    """The reranker of a stage. `language_model` gives the one of a name; `notify` is told, in a few words, before a
+    model is loaded.
 
     Raises NotFound or MissingExtra for what is not here, with what to do; UsageError and InvalidData for what can't be
     used as it is.
     """
     if isinstance(stage, ListwiseStage):
-        from ..llm import open_llm
         from .listwise import ListwiseReranker
 
-        return ListwiseReranker(
-            open_llm(settings, stage.llm, budget=budget), stage.window, stage.stride, stage.examples
-        )
+        return ListwiseReranker(language_model(stage.llm), stage.window, stage.stride, stage.examples)
     if isinstance(stage, EnsembleStage):
         options = ModelStage(max_tokens=stage.max_tokens, long=stage.long)
         models = [_open(name, options, settings, notify) for name in stage.models]

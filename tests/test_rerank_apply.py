@@ -50,6 +50,10 @@ def ids(found: Ranking) -> list[str]:
     return [hit.document.id for hit in found.hits]
 
 
+def no_llm(name: str | None):
+    raise AssertionError("no language model is wanted")
+
+
 STAGE = ModelReranker(model="x", depth=3)
 
 
@@ -122,6 +126,6 @@ def test_a_model_that_is_not_there_says_what_to_do(monkeypatch: pytest.MonkeyPat
     pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(NotFound, match=r"ms-marco-MiniLM-L6-v2 is not on this machine .*--rerank none"):
-        opening.open_reranker(ModelReranker(), Settings(device="cpu"))
+        opening.open_reranker(ModelReranker(), Settings(device="cpu"), no_llm)
     with pytest.raises(NotFound, match=r"some/thing .*or choose another reranker by --rerank, or none"):
-        opening.open_reranker(ModelReranker(model="some/thing"), Settings())
+        opening.open_reranker(ModelReranker(model="some/thing"), Settings(), no_llm)

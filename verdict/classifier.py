@@ -26,8 +26,8 @@ from .labels import STANCES, parse_stance
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# By licence, size and training: MIT; of the size of a base model; trained on MultiNLI, FEVER-NLI and ANLI, so on facts to
-# verify and not on pictures' captions alone. The smaller cross-encoder/nli-deberta-v3-xsmall and -small (Apache-2.0)
+# By licence, size and training: MIT; of the size of a base model; trained on MultiNLI, FEVER-NLI and ANLI, so on facts
+# to verify and not on pictures' captions alone. The smaller cross-encoder/nli-deberta-v3-xsmall and -small (Apache-2.0)
 # never saw facts to verify; MoritzLaurer's xsmall is binary and can't tell open from refuted.
 DEFAULT_STANCE_MODEL = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"
 """What `auto` reads documents with."""

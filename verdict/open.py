@@ -13,7 +13,7 @@ from .conclude import conclude
 from .judge import StanceMethod
 
 if TYPE_CHECKING:
-    from ..llm import Budget
+    from ..llm import LanguageModel
     from ..types import Vector
 
 NOT_SET_UP = (
@@ -21,28 +21,29 @@ NOT_SET_UP = (
     "model by --stance FOLDER"
 )
 
+LanguageModels: TypeAlias = "Callable[[str | None], LanguageModel]"
 Conclude: TypeAlias = Callable[[Claim, Sequence[Evidence]], tuple[Verdict, Usage]]
 
 
-def open_conclusion(stage: VerdictStage, settings: Settings, budget: Budget | None, method: str) -> Conclude:
+def open_conclusion(stage: VerdictStage, language_model: LanguageModels, method: str) -> Conclude:
     """What makes a claim's verdict of its evidence with stances: the rule, or a language model."""
     if stage.conclude == "rule":
         return lambda claim, evidence: (conclude(evidence, method), Usage())
-    from ..llm import open_llm
     from .llm import conclude_by_model
 
-    llm = open_llm(settings, stage.model if stage.method == "llm" else None, budget=budget)
+    llm = language_model(stage.model if stage.method == "llm" else None)
     return lambda claim, evidence: conclude_by_model(llm, claim, evidence)
 
 
 def open_method(
     stage: VerdictStage,
     settings: Settings,
+    language_model: LanguageModels,
     notify: Callable[[str], None] = lambda message: None,
     embed: Callable[[Sequence[str]], Vector] | None = None,
-    budget: Budget | None = None,
 ) -> StanceMethod:
-    """The method of a stage. `embed` serves examples that are chosen by similarity, `budget` is what may be spent.
+    """The method of a stage. `language_model` gives the one of a name; `embed` serves examples that are chosen by
+    similarity.
 
     Raises NotFound or MissingExtra for what is not here, UsageError for what was not said. With `auto` these mean that
     nothing is set up, and the message says what to do.
@@ -60,7 +61,9 @@ def open_method(
 
                 raise NotFound(f"{NOT_SET_UP}; {DEFAULT_STANCE_MODEL}, the default, is not here") from error
     if method == "llm":
-        made: StanceMethod = _llm(stage, settings, embed, budget)
+        from .llm import LlmStances
+
+        made: StanceMethod = LlmStances(language_model(stage.model), stage, embed)
     elif method == "stance":
         made = _stance(stage, settings, notify)
     elif method == "local-llm":
@@ -68,18 +71,6 @@ def open_method(
     else:
         raise UsageError(f"there is no verdict method {method!r}")
     return _calibrated(made, stage)
-
-
-def _llm(
-    stage: VerdictStage,
-    settings: Settings,
-    embed: Callable[[Sequence[str]], Vector] | None,
-    budget: Budget | None,
-) -> StanceMethod:
-    from ..llm import open_llm
-    from .llm import LlmStances
-
-    return LlmStances(open_llm(settings, stage.model, budget=budget), stage, embed)
 
 
 def _stance(stage: VerdictStage, settings: Settings, notify: Callable[[str], None]) -> StanceMethod:
