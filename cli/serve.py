@@ -85,6 +85,11 @@ def serve() -> None:
     _option("--max-texts", metavar="N", default=1000, type=click.IntRange(1), help="Of one request."),
     _option("--max-chars", metavar="N", default=200_000, type=click.IntRange(1), help="Of one text."),
     _option(
+        "--trust-remote-code",
+        is_flag=True,
+        help="Run the Python code that comes with a model's weights. Only of authors that you trust.",
+    ),
+    _option(
         "--canary",
         default="order",
         type=click.Choice(["order", "repeat"]),
@@ -111,6 +116,7 @@ def rerank(
     max_body: int,
     max_texts: int,
     max_chars: int,
+    trust_remote_code: bool,
     canary: Canary,
     quiet: bool,
 ) -> None:
@@ -135,7 +141,7 @@ def rerank(
     listening = listen(host, port)
     with listening:
         from ..models import best_device
-        from ..rerank.load import load_scorer
+        from ..rerank.load import is_decoder, load_scorer
         from ..rerank.server.app import create_app
         from ..rerank.server.canary import check_scorer
         from ..rerank.server.config import Access, Limits
@@ -147,13 +153,16 @@ def rerank(
 
         scorers = {}
         for name, where in models.items():
+            # Of several models, these are for the decoders; an only one refuses what makes no sense.
+            asked = len(models) == 1 or is_decoder(where)
             scorers[name] = load_scorer(
                 where,
                 device=device,
                 max_tokens=max_tokens,
                 long=long,
-                yes_token=yes_token,
-                prompt=prompt,
+                yes_token=yes_token if asked else None,
+                prompt=prompt if asked else None,
+                trust_remote_code=trust_remote_code,
                 dtype=dtype,
                 batch_tokens=batch_tokens,
                 on_load=functools.partial(say, f"loading {where}"),

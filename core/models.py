@@ -53,8 +53,9 @@ def canonical_name(name: str) -> str:
     return next((full for full in PACKAGED if name == full.rpartition("/")[2]), name)
 
 
-def find_model(name: str, *, allow_download: bool = True) -> FoundModel:
-    """Where a model's files lie, downloading them from the hub where they are nowhere else.
+def find_model(name: str, *, allow_download: bool = True, with_code: bool = False) -> FoundModel:
+    """Where a model's files lie, downloading them from the hub where they are nowhere else; `with_code`: also the
+    Python files beside the weights.
 
     Raises NotFound with what to do where they can't be had, InvalidData where packaged weights are not the true ones.
     """
@@ -69,7 +70,7 @@ def find_model(name: str, *, allow_download: bool = True) -> FoundModel:
             path = Path(spec.origin).parent / packaged.folder
             _check_weights(path / "model.safetensors", packaged)
             return FoundModel(name, path, "package")
-    return FoundModel(name, _from_hub(name, allow_download), "hub")
+    return FoundModel(name, _from_hub(name, allow_download, with_code), "hub")
 
 
 def fingerprint(path: Path) -> str:
@@ -96,7 +97,7 @@ def _check_weights(file: Path, packaged: PackagedModel) -> None:
             raise InvalidData(f"{file} is not the published model (its SHA-256 differs): reinstall {packaged.module}")
 
 
-def _from_hub(name: str, allow_download: bool) -> Path:
+def _from_hub(name: str, allow_download: bool, with_code: bool) -> Path:
     what_to_do = (
         f"download it on a machine that reaches the hub (hf download {name}) and name the folder, "
         "or set HF_HOME to a folder that has it"
@@ -106,9 +107,12 @@ def _from_hub(name: str, allow_download: bool) -> Path:
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
     except ModuleNotFoundError as error:
         raise NotFound(f"the model {name} is in no folder or installed package; {what_to_do}") from error
-    wanted = ["*.safetensors", "*.json", "*.txt", "*.model"]
+    wanted = ["*.safetensors", "*.json", "*.txt", "*.model", *(["*.py"] if with_code else [])]
     try:
-        return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+        here = Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+        # It may have been downloaded without its code.
+        if not with_code or any(here.glob("*.py")) or not (allow_download and hub_reachable()):
+            return here
     except HFValidationError as error:
         raise NotFound(f"the model {name!r} is neither a folder nor a name that the hub could know") from error
     except LocalEntryNotFoundError:

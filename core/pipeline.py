@@ -277,7 +277,7 @@ class Checker:
         usage, warnings, previous = result.usage, list(result.warnings), ""
         for name, (stage, reranker) in plan.rerankers.items():
             try:
-                ranking, used = rerank(result.claim.text, ranking, reranker, stage, name, before, previous)
+                ranking, used = rerank(clean(result.claim.text), ranking, reranker, stage, name, before, previous)
                 usage, previous = usage + used, name
             except CcheckError as error:
                 if self._strict:
@@ -295,7 +295,7 @@ class Checker:
         found = [result for result in results if result.error is None]
         started = time.perf_counter()
         stage, embedder = self.recipe.evidence, plan.embedder if plan.sentences_by != "lexical" else None
-        claims = embedder.encode_queries([result.claim.text for result in found]) if embedder is not None else None
+        claims = embedder.encode_queries([clean(one.claim.text) for one in found]) if embedder is not None else None
         chosen = iter(
             choose_sentences_many(
                 [(result.claim.text, [piece.document for piece in result.evidence]) for result in found],

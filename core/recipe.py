@@ -86,6 +86,7 @@ class ModelReranker(Stage):
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
         default=None, description="default: bfloat16 on a GPU that has it, else float32"
     )
+    trust_remote_code: bool = Field(default=False, description="true: Python code beside the weights may run here")
     required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
 
 

@@ -89,14 +89,16 @@ def modules(path: Path) -> list[str]:
     return [] if found == [("", "Transformer")] else [kind for _, kind in found]
 
 
-def load(name: str, path: Path, length: int, device: str, dtype: Any, batch_tokens: int) -> CrossEncoderScorer:
+def load(
+    name: str, path: Path, length: int, device: str, dtype: Any, batch_tokens: int, trust_remote_code: bool = False
+) -> CrossEncoderScorer:
     from sentence_transformers import CrossEncoder
 
     model = CrossEncoder(
         str(path),
         max_length=length,
         device=device,
-        trust_remote_code=False,
+        trust_remote_code=trust_remote_code,
         local_files_only=True,
         model_kwargs={"use_safetensors": True, "dtype": dtype},
     )

@@ -1,6 +1,6 @@
 """Loading the reranking models of this machine: which scorer a folder's configuration asks for.
 
-Only safetensors are loaded and no code of a model's author runs.
+Only safetensors are loaded, and code of a model's author runs only where the user says so.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def load_scorer(
     prompt: str | None = None,
     dtype: str | None = None,
     batch_tokens: int | None = None,
+    trust_remote_code: bool = False,
     on_load: Callable[[], None] = lambda: None,
 ) -> Scorer:
     """Find a reranking model (a folder, or a name) and load it.
@@ -60,14 +61,15 @@ def load_scorer(
     `long`: what a passage beyond that is: cut, or scored by windows of which the best counts. `cutoff_layer`: of a
     layerwise model, the layer that scores. `yes_token` and `prompt`: how a decoder is asked that is not in `PROMPTS`.
     `dtype`: one of `DTYPES`; by default bfloat16 on a GPU that has it, else float32. `batch_tokens`: the ids in one
-    forward pass. `on_load` is called before what takes long.
+    forward pass. `trust_remote_code`: run the Python code that lies beside the weights, as jina-reranker-v2 wants it:
+    only of an author whom you trust with this machine. `on_load` is called before what takes long.
 
     Raises MissingExtra without torch, NotFound where there is no such model or it has no safetensors, UsageError for
     options that make no sense (an unknown decoder without prompt and token among them), InvalidData for a folder that
     is no reranker.
     """
     require_models("reranking on this machine")
-    found = find_model(name)
+    found = find_model(name, with_code=trust_remote_code)
     if not any(found.path.glob("*.safetensors")):
         raise NotFound(f"{found.path} holds no safetensors weights; other formats are not loaded")
     config = _config(found)
@@ -90,13 +92,25 @@ def load_scorer(
     layer = layerwise.check(found.name, config, cutoff_layer) if is_layerwise else 0
     if parts and long != "cut":
         raise UsageError(f"{found.name} ({architecture}) can't read long passages by windows: cut them")
+    if config.get("auto_map") and not trust_remote_code and not is_layerwise and not _is_known(config):
+        raise UsageError(
+            f"{found.name} is of a kind that transformers does not have; it brings Python code of its author's own, "
+            "which runs only where you trust it: --trust-remote-code, or trust_remote_code = true in a recipe"
+        )
     asked = _prompt(found, config, prompt, yes_token) if is_decoder else _BGE
     if device is not None:
         check_device(device)
     on_load()
     device = device or best_device()
     options = _Options(
-        found, config, device, _dtype(device, dtype), max_tokens, long, batch_tokens or _batch_tokens(device)
+        found,
+        config,
+        device,
+        _dtype(device, dtype),
+        max_tokens,
+        long,
+        batch_tokens or _batch_tokens(device),
+        trust_remote_code,
     )
     # oneDNN keeps a few MB for each shape that it met, and rows are all of different lengths.
     os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
@@ -110,6 +124,11 @@ def load_scorer(
         return _decoder(options, asked) if is_decoder else _encoder(options)
 
 
+def is_decoder(name: str) -> bool:
+    """Whether a model is asked by a prompt. Raises NotFound or InvalidData."""
+    return bool((_config(find_model(name)).get("architectures") or [""])[0].endswith("ForCausalLM"))
+
+
 @dataclass(frozen=True, slots=True)
 class _Options:
     found: FoundModel
@@ -119,13 +138,15 @@ class _Options:
     max_tokens: int | None
     long: Long
     batch_tokens: int
+    trust_remote_code: bool
 
 
 def _decoder(options: _Options, asked: Prompt) -> Scorer:
     model, tokenizer = _load(options, "AutoModelForCausalLM")
     pairs = _prompt_pairs(options, tokenizer, asked, model.config.max_position_embeddings)
     yes = _token(options.found, pairs, asked.yes)
-    made = PackedDecoder if decoder.packs(model.config, pairs.longest) else PaddedDecoder
+    packs = _is_transformers_own(model) and decoder.packs(model.config, pairs.longest)
+    made = PackedDecoder if packs else PaddedDecoder
     return made(options.found.name, model, pairs, yes, options.batch_tokens)
 
 
@@ -137,7 +158,9 @@ def _crossencoder(options: _Options) -> Scorer:
     length = _length(found, options.max_tokens, options.config.get("max_position_embeddings") or 1 << 20)
     dtype = getattr(torch, options.dtype)
     try:
-        return crossencoder.load(found.name, found.path, length, options.device, dtype, options.batch_tokens)
+        return crossencoder.load(
+            found.name, found.path, length, options.device, dtype, options.batch_tokens, options.trust_remote_code
+        )
     except _LOADING as error:
         raise InvalidData(f"sentence-transformers can't load {found.name}: {_reason(error)}") from error
 
@@ -170,7 +193,7 @@ def _encoder(options: _Options) -> Scorer:
         "passage" if model.config.model_type == "xlm-roberta" and not said else "longer",
         tokenizer.truncation_side == "left",
     )
-    if encoder.packs(model.config):
+    if _is_transformers_own(model) and encoder.packs(model.config):
         return PackedEncoder(found.name, model, pairs, options.batch_tokens)
     types = types and "token_type_ids" in inspect.signature(model.forward).parameters
     return PaddedEncoder(found.name, model, pairs, options.batch_tokens, types)
@@ -237,7 +260,7 @@ def _load(options: _Options, kind: str) -> tuple[Any, Any]:
             options.found.path,
             dtype=getattr(torch, options.dtype),
             use_safetensors=True,
-            trust_remote_code=False,
+            trust_remote_code=options.trust_remote_code,
             local_files_only=True,
             output_loading_info=True,
         )
@@ -264,10 +287,22 @@ def _tokenizer(options: _Options) -> Any:
         raise InvalidData(f"{options.found.name} has no tokenizer: save it into the same folder (tokenizer.json)")
     try:
         return transformers.AutoTokenizer.from_pretrained(
-            options.found.path, trust_remote_code=False, local_files_only=True
+            options.found.path, trust_remote_code=options.trust_remote_code, local_files_only=True
         )
     except _LOADING as error:
         raise InvalidData(f"transformers can't load the tokenizer of {options.found.name}: {_reason(error)}") from error
+
+
+def _is_known(config: dict[str, Any]) -> bool:
+    """Whether transformers itself has models of this kind."""
+    from transformers import CONFIG_MAPPING
+
+    return config.get("model_type") in CONFIG_MAPPING
+
+
+def _is_transformers_own(model: Any) -> bool:
+    """Whether the model's arithmetic is the library's, and not that of code beside the weights."""
+    return type(model).__module__.startswith("transformers.")
 
 
 def _reason(error: Exception) -> str:

@@ -89,6 +89,7 @@ def _open(name: str, stage: ModelStage, settings: Settings, notify: Callable[[st
             prompt=stage.prompt,
             yes_token=stage.yes_token,
             dtype=stage.dtype,
+            trust_remote_code=stage.trust_remote_code,
             on_load=lambda: notify(f"loading {name}"),
         )
     except NotFound as error:
