@@ -212,20 +212,23 @@ def _check_one(
 
     checked.plan()  # what is missing says so before an old file is overwritten
     with outputs(asked.run, asked.report, about) as write:
-        result = checked.check(Claim(text), k=asked.k, filters=asked.filters)
-        if as_json:
-            print_json(result.to_dict())
-        else:
-            from .show import show_result
+        # Not check(), which would not hear of an interrupt that came while the answer was made: it is shown first.
+        for result in checked.check_many([Claim(text)], k=asked.k, filters=asked.filters):
+            if result.error is not None:
+                raise result.error
+            if as_json:
+                print_json(result.to_dict())
+            else:
+                from .show import show_result
 
-            ran = checked.recipe.model_copy(
-                update={
-                    "retrievers": checked.plan().retrievers,
-                    "rerankers": {name: stage for name, (stage, _) in checked.plan().rerankers.items()},
-                }
-            )
-            show_result(stdout(), result, ran, filters=asked.filters, explain=explain)
-        write(result)
+                ran = checked.recipe.model_copy(
+                    update={
+                        "retrievers": checked.plan().retrievers,
+                        "rerankers": {name: stage for name, (stage, _) in checked.plan().rerankers.items()},
+                    }
+                )
+                show_result(stdout(), result, ran, filters=asked.filters, explain=explain)
+            write(result)
     if not asked.quiet:
         for warning in result.warnings:
             notice(warning)

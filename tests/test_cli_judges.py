@@ -1,0 +1,172 @@
+"""`ccheck query` with judges and `ccheck calibrate`, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runs import BM25, ccheck, command, jsonl
+from scripted_llm import KEY, Said, say, scripted, user_text
+
+SEA = "sea level has risen 20 cm since 1900"
+SUPPORTS = {"rationale": "It says so.", "quote": "", "label": "SUPPORTS", "confidence": 0.9}
+OPEN = {"rationale": "It is about something else.", "quote": "", "label": "NOT_ENOUGH_INFO", "confidence": 0.8}
+
+
+def judge(request: dict[str, Any]) -> Said:
+    """Papers on the sea support the claim, by their own first words; all others leave it open."""
+    asked = user_text(request)
+    quote = "Observed sea level rose on average by about 1.6 millimetres a year from 1900 to 2018"
+    return say({**SUPPORTS, "quote": quote}) if quote in asked else say(OPEN)
+
+
+@pytest.fixture
+def at(papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Arguments for a query that asks the language model of a server."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("CCHECK_LLM_RETRY_SECONDS", "1")
+    monkeypatch.setenv("CCHECK_LLM_CONCURRENCY", "3")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    def arguments(url: str, *more: str) -> list[object]:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        return ["query", "--store", papers, *BM25, "--llm", "m", "-k", "3", *more]
+
+    return arguments
+
+
+def test_a_language_model_judges_and_a_second_run_costs_nothing(at):
+    with scripted(judge) as server:
+        first = ccheck(*at(server.url, SEA, "--json"))
+        assert first.code == 0 and len(server.requests) == 3
+        again = ccheck(*at(server.url, SEA, "--json"))
+        assert again.code == 0 and len(server.requests) == 3
+        shown = ccheck(*at(server.url, SEA))
+    (answer,) = first.objects
+    labels = {piece["doc_id"]: piece["stance"]["label"] for piece in answer["evidence"]}
+    assert labels["frederikse-2020"] == "SUPPORTS" and set(labels.values()) == {"SUPPORTS", "NOT_ENOUGH_INFO"}
+    assert answer["verdict"]["label"] == "SUPPORTS" and answer["verdict"]["method"] == "llm:m (one-step)"
+    assert answer["usage"] == {"llm_calls": 3, "prompt_tokens": 300, "completion_tokens": 60, "cached": 0}
+    (paper,) = [piece for piece in answer["evidence"] if piece["doc_id"] == "frederikse-2020"]
+    assert paper["sentences"][0]["text"].startswith("Observed sea level rose on average")
+    (answer,) = again.objects
+    assert answer["usage"]["llm_calls"] == 0 and answer["usage"]["cached"] == 3
+    assert "3 calls, 300 + 60 tokens" in first.err and "3 answers from the cache, at no cost" in again.err
+    assert "supports" in shown.out and "Verdict  SUPPORTS" in shown.out
+    assert all(KEY not in text for ran in (first, again, shown) for text in (ran.out, ran.err))
+
+
+def test_a_server_that_dies_half_way_leaves_the_rest_and_exit_code_7(at, tmp_path):
+    claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": SEA}, {"_id": "2", "text": "green tea and weight"})
+    count = iter(range(100))
+    with scripted(lambda request: judge(request) if next(count) < 3 else Said(status=500, body={})) as server:
+        ran = ccheck(*at(server.url, "--claims", str(claims), "--verdict", "llm", "--report", str(tmp_path / "r.html")))
+    first, second = ran.objects
+    assert ran.code == 7 and "1 of 2 claims could not be wholly judged" in ran.err
+    assert first["verdict"]["label"] == "SUPPORTS"
+    stances = [piece["stance"] for piece in second["evidence"]]
+    assert any(stance["error"] for stance in stances) and all(stance["label"] or stance["error"] for stance in stances)
+    assert "no stance" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_limit_of_calls_stops_cleanly_and_the_next_run_goes_on(at):
+    with scripted(judge) as server:
+        ran = ccheck(*at(server.url, SEA, "--max-calls", "2", "--json"))
+        assert ran.code == 7 and len(server.requests) == 2
+        errors = [piece["stance"]["error"] for piece in ran.objects[0]["evidence"]]
+        assert sum("--max-calls" in (error or "") for error in errors) == 1
+        assert ccheck(*at(server.url, SEA, "--json")).code == 0 and len(server.requests) == 3
+        costly = ccheck(*at(server.url, SEA, "--max-cost", "1"))
+        assert costly.code == 2 and "CCHECK_LLM_PROMPT_PRICE" in costly.err
+
+
+def test_a_dry_run_asks_nobody(at, monkeypatch):
+    monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2")
+    monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8")
+    with scripted(judge) as server:
+        ran = ccheck(*at(server.url, SEA, "--dry-run"))
+        assert ran.code == 0 and server.requests == []
+    assert len(ran.objects) == 3 and all(SEA in json.dumps(prompt["messages"]) for prompt in ran.objects)
+    assert "would ask 3 questions of about" in ran.err and "at your prices about 0.0" in ran.err
+    with_none = ccheck(*at("http://127.0.0.1:9/v1", SEA, "--dry-run", "--verdict", "none"))
+    assert with_none.code == 2 and "no language model would be asked" in with_none.err
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_an_interrupt_leaves_what_was_answered(at, tmp_path, many):
+    count = iter(range(100))
+    claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": SEA}, {"_id": "2", "text": "green tea and weight"})
+    with scripted(lambda request: judge(request) if next(count) < 2 else Said(hang=300)) as server:
+        what = ["--claims", str(claims)] if many else [SEA, "--json"]
+        arguments = at(server.url, *what, "--report", str(tmp_path / "r.html"))
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": dict(os.environ)}
+        running = subprocess.Popen(command(*arguments), **pipes)  # type: ignore[call-overload]
+        while len(server.requests) < 3:
+            assert running.poll() is None
+            time.sleep(0.02)
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 130 and "interrupted" in err
+    (answer,) = [json.loads(line) for line in out.splitlines()][:1]
+    labels = [piece["stance"]["label"] for piece in answer["evidence"]]
+    assert sum(label is not None for label in labels) == 2 and labels.count(None) == 1
+    assert SEA in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+# -- calibrate
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Labelled pairs of a judge that is right in two of three, however sure it is."""
+    rows = [
+        {"claim": f"claim {number}", "evidence": f"Paper {number} says {number % 3}.", "label": "SUPPORTS"}
+        for number in range(90)
+    ]
+    return jsonl(tmp_path / "pairs.jsonl", *rows)
+
+
+def sure(request: dict[str, Any]) -> Said:
+    """Says SUPPORTS of two in three and REFUTES of the third, with more confidence than it should."""
+    seed = random.Random(user_text(request))
+    label = "REFUTES" if "says 0" in user_text(request) else "SUPPORTS"
+    quote = next(f"Paper {n} says {n % 3}." for n in range(90) if f"Paper {n} says" in user_text(request))
+    return say({"rationale": "So.", "quote": quote, "label": label, "confidence": seed.choice([0.95, 0.97, 0.99])})
+
+
+def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, pairs, tmp_path, monkeypatch):
+    with scripted(sure) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        made = tmp_path / "calibration.json"
+        ran = ccheck("calibrate", pairs, "--llm", "m", "-o", made, "--json", "--plot", tmp_path / "reliability.png")
+        assert ran.code == 0, ran.err
+        (facts,) = ran.objects
+        assert facts["pairs"] == 90 and facts["accuracy"] == pytest.approx(2 / 3, abs=0.001)
+        assert facts["error_before"] > 0.25 and facts["error_after"] < 0.1
+        assert (tmp_path / "reliability.png").stat().st_size > 1000
+        recipe = tmp_path / "mine.toml"
+        recipe.write_text(f'[retrievers.bm25]\n[verdict]\nmethod = "llm"\ncalibration = "{made}"\n')
+        with scripted(judge) as other:
+            at(other.url)
+            answer = ccheck("query", SEA, "--store", papers, "--recipe", recipe, "--llm", "m", "-k", 2, "--json")
+    confidences = [piece["stance"]["confidence"] for piece in answer.objects[0]["evidence"]]
+    assert answer.code == 0 and all(confidence < 0.75 for confidence in confidences)
+
+
+def test_too_few_pairs_are_said(at, tmp_path, monkeypatch):
+    few = jsonl(
+        tmp_path / "few.jsonl", *[{"claim": "c", "evidence": f"Paper {n} says 1.", "label": "NEI"} for n in range(5)]
+    )
+    with scripted(sure) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        ran = ccheck("calibrate", few, "--llm", "m")
+    assert ran.code == 5 and "at least 30" in ran.err
+    assert ccheck("calibrate", tmp_path / "none.jsonl", "--llm", "m").code == 4
