@@ -297,7 +297,7 @@ HOSTILE = (
 
 def skeleton(element: Element) -> list[object]:
     """Tags and attributes without any text."""
-    return [(one.tag, {k: v for k, v in one.attributes.items() if k not in ("href", "content")}) for one in element]
+    return [(one.tag, {k: v for k, v in one.attributes.items() if k not in ("href", "content", "datetime")}) for one in element]
 
 
 def page_of(tmp_path: Path, word: str) -> Element:
