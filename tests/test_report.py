@@ -297,7 +297,8 @@ HOSTILE = (
 
 def skeleton(element: Element) -> list[object]:
     """Tags and attributes without any text."""
-    return [(one.tag, {k: v for k, v in one.attributes.items() if k not in ("href", "content", "datetime")}) for one in element]
+    other = ("href", "content", "datetime")
+    return [(one.tag, {k: v for k, v in one.attributes.items() if k not in other}) for one in element]
 
 
 def page_of(tmp_path: Path, word: str) -> Element:
