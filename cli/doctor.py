@@ -273,5 +273,7 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Finding]:
 
     known = {variables(name)[0] for name in Settings.model_fields} | {"CCHECK_DEBUG"}
     for name in sorted(set(environ) - known):
+        if name.startswith("CCHECK_SERVE_"):
+            continue  # the options of ccheck serve, which knows them
         if name.startswith("CCHECK_") and (near := difflib.get_close_matches(name, known, 1, cutoff=0.8)):
             yield Finding("setting", "absent", f"{name} in the environment is none: did you mean {near[0]}?")

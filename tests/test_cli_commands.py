@@ -261,7 +261,10 @@ def test_doctor_on_models_and_devices(monkeypatch):
 
 def test_doctor_knows_a_misspelt_variable(monkeypatch):
     monkeypatch.setenv("CCHECK_STOER", "local:mine")
-    assert "CCHECK_STOER in the environment is none: did you mean CCHECK_STORE?" in ccheck("doctor").out
+    monkeypatch.setenv("CCHECK_SERVE_DEVICE", "cpu")  # ccheck serve knows this one
+    said = ccheck("doctor").out
+    assert "CCHECK_STOER in the environment is none: did you mean CCHECK_STORE?" in said
+    assert "CCHECK_SERVE_DEVICE" not in said
 
 
 # -- servers that are something else
