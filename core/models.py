@@ -62,6 +62,8 @@ def find_model(name: str, *, allow_download: bool = True, with_code: bool = Fals
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
         return FoundModel(str(folder.resolve()), folder.resolve(), "folder")
+    if folder.is_dir() and (folder.is_absolute() or name.startswith(".")):
+        raise NotFound(f"the folder {name} holds no model: there is no config.json in it")
     name = canonical_name(name)
     packaged = PACKAGED.get(name)
     if packaged is not None:

@@ -294,6 +294,7 @@ class RemoteReranker:
                 "more time (CCHECK_RERANK_TIMEOUT)"
             ) from error
         except httpx.HTTPError as error:
+            self._reached = False  # it was waited for once: the next query need not wait as long
             reason = str(error) or type(error).__name__
             raise ServerError(f"{self.name} can't be reached: {reason}; is it running, and the URL right?") from error
 

@@ -459,3 +459,21 @@ def ranked(answers: Any) -> list[Any]:
         + answer["warnings"]
         for answer in answers
     ]
+
+
+def test_a_server_that_stays_away_is_waited_for_once(monkeypatch):
+    pytest.importorskip("fastapi", reason="the server extra is not installed")
+    from ccheck.rerank.server.app import create_app
+
+    monkeypatch.setattr(remote, "FIRST_SECONDS", 0.0)
+    tries = []
+    once = RemoteReranker._once
+    monkeypatch.setattr(RemoteReranker, "_once", lambda self, *given: tries.append(given) or once(self, *given))
+    with running(create_app({"words": WordScorer()})) as url:
+        ask = RemoteReranker(f"{url}/v1/rerank", retry_seconds=3)
+        assert len(ask("sea level", TEXTS[:3]).values) == 3
+    for least, most in ((2, 100), (1, 1)):
+        tries.clear()
+        with pytest.raises(ServerError, match="can't be reached"):
+            ask("sea level", TEXTS[:3])
+        assert least <= len(tries) <= most
