@@ -17,7 +17,7 @@ from scifact import metrics, read_qrels, read_queries
 
 import ccheck
 from ccheck.ingest import IngestOptions
-from ccheck.recipe import EvidenceStage, Recipe, load_recipe
+from ccheck.recipe import EvidenceStage, Recipe, VerdictStage, load_recipe
 from ccheck.search import Chunking
 
 CUTS = {
@@ -54,7 +54,8 @@ def main(folder: Path) -> None:
 
 def retrieval(name: str) -> Recipe:
     """A recipe without sentences, which cost time and change no ranking."""
-    return load_recipe(name).model_copy(update={"evidence": EvidenceStage(sentences=0)})
+    alone = {"rerankers": {}, "evidence": EvidenceStage(sentences=0), "verdict": VerdictStage(method="none")}
+    return load_recipe(name).model_copy(update=alone)
 
 
 def _difference(values: list[float], base: list[float], rounds: int = 2000) -> str:

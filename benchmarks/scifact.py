@@ -19,7 +19,7 @@ import numpy as np
 
 import ccheck
 from ccheck.ingest import IngestOptions
-from ccheck.recipe import Bm25, Dense, EvidenceStage, Fusion, Recipe, load_recipe
+from ccheck.recipe import Bm25, Dense, EvidenceStage, Fusion, Recipe, VerdictStage, load_recipe
 
 RECIPES = {
     "bm25": load_recipe("bm25"),
@@ -52,8 +52,13 @@ def main(folder: Path, store: str | None) -> None:
         print(f"{platform.machine()}, Python {platform.python_version()}, {checker.store.name}, {len(claims)} claims")
         print(f"{'recipe':<20} nDCG@10              R@100                claims/s")
         for name, whole in {**RECIPES, **({UNEQUAL_DEPTHS.name: UNEQUAL_DEPTHS} if store else {})}.items():
-            # Retrieval alone: no sentences, no verdict.
-            recipe = whole.model_copy(update={"evidence": EvidenceStage(sentences=0)})
+            # Retrieval alone, whatever models are here.
+            alone = {
+                "rerankers": {},
+                "evidence": EvidenceStage(sentences=0),
+                "verdict": VerdictStage(method="none"),
+            }
+            recipe = whole.model_copy(update=alone)
             with ccheck.Checker(settings, recipe=recipe) as checker:
                 checker.check(claims[0], k=1)
                 started = time.perf_counter()

@@ -294,7 +294,8 @@ class Checker:
     def _with_sentences(self, plan: Plan, results: Sequence[Result]) -> list[Result]:
         found = [result for result in results if result.error is None]
         started = time.perf_counter()
-        stage, embedder = self.recipe.evidence, plan.embedder if plan.sentences_by != "lexical" else None
+        stage = self.recipe.evidence
+        embedder = plan.embedder if stage.sentences and plan.sentences_by in ("mix", "embedding") else None
         claims = embedder.encode_queries([clean(one.claim.text) for one in found]) if embedder is not None else None
         chosen = iter(
             choose_sentences_many(
