@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .errors import InvalidData, MissingExtra, NotFound, UsageError
 
@@ -207,3 +208,33 @@ def loading_quietly() -> Iterator[None]:
         transformers_logging.set_verbosity(level)
         if enabled:
             transformers_logging.enable_progress_bar()
+
+
+def load_transformer(path: Path, kind: str, what: str, dtype: str) -> tuple[Any, Any]:
+    """The model of a folder, by the class of transformers that `kind` names, and its tokenizer; on the CPU.
+
+    Only safetensors are loaded and no code beside them runs. Raises InvalidData where the folder does not hold `what`,
+    whole: weights that are missing would be drawn at random.
+    """
+    with loading_quietly():
+        import torch
+        import transformers
+
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+            model, info = getattr(transformers, kind).from_pretrained(
+                path,
+                trust_remote_code=False,
+                local_files_only=True,
+                use_safetensors=True,
+                dtype=getattr(torch, dtype),
+                output_loading_info=True,
+            )
+        except Exception as error:
+            # A folder can be broken in any way.
+            reason = str(error).strip().partition("\n")[0]
+            raise InvalidData(f"{path} can't be loaded as a {what}: {reason}") from error
+    if info["missing_keys"]:
+        missing = ", ".join(sorted(info["missing_keys"])[:3])
+        raise InvalidData(f"{path} is no {what}: its weights lack {missing}. Name another one")
+    return model.eval(), tokenizer

@@ -10,14 +10,13 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, ValidationError
 
 from ..errors import ServerError, UsageError
+from ..http import retry_after
 from .types import Message, Refused, estimate_tokens
 
 if TYPE_CHECKING:
@@ -224,19 +223,3 @@ def _is_here(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def retry_after(headers: Any) -> float | None:
-    """Seconds, from a header that has seconds or a date; None where it has neither."""
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            date = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - datetime.now(UTC).timestamp()
-    return max(0.0, seconds) if seconds == seconds else None

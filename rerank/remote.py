@@ -14,14 +14,11 @@ Cohere's shape at the root is asked for at `/v1/rerank`.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 import httpx
@@ -31,6 +28,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from .. import __version__
 from ..errors import CcheckError, InvalidData, ServerError, UsageError
+from ..http import retry_after
 from .server.dialects import CUT, from_ranges
 from .tokens import well_formed
 from .types import Scores
@@ -100,7 +98,7 @@ class _Busy(Exception):
 
     def __init__(self, answer: _Answer) -> None:
         self.answer = answer
-        self.after = _retry_after(answer.headers)
+        self.after = retry_after(answer.headers)
 
 
 class RemoteReranker:
@@ -331,22 +329,6 @@ def _pause(state: tenacity.RetryCallState) -> float:
     if isinstance(error, _Busy) and error.after is not None:
         return error.after
     return tenacity.wait_random_exponential(0.2, max=5)(state)
-
-
-def _retry_after(headers: httpx.Headers) -> float | None:
-    """Retry-After in seconds: it is a number of them, or a date."""
-    value = headers.get("retry-after", "").strip()
-    if not value:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            when = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        seconds = (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _reason(content: bytes) -> str:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..analysis import clean, sentence_spans, terms
-from ..errors import InvalidData, MissingExtra, NotFound
-from ..models import best_device, check_device, cpu_has_bfloat16, find_model, loading_quietly, require_models
+from ..errors import InvalidData, NotFound
+from ..models import best_device, check_device, cpu_has_bfloat16, find_model, load_transformer, require_models
 from ..types import Document, Label, Stance
 from .judge import Case, Judged
 from .labels import STANCES, parse_stance
@@ -293,31 +293,8 @@ def read_labels(folder: Path) -> tuple[Label, ...]:
 
 
 def _load(path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    with loading_quietly():
-        try:
-            import torch
-            from transformers import AutoModelForSequenceClassification, AutoTokenizer
-        except ModuleNotFoundError as error:
-            raise MissingExtra("judging by a stance model", "models") from error
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
-            model, info = AutoModelForSequenceClassification.from_pretrained(
-                path,
-                trust_remote_code=False,
-                local_files_only=True,
-                use_safetensors=True,
-                dtype=torch.float32,
-                output_loading_info=True,
-            )
-        except Exception as error:
-            # A folder can be broken in any way.
-            reason = str(error).strip().partition("\n")[0]
-            raise InvalidData(f"{path} can't be loaded as a sequence classifier: {reason}") from error
-    if info["missing_keys"]:
-        # They would be drawn at random, and so would the labels.
-        missing = ", ".join(sorted(info["missing_keys"])[:3])
-        raise InvalidData(f"{path} is no sequence classifier: its weights lack {missing}. Name another one by --stance")
+    model, tokenizer = load_transformer(path, "AutoModelForSequenceClassification", "sequence classifier", "float32")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
         model.config.pad_token_id = tokenizer.pad_token_id
-    return model.eval().to(device), tokenizer
+    return model.to(device), tokenizer

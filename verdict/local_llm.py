@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..analysis import clean
-from ..errors import InvalidData, MissingExtra, NotFound
-from ..models import best_device, check_device, find_model, loading_quietly, require_models
+from ..errors import InvalidData, NotFound
+from ..models import best_device, check_device, find_model, load_transformer, require_models
 from ..types import Label, Stance, Usage
 from .judge import Case, Judged
 from .labels import STANCES
@@ -235,29 +235,6 @@ class LocalLlm:
 
 
 def _load(path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    with loading_quietly():
-        try:
-            import torch
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-        except ModuleNotFoundError as error:
-            raise MissingExtra("judging by a language model on this machine", "models") from error
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                path,
-                trust_remote_code=False,
-                local_files_only=True,
-                use_safetensors=True,
-                dtype=torch.float32 if device == "cpu" else torch.bfloat16,
-                output_loading_info=True,
-            )
-        except Exception as error:
-            # A folder can be broken in any way.
-            reason = str(error).strip().partition("\n")[0]
-            raise InvalidData(f"{path} can't be loaded as a causal language model: {reason}") from error
-    model, info = loaded
-    if info["missing_keys"]:
-        # They would be drawn at random, and so would the answers.
-        missing = ", ".join(sorted(info["missing_keys"])[:3])
-        raise InvalidData(f"{path} is no causal language model: its weights lack {missing}")
-    return model.eval().to(device), tokenizer
+    dtype = "float32" if device == "cpu" else "bfloat16"
+    model, tokenizer = load_transformer(path, "AutoModelForCausalLM", "causal language model", dtype)
+    return model.to(device), tokenizer
