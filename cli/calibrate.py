@@ -14,14 +14,17 @@ from .common import (
     counted,
     device_option,
     json_option,
+    llm_option,
     notice,
     options,
     print_fields,
     print_json,
     quiet_option,
     settings_from,
+    stance_option,
     stderr,
     stdout,
+    strategy_option,
 )
 
 if TYPE_CHECKING:
@@ -41,17 +44,9 @@ FOLDS = 5
         type=click.Choice(["auto", "llm", "local-llm", "stance"]),
         help="Who judges.  [default: the recipe's, auto]",
     ),
-    click.option(
-        "--stance", metavar="MODEL", help="The stance classifier's name or folder.  [env: CCHECK_STANCE_MODEL]"
-    ),
-    click.option(
-        "--llm", metavar="MODEL", help="The language model; OPENAI_BASE_URL says where.  [env: CCHECK_LLM_MODEL]"
-    ),
-    click.option(
-        "--strategy",
-        type=click.Choice(["one-step", "two-step", "few-shot", "hybrid", "batch"]),
-        help="How the language model is asked.",
-    ),
+    stance_option,
+    llm_option,
+    strategy_option,
     click.option("--recipe", metavar="NAME|FILE", help="The pipeline whose judge it is.  [env: CCHECK_RECIPE]"),
     click.option(
         "--kind",

@@ -39,6 +39,17 @@ model_option = click.option(
     "else all-MiniLM-L6-v2]",
 )
 device_option = click.option("--device", metavar="NAME", help="Where models run: cpu, cuda, mps.  [env: CCHECK_DEVICE]")
+llm_option = click.option(
+    "--llm", metavar="MODEL", help="The language model; OPENAI_BASE_URL says where.  [env: CCHECK_LLM_MODEL]"
+)
+stance_option = click.option(
+    "--stance", metavar="MODEL", help="The stance classifier's name or folder.  [env: CCHECK_STANCE_MODEL]"
+)
+strategy_option = click.option(
+    "--strategy",
+    type=click.Choice(["one-step", "two-step", "few-shot", "hybrid", "batch"]),
+    help="How the language model is asked.",
+)
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress and no notices.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 

@@ -21,14 +21,17 @@ from .common import (
     counted,
     device_option,
     json_option,
+    llm_option,
     model_option,
     notice,
     options,
     print_json,
     quiet_option,
+    stance_option,
     stderr,
     stdout,
     store_option,
+    strategy_option,
 )
 from .outputs import outputs, refuse_overwriting
 
@@ -89,18 +92,10 @@ if TYPE_CHECKING:
         help="Who judges: a language model on a server, one on this machine, a stance classifier; none leaves the "
         "verdict out.  [default: the recipe's, auto]",
     ),
-    click.option(
-        "--llm", metavar="MODEL", help="The language model; OPENAI_BASE_URL says where.  [env: CCHECK_LLM_MODEL]"
-    ),
-    click.option(
-        "--strategy",
-        type=click.Choice(["one-step", "two-step", "few-shot", "hybrid", "batch"]),
-        help="How the language model is asked.",
-    ),
+    llm_option,
+    strategy_option,
     click.option("--examples", metavar="FILE", help="Labelled pairs (JSON Lines: claim, evidence, label) to show it."),
-    click.option(
-        "--stance", metavar="MODEL", help="The stance classifier's name or folder.  [env: CCHECK_STANCE_MODEL]"
-    ),
+    stance_option,
     click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Ask it at most N times."),
     click.option(
         "--max-cost",
@@ -275,7 +270,11 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
 
 def _unjudged(result: Result) -> bool:
     """Whether somebody should have judged and could not."""
-    return any(piece.stance is not None and piece.stance.error is not None for piece in result.evidence)
+    verdict = result.verdict
+    no_verdict = verdict is not None and verdict.error is not None and verdict.method != "none"
+    return bool(result.evidence) and (
+        no_verdict or any(piece.stance is not None and piece.stance.error is not None for piece in result.evidence)
+    )
 
 
 def _tell_usage(usage: Usage) -> None:

@@ -16,7 +16,7 @@ from .rerank.apply import rerank
 from .rerank.open import open_reranker
 from .search import Filter, Store, StoreInfo, open_store
 from .settings import Settings
-from .types import Claim, Evidence, Query, Ranking, Result, Stance, Verdict
+from .types import Claim, Evidence, Query, Ranking, Result, Stance, Vector, Verdict
 from .verdict import Case, Judge, StanceMethod, all_judged, choose_sentences_many, conclude, with_stances
 from .verdict.open import Conclude, open_conclusion, open_method
 
@@ -219,15 +219,20 @@ class Checker:
 
     def _retrieved(
         self, plan: Plan, claims: Sequence[Claim], k: int, filters: Sequence[Filter], details: bool
-    ) -> list[Result]:
-        """Each claim with what was found as its evidence, without sentences, or with its error."""
+    ) -> tuple[list[Result], dict[str, Vector]]:
+        """Each claim with what was found as its evidence, without sentences, or with its error.
+
+        And the embeddings of the claims by their text, where there is a model.
+        """
         problems = [_problem(claim) for claim in claims]
         asked = [claim for claim, problem in zip(claims, problems, strict=True) if problem is None]
         started = time.perf_counter()
         queries = [Query(clean(claim.text)) for claim in asked]
+        embeddings: dict[str, Vector] = {}
         if plan.embedder is not None and asked:
             vectors = plan.embedder.encode_queries([query.text for query in queries])
             queries = [replace(query, vector=vector) for query, vector in zip(queries, vectors, strict=True)]
+            embeddings = dict(zip((claim.text for claim in asked), vectors, strict=True))
         embedded = time.perf_counter()
         rankings: Iterator[Ranking | CcheckError] = iter(())
         if asked:
@@ -238,10 +243,11 @@ class Checker:
             "embed": _milliseconds(embedded - started, len(asked)),
             "retrieve": _milliseconds(time.perf_counter() - embedded, len(asked)),
         }
-        return [
+        results = [
             self._result(claim, problem or next(rankings), plan, timings)
             for claim, problem in zip(claims, problems, strict=True)
         ]
+        return results, embeddings
 
     def _result(self, claim: Claim, found: Ranking | CcheckError, plan: Plan, timings: dict[str, float]) -> Result:
         result = Result(claim, (), None, self.recipe.name, self.store.name, plan.warnings)
@@ -255,8 +261,9 @@ class Checker:
         """The claims, some at a time, with all but stances and verdicts."""
         deepest = max([k, *(stage.depth for stage, _ in plan.rerankers.values())])
         for batch in _batches(claims, BATCH):
-            for some in _batches(self._retrieved(plan, batch, deepest, filters, details), ANSWERED_AT_ONCE):
-                yield self._with_sentences(plan, [self._reranked(plan, result, k) for result in some])
+            results, embeddings = self._retrieved(plan, batch, deepest, filters, details)
+            for some in _batches(results, ANSWERED_AT_ONCE):
+                yield self._with_sentences(plan, [self._reranked(plan, result, k) for result in some], embeddings)
 
     def _cases(self, results: Sequence[Result]) -> list[Case]:
         """What there is to judge."""
@@ -291,20 +298,23 @@ class Checker:
             timings_ms={**result.timings_ms, "rerank": _milliseconds(time.perf_counter() - started)},
         )
 
-    def _with_sentences(self, plan: Plan, results: Sequence[Result]) -> list[Result]:
+    def _with_sentences(self, plan: Plan, results: Sequence[Result], embeddings: dict[str, Vector]) -> list[Result]:
         found = [result for result in results if result.error is None]
         started = time.perf_counter()
         stage = self.recipe.evidence
-        embedder = plan.embedder if stage.sentences and plan.sentences_by in ("mix", "embedding") else None
-        claims = embedder.encode_queries([clean(one.claim.text) for one in found]) if embedder is not None else None
+        vectors = None
+        if embeddings and found:
+            import numpy as np
+
+            vectors = np.stack([embeddings[result.claim.text] for result in found])
         chosen = iter(
             choose_sentences_many(
                 [(result.claim.text, [piece.document for piece in result.evidence]) for result in found],
                 stage.sentences,
                 plan.sentences_by,
-                embed=embedder.encode_documents if embedder is not None else None,
+                embed=plan.embedder.encode_documents if plan.embedder is not None else None,
                 rerank=_sentence_scorer(plan.rerankers),
-                claim_vectors=claims,
+                claim_vectors=vectors,
             )
         )
         spent = _milliseconds(time.perf_counter() - started, len(found))
