@@ -17,8 +17,9 @@ from scifact import metrics, read_qrels, read_queries
 
 import ccheck
 from ccheck.ingest import IngestOptions
-from ccheck.recipe import EvidenceStage, Recipe, VerdictStage, load_recipe
+from ccheck.recipe import Recipe, load_recipe
 from ccheck.search import Chunking
+from ccheck.stages import EvidenceStage, VerdictStage
 
 CUTS = {
     "whole": Chunking(1_000_000, 254, 0),

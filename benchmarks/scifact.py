@@ -19,7 +19,8 @@ import numpy as np
 
 import ccheck
 from ccheck.ingest import IngestOptions
-from ccheck.recipe import Bm25, Dense, EvidenceStage, Fusion, Recipe, VerdictStage, load_recipe
+from ccheck.recipe import Recipe, load_recipe
+from ccheck.stages import Bm25, Dense, EvidenceStage, Fusion, VerdictStage
 
 RECIPES = {
     "bm25": load_recipe("bm25"),

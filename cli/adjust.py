@@ -42,7 +42,7 @@ def adjusted(settings: Settings, changes: Changes) -> Recipe:
 
 
 def _retrievers(recipe: Recipe, changes: Changes) -> dict[str, Any]:
-    from ..recipe import Bm25, Dense
+    from ..stages import Bm25, Dense
 
     stages = dict(recipe.retrievers)
     if changes.no_dense:
@@ -72,7 +72,7 @@ def _fields(text: str) -> dict[str, float]:
 
 
 def _rerankers(recipe: Recipe, rerank: str | None, depth: int | None) -> dict[str, Any]:
-    from ..recipe import ModelReranker
+    from ..stages import ModelReranker
 
     stages: dict[str, Any] = dict(recipe.rerankers)
     if rerank == "none":
@@ -89,7 +89,7 @@ def _rerankers(recipe: Recipe, rerank: str | None, depth: int | None) -> dict[st
 
 
 def _verdict(recipe: Recipe, changes: Changes) -> Any:
-    from ..recipe import VerdictStage
+    from ..stages import VerdictStage
 
     update: dict[str, Any] = {}
     method = changes.verdict

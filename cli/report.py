@@ -25,8 +25,8 @@ from typing import IO, TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
 from ..errors import UsageError
-from ..recipe import Fusion
 from ..settings import SECRETS
+from ..stages import Fusion
 from .common import counted, printable
 from .excerpt import Piece, evidence_spans, in_place, pieces
 

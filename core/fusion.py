@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
-from .recipe import Fusion
+from .stages import Fusion
 from .types import Document, Hit, Ranking
 
 Key = TypeVar("Key", bound=Hashable)

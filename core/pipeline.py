@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from .analysis import clean
 from .errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
-from .recipe import Dense, ListwiseReranker, Recipe, RerankerStage, Retriever, load_recipe
+from .recipe import Recipe, load_recipe
 from .rerank.apply import rerank
 from .rerank.open import open_reranker
 from .search import Filter, Store, StoreInfo, open_store
 from .settings import Settings
+from .stages import Dense, ListwiseReranker, RerankerStage, Retriever
 from .types import Claim, Evidence, Query, Ranking, Result, Stance, Vector, Verdict
 from .verdict import Case, Judge, StanceMethod, all_judged, choose_sentences_many, conclude, with_stances
 from .verdict.open import Conclude, open_conclusion, open_method

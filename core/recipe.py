@@ -8,156 +8,50 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from .errors import InvalidData, NotFound
+from .errors import InvalidData, NotFound, UsageError
+from .stages import (
+    EvidenceStage,
+    FineTuned,
+    Fusion,
+    IngestStage,
+    Published,
+    RerankerStage,
+    Retriever,
+    RewritingStage,
+    Source,
+    Stage,
+    VerdictStage,
+)
 
-
-class Stage(BaseModel):
-    """A table of a recipe."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Bm25(Stage):
-    """Documents by the claim's words, scored by BM25 (k1 = 1.2, b = 0.75).
-
-    `fields` gives the boost of each field that is searched; `content` is title and text as one field. Over several
-    fields the best one counts, the others at 0.3 of their score (a disjunction maximum).
-    """
-
-    kind: Literal["bm25"] = "bm25"
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it hands on")
-    weight: float = Field(default=1.0, gt=0, description="its share in the fusion")
-    fields: dict[str, float] = Field(default={"content": 1.0}, min_length=1)
-    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
-
-
-class Dense(Stage):
-    """Documents by the cosine of the claim's embedding and their best passage's.
-
-    `candidates` is the number of neighbours that an approximate index looks at (Elasticsearch's `num_candidates`);
-    the local store is exact.
-    """
-
-    kind: Literal["dense"] = "dense"
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it hands on")
-    weight: float = Field(default=1.0, gt=0, description="its share in the fusion")
-    candidates: int | None = Field(default=None, ge=1, le=10_000)
-    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
-
-
-Retriever: TypeAlias = Annotated[Bm25 | Dense, Field(discriminator="kind")]
-
-
-class Fusion(Stage):
-    """How the retrievers' rankings become one.
-
-    `rrf`: score(d) = sum of weight / (k + rank(d)) (Cormack, Clarke and Büttcher, SIGIR 2009). `minmax`: each
-    retriever's scores scaled to 0..1 over what it handed on, then the weighted sum; k is not used.
-    """
-
-    method: Literal["rrf", "minmax"] = "rrf"
-    k: int = Field(default=60, ge=1, description="rank constant")
-
-
-class ModelReranker(Stage):
-    """Documents ordered again by a model that reads the claim and the document together.
-
-    `model`: a name, a folder, the URL of a server, or `auto` (the sidecar of the settings, else what suits this
-    machine). A document that is longer than `max_tokens` allows is cut, or scored by windows of which the best counts.
-    """
-
-    kind: Literal["model"] = "model"
-    model: str = "auto"
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it reads")
-    max_tokens: int | None = Field(default=None, ge=32, le=131_072, description="default: the model's own, at most 512")
-    long: Literal["cut", "windows"] = "cut"
-    cutoff_layer: int | None = Field(default=None, ge=1, description="of layerwise models: the layer that scores")
-    prompt: str | None = Field(default=None, description="of decoders that are not known: what stands after the texts")
-    yes_token: str | None = Field(default=None, description="of the same: the token whose logit is the score")
-    dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
-        default=None, description="default: bfloat16 on a GPU that has it, else float32"
-    )
-    trust_remote_code: bool = Field(default=False, description="true: Python code beside the weights may run here")
-    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
-
-
-class EnsembleReranker(Stage):
-    """Several models whose rankings become one: by reciprocal ranks, or by the mean of scores scaled to 0..1."""
-
-    kind: Literal["ensemble"] = "ensemble"
-    models: list[str] = Field(min_length=1)
-    method: Literal["rrf", "mean"] = "rrf"
-    k: int = Field(default=60, ge=1, description="rank constant of rrf")
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents they read")
-    max_tokens: int | None = Field(default=None, ge=32, le=131_072)
-    long: Literal["cut", "windows"] = "cut"
-    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
-
-
-class ListwiseReranker(Stage):
-    """A language model that orders passages by permutation, in windows from the last to the first (RankGPT).
-
-    Its order is fused with the scores of the reranker before it:
-    alpha * score + (1 - alpha) * (1 - (rank - 1) / (N - 1)).
-    """
-
-    kind: Literal["listwise"] = "listwise"
-    llm: str | None = Field(default=None, description="the language model; default: the settings'")
-    depth: int = Field(default=20, ge=2, le=1000, description="how many documents it reads")
-    window: int = Field(default=20, ge=2, le=100)
-    stride: int = Field(default=10, ge=1, le=100)
-    alpha: float = Field(default=0.4, ge=0, le=1, description="the share of the scores before")
-    examples: Path | None = Field(default=None, description="labelled rankings to show; JSON Lines")
-    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
-
-
-RerankerStage: TypeAlias = Annotated[ModelReranker | EnsembleReranker | ListwiseReranker, Field(discriminator="kind")]
-
-
-class EvidenceStage(Stage):
-    """Which sentences of each document are shown, and how many.
-
-    `mix`: the words shared with the claim and the similarity of embeddings, where there is a model; `lexical` and
-    `embedding`: one of them alone; `reranker`: by the last reranker's score.
-    """
-
-    sentences: int = Field(default=1, ge=0, le=10)
-    method: Literal["mix", "lexical", "embedding", "reranker"] = "mix"
-
-
-class VerdictStage(Stage):
-    """Who judges. `auto`: the best that is set up; `none`: nobody.
-
-    `llm` asks a language model over HTTP, in the way that `strategy` names; `local-llm` compares the likelihood of the
-    answers by a causal model on this machine; `stance` is a sequence classifier.
-    """
-
-    method: Literal["auto", "llm", "local-llm", "stance", "none"] = "auto"
-    model: str | None = Field(default=None, description="the model of the method; default: the settings'")
-    strategy: Literal["one-step", "two-step", "few-shot", "hybrid", "batch"] = "one-step"
-    documents: int = Field(default=10, ge=1, le=1000, description="how many of the hits are judged")
-    examples: Path | None = Field(default=None, description="labelled pairs for few-shot; JSON Lines")
-    shots: int = Field(default=4, ge=1, le=50, description="how many examples are shown")
-    batch: int = Field(default=50, ge=1, le=200, description="pairs in one prompt of the strategy batch")
-    open_share: float | None = Field(default=None, ge=0, le=1, description="batch: the share of open pairs to expect")
-    conclude: Literal["rule", "model"] = Field(default="rule", description="who makes the claim's verdict of stances")
-    calibration: Path | None = Field(default=None, description="a file that ccheck wrote from labelled pairs")
+_MODEL_KEYS = ("model", "models", "llm", "subwords")
+"""The keys of stages that name models."""
 
 
 class Recipe(Stage):
-    """A pipeline from claim to verdict."""
+    """A pipeline from claim to verdict.
+
+    `extends` names a recipe that this one changes: tables are laid over its tables, and a stage that is `false` is
+    taken out. `replace` names models that stand in for others (what `--replace` adds to).
+    """
 
     name: str
     description: str = ""
+    extends: str | None = None
+    source: Source | None = None
+    published: list[Published] = Field(default=[], description="the figures of the source")
+    fine_tuned: dict[str, FineTuned] = Field(default={}, description="models that have to be trained first")
+    replace: dict[str, str] = Field(default={}, description="models that stand in for others")
+    ingest: IngestStage = IngestStage()
+    rewriting: RewritingStage = RewritingStage()
     retrievers: dict[str, Retriever] = Field(min_length=1)
     fusion: Fusion = Fusion()
     rerankers: dict[str, RerankerStage] = Field(default={}, description="in the order in which they run")
@@ -188,23 +82,117 @@ def recipe_text(name: str) -> str:
         raise InvalidData(f"the recipe {name} can't be read: {error}") from error
 
 
-def load_recipe(name: str) -> Recipe:
-    """A packaged recipe by name, or one from a file. Raises NotFound or InvalidData."""
-    text = recipe_text(name)
+def load_recipe(name: str, replace: Mapping[str, str] | None = None) -> Recipe:
+    """A packaged recipe by name, or one from a file, with the models of `replace` in the place of others.
+
+    Raises NotFound or InvalidData, and UsageError for a model to replace that the recipe does not name.
+    """
+    data = _with_kinds(_tables(name, ()))
+    data["name"] = data.get("name") or Path(name).stem
     try:
-        data = tomllib.loads(text)
+        recipe = Recipe.model_validate(data)
+    except ValidationError as error:
+        raise InvalidData(f"the recipe {name}: {'; '.join(_explain(error))}") from error
+    return replaced(recipe, {**recipe.replace, **(replace or {})})
+
+
+def models_of(recipe: Recipe) -> list[str]:
+    """The models that the stages name, in order; without `auto`, URLs and what the settings decide."""
+    found: list[str] = []
+    for values in _naming(recipe.model_dump(mode="json")):
+        found += [name for name in values if name != "auto" and "://" not in name]
+    return list(dict.fromkeys(found))
+
+
+def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
+    """The recipe with other models in the place of some; `Recipe.replace` keeps what was replaced by what.
+
+    Raises UsageError for a model that the recipe does not name.
+    """
+    data = recipe.model_dump(exclude_unset=True)
+    known = models_of(recipe)
+    for old in replace:
+        if old not in known:
+            near = difflib.get_close_matches(old, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it names {', '.join(known) or 'no model'}"
+            raise UsageError(f"the recipe {recipe.name} names no model {old!r} that could be replaced: {hint}")
+    if not replace:
+        return recipe
+    return Recipe.model_validate(_swap(data, replace) | {"replace": dict(replace)})
+
+
+def _tables(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    """The TOML of a recipe laid over that of the one it extends. `seen`: the files on the way here."""
+    try:
+        data = tomllib.loads(recipe_text(name))
     except tomllib.TOMLDecodeError as error:
         raise InvalidData(f"the recipe {name} is not valid TOML: {error}") from error
-    for stages, known, usual in (("retrievers", (), None), ("rerankers", ("ensemble", "listwise"), "model")):
+    packaged = name in recipe_names()
+    key = name if packaged else str(Path(name).resolve())
+    if key in seen:
+        raise InvalidData(f"the recipe {name} extends itself: {' -> '.join([*seen, key])}")
+    base = data.get("extends")
+    if not isinstance(base, str):
+        return data
+    beside = Path(name).parent / base
+    found = str(beside) if not packaged and base not in recipe_names() and beside.is_file() else base
+    below = _tables(found, (*seen, key))
+    for inherited in ("name", "source", "published", "description"):
+        below.pop(inherited, None)  # another pipeline than the one that was published
+    laid = _laid_over(below, data)
+    for stages in ("retrievers", "rerankers"):
+        if isinstance(laid.get(stages), dict):
+            laid[stages] = {key: table for key, table in laid[stages].items() if table is not False}
+    return laid
+
+
+def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
+    """A stage without `kind` is of the kind that its name says, or for rerankers a model."""
+    known: dict[str, tuple[tuple[str, ...], str | None]] = {
+        "retrievers": ((), None),
+        "rerankers": (("ensemble", "listwise", "learned"), "model"),
+    }
+    for stages, (kinds, usual) in known.items():
         tables = data.get(stages)
         for key, table in tables.items() if isinstance(tables, dict) else ():
             if isinstance(table, dict):
-                table.setdefault("kind", key if key in known or usual is None else usual)
-    data.setdefault("name", Path(name).stem)
-    try:
-        return Recipe.model_validate(data)
-    except ValidationError as error:
-        raise InvalidData(f"the recipe {name}: {'; '.join(_explain(error))}") from error
+                table.setdefault("kind", key if key in kinds or usual is None else usual)
+    return data
+
+
+def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    laid = dict(below)
+    for key, value in above.items():
+        known = laid.get(key)
+        laid[key] = _laid_over(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return laid
+
+
+def _naming(data: Any) -> Iterable[list[str]]:
+    """The values of all keys that name models."""
+    if not isinstance(data, dict):
+        return
+    for key, value in data.items():
+        if key in _MODEL_KEYS and isinstance(value, str):
+            yield [value]
+        elif key in _MODEL_KEYS and isinstance(value, list):
+            yield value
+        elif key not in ("fine_tuned", "replace"):
+            yield from _naming(value)
+
+
+def _swap(data: Any, replace: Mapping[str, str]) -> Any:
+    if not isinstance(data, dict):
+        return data
+    swapped: dict[str, Any] = {}
+    for key, value in data.items():
+        if key in _MODEL_KEYS and isinstance(value, list):
+            swapped[key] = [replace.get(name, name) for name in value]
+        elif key in _MODEL_KEYS and value is not None:
+            swapped[key] = replace.get(str(value), value)
+        else:
+            swapped[key] = value if key in ("fine_tuned", "replace") else _swap(value, replace)
+    return swapped
 
 
 def _folder() -> Traversable:

@@ -23,6 +23,14 @@ Vector: TypeAlias = "NDArray[np.float32]"
 
 
 @dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Weights over a vocabulary: token ids, ascending (int32), and their weights above 0 (float32), as many of each."""
+
+    ids: NDArray[np.int32]
+    weights: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A statement to check."""
 
@@ -47,7 +55,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk of a document's text with its embedding."""
+    """A chunk of a document's text with its embedding. The embedding of an additional text has no place: 0, 0."""
 
     start: int
     end: int
@@ -56,19 +64,46 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A document as a store takes it. `digest` changes when anything that the store would hold changes."""
+    """A document as a store takes it. `digest` changes when anything that the store would hold changes.
+
+    `passages` are those of the store's main field of vectors, `more` those of its other fields, by name. `additional`
+    are texts that a language model wrote about the document. What a layout does not name is empty.
+    """
 
     document: Document
     digest: str
     passages: tuple[Passage, ...] = ()
+    more: Mapping[str, tuple[Passage, ...]] = field(default_factory=dict)
+    sparse: SparseVector | None = None
+    additional: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a store is asked: the claim's words and, for dense retrieval, its embedding."""
+    """What a store is asked: the claim's words and, for dense retrieval, its embedding.
+
+    `own` has what single retrievers are asked instead, by their names: words for BM25, an embedding for dense, a sparse
+    vector for sparse ones.
+    """
 
     text: str
     vector: Vector | None = None
+    own: Mapping[str, str | Vector | SparseVector] = field(default_factory=dict)
+
+    def words(self, retriever: str) -> str:
+        """What the BM25 retriever of that name searches for."""
+        own = self.own.get(retriever)
+        return own if isinstance(own, str) else self.text
+
+    def embedding(self, retriever: str) -> Vector | None:
+        """What the dense retriever of that name searches for."""
+        own = self.own.get(retriever)
+        return self.vector if own is None or isinstance(own, (str, SparseVector)) else own
+
+    def weights(self, retriever: str) -> SparseVector | None:
+        """What the sparse retriever of that name searches for."""
+        own = self.own.get(retriever)
+        return own if isinstance(own, SparseVector) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +211,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The answer for one claim. `error` is set, and the evidence empty, where the claim could not be checked."""
+    """The answer for one claim. `error` is set, and the evidence empty, where the claim could not be checked.
+
+    `stages` has, where it was asked for, the ids of the documents after each stage, best first, by the names of the
+    retrievers, of the fusion's method and of the rerankers, in the order in which they ran.
+    """
 
     claim: Claim
     evidence: tuple[Evidence, ...]
@@ -187,6 +226,7 @@ class Result:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     error: CcheckError | None = None
+    stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """One object of `ccheck query --json`, as docs/json.md describes it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..recipe import ListwiseReranker, RerankerStage
+from ..stages import ListwiseReranker, RerankerStage
 from ..types import Document, Hit, Ranking, Usage
 from .types import Reranker, Scores
 

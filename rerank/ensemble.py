@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ..fusion import fuse
-from ..recipe import Fusion
+from ..stages import Fusion
 from .types import Reranker, Scores
 
 

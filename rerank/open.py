@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MissingExtra, NotFound
-from ..recipe import EnsembleReranker as EnsembleStage
-from ..recipe import ListwiseReranker as ListwiseStage
-from ..recipe import ModelReranker as ModelStage
-from ..recipe import RerankerStage
 from ..settings import Settings
+from ..stages import EnsembleReranker as EnsembleStage
+from ..stages import ListwiseReranker as ListwiseStage
+from ..stages import ModelReranker as ModelStage
+from ..stages import RerankerStage
 from .ensemble import EnsembleReranker
 from .types import Reranker
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from ..errors import CcheckError, InvalidData
-from ..recipe import Fusion, Retriever
+from ..stages import Analysis, Fusion, Retriever
 from ..types import Document, Entry, Query, Ranking
 from .filters import Filter
 
@@ -39,44 +39,123 @@ class Chunking:
     overlap: int
 
 
+MAIN_VECTORS = "passages"
+"""The name of a store's first field of vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class DenseField:
+    """A further field of vectors, by another model; see `Layout.dense_fields`."""
+
+    embedding: Embedding
+    chunking: Chunking
+
+    @property
+    def name(self) -> str:
+        return f"{MAIN_VECTORS}_{self.embedding.fingerprint[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class SparseField:
+    """The model of a store's sparse vectors, one for each document, over a vocabulary of that size."""
+
+    model: str
+    vocabulary: int
+    fingerprint: str
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdditionalTexts:
+    """Which texts a language model wrote for each document. `prompts` identifies what it was asked."""
+
+    model: str
+    summary: bool
+    posts: int
+    prompts: str
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """What a store was made with, and remembers. Without an embedding it answers BM25 only."""
 
     embedding: Embedding | None = None
     chunking: Chunking | None = None
+    more: tuple[DenseField, ...] = ()
+    sparse: SparseField | None = None
+    analyses: tuple[Analysis, ...] = ()
+    additional: AdditionalTexts | None = None
+
+    @property
+    def dense_fields(self) -> dict[str, DenseField]:
+        """The fields of vectors by name, the main one first."""
+        main = DenseField(self.embedding, self.chunking) if self.embedding and self.chunking else None
+        return ({MAIN_VECTORS: main} if main else {}) | {field.name: field for field in self.more}
+
+    def field_of(self, fingerprint: str) -> str | None:
+        """The name of the field of vectors that the model with these weights made."""
+        fields = self.dense_fields.items()
+        return next((name for name, field in fields if field.embedding.fingerprint == fingerprint), None)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """JSON values. What is not there is left out, so that a layout of an earlier ccheck is written as it was."""
+        data: dict[str, Any] = {
+            "embedding": asdict(self.embedding) if self.embedding else None,
+            "chunking": asdict(self.chunking) if self.chunking else None,
+        }
+        if self.more:
+            data["more"] = [asdict(field) for field in self.more]
+        if self.sparse is not None:
+            data["sparse"] = asdict(self.sparse)
+        if self.analyses:
+            data["analyses"] = [analysis.model_dump(mode="json") for analysis in self.analyses]
+        if self.additional is not None:
+            data["additional"] = asdict(self.additional)
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Layout:
-        """Raises KeyError or TypeError where `data` was not made by `to_dict`."""
+        """Raises KeyError, TypeError or ValueError where `data` was not made by `to_dict`."""
         embedding, chunking = data.get("embedding"), data.get("chunking")
+        sparse, additional = data.get("sparse"), data.get("additional")
         return cls(
             Embedding(**embedding) if embedding else None,
             Chunking(**chunking) if chunking else None,
+            tuple(
+                DenseField(Embedding(**one["embedding"]), Chunking(**one["chunking"])) for one in data.get("more", ())
+            ),
+            SparseField(**sparse) if sparse else None,
+            tuple(Analysis.model_validate(one) for one in data.get("analyses", ())),
+            AdditionalTexts(**additional) if additional else None,
         )
 
     def describe(self) -> str:
         if self.embedding is None or self.chunking is None:
-            return "no embeddings (BM25 only)"
-        model, chunks = self.embedding, self.chunking
-        return (
-            f"{model.model} ({model.dimensions} dimensions, weights {model.fingerprint[:8]}), documents over "
-            f"{chunks.longer_than} tokens in passages of {chunks.max_tokens} with {chunks.overlap} overlapping"
-        )
+            parts = ["no embeddings (BM25 only)"] if self.sparse is None else ["no dense embeddings"]
+        else:
+            parts = [_described(self.embedding, self.chunking)]
+        parts += [_described(field.embedding, field.chunking) for field in self.more]
+        if self.sparse is not None:
+            parts.append(f"sparse vectors of {self.sparse.model} (weights {self.sparse.fingerprint[:8]})")
+        parts += [f"terms of the analysis {_settings(analysis)}" for analysis in self.analyses]
+        if self.additional is not None:
+            parts.append(f"additional texts by {self.additional.model}")
+        return "; ".join(parts)
 
     def check(self, other: Layout, store: str) -> None:
         """Raise InvalidData unless documents made for `other` may join a store that was made with this.
 
-        A store without embeddings may gain them; one that has them takes none without, nor those of other weights.
+        A store may gain what it does not have; documents must bring all that it has, of the same weights.
         """
-        mine, theirs = self.embedding, other.embedding
-        if mine is None:
-            return
-        same = theirs is not None and (mine.fingerprint, mine.dimensions) == (theirs.fingerprint, theirs.dimensions)
-        if same and self.chunking == other.chunking:
+        mine, theirs = self.dense_fields, other.dense_fields
+        dense = all(any(_same(field, one) for one in theirs.values()) for field in mine.values())
+        main = self.embedding is None or _same(mine[MAIN_VECTORS], theirs.get(MAIN_VECTORS))
+        sparse = self.sparse is None or (
+            other.sparse is not None and other.sparse.fingerprint == self.sparse.fingerprint
+        )
+        terms = set(self.analyses) <= set(other.analyses)
+        additional = self.additional is None or self.additional == other.additional
+        if dense and main and sparse and terms and additional:
             return
         raise InvalidData(
             f"the store {store} was made with {self.describe()}; this ingest would use {other.describe()}. "
@@ -85,12 +164,36 @@ class Layout:
         )
 
 
+def _same(field: DenseField, other: DenseField | None) -> bool:
+    """Whether vectors of the one may join those of the other, by whichever name its model was called."""
+    return (
+        other is not None
+        and (field.embedding.fingerprint, field.embedding.dimensions)
+        == (other.embedding.fingerprint, other.embedding.dimensions)
+        and field.chunking == other.chunking
+    )
+
+
+def _settings(analysis: Analysis) -> str:
+    """What of an analysis is not as usual."""
+    said = analysis.model_dump(exclude_defaults=True)
+    return "{" + ", ".join(f"{key} = {value}" for key, value in said.items()) + "}"
+
+
+def _described(model: Embedding, chunks: Chunking) -> str:
+    return (
+        f"{model.model} ({model.dimensions} dimensions, weights {model.fingerprint[:8]}), documents over "
+        f"{chunks.longer_than} tokens in passages of {chunks.max_tokens} with {chunks.overlap} overlapping"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
     """What is in a store.
 
     `pending` documents are stored but can't be found by BM25 yet. `dimensions` are those of its vectors, None without;
-    an index that ccheck did not make can have vectors without saying in its layout which model made them.
+    an index that ccheck did not make can have vectors without saying in its layout which model made them. `state`
+    changes with what is stored, None where that is unknown.
     """
 
     name: str
@@ -100,6 +203,7 @@ class StoreInfo:
     dimensions: int | None = None
     bytes: int | None = None
     pending: int = 0
+    state: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -166,7 +270,17 @@ class Store(Protocol):
         """The `k` best documents for each query; an error in the place of a query that failed.
 
         With one retriever its ranking is the answer, else `fusion` joins them. A query without a vector gets nothing
-        from dense retrievers. Without `details`, `Hit.scores` and `Hit.ranks` may be empty, which can save time.
+        from dense retrievers. Raises NotFound for a retriever whose field the store does not have. Without `details`,
+        `Hit.scores` and `Hit.ranks` may be empty, which can save time.
+        """
+        ...
+
+    def rankings(
+        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
+    ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
+        """For each query what each retriever hands on, before any fusion: (document id, score), best first.
+
+        No document is read, so that thousands cost little. Scores are those of `Hit.scores`; else as `search`.
         """
         ...
 

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from ccheck.errors import CcheckError, NotFound
-from ccheck.recipe import Fusion, Retriever
 from ccheck.search.filters import Filter
 from ccheck.search.store import Layout, StoreInfo
+from ccheck.stages import Fusion, Retriever
 from ccheck.types import Document, Entry, Query, Ranking
 
 

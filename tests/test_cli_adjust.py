@@ -8,8 +8,9 @@ import pytest
 
 from ccheck.cli.adjust import Changes, adjusted
 from ccheck.errors import NotFound, UsageError
-from ccheck.recipe import ListwiseReranker, ModelReranker, load_recipe
+from ccheck.recipe import load_recipe
 from ccheck.settings import Settings
+from ccheck.stages import ListwiseReranker, ModelReranker
 
 
 def change(recipe: str = "default", rerank: str | None = None, **changes: object):

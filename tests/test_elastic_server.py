@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
-from ccheck.recipe import Bm25, Dense, Fusion
 from ccheck.search import Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore, connection_from, diagnose
 from ccheck.search.elastic.bulk import index_operation
 from ccheck.settings import Settings
+from ccheck.stages import Bm25, Dense, Fusion
 from ccheck.types import Document, Entry, Passage, Query
 
 Answer = tuple[int, Any] | None

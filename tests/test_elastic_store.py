@@ -20,9 +20,9 @@ from elasticsearch_nodes import delete_indices, start_node
 
 from ccheck import es_mappings
 from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
-from ccheck.recipe import Bm25, Dense, Fusion, Retriever
 from ccheck.search import Chunking, Embedding, Filter, Layout, before, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore, FieldNames, diagnose
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Document, Entry, Passage, Query, Ranking, Vector
 
 DIMENSIONS = 16

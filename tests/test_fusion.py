@@ -9,8 +9,8 @@ import pytest
 
 from ccheck.errors import UsageError
 from ccheck.fusion import fuse, min_max, reciprocal_ranks
-from ccheck.recipe import Fusion
 from ccheck.search import Filter, before, parse_filter
+from ccheck.stages import Fusion
 from ccheck.types import strictly_decreasing
 
 BM25 = [("a", 9.0), ("b", 6.0), ("c", 3.0)]

@@ -11,9 +11,9 @@ from smollm2 import model_folder, served
 
 from ccheck.errors import ServerError
 from ccheck.llm import InvalidReply, LanguageModel, Reply, open_llm
-from ccheck.recipe import VerdictStage
 from ccheck.rerank.listwise import Example, ListwiseReranker
 from ccheck.settings import Settings
+from ccheck.stages import VerdictStage
 from ccheck.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.judge import Case
 from ccheck.verdict.llm import LlmStances

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from ccheck.errors import Incomplete, InvalidData, NotFound
-from ccheck.recipe import Bm25, Dense, Fusion
 from ccheck.search import Chunking, Embedding, Layout
 from ccheck.search.local import LocalStore
 from ccheck.search.local import store as local_store
 from ccheck.search.local.vectors import VectorIndex
+from ccheck.stages import Bm25, Dense, Fusion
 from ccheck.types import Document, Entry, Passage, Query, Ranking
 
 DIMENSIONS = 16

@@ -14,8 +14,9 @@ import ccheck
 from ccheck import Checker, Claim, Evidence, Stance, Verdict
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.errors import InvalidData, MissingExtra, NotFound, UsageError
-from ccheck.recipe import VerdictStage, load_recipe
+from ccheck.recipe import load_recipe
 from ccheck.search import parse_filter
+from ccheck.stages import VerdictStage
 
 
 @pytest.fixture

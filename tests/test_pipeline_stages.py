@@ -12,8 +12,9 @@ import ccheck
 from ccheck import Checker, Claim, Recipe, Stance
 from ccheck.demo import CORPUS
 from ccheck.errors import CcheckError, NotFound, ServerError
-from ccheck.recipe import EvidenceStage, ModelReranker, VerdictStage, load_recipe
+from ccheck.recipe import load_recipe
 from ccheck.rerank import Scores
+from ccheck.stages import EvidenceStage, ModelReranker, VerdictStage
 from ccheck.types import Sentence, Usage
 from ccheck.verdict import Case, Judged
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ccheck.errors import InvalidData, NotFound
-from ccheck.recipe import Bm25, Dense, load_recipe, recipe_names, recipe_text
+from ccheck.recipe import load_recipe, recipe_names, recipe_text
+from ccheck.stages import Bm25, Dense
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -18,8 +18,9 @@ from html_page import Element, parse
 
 from ccheck.cli.report import MAX_TEXT, about_run, doi_url, write_report, writing_report
 from ccheck.errors import InvalidData, UsageError
-from ccheck.recipe import ModelReranker, load_recipe
+from ccheck.recipe import load_recipe
 from ccheck.settings import resolve
+from ccheck.stages import ModelReranker
 from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
 
 TEXT = (

@@ -10,12 +10,12 @@ import pytest
 
 from ccheck import models
 from ccheck.errors import MissingExtra, NotFound
-from ccheck.recipe import ModelReranker
 from ccheck.rerank import Scores, sigmoid
 from ccheck.rerank import open as opening
 from ccheck.rerank.apply import passage_of, rerank
 from ccheck.rerank.ensemble import EnsembleReranker
 from ccheck.settings import Settings
+from ccheck.stages import ModelReranker
 from ccheck.types import Document, Hit, Ranking
 
 

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from ccheck.cli.excerpt import Piece, evidence_spans, pieces
 from ccheck.cli.show import show_result
-from ccheck.recipe import ListwiseReranker, ModelReranker, load_recipe
+from ccheck.recipe import load_recipe
+from ccheck.stages import ListwiseReranker, ModelReranker
 from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 
 BEFORE = "Tide gauges were read at many places on many coasts by many people over the years of the century."

@@ -11,8 +11,8 @@ import pytest
 
 from ccheck.analysis import matches
 from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
-from ccheck.recipe import Bm25, Dense, Fusion, Retriever
 from ccheck.search import Chunking, Embedding, Filter, Layout, Store, before, parse_filter
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Document, Entry, Hit, Passage, Query, Ranking
 
 DIMENSIONS = 8

@@ -18,9 +18,9 @@ from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.llm import LanguageModel, Refused, load_prompt, open_llm
-from ccheck.recipe import VerdictStage
 from ccheck.rerank.listwise import PLACEHOLDERS
 from ccheck.settings import Settings
+from ccheck.stages import VerdictStage
 from ccheck.types import Claim, Document, Evidence, Hit, Sentence, Stance, Usage
 from ccheck.verdict.examples import ExampleChooser, LabelledPair, load_pairs
 from ccheck.verdict.judge import Case, Judged
@@ -377,7 +377,7 @@ INTERRUPTED = """
 import sys
 from pathlib import Path
 from ccheck.llm import open_llm
-from ccheck.recipe import VerdictStage
+from ccheck.stages import VerdictStage
 from ccheck.settings import Settings
 from ccheck.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.judge import Case

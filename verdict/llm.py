@@ -30,7 +30,7 @@ from ..llm import (
     refuse_unknown,
 )
 from ..llm import Prompt as PromptText
-from ..recipe import VerdictStage
+from ..stages import VerdictStage
 from ..types import Claim, Document, Evidence, Sentence, Stance, Usage, Verdict
 from .examples import ExampleChooser, load_pairs
 from .judge import Case, Judged

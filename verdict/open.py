@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import MissingExtra, NotFound, UsageError
-from ..recipe import VerdictStage
 from ..settings import Settings
+from ..stages import VerdictStage
 from ..types import Claim, Evidence, Usage, Verdict
 from .conclude import conclude
 from .judge import StanceMethod

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...analysis import clip, terms
 from ...errors import InvalidData, UsageError
-from ...recipe import Bm25, Dense, Fusion, Retriever
+from ...stages import Bm25, Dense, Fusion, Retriever
 from ...types import Query, Vector
 from ..filters import PUBLISHED, Filter
 from .schema import Index

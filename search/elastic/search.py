@@ -13,7 +13,7 @@ from elastic_transport import ApiError
 
 from ...errors import CcheckError, InvalidData
 from ...fusion import fuse, ranking_of
-from ...recipe import Fusion, Retriever
+from ...stages import Fusion, Retriever
 from ...types import Document, Query, Ranking
 from ..filters import Filter
 from .errors import from_response, is_licence

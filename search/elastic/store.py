@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from ...errors import CcheckError, InvalidData, NotFound, UsageError
-from ...recipe import Dense, Fusion, Retriever
+from ...stages import Dense, Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
 from ..filters import Filter
 from ..store import Layout, StoreInfo

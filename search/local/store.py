@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ...errors import CcheckError, Incomplete, InvalidData, NotFound
 from ...fusion import fuse, ranking_of
-from ...recipe import Bm25, Fusion, Retriever
+from ...stages import Bm25, Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
 from ..filters import Filter
 from ..store import Layout, StoreInfo

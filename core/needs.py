@@ -1,0 +1,53 @@
+"""What a recipe needs in a store, which `ccheck ingest --recipe` provides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .recipe import Recipe
+from .stages import AdditionalStage, Analysis, Bm25, Dense, Sparse
+
+
+@dataclass(frozen=True, slots=True)
+class DenseNeed:
+    """A field of vectors: of which model (None: the store's own, else the default), and whether of passages.
+
+    `required`: some retriever can't go on without it.
+    """
+
+    model: str | None
+    passages: bool
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Fields of a store. `sparse` is the model's name."""
+
+    dense: tuple[DenseNeed, ...] = ()
+    sparse: str | None = None
+    sparse_required: bool = False
+    analyses: tuple[Analysis, ...] = ()
+    additional: AdditionalStage | None = None
+
+
+def needs_of(recipe: Recipe) -> Needs:
+    """What the retrievers of a recipe search in."""
+    dense: dict[tuple[str | None, bool], bool] = {}
+    analyses: list[Analysis] = []
+    sparse, sparse_required = None, False
+    for stage in recipe.retrievers.values():
+        if isinstance(stage, Dense) and stage.field is None:
+            key = (stage.model, stage.passages)
+            dense[key] = dense.get(key, False) or stage.required
+        elif isinstance(stage, Sparse):
+            sparse, sparse_required = stage.model, sparse_required or stage.required
+        elif isinstance(stage, Bm25) and stage.analysis is not None and stage.analysis not in analyses:
+            analyses.append(stage.analysis)
+    return Needs(
+        tuple(DenseNeed(model, passages, required) for (model, passages), required in dense.items()),
+        sparse,
+        sparse_required,
+        tuple(analyses),
+        recipe.ingest.additional,
+    )

@@ -1,0 +1,256 @@
+"""The stages of a recipe: each is a table of its TOML, with its keys, defaults and limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Stage(BaseModel):
+    """A table of a recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+QueryText: TypeAlias = Literal["claim", "rewrite", "expand", "hyde"]
+"""What a retriever searches for: the claim as it is, or what a language model made of it (see `RewritingStage`)."""
+
+
+class Analysis(Stage):
+    """How text becomes the terms of a BM25 field of its own, where ccheck's usual analysis is not wanted.
+
+    In this order: lowercase; hashtags; punctuation (each character of Unicode's categories P and S becomes a space,
+    but those in `keep`); words at white space; stopwords; Porter's second English stemmer; subwords by the tokenizer of
+    the model named. Stores of both kinds hold the terms that this gives, so both rank alike.
+    """
+
+    lowercase: bool = True
+    hashtags: Literal["keep", "remove"] = Field(default="keep", description="remove: with the word that they mark")
+    punctuation: Literal["keep", "remove"] = "remove"
+    keep: str = Field(default="", max_length=100, description="punctuation that stays")
+    stopwords: Literal["none", "lucene", "nltk"] = "none"
+    stemming: bool = False
+    subwords: str | None = Field(default=None, description="the model whose tokenizer cuts words; by default none is")
+
+
+class Bm25(Stage):
+    """Documents by the claim's words, scored by BM25 (k1 = 1.2, b = 0.75).
+
+    `fields` gives the boost of each field that is searched; `content` is title and text as one field, `additional` the
+    texts that were made at ingest. Over several fields the best one counts, the others at 0.3 of their score (a
+    disjunction maximum). With an `analysis` it searches title and text as terms of that analysis.
+    """
+
+    kind: Literal["bm25"] = "bm25"
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it hands on")
+    weight: float = Field(default=1.0, gt=0, description="its share in the fusion")
+    fields: dict[str, float] = Field(default={"content": 1.0}, min_length=1)
+    analysis: Analysis | None = None
+    fuzziness: Literal["auto", 0, 1, 2] = Field(
+        default=0, description="edits by which a word may differ; auto: 0 up to 2 letters, 1 up to 5, else 2"
+    )
+    query: QueryText = "claim"
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Bm25:
+        if self.analysis is not None and set(self.fields) != {"content"}:
+            raise ValueError("with an analysis the field is content: leave out fields")
+        return self
+
+
+class Dense(Stage):
+    """Documents by the cosine of the claim's embedding and their best passage's.
+
+    `model`: by default the one that made the store's vectors. `candidates` is the number of neighbours that an
+    approximate index looks at (Elasticsearch's `num_candidates`); the local store is exact.
+    """
+
+    kind: Literal["dense"] = "dense"
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it hands on")
+    weight: float = Field(default=1.0, gt=0, description="its share in the fusion")
+    model: str | None = Field(default=None, description="the embedding model, a folder or a name")
+    field: str | None = Field(default=None, description="the store's field of vectors; default: the model's")
+    adapter: Path | None = Field(default=None, description="a folder with what changes the claim's embedding")
+    passages: bool = Field(default=True, description="false: ingest embeds documents whole, cut at the model's window")
+    candidates: int | None = Field(default=None, ge=1, le=10_000)
+    query: QueryText = "claim"
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+
+
+class Sparse(Stage):
+    """Documents by the dot product of learned sparse vectors over a vocabulary (SPLADE, Formal et al., SIGIR 2021)."""
+
+    kind: Literal["sparse"] = "sparse"
+    model: str = Field(default="naver/splade-v3", description="the sparse encoder, a folder or a name")
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it hands on")
+    weight: float = Field(default=1.0, gt=0, description="its share in the fusion")
+    query: QueryText = "claim"
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+
+
+Retriever: TypeAlias = Annotated[Bm25 | Dense | Sparse, Field(discriminator="kind")]
+
+
+class RewritingStage(Stage):
+    """What a language model makes of the claim, for retrievers whose `query` asks for it.
+
+    `rewrite`: the claim in the plain words of papers; `expand`: the claim and a few sentences as an abstract would have
+    them; `hyde`: hypothetical papers that would answer it, of which dense retrievers take the mean embedding (Gao et
+    al., ACL 2023).
+    """
+
+    llm: str | None = Field(default=None, description="the language model; default: the settings'")
+    papers: int = Field(default=1, ge=1, le=8, description="how many hypothetical papers hyde writes")
+    with_claim: bool = Field(default=False, description="true: the claim's embedding is part of hyde's mean")
+    required: bool = Field(default=True, description="false: where it fails the claim itself is searched for")
+
+
+class AdditionalStage(Stage):
+    """Texts that a language model writes for each document at ingest, by which it can be found too."""
+
+    summary: bool = Field(default=True, description="a summary with the words that people search by")
+    posts: int = Field(default=1, ge=0, le=10, description="how many posts of social media about it")
+    llm: str | None = Field(default=None, description="the language model; default: the settings'")
+
+
+class IngestStage(Stage):
+    """What the store must hold beyond what the retrievers name."""
+
+    additional: AdditionalStage | None = None
+
+
+class Fusion(Stage):
+    """How the retrievers' rankings become one.
+
+    `rrf`: score(d) = sum of weight / (k + rank(d)) (Cormack, Clarke and Büttcher, SIGIR 2009). `minmax`: each
+    retriever's scores scaled to 0..1 over what it handed on, then the weighted sum; k is not used.
+    """
+
+    method: Literal["rrf", "minmax"] = "rrf"
+    k: int = Field(default=60, ge=1, description="rank constant")
+
+
+class ModelReranker(Stage):
+    """Documents ordered again by a model that reads the claim and the document together.
+
+    `model`: a name, a folder, the URL of a server, or `auto` (the sidecar of the settings, else what suits this
+    machine). A document that is longer than `max_tokens` allows is cut, or scored by windows of which the best counts.
+    """
+
+    kind: Literal["model"] = "model"
+    model: str = "auto"
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it reads")
+    max_tokens: int | None = Field(default=None, ge=32, le=131_072, description="default: the model's own, at most 512")
+    long: Literal["cut", "windows"] = "cut"
+    cutoff_layer: int | None = Field(default=None, ge=1, description="of layerwise models: the layer that scores")
+    prompt: str | None = Field(default=None, description="of decoders that are not known: what stands after the texts")
+    yes_token: str | None = Field(default=None, description="of the same: the token whose logit is the score")
+    dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
+        default=None, description="default: bfloat16 on a GPU that has it, else float32"
+    )
+    trust_remote_code: bool = Field(default=False, description="true: Python code beside the weights may run here")
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+
+
+class EnsembleReranker(Stage):
+    """Several models whose rankings become one: by reciprocal ranks, or by the mean of scores scaled to 0..1."""
+
+    kind: Literal["ensemble"] = "ensemble"
+    models: list[str] = Field(min_length=1)
+    method: Literal["rrf", "mean"] = "rrf"
+    k: int = Field(default=60, ge=1, description="rank constant of rrf")
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents they read")
+    max_tokens: int | None = Field(default=None, ge=32, le=131_072)
+    long: Literal["cut", "windows"] = "cut"
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+
+
+class ListwiseReranker(Stage):
+    """A language model that orders passages by permutation, in windows from the last to the first (RankGPT).
+
+    Its order is fused with the scores of the reranker before it:
+    alpha * score + (1 - alpha) * (1 - (rank - 1) / (N - 1)).
+    """
+
+    kind: Literal["listwise"] = "listwise"
+    llm: str | None = Field(default=None, description="the language model; default: the settings'")
+    depth: int = Field(default=20, ge=2, le=1000, description="how many documents it reads")
+    window: int = Field(default=20, ge=2, le=100)
+    stride: int = Field(default=10, ge=1, le=100)
+    alpha: float = Field(default=0.4, ge=0, le=1, description="the share of the scores before")
+    examples: Path | None = Field(default=None, description="labelled rankings to show; JSON Lines")
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+
+
+class LearnedReranker(Stage):
+    """Documents ordered again by trees over the scores, ranks and words that they and the claim share.
+
+    `model` is a file that `ccheck train fusion` wrote.
+    """
+
+    kind: Literal["learned"] = "learned"
+    model: Path
+    depth: int = Field(default=50, ge=1, le=10_000, description="how many documents it reads")
+    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+
+
+RerankerStage: TypeAlias = Annotated[
+    ModelReranker | EnsembleReranker | ListwiseReranker | LearnedReranker, Field(discriminator="kind")
+]
+
+
+class EvidenceStage(Stage):
+    """Which sentences of each document are shown, and how many.
+
+    `mix`: the words shared with the claim and the similarity of embeddings, where there is a model; `lexical` and
+    `embedding`: one of them alone; `reranker`: by the last reranker's score.
+    """
+
+    sentences: int = Field(default=1, ge=0, le=10)
+    method: Literal["mix", "lexical", "embedding", "reranker"] = "mix"
+
+
+class VerdictStage(Stage):
+    """Who judges. `auto`: the best that is set up; `none`: nobody.
+
+    `llm` asks a language model over HTTP, in the way that `strategy` names; `local-llm` compares the likelihood of the
+    answers by a causal model on this machine; `stance` is a sequence classifier.
+    """
+
+    method: Literal["auto", "llm", "local-llm", "stance", "none"] = "auto"
+    model: str | None = Field(default=None, description="the model of the method; default: the settings'")
+    strategy: Literal["one-step", "two-step", "few-shot", "hybrid", "batch"] = "one-step"
+    documents: int = Field(default=10, ge=1, le=1000, description="how many of the hits are judged")
+    examples: Path | None = Field(default=None, description="labelled pairs for few-shot; JSON Lines")
+    shots: int = Field(default=4, ge=1, le=50, description="how many examples are shown")
+    batch: int = Field(default=50, ge=1, le=200, description="pairs in one prompt of the strategy batch")
+    open_share: float | None = Field(default=None, ge=0, le=1, description="batch: the share of open pairs to expect")
+    conclude: Literal["rule", "model"] = Field(default="rule", description="who makes the claim's verdict of stances")
+    calibration: Path | None = Field(default=None, description="a file that ccheck wrote from labelled pairs")
+
+
+class Source(Stage):
+    """Where a recipe's system was published."""
+
+    title: str
+    authors: str
+    venue: str
+    url: str | None = None
+
+
+class Published(Stage):
+    """Figures that the source reports for the system: `on` says of which data, `metrics` by ir-measures' names."""
+
+    on: str
+    metrics: dict[str, float] = Field(min_length=1)
+    note: str = ""
+
+
+class FineTuned(Stage):
+    """A model that a recipe names and that nobody published: what it was made from, and the command that makes it."""
+
+    base: str
+    train: str

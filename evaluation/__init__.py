@@ -1,0 +1,1 @@
+"""Measuring recipes against judgements."""

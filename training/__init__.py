@@ -1,0 +1,1 @@
+"""Making models from labels: embedders, rerankers, stance models, fusion."""
