@@ -1,0 +1,138 @@
+"""A cache on disk: bytes by key, in one SQLite file.
+
+It only saves time and money: where the file can't be used a temporary one takes its place, with a notice, and the run
+goes on. Any number of processes may use one file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_TIMEOUT_S = 30.0
+_AT_ONCE = 500
+"""Keys of one question: any SQLite takes 999 parameters."""
+
+
+class Cache:
+    """Values by key, in any thread. `notice` says where something is wrong; nothing here ever fails a run."""
+
+    def __init__(
+        self,
+        path: Path,
+        max_bytes: int,
+        what: str,
+        *,
+        table: str = "entries",
+        column: str = "value",
+        kind: str = "BLOB",
+    ) -> None:
+        """Open the file at `path`, which is made for its owner only: claims can be confidential.
+
+        Beyond `max_bytes` the oldest values are forgotten; 0 keeps none after the run. `what` is what a notice calls
+        it. `table`, `column` and its `kind` are those of the file.
+        """
+        self.path = path
+        self.notice: str | None = None
+        self._what, self._max_bytes, self._temporary = what, max_bytes, max_bytes <= 0
+        self._names = table, column, kind
+        self._lock = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+        with self._lock:
+            if self._temporary:
+                self._fall_back()
+                return
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+                self._database = self._open(str(path))
+            except (OSError, sqlite3.Error) as error:
+                self._give_up(error)
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The values of those keys that are known."""
+        table, column, _ = self._names
+        found: dict[bytes, bytes] = {}
+        with self._lock:
+            try:
+                for start in range(0, len(keys) if self._database is not None else 0, _AT_ONCE):
+                    some = keys[start : start + _AT_ONCE]
+                    marks = ",".join("?" * len(some))
+                    query = f"SELECT key, CAST({column} AS BLOB) FROM {table} WHERE key IN ({marks})"  # noqa: S608
+                    found.update(self._database.execute(query, some) if self._database is not None else ())
+            except sqlite3.Error as error:
+                self._give_up(error)
+        return found
+
+    def put(self, values: Mapping[bytes, bytes]) -> None:
+        """Keep values, in one transaction."""
+        with self._lock:
+            try:
+                self._put(values)
+            except sqlite3.Error as error:
+                self._give_up(error)
+                with contextlib.suppress(sqlite3.Error):  # no space for a temporary file either
+                    self._put(values)
+
+    def close(self) -> None:
+        with self._lock:
+            self._close()
+
+    def _put(self, values: Mapping[bytes, bytes]) -> None:
+        database, (table, column, kind) = self._database, self._names
+        if database is None or not values:
+            return
+        with database:
+            statement = f"INSERT OR REPLACE INTO {table} (key, {column}) VALUES (?, CAST(? AS {kind}))"  # noqa: S608
+            database.executemany(statement, values.items())
+        while not self._temporary and self._bytes(database) > self._max_bytes:
+            with database:
+                oldest = f"(SELECT min(age) + (max(age) - min(age)) / 10 FROM {table})"  # noqa: S608
+                if not database.execute(f"DELETE FROM {table} WHERE age <= {oldest}").rowcount:  # noqa: S608
+                    break
+
+    @staticmethod
+    def _bytes(database: sqlite3.Connection) -> int:
+        pages, free, size = (
+            int(database.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
+
+    def _open(self, path: str) -> sqlite3.Connection:
+        table, column, kind = self._names
+        database = sqlite3.connect(path, timeout=_TIMEOUT_S, check_same_thread=False)
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            # Writing shows at once what is wrong: a folder that is read-only, a file that is no database.
+            with database:
+                database.execute(
+                    f"CREATE TABLE IF NOT EXISTS {table} "
+                    f"(age INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, {column} {kind} NOT NULL)"
+                )
+                database.execute("PRAGMA user_version = 1")
+        except sqlite3.Error:
+            database.close()
+            raise
+        return database
+
+    def _give_up(self, error: Exception) -> None:
+        self.notice = f"{self._what} {self.path} can't be used ({error}); deleting it is safe"
+        self._temporary = True
+        self._close()
+        self._fall_back()
+
+    def _fall_back(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._database = self._open("")  # a temporary file, which SQLite removes
+
+    def _close(self) -> None:
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.close()
+            self._database = None
