@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
@@ -53,6 +55,12 @@ class DenseField:
     @property
     def name(self) -> str:
         return f"{MAIN_VECTORS}_{self.embedding.fingerprint[:8]}"
+
+
+def analysis_key(analysis: Analysis) -> str:
+    """Eight hexadecimal digits by which stores name the field of an analysis: what is as usual does not count."""
+    canonical = json.dumps(analysis.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
