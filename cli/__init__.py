@@ -22,6 +22,7 @@ COMMANDS = {
     "ingest": "Read papers into a store.",
     "query": "Check a claim against the papers of a store.",
     "serve": "Serve models over HTTP.",
+    "train": "Make models from labels.",
     "calibrate": "Measure what a judge's confidence is worth, and mend it.",
     "index": "Look at stores, rebuild or delete them.",
     "recipes": "List, show or check recipes.",
