@@ -121,6 +121,19 @@ def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
     return Recipe.model_validate(_swap(data, replace) | {"replace": dict(replace)})
 
 
+def how_to_have(recipe: Recipe, said: str) -> str:
+    """How to have the model of the recipe that an error message names; empty where it names none.
+
+    One that nobody published is trained; any can be stood in for by another, which shows the recipe's shape.
+    """
+    named = next((model for model in models_of(recipe) if model in said), None)
+    if named is None:
+        return ""
+    made = recipe.fine_tuned.get(named)
+    how = f"{named} is {made.base} after training, which `{made.train}` does; " if made is not None else ""
+    return f"{how}to run the recipe's shape with another model: --replace {named}=OTHER"
+
+
 def _tables(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     """The TOML of a recipe laid over that of the one it extends. `seen`: the files on the way here."""
     try:
