@@ -77,7 +77,10 @@ def find_model(name: str, *, allow_download: bool = True, with_code: bool = Fals
 
 
 def fingerprint(path: Path) -> str:
-    """Identifies a model's weights: SHA-256 over each safetensors file's size, first and last MiB, and the pooling."""
+    """Identifies a model's weights: SHA-256 over each safetensors file's size, first and last MiB, and the pooling.
+
+    Of sparse encoders also the terms' weights where they come in a table of their own.
+    """
     digest = hashlib.sha256()
     weights = sorted(path.rglob("*.safetensors"))
     if not weights:
@@ -89,8 +92,9 @@ def fingerprint(path: Path) -> str:
             digest.update(stream.read(1 << 20))
             stream.seek(max(0, size - (1 << 20)))
             digest.update(stream.read())
-    for file in sorted(path.glob("*_Pooling/config.json")):
-        digest.update(file.read_bytes())
+    for pattern in ("*_Pooling/config.json", "**/*_SpladePooling/config.json", "**/idf.json"):
+        for file in sorted(path.glob(pattern)):
+            digest.update(file.read_bytes())
     return digest.hexdigest()
 
 

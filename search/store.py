@@ -40,7 +40,18 @@ class Chunking:
     max_tokens: int
     overlap: int
 
+    @classmethod
+    def whole(cls, max_tokens: int) -> Chunking:
+        """No document is cut: each is one passage, of which the model reads as many tokens as its window has."""
+        return cls(NEVER, max_tokens, 0)
 
+    @property
+    def cuts(self) -> bool:
+        return self.longer_than < NEVER
+
+
+NEVER = 2**31 - 1
+"""More tokens than any document has."""
 MAIN_VECTORS = "passages"
 """The name of a store's first field of vectors."""
 
@@ -147,7 +158,7 @@ class Layout:
             parts.append(f"sparse vectors of {self.sparse.model} (weights {self.sparse.fingerprint[:8]})")
         parts += [f"terms of the analysis {_settings(analysis)}" for analysis in self.analyses]
         if self.additional is not None:
-            parts.append(f"additional texts by {self.additional.model}")
+            parts.append(_texts(self.additional))
         return "; ".join(parts)
 
     def check(self, other: Layout, store: str) -> None:
@@ -189,10 +200,19 @@ def _settings(analysis: Analysis) -> str:
 
 
 def _described(model: Embedding, chunks: Chunking) -> str:
+    named = f"{model.model} ({model.dimensions} dimensions, weights {model.fingerprint[:8]})"
+    if not chunks.cuts:
+        return f"{named}, documents whole"
     return (
-        f"{model.model} ({model.dimensions} dimensions, weights {model.fingerprint[:8]}), documents over "
-        f"{chunks.longer_than} tokens in passages of {chunks.max_tokens} with {chunks.overlap} overlapping"
+        f"{named}, documents over {chunks.longer_than} tokens in passages of {chunks.max_tokens} "
+        f"with {chunks.overlap} overlapping"
     )
+
+
+def _texts(texts: AdditionalTexts) -> str:
+    kinds = ["a summary"] if texts.summary else []
+    kinds += [f"{texts.posts} post{'s' if texts.posts > 1 else ''}"] if texts.posts else []
+    return f"{' and '.join(kinds)} of each document by {texts.model} (prompts {texts.prompts[:8]})"
 
 
 @dataclass(frozen=True, slots=True)
