@@ -34,6 +34,8 @@ from .stages import (
 
 _MODEL_KEYS = ("model", "models", "llm", "subwords")
 """The keys of stages that name models."""
+_FILE_KEYS = ("examples", "calibration", "adapter")
+"""The keys of stages that name files, looked for beside the recipe first. A model's folder is one too, by `model`."""
 
 
 class Recipe(Stage):
@@ -144,6 +146,7 @@ def _tables(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     key = name if packaged else str(Path(name).resolve())
     if key in seen:
         raise InvalidData(f"the recipe {name} extends itself: {' -> '.join([*seen, key])}")
+    data = _beside(data, Path(str(_folder())) if packaged else Path(name).parent)
     base = data.get("extends")
     if not isinstance(base, str):
         return data
@@ -152,11 +155,7 @@ def _tables(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     below = _tables(found, (*seen, key))
     for inherited in ("name", "source", "published", "description"):
         below.pop(inherited, None)  # another pipeline than the one that was published
-    laid = _laid_over(below, data)
-    for stages in ("retrievers", "rerankers"):
-        if isinstance(laid.get(stages), dict):
-            laid[stages] = {key: table for key, table in laid[stages].items() if table is not False}
-    return laid
+    return _laid_over(below, data)
 
 
 def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
@@ -174,11 +173,28 @@ def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables over tables; `false` takes out what is there."""
     laid = dict(below)
     for key, value in above.items():
         known = laid.get(key)
-        laid[key] = _laid_over(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+        if value is False and known is not None and not isinstance(known, bool):
+            del laid[key]
+        else:
+            laid[key] = _laid_over(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
     return laid
+
+
+def _beside(data: Any, folder: Path) -> Any:
+    """The tables with the files that they name beside the recipe found there."""
+    if not isinstance(data, dict):
+        return data
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        if key in _FILE_KEYS and isinstance(value, str) and (folder / value).exists():
+            found[key] = str((folder / value).resolve())
+        else:
+            found[key] = _beside(value, folder)
+    return found
 
 
 def _naming(data: Any) -> Iterable[list[str]]:
