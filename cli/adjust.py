@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,13 +27,14 @@ class Changes:
     strategy: str | None = None
     examples: str | None = None
     stance: str | None = None
+    replace: Mapping[str, str] | None = None
 
 
 def adjusted(settings: Settings, changes: Changes) -> Recipe:
     """The settings' recipe as the flags want it. Raises NotFound, InvalidData or UsageError."""
     from ..recipe import load_recipe
 
-    recipe = load_recipe(settings.recipe)
+    recipe = load_recipe(settings.recipe, changes.replace)
     update = {
         "retrievers": _retrievers(recipe, changes),
         "rerankers": _rerankers(recipe, settings.rerank, changes.rerank_depth),

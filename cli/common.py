@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -50,6 +50,12 @@ strategy_option = click.option(
     type=click.Choice(["one-step", "two-step", "few-shot", "hybrid", "batch"]),
     help="How the language model is asked.",
 )
+replace_option = click.option(
+    "--replace",
+    multiple=True,
+    metavar="MODEL=OTHER",
+    help="A model in the place of one that the recipe names; what is printed says so. Can be given several times.",
+)
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress and no notices.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 
@@ -57,6 +63,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def options(*decorators: Callable[[Callable[P, R]], Callable[P, R]]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Several click options as one decorator, shown in this order."""
     return lambda command: functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), command)
+
+
+def replacements(given: Sequence[str]) -> dict[str, str]:
+    """What `--replace` says. Raises UsageError."""
+    from ..errors import UsageError
+
+    found: dict[str, str] = {}
+    for pair in given:
+        old, equals, new = pair.partition("=")
+        if not equals or not old.strip() or not new.strip():
+            raise UsageError(f"--replace {pair}: write MODEL=OTHER, as ccheck recipes show NAME calls the model")
+        found[old.strip()] = new.strip()
+    return found
 
 
 def settings_from(**flags: Any) -> Settings:

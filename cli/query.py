@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ from .common import (
     options,
     print_json,
     quiet_option,
+    replace_option,
+    replacements,
     stance_option,
     stderr,
     stdout,
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
         metavar="NAME|FILE",
         help="The pipeline; see ccheck recipes list.  [env: CCHECK_RECIPE; default: default]",
     ),
+    replace_option,
     click.option(
         "--fields", metavar="FIELDS", help="The text fields that BM25 searches, with their boosts: title^2,text."
     ),
@@ -122,6 +126,7 @@ def query(
     filters: tuple[str, ...],
     before: str | None,
     recipe: str | None,
+    replace: tuple[str, ...],
     fields: str | None,
     no_dense: bool,
     rerank: str | None,
@@ -171,7 +176,7 @@ def query(
         "llm_max_cost": max_cost,
     }
     resolved = resolve(flags)
-    changes = Changes(fields, no_dense, rerank_depth, verdict, llm, strategy, examples, stance)
+    changes = Changes(fields, no_dense, rerank_depth, verdict, llm, strategy, examples, stance, replacements(replace))
     pipeline = adjusted(resolved.settings, changes)
     asked = _Asked(k, _conditions(filters, before), run_file, report, quiet)
     text = ""
@@ -290,7 +295,11 @@ def _about(resolved: Resolved, checked: Checker) -> About:
 
     plan = checked.plan()
     models = [
-        f"embeddings: {plan.embedder.spec.model}" if plan.embedder is not None else "",
+        *dict.fromkeys(
+            f"embeddings: {(encoder.dense or encoder.sparse).spec.model}"
+            for encoder in plan.encoders.values()
+            if encoder.dense is not None or encoder.sparse is not None
+        ),
         *(f"reranker: {reranker.name}" for _, reranker in plan.rerankers.values()),
         f"stances: {plan.method.name}" if plan.method is not None else "",
     ]
@@ -350,7 +359,7 @@ def _many(checked: Checker, claims: Iterable[tuple[Claim, str | None]], file: st
         task = progress.add_task("claims", total=_lines(file) if show else None)
         for result in checked.check_many(noted(), k=asked.k, filters=asked.filters):
             problem = problems.popleft()
-            yield result if problem is None else replace(result, error=InvalidData(problem))
+            yield result if problem is None else dataclasses.replace(result, error=InvalidData(problem))
             progress.advance(task)
 
 
