@@ -1,0 +1,293 @@
+"""Claims, judgements and true labels, from the files that data sets come in.
+
+Read as they are: BEIR (`queries.jsonl`, `qrels.tsv`), TREC (topics as id, tab, text; qrels of four columns), SciFact,
+Climate-FEVER, AVeriTeC, ClimateCheck (Abu Ahmad et al., SDP 2025), and subtask 4b of CheckThat! 2025. A file can be
+several of these at once: pairs of claim and document with a label are claims, judgements and true labels.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import CcheckError, InvalidData
+from ..ingest import Record
+from ..types import Claim, Label
+from ..verdict.labels import parse_label, parse_stance
+from .files import SHOWN, bad_lines, read_records
+from .types import Gold, Qrels
+
+CLAIM_IDS = ("_id", "claim_id", "claim-id", "query-id", "query_id", "qid", "post_id", "topic", "id")
+TEXTS = ("claim", "text", "query", "tweet_text")
+# ClimateCheck's gold files have both of its names for a document; the first is the collection's.
+DOCUMENTS = (
+    *("corpus-id", "corpus_id", "doc_id", "doc-id", "docid", "docno", "document_id"),
+    *("abstract_original_index", "abstract_id", "cord_uid"),
+)
+GRADES = ("score", "relevance", "rel", "grade")
+LABELS = ("annotation", "label", "claim_label", "verdict")
+SENTENCES = ("sentences", "evidence_sentences")
+_COLUMNS = frozenset((*CLAIM_IDS, *TEXTS, *DOCUMENTS, *GRADES, *LABELS))
+_RELEVANT: Mapping[Label, int] = {"SUPPORTS": 1, "REFUTES": 1, "CONFLICTING": 1, "NOT_ENOUGH_INFO": 0}
+"""As ClimateCheck has it: what supports or refutes a claim is relevant to it, what leaves it open is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """What one record says of a claim and a document. `grade` and `label` are None where it does not say."""
+
+    claim: str
+    document: str
+    grade: int | None
+    label: Label | None
+    sentences: tuple[int | str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Once:
+    """Keeps the first value for each key, and says where another one contradicts it."""
+
+    what: str
+    values: dict[Any, Any] = field(default_factory=dict)
+    lines: dict[Any, int] = field(default_factory=dict)
+
+    def put(self, key: Any, value: Any, record: Record, name: str) -> None:
+        if key not in self.values:
+            self.values[key], self.lines[key] = value, record.line
+        elif self.values[key] != value:
+            raise InvalidData(f"{name} has another {self.what} than on line {self.lines[key]}")
+
+
+def read_claims(path: str | os.PathLike[str]) -> list[Claim]:
+    """The claims of a file, in its order, with their ids.
+
+    Where records have no id, it is the number of the record, from 1. In a file of pairs a claim comes more than once;
+    in any other that is an error. Raises NotFound, MissingExtra, or InvalidData, which names the lines.
+    """
+    texts = _Once("text")
+
+    def take(record: Record, number: int) -> None:
+        data = _with_topic(record.data)
+        claim = _claim_id(data, number)
+        text = _text(_found(data, TEXTS)[1])
+        if not text:
+            raise InvalidData(f"claim {claim} has no text (looked for {', '.join(TEXTS)})")
+        if claim in texts.values and _found(data, DOCUMENTS)[0] is None:
+            raise InvalidData(f"the id {claim} is on line {texts.lines[claim]} already")
+        texts.put(claim, text, record, f"claim {claim}")
+
+    _take_all(path, take)
+    if not texts.values:
+        raise InvalidData(f"{os.fspath(path)} has no claims")
+    return [Claim(text, claim) for claim, text in texts.values.items()]
+
+
+def read_qrels(path: str | os.PathLike[str]) -> Qrels:
+    """The relevance judgements of a file.
+
+    Of pairs with labels instead of grades, those that support or refute are relevant (1) and those that leave the
+    claim open are judged not relevant (0). Raises NotFound, MissingExtra, or InvalidData, which names the lines.
+    """
+    grades = _Once("grade")
+
+    def take(record: Record, number: int) -> None:
+        for pair in _pairs(record.data, number):
+            if pair.grade is None:
+                raise InvalidData(f"claim {pair.claim} and document {pair.document} have neither grade nor label")
+            name = f"the pair of claim {pair.claim} and document {pair.document}"
+            grades.put((pair.claim, pair.document), pair.grade, record, name)
+
+    _take_all(path, take)
+    qrels: dict[str, dict[str, int]] = {}
+    for (claim, document), grade in grades.values.items():
+        qrels.setdefault(claim, {})[document] = grade
+    if not qrels:
+        raise InvalidData(
+            f"{os.fspath(path)} has no judgements: give lines of claim id, document id and grade, as BEIR's or TREC's "
+            "qrels are, or pairs with labels"
+        )
+    return qrels
+
+
+def read_gold(path: str | os.PathLike[str]) -> Gold:
+    """The true labels of a file: of pairs of claim and document, of claims, or both.
+
+    Raises NotFound, MissingExtra, or InvalidData, which names the lines.
+    """
+    stances, verdicts = _Once("label"), _Once("label")
+    sentences: dict[tuple[str, str], tuple[int | str, ...]] = {}
+
+    def take(record: Record, number: int) -> None:
+        data = record.data
+        alone = True
+        for pair in _pairs(data, number):
+            alone = False
+            if pair.label is None:
+                continue
+            key = pair.claim, pair.document
+            stances.put(key, pair.label, record, f"the pair of claim {pair.claim} and document {pair.document}")
+            if pair.sentences:
+                sentences[key] = tuple(dict.fromkeys((*sentences.get(key, ()), *pair.sentences)))
+        name, label = _found(data, ("claim_label",) if not alone else LABELS)
+        if name is not None:
+            claim = _claim_id(data, number)
+            verdicts.put(claim, parse_label(_text(label)), record, f"claim {claim}")
+
+    _take_all(path, take)
+    if not stances.values and not verdicts.values:
+        raise InvalidData(
+            f"{os.fspath(path)} has no labels: give records with claim_id and label, and doc_id where the label is of "
+            "one document"
+        )
+    return Gold(stances.values, verdicts.values, sentences)
+
+
+def _take_all(path: str | os.PathLike[str], take: Callable[[Record, int], None]) -> None:
+    """Give each record to `take` with its number; what it finds wrong is raised together, with line numbers."""
+    problems: list[str] = []
+    bad = 0
+    for number, record in enumerate(read_records(path, _COLUMNS), 1):
+        try:
+            take(record, number)
+        except InvalidData as error:
+            bad += 1
+            if bad <= SHOWN:
+                problems.append(f"line {record.line}: {error}")
+    if bad:
+        raise bad_lines(path, problems, bad)
+
+
+# -- what a record says
+
+
+def _pairs(data: Mapping[str, Any], number: int) -> Iterator[_Pair]:
+    """The judged documents of a record. None where it is of a claim alone."""
+    if "0" in data:
+        yield _trec_pair(data)
+        return
+    name, document = _found(data, DOCUMENTS)
+    if name is not None:
+        claim = _claim_id(data, number)
+        label = _stance(data)
+        grade = _grade(data, label)
+        if grade is None and name == "cord_uid":
+            grade = 1  # CheckThat!: the one paper that a post is about
+        yield _Pair(claim, _id(document, name), grade, label, _sentences(_found(data, SENTENCES)[1]))
+    elif any(known in data for known in DOCUMENTS) and _found(data, (*LABELS, *GRADES))[0] is not None:
+        raise InvalidData("there is a label or grade but no document")
+    elif isinstance(data.get("evidences"), Sequence):
+        yield from _climate_fever(_claim_id(data, number), data["evidences"])
+    elif isinstance(data.get("evidence"), Mapping):
+        yield from _scifact(_claim_id(data, number), data)
+
+
+def _trec_pair(data: Mapping[str, Any]) -> _Pair:
+    """Claim, iteration, document, grade; or the same without the iteration."""
+    cells = list(data.values())
+    if len(cells) not in (3, 4):
+        raise InvalidData(f"{len(cells)} columns; qrels have claim, iteration, document and grade")
+    return _Pair(_id(cells[0], "claim"), _id(cells[-2], "document"), _number(cells[-1]), None)
+
+
+def _climate_fever(claim: str, evidences: Sequence[Any]) -> Iterator[_Pair]:
+    for evidence in evidences:
+        if not isinstance(evidence, Mapping) or "evidence_id" not in evidence:
+            raise InvalidData(f"claim {claim} has evidence without evidence_id")
+        label = parse_stance(_text(evidence.get("evidence_label")))
+        text = _text(evidence.get("evidence"))
+        document = _id(evidence["evidence_id"], "evidence_id")
+        yield _Pair(claim, document, _RELEVANT[label], label, (text,) if text else ())
+
+
+def _scifact(claim: str, data: Mapping[str, Any]) -> Iterator[_Pair]:
+    """SciFact's own claims: `evidence` has the labelled documents, the others that it cites leave the claim open."""
+    for document, sets in data["evidence"].items():
+        if not isinstance(sets, Sequence) or not all(isinstance(one, Mapping) for one in sets) or not sets:
+            raise InvalidData(f"the evidence of claim {claim} in document {document} is no list of labelled sentences")
+        labels = {parse_stance(_text(one.get("label"))) for one in sets}
+        if len(labels) > 1:
+            raise InvalidData(f"the evidence of claim {claim} in document {document} has several labels")
+        numbers = tuple(number for one in sets for number in _sentences(one.get("sentences")))
+        yield _Pair(claim, _id(document, "document"), 1, labels.pop(), numbers)
+    for document in data.get("cited_doc_ids") or ():
+        if (cited := _id(document, "cited_doc_ids")) not in data["evidence"]:
+            yield _Pair(claim, cited, 1, "NOT_ENOUGH_INFO")
+
+
+def _stance(data: Mapping[str, Any]) -> Label | None:
+    name, label = _found(data, LABELS)
+    # A column of numbers called label is one of grades.
+    return None if name is None or _is_number(label) else parse_stance(_text(label))
+
+
+def _grade(data: Mapping[str, Any], label: Label | None) -> int | None:
+    name, value = _found(data, GRADES)
+    if name is None and label is None:
+        name, value = _found(data, LABELS)
+    if name is not None:
+        return _number(value)
+    return None if label is None else _RELEVANT[label]
+
+
+def _sentences(value: object) -> tuple[int | str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(one, int | str) for one in value):
+        raise InvalidData("sentences must be a list of their numbers or texts")
+    return tuple(value)
+
+
+def _with_topic(data: dict[str, Any]) -> dict[str, Any]:
+    """The cells of TREC's topics by their names."""
+    if "0" not in data:
+        return data
+    if len(data) != 2:
+        raise InvalidData(f"{len(data)} columns; topics have two, an id and a text, with a tab between them")
+    return {"_id": data["0"], "text": data["1"]}
+
+
+def _claim_id(data: Mapping[str, Any], number: int) -> str:
+    name, value = _found(data, CLAIM_IDS)
+    if name is not None:
+        return _id(value, name)
+    if any(known in data for known in CLAIM_IDS):
+        raise InvalidData("the claim's id is empty")
+    return str(number)
+
+
+def _found(data: Mapping[str, Any], names: Sequence[str]) -> tuple[str | None, Any]:
+    """The first of the names with a value, and the value."""
+    return next(((name, data[name]) for name in names if data.get(name) not in (None, "")), (None, None))
+
+
+def _id(value: object, name: str) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # a column of numbers with gaps, as pandas writes it
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+        raise InvalidData(f"{name} is no id: {str(value)[:80]!r}")
+    return str(value).strip()
+
+
+def _text(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _is_number(value: object) -> bool:
+    try:
+        _number(value)
+    except CcheckError:
+        return False
+    return True
+
+
+def _number(value: object) -> int:
+    """A grade: a whole number."""
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    except ValueError:
+        number = None
+    if number is None or not number.is_integer():
+        raise InvalidData(f"the grade {str(value)[:80]!r} is no whole number")
+    return int(number)

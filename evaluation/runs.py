@@ -1,0 +1,172 @@
+"""Runs in TREC's format: a line for each document, of claim id, Q0, document id, rank, score and the run's name."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidData, NotFound
+from ..types import strictly_decreasing
+from .files import SHOWN, bad_lines, read_records
+from .types import Run
+
+if TYPE_CHECKING:
+    from ..types import Result
+
+_LARGEST = 1e38
+"""A float32 can hold a little more."""
+
+
+def ranked(scores: Mapping[str, float]) -> list[str]:
+    """Document ids, best first; of equal scores the one that was given first."""
+    return sorted(scores, key=lambda document: -scores[document])
+
+
+def run_of(results: Iterable[Result]) -> dict[str, dict[str, float]]:
+    """The run that results make, each claim with what was found for it, in the order of the ranking.
+
+    A claim that failed is there, and empty. Raises InvalidData for claims without an id, or with the same one.
+    """
+    run: dict[str, dict[str, float]] = {}
+    for result in results:
+        claim = result.claim.id
+        if claim is None:
+            raise InvalidData(f"the claim {result.claim.text[:80]!r} has no id, by which judgements could name it")
+        if claim in run:
+            raise InvalidData(f"there are two claims with the id {claim}")
+        scores = strictly_decreasing([evidence.hit.score for evidence in result.evidence])
+        run[claim] = dict(zip((evidence.document.id for evidence in result.evidence), scores, strict=True))
+    return run
+
+
+def run_of_ids(rankings: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
+    """The run of rankings that have no scores (`Result.stages`): document ids by claim id, best first."""
+    return {
+        claim: {document: float(len(ids) - place) for place, document in enumerate(ids)}
+        for claim, ids in rankings.items()
+    }
+
+
+def write_run(path: str | os.PathLike[str], run: Run, name: str) -> None:
+    """Write a run. White space in its name becomes hyphens.
+
+    Scores are written so that they fall strictly, read as float32 (trec_eval's) or as float64: tools order by score
+    and break ties by document id, which would not be the ranking. The file is there whole or not at all. Raises
+    InvalidData for ids with white space and scores that are no numbers, NotFound where the file can't be made.
+    """
+    path = Path(path)
+    tag = "-".join(name.split()) or "ccheck"
+    lines = []
+    for claim, scores in run.items():
+        order = ranked(scores)
+        for rank, (document, score) in enumerate(
+            zip(order, _falling([scores[document] for document in order], claim), strict=True), 1
+        ):
+            lines.append(f"{_written(claim)} Q0 {_written(document)} {rank} {score} {tag}\n")
+    try:
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+        with contextlib.ExitStack() as stack:
+            new = stack.enter_context(tempfile.NamedTemporaryFile(dir=path.parent, prefix=".run-", delete=False))
+            stack.callback(Path(new.name).unlink, missing_ok=True)
+            new.writelines(line.encode() for line in lines)
+            new.close()
+            Path(new.name).chmod(mode)
+            Path(new.name).replace(path)
+    except OSError as error:
+        raise NotFound(f"the run {path} can't be written: {error.strerror or error}") from error
+
+
+def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+    """The run of a file, plain or compressed: TREC's six columns, or what `ccheck query --json` printed.
+
+    Equal scores are in trec_eval's order: the greater document id first. Raises NotFound, or InvalidData, which names
+    the lines.
+    """
+    run: dict[str, dict[str, float]] = {}
+    problems: list[str] = []
+    bad = 0
+    for record in read_records(path, frozenset()):
+        try:
+            if "0" in record.data:
+                _take_line(run, list(record.data.values()))
+            else:
+                _take_result(run, record.data)
+        except InvalidData as error:
+            bad += 1
+            if bad <= SHOWN:
+                problems.append(f"line {record.line}: {error}")
+    if bad:
+        raise bad_lines(path, problems, bad)
+    return {claim: _in_order(scores) for claim, scores in run.items()}
+
+
+def _take_line(run: dict[str, dict[str, float]], cells: list[str]) -> None:
+    if len(cells) != 6:
+        raise InvalidData(f"{len(cells)} columns where a run has 6: claim, Q0, document, rank, score, name")
+    claim, _, document, _, written, _ = cells
+    try:
+        score = float(written)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise InvalidData(f"the score {written[:80]!r} is no number")
+    scores = run.setdefault(claim, {})
+    if document in scores:
+        raise InvalidData(f"document {document} of claim {claim} was there before")
+    scores[document] = score
+
+
+def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> None:
+    """A line of `ccheck query --json`. A claim that could not be checked has no evidence."""
+    try:
+        claim = data["claim"]["id"]
+        hits = [(str(one["doc_id"]), float(one["score"])) for one in data["evidence"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidData("neither a line of a TREC run nor a result of ccheck query --json") from error
+    if claim is None:
+        raise InvalidData("the claim has no id, by which judgements could name it: give claims with ids")
+    if str(claim) in run:
+        raise InvalidData(f"claim {claim} was there before")
+    if len(dict(hits)) < len(hits) or not all(math.isfinite(score) for _, score in hits):
+        raise InvalidData(f"a document of claim {claim} is there twice, or its score is no number")
+    falling = strictly_decreasing([score for _, score in hits])
+    run[str(claim)] = {document: score for (document, _), score in zip(hits, falling, strict=True)}
+
+
+def _in_order(scores: Mapping[str, float]) -> dict[str, float]:
+    order = sorted(scores, key=lambda document: (scores[document], document.encode()), reverse=True)
+    return {document: scores[document] for document in order}
+
+
+def _falling(scores: Sequence[float], claim: str) -> list[str]:
+    """Scores as text, each below the one before it in either precision."""
+    import numpy as np
+
+    values = np.asarray(scores, np.float64)
+    if not np.isfinite(values).all() or (np.abs(values) > _LARGEST).any():
+        raise InvalidData(f"a score of claim {claim} is no number that a run can hold")
+    written: list[str] = []
+    ceiling = np.float32(np.inf)
+    for value in values:
+        single = min(np.float32(value), ceiling)
+        # Nine digits tell every float32 from the next, and in float64 they keep the order.
+        written.append(f"{single:.9g}")
+        ceiling = np.nextafter(single, np.float32(-np.inf))
+    return written
+
+
+def _written(text: str) -> str:
+    if not text or text.split() != [text]:
+        raise InvalidData(f"the id {text[:80]!r} can't be written: TREC's format has white space between its columns")
+    return text
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
