@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .common import json_option, print_fields, print_json, stdout
+from ..errors import NotFound
+from .common import json_option, print_fields, print_json, replace_option, replacements, stdout
 
 
 @click.group()
@@ -51,15 +52,42 @@ def show(name: str) -> None:
 
 
 @recipes.command()
-@click.argument("file")
-def check(file: str) -> None:
-    """Say whether a recipe can be used.
+@click.argument("name")
+@replace_option
+@json_option
+def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
+    """Say whether a recipe can be used, and which of its models are here.
 
     \b
     ccheck recipes check mine.toml
-    """
-    from ..recipe import load_recipe
+    ccheck recipes check climatecheck-hybrid --replace gpt-4.1=qwen3
 
-    recipe = load_recipe(file)
-    stages = ", ".join(f"{name} ({stage.kind}, {stage.depth})" for name, stage in recipe.retrievers.items())
-    click.echo(f"{file}: {stages}; fusion {recipe.fusion.method}; verdict {recipe.verdict.method}")
+    The hub is not asked. Language models are on a server, which is not asked either. The exit code is 4 where a model
+    is not here.
+    """
+    from ..models import find_model
+    from ..needs import models_used
+    from ..recipe import how_to_have, load_recipe
+
+    recipe = load_recipe(name, replacements(replace))
+    models: dict[str, str] = {}
+    missing = False
+    for model, kind in models_used(recipe).items():
+        if kind == "language model":
+            models[model] = "language model, on the server of the settings"
+            continue
+        try:
+            models[model] = f"{kind}, {find_model(model, allow_download=False).path}"
+        except NotFound:
+            missing = True
+            models[model] = f"{kind}, not here: {how_to_have(recipe, model)}"
+    if as_json:
+        stages = recipe.model_dump(mode="json", include={"retrievers", "fusion", "rerankers", "verdict", "replace"})
+        print_json({"recipe": recipe.name, "usable": not missing, "models": models, **stages})
+    else:
+        retrievers = ", ".join(f"{key} ({stage.kind}, {stage.depth})" for key, stage in recipe.retrievers.items())
+        rerankers = ", ".join(f"{key} ({stage.kind}, {stage.depth})" for key, stage in recipe.rerankers.items())
+        fields = {"recipe": name, "retrievers": retrievers, "fusion": recipe.fusion.method, "rerankers": rerankers}
+        print_fields(stdout(), {**fields, "verdict": recipe.verdict.method, **models})
+    if missing:
+        raise NotFound("not every model that the recipe names is on this machine")

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from .recipe import Recipe
-from .stages import AdditionalStage, Analysis, Bm25, Dense, Sparse
+from .stages import (
+    AdditionalStage,
+    Analysis,
+    Bm25,
+    Dense,
+    EnsembleReranker,
+    ListwiseReranker,
+    ModelReranker,
+    Sparse,
+)
+
+ModelKind: TypeAlias = Literal["tokenizer", "embedding", "sparse", "reranker", "language model", "stance"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +63,32 @@ def needs_of(recipe: Recipe) -> Needs:
         tuple(analyses),
         recipe.ingest.additional,
     )
+
+
+def models_used(recipe: Recipe) -> dict[str, ModelKind]:
+    """Every model that the stages name, with what it is used as; `auto` and what the settings decide left out."""
+    used: dict[str, ModelKind] = {}
+    llms: list[str | None] = []
+    for retriever in recipe.retrievers.values():
+        if isinstance(retriever, Bm25):
+            if retriever.analysis is not None and retriever.analysis.subwords is not None:
+                used[retriever.analysis.subwords] = "tokenizer"
+        elif retriever.model is not None:
+            used[retriever.model] = "sparse" if isinstance(retriever, Sparse) else "embedding"
+        if retriever.query != "claim":
+            llms.append(recipe.rewriting.llm)
+    for reranker in recipe.rerankers.values():
+        if isinstance(reranker, EnsembleReranker):
+            used |= dict.fromkeys(reranker.models, "reranker")
+        elif isinstance(reranker, ModelReranker) and reranker.model != "auto" and "://" not in reranker.model:
+            used[reranker.model] = "reranker"
+        elif isinstance(reranker, ListwiseReranker):
+            llms.append(reranker.llm)
+    if recipe.verdict.model is not None:
+        if recipe.verdict.method == "stance":
+            used[recipe.verdict.model] = "stance"
+        else:
+            llms.append(recipe.verdict.model)
+    if recipe.ingest.additional is not None:
+        llms.append(recipe.ingest.additional.llm)
+    return used | dict.fromkeys([name for name in llms if name is not None], "language model")

@@ -1,0 +1,161 @@
+"""docs/recipes.md, made of the recipes and of what was measured with them.
+
+    python -m ccheck.cli.recipe_pages > docs/recipes.md
+
+Lines of `ccheck evaluate --json` in benchmarks/recipes.jsonl are what was measured; each may have a `note` added.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..needs import models_used, needs_of
+from ..recipe import Recipe, load_recipe, recipe_names
+from ..stages import Stage
+
+MEASURED = Path(__file__).parents[1] / "benchmarks" / "recipes.jsonl"
+_HEAD = """# Recipes
+
+Made by `python -m ccheck.cli.recipe_pages > docs/recipes.md`; do not edit it by hand.
+
+A recipe is a whole pipeline, written down: `ccheck recipes show NAME` prints one, `--recipe NAME|FILE` runs it.
+Published figures are the source's, on its own data. What was measured here is on other data, and where a model could
+not be had another stands in for it: such figures show that the pipeline runs and what its stages do, not that it
+reproduces the published ones. Intervals are 95% of a bootstrap over the claims.
+"""
+
+
+def main() -> None:
+    sys.stdout.write(page())
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [_HEAD]
+    measured = _measured()
+    for name in recipe_names():
+        recipe = load_recipe(name)
+        lines += [f"## {name}", "", recipe.description, ""]
+        lines += _source(recipe)
+        lines += _stages(recipe)
+        lines += _models(recipe)
+        lines += _published(recipe)
+        lines += _runs([run for run in measured if run["recipe"] == name])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _source(recipe: Recipe) -> list[str]:
+    said = []
+    if recipe.extends is not None:
+        said.append(f"It changes [{recipe.extends}](#{recipe.extends}).")
+    if recipe.source is not None:
+        source = recipe.source
+        where = f"{source.venue}, {source.url}" if source.url else source.venue
+        said.append(f"{source.authors}: *{source.title}*. {where}.")
+    return [*said, ""] if said else []
+
+
+def _stages(recipe: Recipe) -> list[str]:
+    rows = ["| stage | settings |", "| --- | --- |"]
+    for name, retriever in recipe.retrievers.items():
+        rows.append(f"| {name} | {retriever.kind}: {_settings(retriever)} |")
+    if len(recipe.retrievers) > 1:
+        rows.append(f"| fusion | {_settings(recipe.fusion, always=('method', 'k'))} |")
+    for name, reranker in recipe.rerankers.items():
+        rows.append(f"| {name} | reranker, {reranker.kind}: {_settings(reranker)} |")
+    rewritten = any(retriever.query != "claim" for retriever in recipe.retrievers.values())
+    if rewritten:
+        rows.append(f"| rewriting | {_settings(recipe.rewriting) or 'as usual'} |")
+    if recipe.ingest.additional is not None:
+        additional = _settings(recipe.ingest.additional, always=("summary", "posts"))
+        rows.append(f"| at ingest | additional texts: {additional} |")
+    rows.append(f"| verdict | {_settings(recipe.verdict, always=('method',))} |")
+    return [*rows, ""]
+
+
+def _settings(stage: Stage, always: tuple[str, ...] = ("depth",)) -> str:
+    """What of a stage is not as usual, and what is always worth saying."""
+    said = stage.model_dump(mode="json", exclude_defaults=True) | {
+        key: getattr(stage, key) for key in always if key in type(stage).model_fields
+    }
+    for key in ("examples", "calibration", "adapter"):
+        if said.get(key):
+            said[key] = Path(said[key]).name
+    return ", ".join(f"{key} = {_value(value)}" for key, value in said.items() if key != "kind")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_value(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return ", ".join(map(_value, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _models(recipe: Recipe) -> list[str]:
+    lines = []
+    for name, kind in models_used(recipe).items():
+        made = recipe.fine_tuned.get(name)
+        how = f", which is {made.base} after `{made.train}`" if made is not None else ""
+        lines.append(f"- {kind}: {name}{how}")
+    needs = needs_of(recipe)
+    own = [
+        *(f"vectors of {need.model}" for need in needs.dense if need.model is not None),
+        *([f"sparse vectors of {needs.sparse}"] if needs.sparse else []),
+        *("terms of the analysis above" for _ in needs.analyses),
+        *(["additional texts"] if needs.additional else []),
+    ]
+    head = ["Models:", ""] if lines else []
+    provided = [f"In the store: {'; '.join(own)}: `ccheck ingest FILE --recipe {recipe.name}`.", ""] if own else []
+    return [*head, *lines, *([""] if lines else []), *provided]
+
+
+def _published(recipe: Recipe) -> list[str]:
+    if not recipe.published:
+        return ["Published figures: none of the whole system.", ""] if recipe.source is not None else []
+    rows = ["| published | figures |", "| --- | --- |"]
+    for published in recipe.published:
+        note = f": {published.note}" if published.note else ""
+        figures = ", ".join(f"{name} {_figure(value)}" for name, value in published.metrics.items())
+        rows.append(f"| {published.on}{note} | {figures} |")
+    return [*rows, ""]
+
+
+def _runs(runs: list[dict[str, Any]]) -> list[str]:
+    if not runs:
+        return []
+    rows = ["| measured here | claims | figures | stand-ins |", "| --- | --- | --- | --- |"]
+    for run in runs:
+        figures = ", ".join(
+            f"{name} {_figure(value)}{_interval(run.get('intervals', {}).get(name))}"
+            for name, value in run["metrics"].items()
+        )
+        swapped = "; ".join(f"{new} for {old}" for old, new in run.get("replaced", {}).items())
+        rows.append(f"| {run.get('note', '')} | {run['claims']} | {figures} | {swapped or '–'} |")
+    return [*rows, ""]
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}".lstrip("0")
+
+
+def _interval(interval: list[float] | None) -> str:
+    return f" ({_figure(interval[0])} to {_figure(interval[1])})" if interval else ""
+
+
+def _measured() -> list[dict[str, Any]]:
+    return list(_lines()) if MEASURED.is_file() else []
+
+
+def _lines() -> Iterator[dict[str, Any]]:
+    for line in MEASURED.read_text(encoding="utf-8").splitlines():
+        if line.strip():
+            yield json.loads(line)
+
+
+if __name__ == "__main__":
+    main()
