@@ -39,6 +39,8 @@ CLIMATECHECK = "ClimateCheck"
 _PARTS = tuple(f"{CLIMATECHECK}-{part}" for part in ("R@2", "R@5", "R@10", "Bpref"))
 _OWN = (CLIMATECHECK, *_PARTS)
 _NAME = re.compile(r"(?P<name>\w+)(\((?P<parameters>[^()]*)\))?(@(?P<cutoff>\d+))?")
+_KNOWN = ", ".join((*_OWN, "nDCG@10", "R@100", "RR@10", "P@10", "AP", "Bpref", "Judged@10"))
+_DEEPEST = 1_000_000
 _IDS = 3
 """How many ids a message lists."""
 
@@ -168,8 +170,8 @@ def _calculate(names: Sequence[str], ranks: Run, qrels: Qrels) -> dict[str, dict
         return by_name
     plain = {claim: dict(grades) for claim, grades in qrels.items()}
     try:
-        found = list(_ir_measures().iter_calc(list(measures), plain, ranks))
-    except (ValueError, RuntimeError, OSError) as error:
+        found = list(_providers().iter_calc(list(measures), plain, ranks))
+    except (ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise UsageError(f"ir-measures can't compute {', '.join(names)} here: {reason}") from error
     for value in found:
@@ -187,17 +189,12 @@ def _measure(name: str) -> Any:
     match = _NAME.fullmatch(name.strip())
     base = registry.get(match["name"]) if match else None
     if match is None or base is None:
-        import difflib
-
-        known = [*_OWN, "nDCG@10", "R@100", "RR@10", "P@10", "AP", "Bpref", "Judged@10"]
-        near = difflib.get_close_matches(name, [*known, *registry], 1)
-        hint = f", did you mean {near[0]!r}?" if near else ""
-        raise UsageError(f"there is no metric {name!r}{hint} Known are, among others, {', '.join(known)}")
+        raise UsageError(f"there is no metric {name!r}{_nearest(name, registry)}; known are, among others, {_KNOWN}")
     parameters: dict[str, Any] = _parameters(match["parameters"] or "", name)
     if match["cutoff"] is not None:
         parameters[base.AT_PARAM] = int(match["cutoff"])
-        if parameters[base.AT_PARAM] < 1:
-            raise UsageError(f"the metric {name!r} needs a cutoff of 1 or more")
+        if not 1 <= parameters[base.AT_PARAM] <= _DEEPEST:
+            raise UsageError(f"the metric {name!r} needs a cutoff between 1 and {_DEEPEST:,}")
     try:
         made = base(**parameters)
         made.validate_params()
@@ -206,7 +203,19 @@ def _measure(name: str) -> Any:
         raise UsageError(f"the metric {name!r} does not have these parameters.{needs}") from error
     if not isinstance(made.aggregator(), library.MeanAgg):
         raise UsageError(f"{name} is a sum over claims and no mean: name a metric such as nDCG@10")
+    if not _providers().supports(made):
+        raise UsageError(f"{name} is known, but what computes it is not used here: name another one, such as nDCG@10")
     return made
+
+
+def _nearest(name: str, registry: Iterable[str]) -> str:
+    import difflib
+
+    cutoff = name.partition("@")[1:]
+    known = [*_OWN, *registry, *("".join((one, *cutoff)) for one in registry)]
+    folded = {one.casefold(): one for one in known}
+    near = difflib.get_close_matches(name.casefold(), folded, 1)
+    return f", did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def _parameters(written: str, name: str) -> dict[str, int | bool]:
@@ -299,6 +308,12 @@ def _ir_measures() -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtra("evaluation", "evaluation") from error
     return ir_measures
+
+
+def _providers() -> Any:
+    """Those of ir-measures that compute in this process, in the order in which it takes them itself."""
+    library = _ir_measures()
+    return library.providers.FallbackProvider([library.pytrec_eval, library.judged, library.msmarco])
 
 
 def _scipy_stats() -> Any:

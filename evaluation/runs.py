@@ -154,8 +154,8 @@ def _falling(scores: Sequence[float], claim: str) -> list[str]:
     ceiling = np.float32(np.inf)
     for value in values:
         single = min(np.float32(value), ceiling)
-        # Nine digits tell every float32 from the next, and in float64 they keep the order.
-        written.append(f"{single:.9g}")
+        # The shortest text that no other float32 is nearest to; so the texts are in the same order in float64.
+        written.append(str(single))
         ceiling = np.nextafter(single, np.float32(-np.inf))
     return written
 

@@ -1,0 +1,169 @@
+"""How good stances and verdicts are: precision, recall, F1 and confusion by scikit-learn, and calibration error.
+
+What could not be labelled is counted apart: it is in no confusion matrix and in no score, and is never a label. The
+same holds for true labels that nothing was said about, as of documents that were not retrieved. So the scores are over
+the pairs that were both judged and labelled, as the second subtask of ClimateCheck has it (its score adds `R@10`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import InvalidData, MissingExtra
+from ..types import Label, Stance, Verdict
+from ..verdict.labels import LABELS
+from .metrics import RESAMPLES, SEED
+from .types import Classified, Interval, Scores
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..types import Result
+    from ..verdict.calibration import Reliability
+
+Key = TypeVar("Key", str, tuple[str, str])
+"""A claim's id, or those of a claim and a document."""
+
+
+def stances_of(results: Iterable[Result]) -> dict[tuple[str, str], Stance]:
+    """The stances of results by claim and document id, of claims that have an id."""
+    return {
+        (result.claim.id, evidence.document.id): evidence.stance
+        for result in results
+        if result.claim.id is not None
+        for evidence in result.evidence
+        if evidence.stance is not None
+    }
+
+
+def verdicts_of(results: Iterable[Result]) -> dict[str, Verdict]:
+    """The verdicts of results by claim id, of claims that have one."""
+    return {
+        result.claim.id: result.verdict
+        for result in results
+        if result.claim.id is not None and result.verdict is not None
+    }
+
+
+def classify(
+    predicted: Mapping[Key, Stance | Verdict],
+    truth: Mapping[Key, Label],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Classified:
+    """Labels against the true ones, over the keys that both have. What is predicted without a true label is left out.
+
+    Means are over the labels that occur, as truth or as prediction, weighted by how often they are true or all alike
+    (macro). Intervals are percentiles of a bootstrap over claims, since the pairs of one claim go together; with one
+    claim there are none. Raises MissingExtra without scikit-learn, and InvalidData where no label can be compared.
+    """
+    metrics = _sklearn_metrics()
+    answered = {key: predicted[key] for key in truth if key in predicted}
+    made = {key: one.label for key, one in answered.items() if one.label is not None}
+    if not made:
+        failed = next((one.error for one in answered.values() if one.error), None)
+        why = (
+            f"none of {len(answered):,} could be labelled: {failed or 'nobody judged'}"
+            if answered
+            else f"none of the {len(truth):,} true labels is of something that was labelled: do the ids belong together?"
+        )
+        raise InvalidData(f"labels can't be measured: {why}")
+    expected = [truth[key] for key in made]
+    given = list(made.values())
+    labels = tuple(label for label in LABELS if label in expected or label in given)
+    each = metrics.precision_recall_fscore_support(expected, given, labels=labels, zero_division=0)
+    confusion = metrics.confusion_matrix(expected, given, labels=labels)
+    return Classified(
+        labels=labels,
+        count=len(made),
+        failed=len(answered) - len(made),
+        missing=len(truth) - len(answered),
+        accuracy=float(metrics.accuracy_score(expected, given)),
+        weighted=_mean(metrics, expected, given, labels, "weighted"),
+        macro=_mean(metrics, expected, given, labels, "macro"),
+        by_label={
+            label: Scores(float(each[0][i]), float(each[1][i]), float(each[2][i]), int(each[3][i]))
+            for i, label in enumerate(labels)
+        },
+        confusion=tuple(tuple(map(int, row)) for row in confusion),
+        intervals=_intervals([_claim(key) for key in made], expected, given, labels, resamples, seed),
+        reliability=_reliability([answered[key] for key in made], expected),
+    )
+
+
+def _claim(key: str | tuple[str, str]) -> str:
+    return key if isinstance(key, str) else key[0]
+
+
+def _mean(
+    metrics: Any, expected: Sequence[Label], given: Sequence[Label], labels: Sequence[Label], kind: str
+) -> Scores:
+    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
+        expected, given, labels=labels, average=kind, zero_division=0
+    )
+    return Scores(float(precision), float(recall), float(f1), len(expected))
+
+
+def _reliability(answers: Sequence[Stance | Verdict], truth: Sequence[Label]) -> Reliability | None:
+    """What the confidences are worth; None where none was given."""
+    from ..verdict.calibration import reliability
+
+    if all(answer.confidence is None for answer in answers):
+        return None
+    return reliability([Stance(answer.label, answer.confidence) for answer in answers], truth)
+
+
+def _intervals(
+    claims: Sequence[str],
+    expected: Sequence[Label],
+    given: Sequence[Label],
+    labels: Sequence[Label],
+    resamples: int,
+    seed: int,
+) -> dict[str, Interval]:
+    import numpy as np
+
+    place = {claim: number for number, claim in enumerate(dict.fromkeys(claims))}
+    if len(place) < 2:
+        return {}
+    counts = np.zeros((len(place), len(labels), len(labels)))
+    for claim, true, label in zip(claims, expected, given, strict=True):
+        counts[place[claim], labels.index(true), labels.index(label)] += 1
+    flat = counts.reshape(len(place), -1)
+    rng = np.random.default_rng(seed)
+    drawn = []
+    block = max(1, 2_000_000 // len(place))
+    for start in range(0, resamples, block):
+        # How often each claim is in a resample, times its confusion matrix.
+        times = rng.multinomial(len(place), np.full(len(place), 1 / len(place)), size=min(block, resamples - start))
+        drawn.append(times @ flat)
+    figures = _figures(np.concatenate(drawn).reshape(resamples, len(labels), len(labels)))
+    ends = {name: np.percentile(values, (2.5, 97.5)) for name, values in figures.items()}
+    return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
+
+
+def _figures(confusions: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Accuracy and F1 of many confusion matrices, shape [resamples, true, predicted]: scikit-learn takes one a call."""
+    import numpy as np
+
+    right = np.diagonal(confusions, axis1=1, axis2=2)
+    true, predicted = confusions.sum(axis=2), confusions.sum(axis=1)
+    occurs = true + predicted > 0
+    f1 = np.divide(2 * right, true + predicted, out=np.zeros_like(right), where=occurs)
+    total = true.sum(axis=1)
+    return {
+        "accuracy": right.sum(axis=1) / total,
+        "weighted_f1": (f1 * true).sum(axis=1) / total,
+        "macro_f1": f1.sum(axis=1) / occurs.sum(axis=1),
+    }
+
+
+def _sklearn_metrics() -> Any:
+    try:
+        from sklearn import metrics
+    except ModuleNotFoundError as error:
+        raise MissingExtra("evaluation", "evaluation") from error
+    return metrics
