@@ -11,10 +11,19 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .errors import InvalidData, MissingExtra, NotFound
+from .models import find_model
+from .stages import Analysis
 
 if TYPE_CHECKING:
     import tantivy
+    import tokenizers
 
 MAX_CLAIM_TERMS = 1024
 """How many words of a claim are searched for; Elasticsearch refuses queries of more clauses than about this."""
@@ -24,6 +33,9 @@ STOPWORDS = (
     "to was will with"
 ).split()
 """Lucene's English stopwords."""
+
+MAX_TERM = 120
+"""How many characters of a term of an `Analysis` count: the tokenizers of search engines cut or drop longer ones."""
 
 _ALONE = r"\p{Han}\p{Hiragana}"
 _KATAKANA = r"\p{Katakana}\x{30FC}\x{FF70}"
@@ -52,6 +64,7 @@ _IDEOGRAPH = (
 )
 _PIECE = re.compile(rf"[{_IDEOGRAPH}\u2190-\u2bff\U0001f000-\U0001faff]|[^\W_{_IDEOGRAPH}]+")
 """At most a token: hostile text makes many of what looks like one word."""
+_HASHTAG = re.compile(r"[#\uff03]\w+")
 _WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W_{_IDEOGRAPH}]+(?:[.,'’:·][^\W_{_IDEOGRAPH}]+)*")
 
 
@@ -61,6 +74,57 @@ def analyzer() -> tantivy.TextAnalyzer:
 
     builder = TextAnalyzerBuilder(Tokenizer.regex(TOKEN)).filter(Filter.ascii_fold()).filter(Filter.lowercase())
     return builder.filter(Filter.custom_stopword(STOPWORDS)).filter(Filter.stemmer("english")).build()
+
+
+@functools.cache
+def open_analysis(analysis: Analysis) -> Callable[[str], list[str]]:
+    """What makes text into the terms of an analysis, in order; no term has white space in it.
+
+    A hashtag is # and the letters, digits and underscores after it. Subwords are the tokens that the model's tokenizer
+    cuts a word into, whichever words stand around it, special tokens (with that for the unknown) left out. Where the
+    vocabulary knows words by the space before them (byte-level BPE), each word is cut as if one stood there: a word
+    has the same terms at the start of a claim and inside a document, and those that the tokenizer learned for words in
+    running text. Raises NotFound where the model of the subwords is not to be had, MissingExtra without tokenizers.
+    """
+    stopwords = _stopwords(analysis.stopwords)
+    cut = _subwords(analysis.subwords) if analysis.subwords is not None else None
+    spaces = _Spaces(analysis.keep) if analysis.punctuation == "remove" else None
+
+    @functools.lru_cache(maxsize=1 << 17)
+    def terms_of(word: str) -> tuple[str, ...]:
+        if stopwords and word.lower() in stopwords:
+            return ()
+        stemmed = _stemmer().analyze(word) if analysis.stemming else [word]
+        pieces = [piece for stem in stemmed for piece in (cut(stem) if cut is not None else [stem])]
+        return tuple(piece[:MAX_TERM] for piece in pieces if piece)
+
+    def analyze(text: str) -> list[str]:
+        text = clean(text)
+        if analysis.lowercase:
+            text = text.lower()
+        if analysis.hashtags == "remove":
+            text = _HASHTAG.sub(" ", text)
+        if spaces is not None:
+            text = text.translate(spaces)
+        return [term for word in text.split() for term in terms_of(word)]
+
+    return analyze
+
+
+def document_text(title: str, text: str) -> str:
+    """What `content` is: title and text as one."""
+    return f"{title}\n{text}"
+
+
+def terms_text(analysis: Analysis, title: str, text: str) -> str:
+    """The terms of a document joined by single spaces: what an index gets that cuts at white space only."""
+    return " ".join(open_analysis(analysis)(document_text(title, text)))
+
+
+def query_terms(text: str, analysis: Analysis | None = None) -> list[str]:
+    """The terms of a claim in order, at most `MAX_CLAIM_TERMS`; by default those of ccheck's usual analysis."""
+    found = terms(clip(text)) if analysis is None else open_analysis(analysis)(clip(text))
+    return found[:MAX_CLAIM_TERMS]
 
 
 def clean(text: str) -> str:
@@ -104,3 +168,76 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
         if left:
             spans.append((end - left, start + right))
     return spans
+
+
+# -- the parts of an analysis
+
+
+class _Spaces(dict[int, str]):
+    """For `str.translate`: punctuation and symbols, by Unicode's categories, become spaces."""
+
+    def __init__(self, keep: str) -> None:
+        super().__init__({ord(character): character for character in keep})
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        self[code] = " " if unicodedata.category(character)[0] in "PS" else character
+        return self[code]
+
+
+def _stopwords(name: str) -> frozenset[str]:
+    if name == "none":
+        return frozenset()
+    if name == "lucene":
+        return frozenset(STOPWORDS)
+    # The English list of NLTK's corpora, in its form of 198 words.
+    return frozenset((files(f"{__package__}") / "stopwords_nltk.txt").read_text(encoding="utf-8").split())
+
+
+@functools.cache
+def _stemmer() -> tantivy.TextAnalyzer:
+    from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
+
+    return TextAnalyzerBuilder(Tokenizer.raw()).filter(Filter.stemmer("english")).build()
+
+
+def _subwords(model: str) -> Callable[[str], Sequence[str]]:
+    """The tokens of a word by the tokenizer of a model; its weights are not needed."""
+    tokenizer = _tokenizer(model)
+    special = {id_ for id_, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+
+    def ids(text: str) -> list[int]:
+        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    # Not so where the tokenizer itself puts a sign for the space before each word, or needs none (WordPiece).
+    space = " " if ids(" the") != ids("the") and len(ids(" the")) <= len(ids("the")) else ""
+
+    def cut(word: str) -> list[str]:
+        encoding = tokenizer.encode(space + word, add_special_tokens=False)
+        kept = [token for id_, token in zip(encoding.ids, encoding.tokens, strict=True) if id_ not in special]
+        return ["".join(token.split()) for token in kept]
+
+    return cut
+
+
+def _tokenizer(model: str) -> tokenizers.Tokenizer:
+    try:
+        import tokenizers
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"the subwords of {model}", "models") from error
+    folder = Path(model).expanduser()
+    if not (folder / "tokenizer.json").is_file():
+        folder = find_model(model).path
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        raise NotFound(
+            f"{folder} has no tokenizer.json, by which words could be cut into subwords: write one with "
+            "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER), or name another model"
+        )
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:
+        raise InvalidData(f"{file} can't be read as a tokenizer: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
