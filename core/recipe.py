@@ -136,6 +136,35 @@ def how_to_have(recipe: Recipe, said: str) -> str:
     return f"{how}to run the recipe's shape with another model: --replace {named}=OTHER"
 
 
+def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """The recipe with other settings, by dotted keys such as `fusion.k`; a stage that is set to False is taken out, and
+    one that is set to True stays as it is.
+
+    Raises UsageError for a key that the recipe does not have and a value that makes no sense there.
+    """
+    data = recipe.model_dump(exclude_unset=True)
+    for key, value in changes.items():
+        *tables, last = key.split(".")
+        place, known = data, recipe.model_dump()
+        for table in tables:
+            if not isinstance(known.get(table), dict):
+                near = difflib.get_close_matches(table, known, 1, cutoff=0.4)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+                raise UsageError(f"the recipe {recipe.name} has no {table!r} of {key!r}: {hint}")
+            place, known = place.setdefault(table, {}), known[table]
+        if len(tables) == 1 and tables[0] in ("retrievers", "rerankers") and isinstance(value, bool):
+            if last not in known:
+                raise UsageError(f"the recipe {recipe.name} has no {key!r} to leave out: known: {', '.join(known)}")
+            if not value:
+                del place[last]
+        else:
+            place[last] = value
+    try:
+        return Recipe.model_validate(_with_kinds(data))
+    except ValidationError as error:
+        raise UsageError(f"the recipe {recipe.name} with {dict(changes)}: {'; '.join(_explain(error))}") from error
+
+
 def _tables(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     """The TOML of a recipe laid over that of the one it extends. `seen`: the files on the way here."""
     try:
@@ -184,16 +213,14 @@ def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return laid
 
 
-def _beside(data: Any, folder: Path) -> Any:
+def _beside(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The tables with the files that they name beside the recipe found there."""
-    if not isinstance(data, dict):
-        return data
     found: dict[str, Any] = {}
     for key, value in data.items():
         if key in _FILE_KEYS and isinstance(value, str) and (folder / value).exists():
             found[key] = str((folder / value).resolve())
         else:
-            found[key] = _beside(value, folder)
+            found[key] = _beside(value, folder) if isinstance(value, dict) else value
     return found
 
 

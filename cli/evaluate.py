@@ -1,0 +1,271 @@
+"""`ccheck evaluate`: recipes measured on claims with judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import Incomplete, UsageError
+from .common import (
+    device_option,
+    json_option,
+    llm_option,
+    model_option,
+    notice,
+    options,
+    print_json,
+    quiet_option,
+    settings_from,
+    stance_option,
+    stdout,
+    store_option,
+)
+from .evaluating import (
+    LABEL_COLUMNS,
+    Given,
+    as_file,
+    claims_option,
+    confusion,
+    depth_option,
+    failures,
+    figure,
+    fresh_option,
+    given,
+    labels_row,
+    limit_option,
+    load_recipes,
+    qrels_option,
+    replace_option,
+    replacing,
+    sample_option,
+    seconds,
+    seed_option,
+    session,
+    table,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..evaluation.evaluate import Evaluation
+    from ..recipe import Recipe
+    from ..stages import Published
+
+
+@click.command()
+@click.argument("recipes", nargs=-1, required=True, metavar="RECIPE...")
+@options(
+    claims_option,
+    qrels_option,
+    click.option("--verdicts", metavar="FILE", help="True stances and verdicts: judge, and measure that too."),
+    click.option(
+        "--metric",
+        "metrics",
+        multiple=True,
+        metavar="M",
+        help="What is measured, by ir-measures' names, MRR@5, or ClimateCheck. Can be given several times.  "
+        "[default: nDCG@10, R@100]",
+    ),
+    depth_option,
+    click.option(
+        "--run", "run_path", metavar="FILE|FOLDER", help="Also write TREC runs; of several recipes to FOLDER."
+    ),
+    click.option("--report", metavar="FILE", help="Also write a page with tables and plots to FILE (HTML)."),
+    replace_option,
+    limit_option,
+    sample_option,
+    seed_option,
+    fresh_option,
+    llm_option,
+    stance_option,
+    json_option,
+    store_option,
+    model_option,
+    device_option,
+    quiet_option,
+)
+def evaluate(
+    recipes: tuple[str, ...],
+    *,
+    claims: str,
+    qrels: str,
+    verdicts: str | None,
+    metrics: tuple[str, ...],
+    depth: int | None,
+    run_path: str | None,
+    report: str | None,
+    replacements: tuple[str, ...],
+    limit: int | None,
+    sample: int | None,
+    seed: int,
+    fresh: bool,
+    llm: str | None,
+    stance: str | None,
+    as_json: bool,
+    store: str | None,
+    model: str | None,
+    device: str | None,
+    quiet: bool,
+) -> None:
+    """Measure recipes on claims with judgements.
+
+    \b
+    ccheck evaluate bm25 default --claims queries.jsonl --qrels qrels.tsv
+    ccheck evaluate mine.toml --claims C --qrels Q --verdicts V --report page.html
+
+    A table with 95% intervals, and the figures that were published for a recipe beside the measured ones. What was
+    computed is kept, so that a run that was cut off goes on, and other recipes compute only what differs. A claim that
+    fails is named and in no mean, and the exit code is 7.
+    """
+    found = load_recipes(recipes, replacing(replacements))
+    settings = settings_from(store=store, embedding_model=model, device=device, llm_model=llm, stance_model=stance)
+    asked = given(claims, qrels, verdicts=verdicts, metrics=metrics, depth=depth, limit=limit, sample=sample, seed=seed)
+    page = as_file(report, "the report")
+    runs = _run_files(run_path, list(found))
+    done: dict[str, Evaluation] = {}
+    seen: set[str] = set()
+    with session(settings, quiet=quiet, fresh=fresh) as opened:
+        prepared = {name: _measured(recipe, asked) for name, recipe in found.items()}
+        for recipe in prepared.values():
+            opened.check(recipe, judged=asked.gold is not None)  # before anything is spent on the others
+        try:
+            for name, recipe in prepared.items():
+                one = done[name] = opened.evaluate(recipe, asked, name)
+                if name in runs:
+                    from ..evaluation.runs import write_run
+
+                    write_run(runs[name], one.run, name)
+                if as_json:
+                    print_json(one.to_dict() | {"recipe": name})
+                if not quiet:
+                    warn(name, one.warnings, seen)
+        finally:  # what is done is shown, also where a recipe fails or somebody interrupts
+            if done and not as_json:
+                _show(stdout(), done, asked)
+            if done and not quiet:
+                from ..evaluation.metrics import coverage
+
+                first = next(iter(done.values()))
+                for message in coverage(asked.claims, first.run, asked.qrels, opened.known):
+                    notice(message)
+        if page is not None:
+            from ..evaluation.report import write_report
+
+            write_report(page, done, asked.qrels, {claim.id or "": claim.text for claim in asked.claims})
+    if failed := failures(done):
+        raise Incomplete(failed)
+
+
+def _measured(recipe: Recipe, asked: Given) -> Recipe:
+    from ..evaluation.evaluate import retrieval_only
+
+    return recipe if asked.gold is not None else retrieval_only(recipe)
+
+
+def _run_files(path: str | None, names: list[str]) -> dict[str, Path]:
+    """Where the run of each recipe goes. Raises UsageError."""
+    if path is None:
+        return {}
+    if len(names) == 1 and not Path(path).is_dir():
+        target = as_file(path, "the run")
+        assert target is not None
+        return {names[0]: target}
+    folder = Path(path)
+    if path == "-" or folder.is_file():
+        raise UsageError(f"{path} is no folder: the runs of several recipes need one")
+    folder.mkdir(parents=True, exist_ok=True)
+    return {name: folder / f"{Path(name).stem if Path(name).suffix == '.toml' else name}.run" for name in names}
+
+
+# -- for a person
+
+
+def _show(console: Console, done: Mapping[str, Evaluation], asked: Given) -> None:
+    made = table("recipe", *asked.metrics, "claims", "a claim")
+    for name, one in done.items():
+        cells = [figure(one.measured.mean[metric], one.measured.intervals.get(metric)) for metric in asked.metrics]
+        star = " *" if one.remembered else ""
+        made.add_row(name, *cells, f"{one.judged_claims:,}", f"{seconds(one.seconds['total'])}{star}")
+        for old, new in one.recipe.replace.items():
+            made.add_row(f"  {new} stands in for {old}", style="dim")
+        for published in one.recipe.published:
+            figures = _published(published, asked.metrics)
+            if any(figures):
+                made.add_row(f"  published: {published.on}", *figures, style="dim")
+    console.print(made)
+    if any(one.remembered for one in done.values()):
+        console.print("* some of it was computed before and took no time; --fresh computes all again", style="dim")
+    for name, one in done.items():
+        for published in one.recipe.published:
+            known = dict(zip(asked.metrics, _published(published, asked.metrics), strict=True))
+            others = {key: value for key, value in published.metrics.items() if not _among(key, known)}
+            if others:
+                said = ", ".join(f"{key} {value:g}" for key, value in others.items())
+                console.print(f"{name}, published on {published.on}: {said}", style="dim", markup=False)
+    if len(done) == 1:
+        (one,) = done.values()
+        _show_stages(console, one, asked)
+    _show_labels(console, done)
+
+
+def _show_stages(console: Console, one: Evaluation, asked: Given) -> None:
+    from ..evaluation.trace import gains, ways
+
+    if len(one.stages) < 2:
+        return
+    top = 10
+    moved = gains(one, ways(one, asked.qrels, top))
+    made = table("stage", *asked.metrics, f"relevant in top {top}", "won", "lost", title="Stages")
+    for name, measured in one.stages_measured.items():
+        gain = moved[name]
+        retriever = name in one.recipe.retrievers
+        cells = [figure(measured.mean[metric]) for metric in asked.metrics]
+        made.add_row(
+            name,
+            *cells,
+            f"{gain.there:,}",
+            "" if retriever else f"+{gain.won:,}",
+            "" if retriever else f"-{gain.lost:,}",
+        )
+    console.print(made)
+
+
+def _show_labels(console: Console, done: Mapping[str, Evaluation]) -> None:
+    labelled = [
+        (name, kind, classified)
+        for name, one in done.items()
+        for kind, classified in (("stances", one.stances), ("verdicts", one.verdicts))
+        if classified is not None
+    ]
+    if not labelled:
+        return
+    made = table("labels", *LABEL_COLUMNS)
+    for name, kind, classified in labelled:
+        made.add_row(*labels_row(f"{name}: {kind}", classified))
+    console.print(made)
+    for name, kind, classified in labelled:
+        console.print(confusion(f"{name}: {kind}", classified))
+
+
+def _published(published: Published, metrics: tuple[str, ...]) -> list[str]:
+    """The published figures in the columns of the metrics."""
+    by_name = {_canonical(name): value for name, value in published.metrics.items()}
+    return [f"{by_name[name]:.4g}" if (name := _canonical(metric)) in by_name else "" for metric in metrics]
+
+
+def _among(name: str, shown: Mapping[str, str]) -> bool:
+    return any(_canonical(metric) == _canonical(name) for metric, cell in shown.items() if cell)
+
+
+def _canonical(metric: str) -> str:
+    """The name by which ir-measures knows a metric; as it is where a source measured something else."""
+    from ..evaluation.metrics import check_metrics
+
+    with suppress(UsageError):
+        return check_metrics([metric])[0]
+    return metric

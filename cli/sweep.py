@@ -1,0 +1,228 @@
+"""`ccheck sweep`: a recipe over a grid of settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import Incomplete
+from .common import (
+    device_option,
+    json_option,
+    model_option,
+    notice,
+    options,
+    print_json,
+    quiet_option,
+    settings_from,
+    stdout,
+    store_option,
+)
+from .evaluating import (
+    Given,
+    as_file,
+    claims_option,
+    depth_option,
+    failures,
+    figure,
+    fresh_option,
+    given,
+    limit_option,
+    load_recipes,
+    qrels_option,
+    replace_option,
+    replacing,
+    sample_option,
+    seconds,
+    seed_option,
+    session,
+    table,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from ..evaluation.sweep import HeldOut, Point
+    from ..recipe import Recipe
+
+
+@click.command()
+@click.argument("recipe")
+@options(
+    claims_option,
+    qrels_option,
+    click.option(
+        "--grid",
+        multiple=True,
+        required=True,
+        metavar="KEY=V,V",
+        help="A setting of the recipe and its values: fusion.k=10,20,60. A stage may be true or false: "
+        "retrievers.dense=true,false. Can be given several times.",
+    ),
+    click.option("--metric", default="nDCG@10", show_default=True, metavar="M", help="By which the best is chosen."),
+    click.option(
+        "--folds",
+        type=click.IntRange(2, 100),
+        default=2,
+        show_default=True,
+        metavar="N",
+        help="In how many parts the claims are dealt to measure what was chosen on the others.",
+    ),
+    click.option("--save", metavar="FILE", help="Write the best recipe to FILE (TOML), which extends RECIPE."),
+    depth_option,
+    replace_option,
+    limit_option,
+    sample_option,
+    seed_option,
+    fresh_option,
+    json_option,
+    store_option,
+    model_option,
+    device_option,
+    quiet_option,
+)
+def sweep(
+    recipe: str,
+    *,
+    claims: str,
+    qrels: str,
+    grid: tuple[str, ...],
+    metric: str,
+    folds: int,
+    save: str | None,
+    depth: int | None,
+    replacements: tuple[str, ...],
+    limit: int | None,
+    sample: int | None,
+    seed: int,
+    fresh: bool,
+    as_json: bool,
+    store: str | None,
+    model: str | None,
+    device: str | None,
+    quiet: bool,
+) -> None:
+    """Measure a recipe over a grid of settings.
+
+    \b
+    ccheck sweep default --claims C --qrels Q --grid fusion.k=10,20,60
+    ccheck sweep default --claims C --qrels Q --grid retrievers.bm25.depth=50,100 --save best.toml
+
+    Use development claims: a setting that is the best on some claims is, on these, better than it is. The held-out
+    figure is of claims that the setting was not chosen on. What does not change from point to point is computed once,
+    and kept, so that a sweep that was cut off goes on.
+    """
+    from ..evaluation.evaluate import retrieval_only
+    from ..evaluation.sweep import best, hold_out, parse_grid, points_of
+    from ..evaluation.sweep import sweep as swept
+
+    ((name, base),) = load_recipes([recipe], replacing(replacements)).items()
+    points = points_of(retrieval_only(base), parse_grid(grid))
+    settings = settings_from(store=store, embedding_model=model, device=device)
+    asked = given(claims, qrels, metrics=[metric], depth=depth, limit=limit, sample=sample, seed=seed)
+    target = as_file(save, "the recipe")
+    done: list[Point] = []
+    seen: set[str] = set()
+    with session(settings, quiet=quiet, fresh=fresh) as opened:
+        for _, one in points:
+            opened.check(one, judged=False)  # before anything is spent on the others
+        try:
+            for point in swept(points, lambda one, called: opened.evaluate(one, asked, called)):
+                done.append(point)
+                if as_json:
+                    print_json({"settings": dict(point.settings), **point.evaluation.to_dict()})
+                if not quiet:
+                    warn(name, point.evaluation.warnings, seen)
+        finally:  # what is done is shown, also where a point fails or somebody interrupts
+            if done and not as_json:
+                _show(done, asked, metric)
+        place, held = best(done, metric), hold_out(done, metric, folds, seed)
+    if target is not None:
+        target.write_text(_saved(target, recipe, base, done[place], metric, held), encoding="utf-8")
+    if as_json:
+        print_json(_chosen(done[place], metric, held, done, save))
+    else:
+        _tell(done, place, held, metric, save)
+    if not quiet:
+        notice(
+            "the best was chosen on these claims, so its own figure is too high: report the held-out one, or measure "
+            "it once on test claims"
+        )
+    named = {f"{place}: {point.settings}": point.evaluation for place, point in enumerate(done, 1)}
+    if failed := failures(named):
+        raise Incomplete(failed)
+
+
+def _show(points: Sequence[Point], asked: Given, metric: str) -> None:
+    from ..evaluation.sweep import best
+
+    keys = list(points[0].settings)
+    made = table("", *keys, metric, "claims", "a claim")
+    chosen = best(points, metric)
+    for place, point in enumerate(points):
+        one = point.evaluation
+        made.add_row(
+            "best" if place == chosen else "",
+            *(_cell(point.settings[key]) for key in keys),
+            figure(one.measured.mean[metric], one.measured.intervals.get(metric)),
+            f"{one.judged_claims:,}",
+            f"{seconds(one.seconds['total'])}{' *' if one.remembered else ''}",
+            style="bold" if place == chosen else "",
+        )
+    stdout().print(made)
+    if any(point.evaluation.remembered for point in points):
+        stdout().print("* some of it was computed before and took no time; --fresh computes all again", style="dim")
+
+
+def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str, save: str | None) -> None:
+    from ..evaluation.sweep import describe
+
+    console = stdout()
+    one = points[place]
+    console.print(f"best: {describe(one.settings)}", markup=False)
+    console.print(
+        f"held out ({held.folds} folds): {metric} {figure(held.value, held.interval)} on {held.claims:,} claims; "
+        f"chosen there: {'; '.join(describe(points[i].settings) for i in dict.fromkeys(held.chosen))}",
+        markup=False,
+    )
+    if save is not None:
+        console.print(f"written to {save}", markup=False)
+
+
+def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point], save: str | None) -> dict[str, Any]:
+    measured = point.evaluation.measured
+    return {
+        "best": dict(point.settings),
+        "metric": metric,
+        "value": measured.mean[metric],
+        "interval": list(measured.intervals.get(metric, ())) or None,
+        "held_out": {
+            "value": held.value,
+            "interval": list(held.interval) if held.interval is not None else None,
+            "folds": held.folds,
+            "claims": held.claims,
+            "chosen": [dict(points[place].settings) for place in held.chosen],
+        },
+        "points": len(points),
+        "saved": save,
+    }
+
+
+def _saved(target: Path, recipe: str, base: Recipe, point: Point, metric: str, held: HeldOut) -> str:
+    from ..evaluation.sweep import describe, recipe_toml
+    from ..recipe import recipe_names
+
+    packaged = recipe in recipe_names()
+    extends = recipe if packaged else os.path.relpath(recipe, target.absolute().parent)
+    said = (
+        f"{base.name} with {describe(point.settings)}, the best of a sweep by {metric}: "
+        f"{point.evaluation.measured.mean[metric]:.4f} on the claims that it was chosen on, {held.value:.4f} held out."
+    )
+    return recipe_toml(target.stem, extends, point.settings, base.replace, said)
+
+
+def _cell(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

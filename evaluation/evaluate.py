@@ -1,0 +1,263 @@
+"""Evaluating a recipe: all claims through the pipeline, what was measured of each stage, and what it took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from ..errors import InvalidData, UsageError
+from ..stages import EvidenceStage, VerdictStage
+from ..types import Claim, Result, Stance, Usage, Verdict, strictly_decreasing
+from .metrics import measure
+from .runs import run_of_ids
+from .types import Classified, Gold, Measured, Qrels, Run
+from .verdicts import classify
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+
+Rankings: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Claim id, ids of documents, best first."""
+MAX_LISTED = 20
+"""How many different warnings of single claims are kept."""
+
+
+class Checks(Protocol):
+    """What evaluation asks of a `Checker`."""
+
+    @property
+    def recipe(self) -> Recipe: ...
+
+    def check_many(self, claims: Iterable[Claim], *, k: int, trace: bool) -> Iterator[Result]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One recipe over one set of claims.
+
+    `run` is what the recipe ranks in the end, `stages` what each of its stages ranked, in the order in which they ran.
+    Claims that failed are in `errors`, by id, with the reason, and in no mean. `seconds` are of a claim, by stage, with
+    `total` as the clock saw it; `usage` is that of all claims.
+    """
+
+    recipe: Recipe
+    store: str
+    depth: int
+    claims: tuple[Claim, ...]
+    run: Run
+    measured: Measured
+    stages: Mapping[str, Rankings] = field(default_factory=dict)
+    stages_measured: Mapping[str, Measured] = field(default_factory=dict)
+    stances: Classified | None = None
+    verdicts: Classified | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    warnings: tuple[str, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+    remembered: Mapping[str, int] = field(default_factory=dict)
+    """How many values of which kind came from a memory, and cost no time."""
+
+    @property
+    def judged_claims(self) -> int:
+        """Over how many claims the means are."""
+        return max((len(values) for values in self.measured.by_claim.values()), default=0)
+
+    @property
+    def unjudged(self) -> int:
+        """How many stances and verdicts should have been made and were not."""
+        return sum(one.failed for one in (self.stances, self.verdicts) if one is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """One line of `ccheck evaluate --json`, as docs/json.md describes it."""
+        answered = max(1, len(self.claims) - len(self.errors))
+        tokens = {name: round(getattr(self.usage, name) / answered, 2) for name in Usage.__slots__}
+        return {
+            "recipe": self.recipe.name,
+            "store": self.store,
+            "depth": self.depth,
+            "metrics": self.measured.mean,
+            "intervals": {name: list(ends) for name, ends in self.measured.intervals.items()},
+            "claims": self.judged_claims,
+            "stages": {name: measured.mean for name, measured in self.stages_measured.items()},
+            "stances": None if self.stances is None else labelled(self.stances),
+            "verdicts": None if self.verdicts is None else labelled(self.verdicts),
+            "published": [one.model_dump(mode="json") for one in self.recipe.published],
+            "replaced": dict(self.recipe.replace),
+            "seconds_per_claim": dict(self.seconds),
+            "tokens_per_claim": tokens,
+            "remembered": dict(self.remembered),
+            "warnings": list(self.warnings),
+            "errors": [{"claim": claim, "error": reason} for claim, reason in self.errors.items()],
+        }
+
+
+def labelled(classified: Classified) -> dict[str, Any]:
+    """What was measured of labels, as JSON values; `calibration_error` is null where there are no confidences."""
+    data = asdict(classified)
+    reliability = data.pop("reliability")
+    data["calibration_error"] = None if reliability is None else reliability["error"]
+    return data
+
+
+def retrieval_only(recipe: Recipe) -> Recipe:
+    """The recipe without sentences and verdicts, which rankings do not need."""
+    return recipe.model_copy(update={"evidence": EvidenceStage(sentences=0), "verdict": VerdictStage(method="none")})
+
+
+def evaluate(
+    checker: Checks,
+    claims: Sequence[Claim],
+    qrels: Qrels,
+    gold: Gold | None = None,
+    metrics: Sequence[str] = ("nDCG@10", "R@100"),
+    *,
+    depth: int = 100,
+    verdicts: bool = False,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluation:
+    """Run the checker's recipe over all claims and measure it.
+
+    The means are over the claims that were asked and have judgements; those of them for which nothing was found count
+    as 0, those that failed are left out. With `verdicts` what was judged is compared with `gold`. `on_progress` is
+    told how many of the claims are done.
+
+    Raises UsageError, InvalidData where nothing can be measured (no claims, no judgements of them, all failed), and
+    what would fail for every claim.
+    """
+    ids = _ids(claims)
+    if verdicts and gold is None:
+        raise UsageError("verdicts are compared with true labels: give a file of them")
+    if not any(claim in qrels for claim in ids):
+        raise InvalidData(f"none of the {len(claims):,} claims has judgements: do the files belong together?")
+    started = time.perf_counter()
+    answers = _Answers(checker.recipe)
+    on_progress(0, len(claims))
+    for done, result in enumerate(checker.check_many(claims, k=depth, trace=True), 1):
+        answers.add(result)
+        on_progress(done, len(claims))
+    total = time.perf_counter() - started
+    judged = {claim: qrels[claim] for claim in answers.run if claim in qrels}
+    if not judged:
+        claim, reason = next(iter(answers.errors.items()))
+        raise InvalidData(f"no claim that has judgements could be answered; claim {claim}: {reason}")
+    stages = answers.in_order()
+    stances, claim_verdicts = answers.classified(gold) if verdicts and gold is not None else (None, None)
+    return Evaluation(
+        checker.recipe,
+        answers.store,
+        depth,
+        tuple(claims),
+        answers.run,
+        measure(answers.run, judged, metrics),
+        stages,
+        {name: measure(as_run(stage, depth), judged, metrics) for name, stage in stages.items()},
+        stances,
+        claim_verdicts,
+        answers.seconds(total),
+        answers.usage,
+        answers.said(),
+        answers.errors,
+    )
+
+
+def as_run(rankings: Rankings, depth: int) -> Run:
+    """The first `depth` documents of rankings as a run."""
+    return run_of_ids({claim: ranking[:depth] for claim, ranking in rankings.items()})
+
+
+def _ids(claims: Sequence[Claim]) -> list[str]:
+    if not claims:
+        raise InvalidData("there are no claims to evaluate")
+    ids = [claim.id for claim in claims if claim.id is not None]
+    if len(ids) < len(claims):
+        raise InvalidData("a claim without an id has no judgements: give each one its own")
+    if len(set(ids)) < len(ids):
+        twice = next(id_ for id_ in ids if ids.count(id_) > 1)
+        raise InvalidData(f"two claims have the id {twice!r}: give each one its own")
+    return ids
+
+
+class _Answers:
+    """What evaluation keeps of results, which come with the texts of all their documents."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.store = ""
+        self.run: dict[str, dict[str, float]] = {}
+        self.errors: dict[str, str] = {}
+        self.usage = Usage()
+        self._stages: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._most: list[str] = []
+        self._stances: dict[tuple[str, str], Stance] = {}
+        self._verdicts: dict[str, Verdict] = {}
+        self._milliseconds: dict[str, float] = {}
+        self._warned: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+
+    def add(self, result: Result) -> None:
+        claim = str(result.claim.id)
+        self.store = result.store
+        self.usage += result.usage
+        if result.error is not None:
+            self.errors[claim] = str(result.error)
+            return
+        for warning in dict.fromkeys(result.warnings):
+            self._warned[warning] = self._warned.get(warning, 0) + 1
+        for name, spent in result.timings_ms.items():
+            self._milliseconds[name] = self._milliseconds.get(name, 0.0) + spent
+        hits = [piece.hit for piece in result.evidence]
+        scores = strictly_decreasing([hit.score for hit in hits])
+        self.run[claim] = {self._one(hit.document.id): score for hit, score in zip(hits, scores, strict=True)}
+        # A stage can have failed at a claim: the order is that of the claim at which most of them ran.
+        self._most = max(self._most, list(result.stages), key=len)
+        for name, ids in result.stages.items():
+            self._stages.setdefault(name, {})[claim] = tuple(map(self._one, ids))
+        for piece in result.evidence[: self.recipe.verdict.documents]:
+            if piece.stance is not None:
+                self._stances[claim, piece.document.id] = piece.stance
+        if result.verdict is not None:
+            self._verdicts[claim] = result.verdict
+
+    def in_order(self) -> dict[str, Rankings]:
+        """The rankings of each stage; where one did not run for a claim, that of the stage before it."""
+        order = [*self._most, *(name for name in self._stages if name not in self._most)]
+        before: dict[str, tuple[str, ...]] = dict.fromkeys(self.run, ())
+        made: dict[str, Rankings] = {}
+        for name in order:
+            found = self._stages[name]
+            instead = {} if name in self.recipe.retrievers else before
+            before = {claim: found.get(claim, instead.get(claim, ())) for claim in self.run}
+            made[name] = before
+        return made
+
+    def classified(self, gold: Gold) -> tuple[Classified | None, Classified | None]:
+        """Stances and verdicts against the true ones, where there are true ones of that kind."""
+        stances = {pair: label for pair, label in gold.stances.items() if pair[0] in self.run}
+        verdicts = {claim: label for claim, label in gold.verdicts.items() if claim in self.run}
+        if not stances and not verdicts:
+            raise InvalidData("there are true labels of none of the claims: do the files belong together?")
+        return (
+            classify(self._stances, stances) if stances else None,
+            classify(self._verdicts, verdicts) if verdicts else None,
+        )
+
+    def seconds(self, total: float) -> dict[str, float]:
+        """Of a claim: in all, as the clock saw it, and by stage."""
+        claims = max(1, len(self.run))
+        stages = {name: spent / 1000 for name, spent in self._milliseconds.items()}
+        return {name: round(spent / claims, 6) for name, spent in {"total": total, **stages}.items()}
+
+    def said(self) -> tuple[str, ...]:
+        """The warnings; those that did not come with every claim say with how many."""
+        said = [
+            warning if count == len(self.run) else f"{count:,} of {len(self.run):,} claims: {warning}"
+            for warning, count in self._warned.items()
+        ]
+        more = len(said) - MAX_LISTED
+        return (*said[:MAX_LISTED], *([f"and {more:,} other warnings"] if more > 0 else []))
+
+    def _one(self, id_: str) -> str:
+        """One object for all that are equal: thousands of documents come with every claim."""
+        return self._names.setdefault(id_, id_)

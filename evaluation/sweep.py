@@ -1,0 +1,168 @@
+"""A recipe over a grid of settings, and what choosing the best one is worth."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidData, UsageError
+from ..recipe import changed
+from .metrics import bootstrap
+from .types import Interval
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+    from .evaluate import Evaluation
+
+MAX_POINTS = 1000
+_PLAIN = re.compile(r"[\w./:@+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One combination of settings, by dotted keys, and what was measured with it."""
+
+    settings: Mapping[str, Any]
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """What choosing the best settings is worth on claims that they were not chosen on.
+
+    The claims are dealt at random into `folds`; for each fold the settings are those that are best on the other
+    claims, and are measured on it. `value` is the mean over all claims, `chosen` the place of the point that was chosen
+    for each fold.
+    """
+
+    folds: int
+    value: float
+    interval: Interval | None
+    chosen: tuple[int, ...]
+    claims: int
+
+
+def parse_grid(grid: Sequence[str]) -> dict[str, list[Any]]:
+    """`fusion.k=10,20,60` as a key and its values, which are written as in TOML; quotes can be left out.
+
+    Raises UsageError.
+    """
+    axes: dict[str, list[Any]] = {}
+    for text in grid:
+        key, equals, values = text.partition("=")
+        key = key.strip()
+        if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key) or not values.strip():
+            raise UsageError(f"the grid {text!r} is not KEY=VALUE,VALUE with a key such as fusion.k")
+        if key in axes:
+            raise UsageError(f"the key {key} is in the grid twice: give all of its values together")
+        axes[key] = _values(values, text)
+        if any(axes[key].count(value) > 1 for value in axes[key]):
+            raise UsageError(f"the grid {text!r} has a value twice")
+    return axes
+
+
+def points_of(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[tuple[dict[str, Any], Recipe]]:
+    """All combinations, each with its recipe; the last key changes fastest.
+
+    Raises UsageError for a key or value that the recipe does not take, and for too many combinations.
+    """
+    if not axes:
+        raise UsageError("the grid is empty: name a key and its values, such as fusion.k=10,20,60")
+    count = math.prod(len(values) for values in axes.values())
+    if count > MAX_POINTS:
+        raise UsageError(f"the grid has {count:,} combinations; at most {MAX_POINTS:,} are measured")
+    combined = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return [(settings, changed(recipe, settings)) for settings in combined]
+
+
+def sweep(
+    points: Sequence[tuple[Mapping[str, Any], Recipe]], evaluate: Callable[[Recipe, str], Evaluation]
+) -> Iterator[Point]:
+    """Measure each point as it is asked for. `evaluate` is given a recipe and what to call it."""
+    for number, (settings, recipe) in enumerate(points, 1):
+        yield Point(settings, evaluate(recipe, f"{number}/{len(points)} {describe(settings)}"))
+
+
+def describe(settings: Mapping[str, Any]) -> str:
+    """`fusion.k=10 fusion.method=rrf`."""
+    return " ".join(f"{key}={_said(value)}" for key, value in settings.items())
+
+
+def best(points: Sequence[Point], metric: str) -> int:
+    """The place of the point with the highest mean; of equal ones the first."""
+    if not points:
+        raise InvalidData("nothing was measured: there is no best")
+    return max(range(len(points)), key=lambda place: (points[place].evaluation.measured.mean[metric], -place))
+
+
+def hold_out(points: Sequence[Point], metric: str, folds: int = 2, seed: int = 0) -> HeldOut:
+    """See `HeldOut`; over the claims that were measured at all points. Raises InvalidData where they are too few."""
+    by_claim = [point.evaluation.measured.by_claim[metric] for point in points]
+    claims = [claim for claim in by_claim[0] if all(claim in values for values in by_claim)]
+    if folds < 2 or len(claims) < folds:
+        raise InvalidData(f"{len(claims):,} claims can't be dealt into {folds} folds of which one is held out")
+    dealt = list(claims)
+    random.Random(seed).shuffle(dealt)  # noqa: S311
+    chosen: list[int] = []
+    values: dict[str, float] = {}
+    for fold in range(folds):
+        held = dealt[fold::folds]
+        rest = [claim for number in range(folds) if number != fold for claim in dealt[number::folds]]
+        means = [math.fsum(one[claim] for claim in rest) / len(rest) for one in by_claim]
+        place = max(range(len(points)), key=lambda place: (means[place], -place))
+        chosen.append(place)
+        values |= {claim: by_claim[place][claim] for claim in held}
+    ordered = [values[claim] for claim in claims]
+    return HeldOut(folds, math.fsum(ordered) / len(ordered), bootstrap(ordered), tuple(chosen), len(claims))
+
+
+def recipe_toml(name: str, base: str, settings: Mapping[str, Any], replace: Mapping[str, str], said: str) -> str:
+    """The TOML of a recipe that extends another by some settings. `said` becomes its description.
+
+    Raises MissingExtra without tomli-w.
+    """
+    try:
+        import tomli_w
+    except ModuleNotFoundError as error:
+        from ..errors import MissingExtra
+
+        raise MissingExtra("writing a recipe", "evaluation") from error
+    data: dict[str, Any] = {"name": name, "description": said, "extends": base}
+    if replace:
+        data["replace"] = dict(replace)
+    for key, value in settings.items():
+        *tables, last = key.split(".")
+        if value is True and len(tables) == 1 and tables[0] in ("retrievers", "rerankers"):
+            continue  # the stage stays as it is
+        place = data
+        for table in tables:
+            place = place.setdefault(table, {})
+        place[last] = value
+    return tomli_w.dumps(data)
+
+
+def _values(written: str, text: str) -> list[Any]:
+    try:
+        values: list[Any] = tomllib.loads(f"x = [{written}]")["x"]
+        return values
+    except tomllib.TOMLDecodeError:
+        return [_value(part.strip(), text) for part in written.split(",")]
+
+
+def _value(written: str, text: str) -> Any:
+    try:
+        return tomllib.loads(f"x = {written}")["x"]
+    except tomllib.TOMLDecodeError as error:
+        if _PLAIN.fullmatch(written):
+            return written
+        raise UsageError(f"the value {written!r} of the grid {text!r} is not TOML: {error}") from error
+
+
+def _said(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
