@@ -1,20 +1,27 @@
-"""Ingestion: reading files, cleaning, cutting into passages, embedding, and writing to a store."""
+"""Ingestion: reading files, cleaning, cutting into passages, encoding, and writing to a store."""
 
-from .options import IngestOptions, Phase, Preview, Progress, Report, default_chunking, layout_for
+from .encoders import DenseEncoder, Encoders, default_chunking, encoders_of, layout_of
+from .options import IngestOptions, Phase, Preview, Progress, Questions, Report
+from .preview import dry_run, planned_questions
 from .readers import Record, Reject, read
-from .run import dry_run, ingest
+from .run import ingest
 
 __all__ = [
+    "DenseEncoder",
+    "Encoders",
     "IngestOptions",
     "Phase",
     "Preview",
     "Progress",
+    "Questions",
     "Record",
     "Reject",
     "Report",
     "default_chunking",
     "dry_run",
+    "encoders_of",
     "ingest",
-    "layout_for",
+    "layout_of",
+    "planned_questions",
     "read",
 ]

@@ -1,4 +1,4 @@
-"""Embeddings that were made before, so that the same text is never embedded twice by the same model.
+"""Vectors that were made before, so that the same text is never encoded twice by the same model.
 
 One SQLite file for each model's weights. It only saves time: where it can't be used, a temporary one takes its place
 for the run, with a notice.
@@ -9,79 +9,57 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from ..types import Vector
+from ..cache import Cache
+from ..types import SparseVector, Vector
 
 if TYPE_CHECKING:
     from ..search.embedding import Embedder
-    from ..search.store import Embedding
+    from ..search.sparse import SparseEmbedder
+    from ..search.store import Embedding, SparseField
 
 MAX_BYTES = 2 << 30
 SLICE = 512
-"""How many texts are embedded, and then kept, at a time: the most that a kill can cost."""
-_TIMEOUT_S = 30.0
+"""How many texts are encoded, and then kept, at a time: the most that a kill can cost."""
+
+V = TypeVar("V")
+OnDone = Callable[[int, int], None]
 
 
-class EmbeddingCache:
-    """The vectors of texts that one model has embedded: float32, each of shape [dimensions]."""
+class _Kept(Generic[V]):
+    """The values of texts that one model has encoded, by `text_key`."""
 
-    def __init__(self, embedding: Embedding, folder: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
-        """Open the model's file in `folder`/embeddings, by default in the user's cache folder.
+    def __init__(self, name: str, what: str, folder: Path | None, max_bytes: int) -> None:
+        """Open the file `name` in `folder`/embeddings, by default in the user's cache folder.
 
-        Beyond `max_bytes` the oldest vectors are forgotten; 0 keeps none after the run. Never fails: `notice` says
-        where something is wrong.
+        Beyond `max_bytes` the oldest values are forgotten; 0 keeps none after the run. Never fails: `notice` says where
+        something is wrong.
         """
-        self.notice: str | None = None
-        self._dimensions = embedding.dimensions
-        self._max_bytes = max_bytes
-        folder = (folder or _default_folder()) / "embeddings"
-        self._path = folder / f"{embedding.fingerprint[:32]}-{embedding.max_tokens}.sqlite"
-        if max_bytes <= 0:
-            self._max_bytes, self._database = MAX_BYTES, _open("")
-            return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = _open(str(self._path))
-        except (OSError, sqlite3.Error) as error:
-            self._fall_back(error)
+        path = (folder or _default_folder()) / "embeddings" / f"{name}.sqlite"
+        self._cache = Cache(path, max_bytes, what, table="vectors", column="vector")
 
-    def get(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
-        """The vectors of those keys (see `text_key`) that are known."""
-        import numpy as np
+    @property
+    def notice(self) -> str | None:
+        return self._cache.notice
 
-        found: dict[bytes, Vector] = {}
-        try:
-            for some in _slices(keys, 500):  # of the 999 parameters that any SQLite takes
-                marks = ",".join("?" * len(some))
-                query = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"  # noqa: S608 - question marks only
-                for key, vector in self._database.execute(query, some):
-                    if len(vector) == 4 * self._dimensions:
-                        found[key] = np.frombuffer(vector, "<f4").astype(np.float32, copy=False)
-        except sqlite3.Error as error:
-            self._fall_back(error)
-        return found
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, V]:
+        """The values of those keys (see `text_key`) that are known."""
+        read = ((key, self._load(data)) for key, data in self._cache.get(keys).items())
+        return {key: value for key, value in read if value is not None}
 
-    def put(self, keys: Sequence[bytes], vectors: Vector) -> None:
-        """Keep vectors, shape [keys, dimensions], in one transaction."""
-        rows = [(key, vector.astype("<f4").tobytes()) for key, vector in zip(keys, vectors, strict=True)]
-        try:
-            self._put(rows)
-        except sqlite3.Error as error:
-            self._fall_back(error)
-            with contextlib.suppress(sqlite3.Error):  # no space for a temporary one either
-                self._put(rows)
+    def put(self, keys: Sequence[bytes], values: Sequence[V]) -> None:
+        """Keep values, in one transaction."""
+        self._cache.put({key: self._dump(value) for key, value in zip(keys, values, strict=True)})
 
     def close(self) -> None:
-        with contextlib.suppress(sqlite3.Error):
-            self._database.close()
+        self._cache.close()
 
-    def __enter__(self) -> EmbeddingCache:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -89,29 +67,61 @@ class EmbeddingCache:
     ) -> None:
         self.close()
 
-    def _put(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        with self._database:
-            self._database.executemany("INSERT OR REPLACE INTO vectors (key, vector) VALUES (?, ?)", rows)
-        pages, free, size = (
-            self._database.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-        if (pages - free) * size > self._max_bytes:
-            with self._database:
-                self._database.execute(
-                    "DELETE FROM vectors WHERE age <= (SELECT min(age) + (max(age) - min(age)) / 10 FROM vectors)"
-                )
+    def _dump(self, value: V) -> bytes:
+        raise NotImplementedError
 
-    def _fall_back(self, error: Exception) -> None:
-        self.notice = f"the embedding cache {self._path} can't be used ({error}); deleting it is safe"
-        self._database = _open("")  # a temporary file, which SQLite removes
+    def _load(self, data: bytes) -> V | None:
+        """None for what this model can't have made."""
+        raise NotImplementedError
+
+
+class EmbeddingCache(_Kept[Vector]):
+    """The vectors of an embedding model: float32, each of shape [dimensions]."""
+
+    def __init__(self, embedding: Embedding, folder: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
+        self._dimensions = embedding.dimensions
+        name = f"{embedding.fingerprint[:32]}-{embedding.max_tokens}"
+        super().__init__(name, "the embedding cache", folder, max_bytes)
+
+    def _dump(self, value: Vector) -> bytes:
+        return value.astype("<f4").tobytes()
+
+    def _load(self, data: bytes) -> Vector | None:
+        import numpy as np
+
+        if len(data) != 4 * self._dimensions:
+            return None
+        return np.frombuffer(data, "<f4").astype(np.float32, copy=False)
+
+
+class SparseCache(_Kept[SparseVector]):
+    """The vectors of a sparse encoder: all token ids, and then all weights."""
+
+    def __init__(self, field: SparseField, folder: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
+        self._vocabulary = field.vocabulary
+        name = f"sparse-{field.fingerprint[:32]}-{field.max_tokens}"
+        super().__init__(name, "the cache of sparse vectors", folder, max_bytes)
+
+    def _dump(self, value: SparseVector) -> bytes:
+        return value.ids.astype("<i4").tobytes() + value.weights.astype("<f4").tobytes()
+
+    def _load(self, data: bytes) -> SparseVector | None:
+        import numpy as np
+
+        if len(data) % 8:
+            return None
+        half = len(data) // 2
+        ids = np.frombuffer(data[:half], "<i4").astype(np.int32, copy=False)
+        if ids.size and not 0 <= ids[0] <= ids[-1] < self._vocabulary:
+            return None
+        return SparseVector(ids, np.frombuffer(data[half:], "<f4").astype(np.float32, copy=False))
 
 
 def embed(
     texts: Sequence[str],
     embedder: Embedder,
     cache: EmbeddingCache,
-    on_done: Callable[[int, int], None] = lambda done, total: None,
+    on_done: OnDone = lambda done, total: None,
 ) -> Vector:
     """The vectors of texts, shape [texts, dimensions]. Each distinct text that is not in the cache is embedded once.
 
@@ -119,6 +129,25 @@ def embed(
     """
     import numpy as np
 
+    answer = np.empty((len(texts), embedder.spec.dimensions), np.float32)
+    for row, vector in enumerate(_encoded(texts, lambda some: list(embedder.encode_documents(some)), cache, on_done)):
+        answer[row] = vector
+    return answer
+
+
+def embed_sparse(
+    texts: Sequence[str],
+    embedder: SparseEmbedder,
+    cache: SparseCache,
+    on_done: OnDone = lambda done, total: None,
+) -> list[SparseVector]:
+    """The sparse vectors of texts; else as `embed`."""
+    return list(_encoded(texts, embedder.encode_documents, cache, on_done))
+
+
+def _encoded(
+    texts: Sequence[str], encode: Callable[[Sequence[str]], Sequence[V]], cache: _Kept[V], on_done: OnDone
+) -> Iterator[V]:
     keys = [text_key(text) for text in texts]
     distinct = dict(zip(keys, texts, strict=True))
     known = cache.get(list(distinct))
@@ -126,16 +155,15 @@ def embed(
     # too small shows at once.
     missing = sorted(distinct.keys() - known.keys(), key=lambda key: (-len(distinct[key]), key))
     on_done(len(known), len(distinct))
-    for some in _slices(missing, SLICE):
-        vectors = embedder.encode_documents([distinct[key] for key in some])
-        cache.put(some, vectors)
-        known.update(zip(some, vectors, strict=True))
+    for start in range(0, len(missing), SLICE):
+        some = missing[start : start + SLICE]
+        values = encode([distinct[key] for key in some])
+        cache.put(some, values)
+        known.update(zip(some, values, strict=True))
         _give_memory_back()
         on_done(len(known), len(distinct))
-    answer = np.empty((len(keys), embedder.spec.dimensions), np.float32)
-    for row, key in enumerate(keys):
-        answer[row] = known[key]
-    return answer
+    for key in keys:
+        yield known[key]
 
 
 def _give_memory_back() -> None:
@@ -150,30 +178,7 @@ def text_key(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def _open(path: str) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=_TIMEOUT_S)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute(
-            "CREATE TABLE IF NOT EXISTS vectors "
-            "(age INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL)"
-        )
-        # Writing shows at once what is wrong: a folder that is read-only, a file that is no database.
-        with database:
-            database.execute("PRAGMA user_version = 1")
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
-
-
 def _default_folder() -> Path:
     import platformdirs
 
     return platformdirs.user_cache_path("ccheck")
-
-
-def _slices(items: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

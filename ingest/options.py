@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..types import Document
+from ..types import Document, Usage
 from .cache import MAX_BYTES
 from .documents import Fields
 from .readers import Reject
 
 if TYPE_CHECKING:
-    from ..search.embedding import Embedder
-    from ..search.store import Chunking, Embedding, Layout
+    from ..search.store import Chunking
 
-Phase: TypeAlias = Literal["reading", "embedding", "storing", "publishing"]
+Phase: TypeAlias = Literal["reading", "writing", "embedding", "storing", "publishing"]
+"""`writing`: a language model writes additional texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
     """How to ingest.
 
-    `..._field`: the names of a record's fields; without them the usual ones, see `Fields`. `chunking`: by default
-    `default_chunking`. `rejects`: the file that lists rejects, by default next to the input. `strict`: stop at the
-    first reject. `force`: read files again that are known to be stored. `cache_dir`: the folder of cached embeddings,
-    by default the user's, and `cache_bytes` how large they may grow; 0 keeps none.
+    `..._field`: the names of a record's fields; without them the usual ones, see `Fields`. `chunking`: of the main
+    vectors, by default what their encoder says. `rejects`: the file that lists rejects, by default next to the input.
+    `strict`: stop at the first reject. `force`: read files again that are known to be stored. `cache_dir`: the folder
+    of cached embeddings, by default the user's, and `cache_bytes` how large each file of them may grow; 0 keeps none.
     """
 
     id_field: str | None = None
@@ -63,7 +63,8 @@ class Report:
     """What was done. Each record `read` is one of added, updated, unchanged, repeated (in the same run), rejected.
 
     `without_id`: documents whose id was made from their content. `dates_unread`: documents with a date that is none.
-    `files_unchanged`: files that were not read, being stored already. `rejects`: the file that lists the rejects.
+    `passages` are those of the main vectors. `files_unchanged`: files that were not read, being stored already.
+    `rejects`: the file that lists the rejects. `usage`: what writing additional texts cost.
     """
 
     read: int = 0
@@ -80,6 +81,7 @@ class Report:
     seconds: float = 0.0
     rejects: Path | None = None
     notices: tuple[str, ...] = ()
+    usage: Usage = field(default_factory=Usage)
 
     @property
     def exit_code(self) -> int:
@@ -95,16 +97,16 @@ class Preview:
     rejects: tuple[Reject, ...]
 
 
-def default_chunking(embedding: Embedding) -> Chunking:
-    """Documents longer than the model's window in passages that fill it; `benchmarks/passages.py` has the gain."""
-    from ..search.store import Chunking
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What a language model would be asked about so many `documents`: `calls`, of about so many tokens, and `cached`
+    questions that were answered before and cost nothing."""
 
-    window = embedding.max_tokens - 2  # without the two special tokens
-    return Chunking(longer_than=window, max_tokens=window, overlap=window // 8)
+    documents: int
+    calls: int
+    cached: int
+    prompt_tokens: int
+    completion_tokens: int
 
-
-def layout_for(embedder: Embedder | None, chunking: Chunking | None = None) -> Layout:
-    """What a store is made with when documents are embedded so; without an embedder, for BM25 only."""
-    from ..search.store import Layout
-
-    return Layout(embedder.spec, chunking or default_chunking(embedder.spec)) if embedder else Layout()
+    def __add__(self, other: Questions) -> Questions:
+        return Questions(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))

@@ -44,16 +44,18 @@ def passages(documents: Sequence[Document], count_tokens: CountTokens, chunking:
     is longer than that makes a longer one. Tokens are counted for all documents in a few calls.
     """
     count_tokens = _in_slices(count_tokens)
-    wholes = [_embedded(document.title, document.text) for document in documents]
-    long = [number for number, tokens in enumerate(count_tokens(wholes)) if tokens > chunking.longer_than]
+    wholes = [embedded_text(document.title, document.text) for document in documents]
     answer = [[Span(0, len(document.text), whole)] for document, whole in zip(documents, wholes, strict=True)]
+    if not chunking.cuts:
+        return answer
+    long = [number for number, tokens in enumerate(count_tokens(wholes)) if tokens > chunking.longer_than]
     titles = _short_titles([documents[number].title for number in long], count_tokens, chunking.max_tokens // 2)
     budgets = [chunking.max_tokens - tokens for _, tokens in titles]
     pieces = _pieces([documents[number].text for number in long], count_tokens, budgets)
     for number, (title, _), budget, parts in zip(long, titles, budgets, pieces, strict=True):
         text = documents[number].text
         answer[number] = [
-            Span(start, end, _embedded(title, text[start:end]))
+            Span(start, end, embedded_text(title, text[start:end]))
             for start, end in _windows(parts, budget, chunking.overlap)
         ]
     return answer
@@ -69,7 +71,8 @@ def _in_slices(count_tokens: CountTokens) -> CountTokens:
     return count
 
 
-def _embedded(title: str, text: str) -> str:
+def embedded_text(title: str, text: str) -> str:
+    """What a model is given for a text: its title, a line end, and the text."""
     return f"{title}\n{text}" if title else text
 
 

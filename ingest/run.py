@@ -1,4 +1,4 @@
-"""Ingesting: read, clean, leave out what is known, cut, embed, store.
+"""Ingesting: read, clean, leave out what is known, write about it, cut, encode, store.
 
 The store is the checkpoint: what it holds with the same digest is neither embedded nor written again, so a run that
 was killed goes on where it was.
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CcheckError, InvalidData
-from ..types import Document, Entry, Passage
-from .cache import EmbeddingCache, embed
+from ..types import Document, Entry, Usage
 from .documents import Fields, digest, has_text_field, layout_bytes, make_document, no_text_field
-from .options import IngestOptions, Phase, Preview, Progress, Report, default_chunking, layout_for
-from .passages import passages
+from .encoders import Encoders, layout_of, prepared
+from .entries import EntryMaker
+from .options import IngestOptions, Phase, Progress, Report
 from .readers import Record, Reject, excerpt, read_source
 from .rejects import RejectFile
 from .seen import Seen
@@ -33,9 +33,12 @@ from .sources import Given, Source, find_sources
 if TYPE_CHECKING:
     from ..search.embedding import Embedder
     from ..search.store import Layout, Store
+    from .additional import AdditionalWriter
 
 BATCH_DOCUMENTS = 2_000
 """How many documents are cut, embedded and stored at a time: many, so that texts of like length meet."""
+BATCH_WRITTEN = 200
+"""The same where a language model writes about each first, which takes seconds."""
 BATCH_CHARS = 16_000_000
 AHEAD = 2
 """How many batches may be under way in the store or wait for it, beyond those that it takes at once, less one."""
@@ -46,33 +49,36 @@ HEAD = 100
 def ingest(
     sources: Given,
     store: Store,
-    embedder: Embedder | None = None,
+    encoders: Encoders | Embedder | None = None,
     options: IngestOptions | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Put the documents of files, folders, globs and `-` into a store; without an embedder, for BM25 only.
+    """Put the documents of files, folders, globs and `-` into a store; without encoders, for BM25 only.
 
-    `store.upsert` is called in other threads than everything else, `store.upserts_at_once` of them. An interrupt
-    leaves what was stored searchable.
+    An embedder alone stands for encoders that have nothing else. `store.upsert` is called in other threads than
+    everything else, `store.upserts_at_once` of them. An interrupt leaves what was stored searchable.
 
     Raises NotFound or UsageError for the sources, before anything is written; InvalidData where the store was made
-    otherwise, no record has a text, or with `strict` at the first reject; what the store raises.
+    otherwise, no record has a text, or with `strict` at the first reject; BudgetSpent or ServerError where no more
+    additional texts can be written, after what was done is stored; what the store raises.
     """
     started = time.monotonic()
     options = options or IngestOptions()
+    encoders = prepared(encoders, options)
     found = find_sources(sources)
-    layout = layout_for(embedder, options.chunking)
+    layout = layout_of(encoders)
     marks = {source.name: _Mark.of(source, options.fields, layout) for source in found}
-    if not options.force and store.info() is not None and all(_is_stored(mark, store) for mark in marks.values()):
+    info = store.info()
+    if not options.force and info is not None and all(_is_stored(mark, store) for mark in marks.values()):
         # Only all or none: of two documents of the same id the first stays, which may be in another file.
-        return Report(files=len(found), files_unchanged=len(found), seconds=time.monotonic() - started)
+        seconds = time.monotonic() - started
+        return Report(files=len(found), files_unchanged=len(found), seconds=seconds, notices=encoders.notices)
     with contextlib.ExitStack() as stack:
         rejects = stack.enter_context(RejectFile(found, options.rejects))
-        cache = None
-        if embedder is not None:
-            cache = stack.enter_context(EmbeddingCache(embedder.spec, options.cache_dir, options.cache_bytes))
-        run = _Run(store, embedder, cache, layout, options, rejects, found, on_progress)
-        records = _with_text_field(run.records(found), options.fields)
+        maker = stack.enter_context(EntryMaker(encoders, options.cache_dir, options.cache_bytes))
+        run = _Run(store, encoders, maker, layout, options, rejects, found, on_progress)
+        gained = info is not None and info.documents > 0 and info.layout != layout
+        records = with_text_field(run.records(found), options.fields)
         store.prepare(layout)
         try:
             run.store_all(records)
@@ -82,6 +88,8 @@ def ingest(
             raise
         run.progress("publishing")
         store.publish()
+        if gained:
+            run.note_gaps()
         if run.stopped is not None:
             raise run.stopped
         for source in found:
@@ -89,38 +97,6 @@ def ingest(
             if mark is not None and source.name not in run.rejecting and mark.still(source):
                 store.mark_ingested(mark.digest)
     return run.report(len(found), time.monotonic() - started)
-
-
-def dry_run(
-    sources: Given,
-    options: IngestOptions | None = None,
-    embedder: Embedder | None = None,
-    n: int = 3,
-) -> Preview:
-    """What the first `n` documents would become, and the rejects (at most 100) on the way. Writes nothing.
-
-    Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
-    """
-    options = options or IngestOptions()
-    found = find_sources(sources)
-    documents: list[Document] = []
-    rejects: list[Reject] = []
-    records = itertools.chain.from_iterable(read_source(source) for source in found)
-    for record in _with_text_field(records, options.fields):
-        if len(documents) >= n or len(rejects) >= HEAD:
-            break
-        if isinstance(record, Reject):
-            rejects.append(record)
-            continue
-        try:
-            documents.append(make_document(record.data, options.fields, untyped=record.untyped).document)
-        except InvalidData as error:
-            rejects.append(_reject(record, str(error)))
-    counts = None
-    if embedder is not None:
-        chunking = options.chunking or default_chunking(embedder.spec)
-        counts = tuple(len(spans) for spans in passages(documents, embedder.count_tokens, chunking))
-    return Preview(tuple(documents), counts, tuple(rejects))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +122,23 @@ class _Run:
     def __init__(
         self,
         store: Store,
-        embedder: Embedder | None,
-        cache: EmbeddingCache | None,
+        encoders: Encoders,
+        maker: EntryMaker,
         layout: Layout,
         options: IngestOptions,
         rejects: RejectFile,
         sources: Sequence[Source],
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
-        self._store, self._embedder, self._cache = store, embedder, cache
+        self._store, self._writer, self._maker = store, encoders.additional, maker
         self._layout, self._options, self._rejects = layout, options, rejects
         self._on_progress = on_progress
         self._counts: Counter[str] = Counter()
+        self._notices = list(encoders.notices)
         self.rejecting: set[str] = set()
         """The files that have rejects: they are read again next time, to report them again."""
-        self.stopped: InvalidData | None = None
-        """What to raise, once everything before it is stored, of a strict run."""
+        self.stopped: CcheckError | None = None
+        """What to raise once everything before it is stored: of a strict run, or where no more can be written."""
         sizes = [source.size for source in sources]
         self._bytes_total = None if None in sizes else sum(size or 0 for size in sizes)
         self._bytes_read = self._bytes_done = 0
@@ -175,19 +152,19 @@ class _Run:
             yield from read_source(source, on_bytes=count)
 
     def store_all(self, records: Iterator[Record | Reject]) -> None:
-        """Everything up to the end, or to the first reject of a strict run."""
+        """Everything up to the end, or to where the run is to stop."""
         info = self._store.info()
         is_new = info is None or not (info.documents or info.pending)
         pool = ThreadPoolExecutor(self._store.upserts_at_once, "ccheck-store")
         try:
-            for items in _batches(self._items(records)):
+            for items in _batches(self._items(records), BATCH_DOCUMENTS if self._writer is None else BATCH_WRITTEN):
                 batch = _Batch(items, bytes_read=self._bytes_read)
                 if not is_new:
                     batch.known = self._store.digests([item.document.id for item in items])
                 self._counts["unchanged"] += sum(batch.known.get(item.document.id) == item.digest for item in items)
                 batch.items = [item for item in items if batch.known.get(item.document.id) != item.digest]
-                if batch.items:
-                    entries = self._entries(batch)
+                entries = self._entries(batch)
+                if entries:
                     self._settle(self._store.upserts_at_once + AHEAD - 2)
                     self._pending.append((batch, pool.submit(self._store.upsert, entries)))
                 elif not self._pending:
@@ -222,7 +199,7 @@ class _Run:
         try:
             made = make_document(record.data, self._options.fields, untyped=record.untyped)
         except InvalidData as error:
-            self._reject(_reject(record, str(error)))
+            self._reject(reject_of(record, str(error)))
             return None
         own = digest(made.document, self._layout)
         earlier = seen.add(made.document.id, own, record.file, record.line)
@@ -235,29 +212,50 @@ class _Run:
         else:
             where = f"line {earlier.line}" + (f" of {earlier.file}" if earlier.file != record.file else "")
             reason = f"the id {made.document.id!r} has another document in {where}, which stays"
-            self._reject(_reject(record, reason))
+            self._reject(reject_of(record, reason))
         return None
 
     def _entries(self, batch: _Batch) -> list[Entry]:
-        documents = [item.document for item in batch.items]
-        if self._embedder is None or self._cache is None or self._layout.chunking is None:
-            return [Entry(item.document, item.digest) for item in batch.items]
-        self.progress("embedding")
-        spans = passages(documents, self._embedder.count_tokens, self._layout.chunking)
+        """What the store gets of a batch, from which what could not be written about is taken out."""
         before, after = self._bytes_done, batch.bytes_read
+        written = 0.5 if self._writer is not None else 0.0  # of the time; the slower half, whatever the model
 
-        def on_done(done: int, total: int) -> None:
-            self._settle(self._store.upserts_at_once + AHEAD - 1)  # an error of the store need not wait for the model
-            self._bytes_done = max(self._bytes_done, before + (after - before) * done // max(total, 1))
-            self.progress("embedding")
+        def on_share(phase: Phase, share: float) -> None:
+            # An error of the store need not wait for the models.
+            self._settle(self._store.upserts_at_once + AHEAD - 1)
+            self._bytes_done = max(self._bytes_done, before + int((after - before) * share))
+            self.progress(phase)
 
-        texts = [span.embedded for some in spans for span in some]
-        vectors = iter(embed(texts, self._embedder, self._cache, on_done))
-        batch.passages = len(texts)
-        return [
-            Entry(item.document, item.digest, tuple(Passage(span.start, span.end, next(vectors)) for span in some))
-            for item, some in zip(batch.items, spans, strict=True)
-        ]
+        texts: list[tuple[str, ...]] = [()] * len(batch.items)
+        if self._writer is not None and batch.items:
+            texts = self._written(batch, self._writer, lambda share: on_share("writing", share * written))
+        if not batch.items:
+            return []
+        documents, digests = zip(*((item.document, item.digest) for item in batch.items), strict=True)
+        entries = self._maker.make(
+            documents, digests, texts, lambda share: on_share("embedding", written + share * (1 - written))
+        )
+        batch.passages = sum(len(entry.passages) for entry in entries)
+        return entries
+
+    def _written(
+        self, batch: _Batch, writer: AdditionalWriter, on_share: Callable[[float], None]
+    ) -> list[tuple[str, ...]]:
+        """The additional texts of those documents of the batch that have them; the others are taken out of it."""
+        self.progress("writing")
+        items, count = batch.items, len(batch.items)
+        written, stopped = writer.write([item.document for item in items], lambda done: on_share(done / count))
+        if stopped is not None:
+            self.stopped = self.stopped or _to_go_on(stopped)
+        texts: list[tuple[str, ...]] = []
+        batch.items = []
+        for item, made in zip(items, written, strict=True):
+            if isinstance(made, CcheckError):
+                self._reject(reject_of(item.record, f"its additional texts could not be written: {made}"))
+            elif made is not None:
+                batch.items.append(item)
+                texts.append(made)
+        return texts
 
     def _settle(self, most: int) -> None:
         """Count the batches that the store has taken, and wait until at most so many are left. Raises its errors."""
@@ -267,7 +265,7 @@ class _Run:
             self._pending.popleft()
             for item in batch.items:
                 if item.document.id in refused:
-                    self._reject(_reject(item.record, f"the store refused it: {refused[item.document.id]}"))
+                    self._reject(reject_of(item.record, f"the store refused it: {refused[item.document.id]}"))
                 else:
                     self._counts["updated" if item.document.id in batch.known else "added"] += 1
             self._counts["passages"] += batch.passages
@@ -287,12 +285,20 @@ class _Run:
             done = sum(self._counts[name] for name in ("added", "updated", "unchanged", "repeated", "rejected"))
             self._on_progress(Progress(phase, done, self._counts["rejected"], self._bytes_done, self._bytes_total))
 
+    def note_gaps(self) -> None:
+        """Say so where documents that were stored before lack what the store now has."""
+        lacking = self._store.count() - sum(self._counts[name] for name in ("added", "updated", "unchanged"))
+        if lacking > 0:
+            self._notices.append(
+                f"{lacking:,} documents of the store were made before, without all that it now has: "
+                f"{self._layout.describe()}. Ingest their files again in the same way to bring them up to it"
+            )
+
     def report(self, files: int, seconds: float) -> Report:
-        notices = list(self._rejects.notices)
-        if self._cache is not None and self._cache.notice:
-            notices.append(self._cache.notice)
+        notices = (*self._notices, *self._rejects.notices, *self._maker.notices)
         path = self._rejects.path if self._rejects.written else None
-        return Report(**self._counts, files=files, seconds=seconds, rejects=path, notices=tuple(notices))
+        usage = self._writer.usage if self._writer is not None else Usage()
+        return Report(**self._counts, files=files, seconds=seconds, rejects=path, notices=notices, usage=usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +334,7 @@ def _is_stored(mark: _Mark | None, store: Store) -> bool:
     return mark is not None and store.is_ingested(mark.digest)
 
 
-def _with_text_field(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
+def with_text_field(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
     """The same records. Raises InvalidData, at once, where none of the first has the field of the text."""
     head = list(itertools.islice(records, HEAD))
     data = [record.data for record in head if isinstance(record, Record)]
@@ -337,18 +343,23 @@ def _with_text_field(records: Iterator[Record | Reject], fields: Fields) -> Iter
     return itertools.chain(head, records)
 
 
-def _batches(items: Iterator[_Item]) -> Iterator[list[_Item]]:
+def _to_go_on(error: CcheckError) -> CcheckError:
+    message = f"{error}; the documents before are stored, and the same command goes on from there"
+    return type(error)(message)
+
+
+def _batches(items: Iterator[_Item], most: int) -> Iterator[list[_Item]]:
     batch: list[_Item] = []
     size = 0
     for item in items:
         batch.append(item)
         size += len(item.document.title) + len(item.document.text)
-        if len(batch) >= BATCH_DOCUMENTS or size >= BATCH_CHARS:
+        if len(batch) >= most or size >= BATCH_CHARS:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
 
 
-def _reject(record: Record, reason: str) -> Reject:
+def reject_of(record: Record, reason: str) -> Reject:
     return Reject(record.file, record.line, reason, excerpt(json.dumps(record.data, ensure_ascii=False)))

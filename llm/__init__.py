@@ -13,6 +13,7 @@ from .types import (
     Question,
     Refused,
     Reply,
+    Unreachable,
     estimate_tokens,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "Question",
     "Refused",
     "Reply",
+    "Unreachable",
     "estimate_tokens",
     "load_prompt",
     "open_budget",

@@ -29,7 +29,18 @@ from .cache import MAX_BYTES, AnswerCache, answer_key
 from .dialect import dialect_of
 from .reply import BadReply, json_schema, parse_reply
 from .server import BadRequest, Busy, Completion, Server
-from .types import Answer, Failure, Interrupted, InvalidReply, Message, Question, Refused, T, estimate_tokens
+from .types import (
+    Answer,
+    Failure,
+    Interrupted,
+    InvalidReply,
+    Message,
+    Question,
+    Refused,
+    T,
+    Unreachable,
+    estimate_tokens,
+)
 
 _OPENAI = "https://api.openai.com/"
 _FORMAT = 1
@@ -209,7 +220,7 @@ class LanguageModel:
             async with self._probing:
                 if self._gone is not None:
                     if self._wave != wave or self._hung >= _MAX_HUNG:
-                        raise ServerError(self._gone)
+                        raise Unreachable(self._gone)
                     return await self._probe(messages, shape, again)
         from tenacity import AsyncRetrying, retry_if_exception_type, stop_before_delay
 
@@ -223,7 +234,7 @@ class LanguageModel:
             return await retrying(self._request, messages, shape, again)
         except Busy as error:
             self._gone = f"{error}; waited for {self._retry_seconds:g} s (CCHECK_LLM_RETRY_SECONDS)"
-            raise ServerError(self._gone) from None
+            raise Unreachable(self._gone) from None
 
     async def _probe(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
         try:
@@ -231,7 +242,7 @@ class LanguageModel:
         except Busy as error:
             self._wave += 1
             self._hung += error.counts  # it cost a whole timeout
-            raise ServerError(self._gone) from None
+            raise Unreachable(self._gone) from None
         self._gone, self._hung = None, 0
         return completion
 

@@ -73,6 +73,10 @@ class Refused(ServerError):
     """The server will not answer any question: the key, the address or the model's name is wrong."""
 
 
+class Unreachable(ServerError):
+    """The server was waited for in vain: it is gone, or too busy."""
+
+
 class BudgetSpent(Incomplete):
     """Not asked, since the calls or the money that were allowed are spent."""
 

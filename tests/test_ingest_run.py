@@ -15,7 +15,7 @@ from memory_store import MemoryStore
 from tiny_embedder import TinyEmbedder
 
 from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
-from ccheck.ingest import IngestOptions, Progress, default_chunking, dry_run, ingest, layout_for
+from ccheck.ingest import IngestOptions, Progress, default_chunking, dry_run, encoders_of, ingest, layout_of
 from ccheck.ingest import run as run_module
 from ccheck.search.store import Chunking, Layout
 from ccheck.types import Entry
@@ -59,7 +59,7 @@ def test_documents_and_vectors_arrive(tmp_path: Path) -> None:
     report = ingest([write(tmp_path / "a.jsonl", rows(5))], store, embedder)
     assert counts(report) == {"added": 5}
     assert (report.passages, report.files, report.rejects, report.notices) == (5, 1, None, ())
-    assert store.layout == layout_for(embedder) == Layout(embedder.spec, default_chunking(embedder.spec))
+    assert store.layout == layout_of(encoders_of(embedder)) == Layout(embedder.spec, default_chunking(embedder.spec))
     entry = store.entries["3"]
     assert (entry.document.title, entry.document.text) == ("Title 3", "Text of paper 3.")
     assert [(passage.start, passage.end) for passage in entry.passages] == [(0, 16)]
@@ -414,7 +414,7 @@ def test_a_file_that_changes_meanwhile_is_not_marked(tmp_path: Path) -> None:
 def test_dry_run(tmp_path: Path) -> None:
     records = [{"_id": "1", "text": "word " * 200, "year": 2015}, "bad", {"_id": "2", "text": ""}, *rows(5)]
     path = write(tmp_path / "a.jsonl", records)
-    preview = dry_run([path], embedder=TinyEmbedder(), n=2)
+    preview = dry_run([path], encoders=TinyEmbedder(), n=2)
     assert [document.id for document in preview.documents] == ["1", "0"]
     assert preview.documents[0].published == "2015-12-31"
     assert preview.passages == (7, 1)

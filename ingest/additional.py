@@ -1,0 +1,168 @@
+"""Texts that a language model writes about each document, by which it can be found too.
+
+A summary with words that people search by, and posts of social media about it, as in appendix D of the CheckThat! 2025
+system on task 4b ("additional documents").
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from ..errors import CcheckError, UsageError
+from ..llm import (
+    Answer,
+    BudgetSpent,
+    Failure,
+    InvalidReply,
+    LanguageModel,
+    Prompt,
+    Question,
+    Refused,
+    Reply,
+    Unreachable,
+    estimate_tokens,
+    load_prompt,
+    quoted,
+)
+from ..search.store import AdditionalTexts
+from ..stages import AdditionalStage
+from ..types import Document, Usage
+from .documents import clean
+from .options import Questions
+
+PROMPTS = {"additional-summary": ("document",), "additional-posts": ("document", "count")}
+"""The prompts of this room and the placeholders that each must have."""
+LONGEST = 20_000
+"""Characters of a document that the model reads, about 5,000 tokens: an abstract and far more."""
+LONGEST_SUMMARY, LONGEST_POST = 4_000, 1_000
+"""Characters; what is longer is not what was asked for."""
+_TOKENS = {"additional-summary": 150, "additional-posts": 60}
+"""Of an answer, and of each post: for estimates."""
+
+Written: TypeAlias = "tuple[str, ...] | CcheckError"
+
+
+class Summary(Reply):
+    """What the model answers when it is asked for a summary."""
+
+    summary: str
+
+
+class Posts(Reply):
+    """What the model answers when it is asked for posts."""
+
+    posts: list[str]
+
+
+class AdditionalWriter:
+    """Writes about documents. `usage` is what it cost so far."""
+
+    def __init__(self, llm: LanguageModel, stage: AdditionalStage) -> None:
+        """Raises UsageError where the stage wants no text, InvalidData or NotFound for prompts that can't be used."""
+        if not stage.summary and not stage.posts:
+            raise UsageError(
+                "additional texts are wanted, but neither a summary nor posts: leave ingest.additional out"
+            )
+        self._llm, self._stage = llm, stage
+        names = [name for name, wanted in zip(PROMPTS, (stage.summary, stage.posts > 0), strict=True) if wanted]
+        self._prompts = {name: load_prompt(__package__, name, PROMPTS[name], llm.prompts_dir) for name in names}
+        self.spec = AdditionalTexts(llm.name, stage.summary, stage.posts, _identity(self._prompts))
+        self.usage = Usage()
+
+    @property
+    def questions_each(self) -> int:
+        """How many questions a document takes."""
+        return len(self._prompts)
+
+    def write(
+        self, documents: Sequence[Document], on_done: Callable[[int], None] = lambda done: None
+    ) -> tuple[list[Written | None], CcheckError | None]:
+        """The texts about each document, the summary first, or why they could not be written.
+
+        The second value says why it was given up, where it was: what may be spent is spent, or the server is gone or
+        answers nobody. Documents that were not asked about for that reason have None in the place of texts. `on_done`
+        is told how many documents have all their answers.
+        """
+        questions = [question for document in documents for question in self._questions(document)]
+        answers = self._llm.ask_many(questions)
+        written: list[Written | None] = []
+        stopped: CcheckError | None = None
+        try:
+            for _ in documents:
+                texts = self._texts([next(answers) for _ in range(self.questions_each)])
+                if isinstance(texts, (BudgetSpent, Unreachable, Refused)):
+                    stopped = stopped or texts
+                    written.append(None)
+                else:
+                    written.append(texts)
+                on_done(len(written))
+        except Refused as error:  # before anything was answered
+            stopped = error
+        return [*written, *[None] * (len(documents) - len(written))], stopped
+
+    def plan(self, documents: Sequence[Document]) -> Questions:
+        """What writing about documents would ask, without asking it."""
+        calls = cached = prompt_tokens = completion_tokens = 0
+        for document in documents:
+            for name, question in zip(self._prompts, self._questions(document), strict=True):
+                if self._llm.is_cached(question):
+                    cached += 1
+                    continue
+                calls += 1
+                prompt_tokens += estimate_tokens(question.messages)
+                completion_tokens += _TOKENS[name] * (self._stage.posts if name == "additional-posts" else 1)
+        return Questions(len(documents), calls, cached, prompt_tokens, completion_tokens)
+
+    def _questions(self, document: Document) -> Iterator[Question[Any]]:
+        paper = quoted({"title": document.title, "text": document.text[:LONGEST]})
+        for name, prompt in self._prompts.items():
+            if name == "additional-summary":
+                yield Question(prompt.messages(document=paper), Summary, _check_summary)
+            else:
+                count = self._stage.posts
+                messages = prompt.messages(document=paper, count=str(count))
+                yield Question(messages, Posts, lambda reply: _check_posts(reply, self._stage.posts), 80 * count)
+
+    def _texts(self, answers: Sequence[Answer[Any] | Failure]) -> Written:
+        texts: list[str] = []
+        error: CcheckError | None = None
+        for answer in answers:
+            self.usage += answer.usage
+            if isinstance(answer, Failure):
+                # One that concerns all documents comes before one that concerns this one.
+                if error is None or isinstance(error, InvalidReply):
+                    error = answer.error
+            elif isinstance(answer.value, Summary):
+                texts.append(clean(answer.value.summary))
+            else:
+                texts += [clean(post) for post in answer.value.posts]
+        return error or tuple(texts)
+
+
+def _check_summary(reply: Summary) -> None:
+    _check_text("the summary", reply.summary, LONGEST_SUMMARY)
+
+
+def _check_posts(reply: Posts, count: int) -> None:
+    if len(reply.posts) != count:
+        raise ValueError(f"there are {len(reply.posts)} posts, and {count} were asked for")
+    for number, post in enumerate(reply.posts, 1):
+        _check_text(f"post {number}", post, LONGEST_POST)
+
+
+def _check_text(what: str, text: str, most: int) -> None:
+    if not clean(text):
+        raise ValueError(f"{what} is empty")
+    if len(text) > most:
+        raise ValueError(f"{what} has {len(text):,} characters; at most {most:,} are taken")
+
+
+def _identity(prompts: dict[str, Prompt]) -> str:
+    """Differs where what is asked does."""
+    digest = hashlib.sha256()
+    for name, prompt in prompts.items():
+        for part in (name, prompt.system, prompt.user):
+            digest.update(b"%d:" % len(part.encode()) + part.encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,79 @@
+"""What an ingest makes of each document beyond its words: vectors of one or several kinds, terms, additional texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from ..search.store import Chunking, DenseField, Embedding, Layout
+from ..stages import Analysis
+
+if TYPE_CHECKING:
+    from ..search.embedding import Embedder
+    from ..search.sparse import SparseEmbedder
+    from .additional import AdditionalWriter
+    from .options import IngestOptions
+
+
+@dataclass(frozen=True, slots=True)
+class DenseEncoder:
+    """An embedding model, and how documents are cut for it."""
+
+    embedder: Embedder
+    chunking: Chunking
+
+
+@dataclass(frozen=True, slots=True)
+class Encoders:
+    """The first of `dense` makes the store's main vectors, the others those of further fields.
+
+    `sparse` makes one vector for each document. `analyses` are those whose terms the store is to hold. `additional`
+    writes texts about each document. `notices` are for the user: what stands in for what, what was left out.
+    """
+
+    dense: tuple[DenseEncoder, ...] = ()
+    sparse: SparseEmbedder | None = None
+    analyses: tuple[Analysis, ...] = ()
+    additional: AdditionalWriter | None = None
+    notices: tuple[str, ...] = ()
+
+
+def encoders_of(embedder: Embedder | None, chunking: Chunking | None = None) -> Encoders:
+    """One embedding model and nothing else, or without one nothing: for BM25 only."""
+    return Encoders((DenseEncoder(embedder, chunking or default_chunking(embedder.spec)),) if embedder else ())
+
+
+def prepared(encoders: Encoders | Embedder | None, options: IngestOptions) -> Encoders:
+    """What an ingest was given, as encoders with the passages that the options want. Raises UsageError."""
+    given = encoders if isinstance(encoders, Encoders) else encoders_of(encoders)
+    return with_chunking(given, options.chunking)
+
+
+def with_chunking(encoders: Encoders, chunking: Chunking | None) -> Encoders:
+    """The same with other passages in the main field. Raises UsageError where there is none."""
+    if chunking is None:
+        return encoders
+    if not encoders.dense:
+        raise UsageError("passages are for embeddings, and this ingest makes none: leave the chunking out")
+    main, *others = encoders.dense
+    return replace(encoders, dense=(replace(main, chunking=chunking), *others))
+
+
+def layout_of(encoders: Encoders) -> Layout:
+    """What a store is made with when documents are encoded so."""
+    main, others = encoders.dense[:1], encoders.dense[1:]
+    return Layout(
+        embedding=main[0].embedder.spec if main else None,
+        chunking=main[0].chunking if main else None,
+        more=tuple(DenseField(one.embedder.spec, one.chunking) for one in others),
+        sparse=encoders.sparse.spec if encoders.sparse is not None else None,
+        analyses=encoders.analyses,
+        additional=encoders.additional.spec if encoders.additional is not None else None,
+    )
+
+
+def default_chunking(embedding: Embedding) -> Chunking:
+    """Documents longer than the model's window in passages that fill it; `benchmarks/passages.py` has the gain."""
+    window = embedding.max_tokens - 2  # without the two special tokens
+    return Chunking(longer_than=window, max_tokens=window, overlap=window // 8)

@@ -1,0 +1,91 @@
+"""What an ingest would do, without doing it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidData
+from ..types import Document
+from .documents import digest, make_document
+from .encoders import Encoders, layout_of, prepared
+from .options import IngestOptions, Preview, Questions
+from .passages import passages
+from .readers import Reject, read_source
+from .run import BATCH_WRITTEN, HEAD, reject_of, with_text_field
+from .seen import Seen
+from .sources import Given, Source, find_sources
+
+if TYPE_CHECKING:
+    from ..search.embedding import Embedder
+    from ..search.store import Store
+
+
+def dry_run(
+    sources: Given,
+    options: IngestOptions | None = None,
+    encoders: Encoders | Embedder | None = None,
+    n: int = 3,
+) -> Preview:
+    """What the first `n` documents would become, and the rejects (at most 100) on the way. Writes nothing.
+
+    Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
+    """
+    options = options or IngestOptions()
+    encoders = prepared(encoders, options)
+    documents: list[Document] = []
+    rejects: list[Reject] = []
+    for made in _documents(find_sources(sources), options):
+        if isinstance(made, Reject):
+            rejects.append(made)
+        else:
+            documents.append(made)
+        if len(documents) >= n or len(rejects) >= HEAD:
+            break
+    counts = None
+    if encoders.dense:
+        main = encoders.dense[0]
+        counts = tuple(len(spans) for spans in passages(documents, main.embedder.count_tokens, main.chunking))
+    return Preview(tuple(documents), counts, tuple(rejects))
+
+
+def planned_questions(
+    sources: Given, store: Store, encoders: Encoders, options: IngestOptions | None = None
+) -> Questions:
+    """What a language model would be asked about the documents that the store does not have yet. Asks nothing.
+
+    All files are read. Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
+    """
+    options = options or IngestOptions()
+    encoders = prepared(encoders, options)
+    total = Questions(0, 0, 0, 0, 0)
+    if encoders.additional is None:
+        return total
+    layout = layout_of(encoders)
+    exists = store.info() is not None
+    with Seen() as seen:
+        documents = (made for made in _documents(find_sources(sources), options) if isinstance(made, Document))
+        while some := list(itertools.islice(documents, BATCH_WRITTEN)):
+            digests = {document.id: digest(document, layout) for document in some}
+            known = store.digests(list(digests)) if exists else {}
+            new = [
+                document
+                for document in some
+                if seen.add(document.id, digests[document.id], "", 0) is None
+                and known.get(document.id) != digests[document.id]
+            ]
+            total += encoders.additional.plan(new)
+    return total
+
+
+def _documents(sources: list[Source], options: IngestOptions) -> Iterator[Document | Reject]:
+    records = itertools.chain.from_iterable(read_source(source) for source in sources)
+    for record in with_text_field(records, options.fields):
+        if isinstance(record, Reject):
+            yield record
+            continue
+        try:
+            yield make_document(record.data, options.fields, untyped=record.untyped).document
+        except InvalidData as error:
+            yield reject_of(record, str(error))
