@@ -91,7 +91,11 @@ def measure(
         mean={name: math.fsum(values.values()) / len(values) for name, values in by_claim.items()},
         by_claim=by_claim,
         intervals={
-            name: bootstrap(list(values.values()), resamples=resamples, seed=seed)
+            name: bootstrap(
+                _linear(ranks, qrels) if name == CLIMATECHECK else list(values.values()),
+                resamples=resamples,
+                seed=seed,
+            )
             for name, values in by_claim.items()
             if len(values) > 1
         },
@@ -108,7 +112,7 @@ def bootstrap(values: Sequence[float], *, resamples: int = RESAMPLES, seed: int 
     """The 95% interval of a mean: percentiles over resamples of two or more values, the same for the same seed."""
     import numpy as np
 
-    found = _scipy_stats().bootstrap(
+    found = scipy_stats().bootstrap(
         (np.asarray(values, np.float64),),
         np.mean,
         n_resamples=resamples,
@@ -264,12 +268,28 @@ def _check_relevance(name: str, level: int, qrels: Qrels) -> None:
 def _climatecheck(ranks: Run, qrels: Qrels) -> dict[str, float]:
     """What each claim adds to the score: the mean over the claims is the mean of the four parts' means.
 
-    A part that leaves claims out weighs more for those that it has, so a claim's value can be a little above 1.
+    A part that leaves claims out weighs more for those that it has, so a claim's value can be above 1.
     """
     parts = [_part(name, ranks, qrels) for name in _PARTS]
     claims = parts[0]
     weighted = [(part, len(claims) / len(part) / len(parts)) for part in parts]
     return {claim: math.fsum(part.get(claim, 0.0) * weight for part, weight in weighted) for claim in claims}
+
+
+def _linear(ranks: Run, qrels: Qrels) -> list[float]:
+    """Values with the score as their mean, and to first order its variance: a resample has other claims, and so another
+    number of those that have a part."""
+    parts = [_part(name, ranks, qrels) for name in _PARTS]
+    means = [math.fsum(part.values()) / len(part) for part in parts]
+    claims = parts[0]
+    return [
+        math.fsum(
+            mean + (part.get(claim, mean) - mean) * len(claims) / len(part)
+            for part, mean in zip(parts, means, strict=True)
+        )
+        / len(parts)
+        for claim in claims
+    ]
 
 
 def _part(name: str, ranks: Run, qrels: Qrels) -> dict[str, float]:
@@ -316,7 +336,7 @@ def _providers() -> Any:
     return library.providers.FallbackProvider([library.pytrec_eval, library.judged, library.msmarco])
 
 
-def _scipy_stats() -> Any:
+def scipy_stats() -> Any:
     try:
         from scipy import stats
     except ModuleNotFoundError as error:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from ..errors import InvalidData, NotFound
 from ..types import strictly_decreasing
@@ -52,22 +54,31 @@ def run_of_ids(rankings: Mapping[str, Sequence[str]]) -> dict[str, dict[str, flo
     }
 
 
-def write_run(path: str | os.PathLike[str], run: Run, name: str) -> None:
-    """Write a run. White space in its name becomes hyphens.
+def trec_lines(claim: str, ranking: Sequence[tuple[str, float]], name: str) -> list[str]:
+    """A claim's lines of a run: documents with their scores, best first. White space in ids is written as in a URL.
 
-    Scores are written so that they fall strictly, read as float32 (trec_eval's) or as float64: tools order by score
-    and break ties by document id, which would not be the ranking. The file is there whole or not at all. Raises
-    InvalidData for ids with white space and scores that are no numbers, NotFound where the file can't be made.
+    The scores that are written fall strictly, read as float32 (trec_eval's) or as float64: tools order by score and
+    break ties by document id, which would not be the ranking. Raises InvalidData for scores that are no numbers.
+    """
+    first, tag = _word(claim), _word(name) or "ccheck"
+    scores = _falling([score for _, score in ranking], claim)
+    return [
+        f"{first} Q0 {_word(document)} {rank} {score} {tag}\n"
+        for rank, ((document, _), score) in enumerate(zip(ranking, scores, strict=True), 1)
+    ]
+
+
+def write_run(path: str | os.PathLike[str], run: Run, name: str) -> None:
+    """Write a run; see `trec_lines`. The file is there whole or not at all.
+
+    Raises InvalidData for scores that are no numbers, NotFound where the file can't be made.
     """
     path = Path(path)
-    tag = "-".join(name.split()) or "ccheck"
-    lines = []
-    for claim, scores in run.items():
-        order = ranked(scores)
-        for rank, (document, score) in enumerate(
-            zip(order, _falling([scores[document] for document in order], claim), strict=True), 1
-        ):
-            lines.append(f"{_written(claim)} Q0 {_written(document)} {rank} {score} {tag}\n")
+    lines = [
+        line
+        for claim, scores in run.items()
+        for line in trec_lines(claim, [(document, scores[document]) for document in ranked(scores)], name)
+    ]
     try:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
         with contextlib.ExitStack() as stack:
@@ -160,10 +171,8 @@ def _falling(scores: Sequence[float], claim: str) -> list[str]:
     return written
 
 
-def _written(text: str) -> str:
-    if not text or text.split() != [text]:
-        raise InvalidData(f"the id {text[:80]!r} can't be written: TREC's format has white space between its columns")
-    return text
+def _word(text: str) -> str:
+    return re.sub(r"\s", lambda space: quote(space[0]), text)
 
 
 def _umask() -> int:

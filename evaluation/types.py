@@ -42,8 +42,9 @@ class Measured:
 
     mean: dict[str, float]
     by_claim: dict[str, dict[str, float]]
-    """Metric, claim id, value."""
+    """Metric, claim id, value. The mean of the values is `mean`, for each metric."""
     intervals: dict[str, Interval]
+    """Empty where there is one claim only."""
     unanswered: tuple[str, ...] = ()
 
 
@@ -75,7 +76,7 @@ class Classified:
     by_label: dict[Label, Scores]
     confusion: tuple[tuple[int, ...], ...]
     intervals: dict[str, Interval]
-    """`accuracy`, `weighted_f1`, `macro_f1`."""
+    """`accuracy`, `weighted_f1`, `macro_f1`; empty where all is of one claim."""
     reliability: Reliability | None = None
     """What the confidences are worth; None where there are none. `reliability.error` is the calibration error."""
 
@@ -101,7 +102,8 @@ class Difference:
     """A run against the baseline in one metric, over the claims that both have.
 
     `p` is of a two-sided randomisation test, `p_holm` the same after Holm's correction for all tests of the
-    comparison; `exact` says that all sign flips were tried. `changes` are the claims with the largest differences.
+    comparison; `exact` says that all sign flips were tried. `interval` is that of the difference, None of one claim.
+    `changes` are the claims with the largest differences.
     """
 
     run: str
@@ -109,7 +111,7 @@ class Difference:
     baseline: float
     value: float
     difference: float
-    interval: Interval
+    interval: Interval | None
     p: float
     p_holm: float
     exact: bool

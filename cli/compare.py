@@ -1,0 +1,167 @@
+"""`ccheck compare`: runs against each other, claim by claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import UsageError
+from .common import counted, json_option, notice, options, print_hanging, print_json, printable, quiet_option, stdout
+from .evaluating import figure, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..evaluation.types import Change, Comparison, Difference, Measured
+
+_CLAIM_CHARS = 200
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
+@options(
+    click.option("--qrels", required=True, metavar="FILE", help="Which documents are relevant to which claim."),
+    click.option(
+        "--metric",
+        "metrics",
+        multiple=True,
+        metavar="M",
+        help="What is compared, by ir-measures' names, MRR@5, or ClimateCheck. Can be given several times.  "
+        "[default: nDCG@10, R@100]",
+    ),
+    click.option("--claims", metavar="FILE", help="The claims, for the text of those that changed."),
+    click.option(
+        "--changes",
+        type=click.IntRange(0, 1000),
+        default=5,
+        show_default=True,
+        metavar="N",
+        help="How many of the claims that changed most are shown.",
+    ),
+    json_option,
+    quiet_option,
+)
+def compare(
+    runs: tuple[str, ...],
+    *,
+    qrels: str,
+    metrics: tuple[str, ...],
+    claims: str | None,
+    changes: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Compare runs claim by claim, and say what could be chance.
+
+    \b
+    ccheck compare bm25.run hybrid.run --qrels qrels.tsv --claims queries.jsonl
+
+    The first run is the baseline. RUN is a file in TREC's format, or what ccheck query --json printed. Each difference
+    has a 95% interval and the p-value of a paired two-sided randomisation test; p (Holm) is the same, corrected for
+    all differences that are shown. Wins and losses are claims.
+    """
+    if len(runs) < 2:
+        raise UsageError("a comparison needs two runs or more: the first is the baseline")
+    from ..evaluation.compare import compare as compare_runs
+    from ..evaluation.datasets import read_claims, read_qrels
+    from ..evaluation.metrics import DEFAULT_METRICS, check_metrics
+    from ..evaluation.runs import read_run
+
+    names = check_metrics(metrics or DEFAULT_METRICS)
+    judged = read_qrels(qrels)
+    texts = {str(claim.id): claim.text for claim in read_claims(claims)} if claims is not None else {}
+    read = {name: read_run(path) for name, path in _names(runs).items()}
+    compared = compare_runs(read, judged, names, changes=changes)
+    if not quiet:
+        for message in compared.messages:
+            notice(message)
+    if as_json:
+        for name, measured in compared.measured.items():
+            print_json(_line(name, measured, compared, texts))
+    else:
+        _show(stdout(), compared, names, texts)
+
+
+def _names(paths: tuple[str, ...]) -> dict[str, str]:
+    """Runs by what they are called in tables: the files' names or, where two have the same, what was given."""
+    if len(set(paths)) < len(paths):
+        raise UsageError("a run is given twice")
+    stems = [Path(path).name.removesuffix(".gz").removesuffix(".zst").rpartition(".")[0] for path in paths]
+    return {stem if stem and stems.count(stem) == 1 else path: path for stem, path in zip(stems, paths, strict=True)}
+
+
+def _line(name: str, measured: Measured, compared: Comparison, texts: Mapping[str, str]) -> dict[str, Any]:
+    differences = {one.metric: _difference(one, texts) for one in compared.differences if one.run == name}
+    return {
+        "run": name,
+        "baseline": None if name == compared.baseline else compared.baseline,
+        "metrics": measured.mean,
+        "intervals": {metric: list(ends) for metric, ends in measured.intervals.items()},
+        "claims": max(map(len, measured.by_claim.values())),
+        "differences": differences,
+    }
+
+
+def _difference(one: Difference, texts: Mapping[str, str]) -> dict[str, Any]:
+    data = asdict(one)
+    for known in ("run", "metric", "baseline", "value"):
+        del data[known]
+    data["interval"] = None if one.interval is None else list(one.interval)
+    data["changes"] = [
+        {
+            "claim": {"id": change.claim, "text": texts.get(change.claim)},
+            "baseline": change.baseline,
+            "value": change.value,
+        }
+        for change in one.changes
+    ]
+    return data
+
+
+# -- for a person
+
+
+def _show(console: Console, compared: Comparison, names: list[str], texts: Mapping[str, str]) -> None:
+    made = table("run", *names, "claims")
+    for run, measured in compared.measured.items():
+        cells = [figure(measured.mean[name], measured.intervals.get(name)) for name in names]
+        made.add_row(printable(run), *cells, f"{max(map(len, measured.by_claim.values())):,}")
+    console.print(made)
+    made = table(
+        "against " + printable(compared.baseline), "metric", "difference", "p", "p (Holm)", "wins", "losses", "ties"
+    )
+    for one in compared.differences:
+        interval = "" if one.interval is None else f" [{one.interval[0]:+.3f}, {one.interval[1]:+.3f}]"
+        made.add_row(
+            printable(one.run),
+            one.metric,
+            f"{one.difference:+.4f}{interval}",
+            _p(one.p),
+            _p(one.p_holm),
+            *(f"{count:,}" for count in (one.wins, one.losses, one.ties)),
+        )
+    console.print(made)
+    for one in compared.differences:
+        if one.metric == names[0] and one.changes:
+            console.print(
+                f"{printable(one.run)}: the {counted(len(one.changes), 'claim')} that changed most in {one.metric}",
+                style="bold",
+                markup=False,
+            )
+            for change in one.changes:
+                _show_change(console, change, texts)
+
+
+def _show_change(console: Console, change: Change, texts: Mapping[str, str]) -> None:
+    figures = f"  {change.difference:+.4f}  {change.baseline:.4f} -> {change.value:.4f}  "
+    text = texts.get(change.claim, "")
+    shown = f"{text[:_CLAIM_CHARS].rstrip()} …" if len(text) > _CLAIM_CHARS else text
+    print_hanging(console, figures, printable(f"{change.claim}  {shown}".rstrip()), len(figures))
+
+
+def _p(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else "< 0.0001"
