@@ -296,9 +296,9 @@ def _about(resolved: Resolved, checked: Checker) -> About:
     plan = checked.plan()
     models = [
         *dict.fromkeys(
-            f"embeddings: {(encoder.dense or encoder.sparse).spec.model}"
+            f"embeddings: {model.spec.model}"
             for encoder in plan.encoders.values()
-            if encoder.dense is not None or encoder.sparse is not None
+            if (model := encoder.dense or encoder.sparse) is not None
         ),
         *(f"reranker: {reranker.name}" for _, reranker in plan.rerankers.values()),
         f"stances: {plan.method.name}" if plan.method is not None else "",

@@ -14,7 +14,7 @@ from .verdict.open import open_method
 
 if TYPE_CHECKING:
     from .llm import Budget, LanguageModel
-    from .rerank import Reranker
+    from .rerank import AnyReranker
     from .search.embedding import Embedder
     from .search.sparse import SparseEmbedder
     from .search.store import Embedding, SparseField
@@ -60,12 +60,12 @@ class Loaded:
 
         return self._once(("adapter", str(folder), fingerprint), lambda: load_adapter(folder, fingerprint))
 
-    def reranker(self, stage: RerankerStage) -> Reranker:
+    def reranker(self, stage: RerankerStage) -> AnyReranker:
         """See `open_reranker`."""
         key = stage.model_dump_json(exclude={"depth", "required", "alpha"})
         return self._once(
             ("reranker", key),
-            lambda: open_reranker(stage, self.settings, self.language_model, self._notify),
+            lambda: open_reranker(stage, self.settings, self.language_model, self._notify, self.memory),
         )
 
     def stance_method(self, stage: VerdictStage, embed: Callable[[Sequence[str]], Vector] | None) -> StanceMethod:

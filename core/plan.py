@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .errors import CcheckError, InvalidData, MissingExtra, NotFound
 from .loaded import Loaded
 from .recipe import Recipe, how_to_have
-from .rerank import Reranker
+from .rerank import AnyReranker
 from .search import StoreInfo
 from .stages import Bm25, Dense, RerankerStage, Retriever, Sparse
 from .verdict.open import Conclude, open_conclusion
@@ -44,7 +44,7 @@ class Plan:
     encoders: dict[str, Encoder]
     embedder: Embedder | None
     rewriter: LanguageModel | None
-    rerankers: dict[str, tuple[RerankerStage, Reranker]]
+    rerankers: dict[str, tuple[RerankerStage, AnyReranker]]
     sentences_by: EvidenceMethod
     method: StanceMethod | None
     no_method: str
@@ -82,7 +82,7 @@ def make_plan(
     main = info.layout.embedding
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
     rewriter = _open_rewriter(recipe, retrievers, loaded, warnings)
-    rerankers: dict[str, tuple[RerankerStage, Reranker]] = {}
+    rerankers: dict[str, tuple[RerankerStage, AnyReranker]] = {}
     for name, stage in recipe.rerankers.items():
         try:
             rerankers[name] = stage, loaded.reranker(stage)
@@ -160,8 +160,8 @@ def _open_retrievers(
     if not retrievers:
         raise next(iter(left_out.values()))
     only_words = all(isinstance(stage, Bm25) for stage in retrievers.values())
-    for name, error in left_out.items():
-        warnings.append(f"BM25 only: {error}" if only_words else f"without {name}: {error}")
+    for name, why in left_out.items():
+        warnings.append(f"BM25 only: {why}" if only_words else f"without {name}: {why}")
     return retrievers, encoders
 
 

@@ -13,8 +13,8 @@ from .fusion import fuse, ranking_of
 from .memory import Memory, memory_key, recall
 from .plan import Encoder, Plan
 from .recipe import Recipe
-from .rerank import Reranker
-from .rerank.many import rerank_many
+from .rerank import AnyReranker, HitReranker
+from .rerank.apply import rerank_many
 from .search import Filter, Store
 from .stages import ListwiseReranker, QueryText, RerankerStage, Retriever
 from .types import Claim, Evidence, Query, Ranking, Result, SparseVector, Stance, Usage, Vector, Verdict
@@ -435,10 +435,14 @@ def judged_by_user(judge: Judge, result: Result) -> Result:
 
 
 def _sentence_scorer(
-    rerankers: Mapping[str, tuple[RerankerStage, Reranker]],
+    rerankers: Mapping[str, tuple[RerankerStage, AnyReranker]],
 ) -> Callable[[str, Sequence[str]], Sequence[float]] | None:
     """The last reranker that scores any text, for sentences."""
-    scoring = [reranker for stage, reranker in rerankers.values() if stage.kind in ("model", "ensemble")]
+    scoring = [
+        reranker
+        for stage, reranker in rerankers.values()
+        if stage.kind in ("model", "ensemble") and not isinstance(reranker, HitReranker)
+    ]
     return (lambda claim, texts: scoring[-1](claim, texts).normalized) if scoring else None
 
 

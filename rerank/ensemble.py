@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from ..errors import CcheckError
 from ..fusion import fuse
 from ..stages import Fusion
-from .types import Reranker, Scores
+from .apply import score_many
+from .types import Request, Reranker, Scores
 
 
 class EnsembleReranker:
@@ -22,7 +24,25 @@ class EnsembleReranker:
         self.name = f"{method} of {', '.join(reranker.name for reranker in rerankers)}"
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
-        every = [reranker(query, passages) for reranker in self._rerankers]
+        (scores,) = self.many([(query, passages)])
+        if isinstance(scores, CcheckError):
+            raise scores
+        return scores
+
+    def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
+        """One model after the other, each for all queries."""
+        by_model = [score_many(reranker, requests) for reranker in self._rerankers]
+        return [
+            self._joined(list(every), len(passages))
+            for every, (_, passages) in zip(zip(*by_model, strict=True), requests, strict=True)
+        ]
+
+    def _joined(self, found: Sequence[Scores | CcheckError], count: int) -> Scores | CcheckError:
+        every: list[Scores] = []
+        for scores in found:
+            if isinstance(scores, CcheckError):
+                return scores
+            every.append(scores)
         rankings = {
             str(number): sorted(enumerate(scores.values), key=lambda item: (-item[1], item[0]))
             for number, scores in enumerate(every)
@@ -30,5 +50,5 @@ class EnsembleReranker:
         fusion = Fusion(method="rrf" if self._method == "rrf" else "minmax", k=self._k)
         share = 1.0 if self._method == "rrf" else 1 / len(every)
         fused = dict(fuse(rankings, dict.fromkeys(rankings, share), fusion))
-        cut = tuple(any(scores.cut[i] for scores in every) for i in range(len(passages)))
-        return Scores(tuple(fused[i] for i in range(len(passages))), cut, logits=False)
+        cut = tuple(any(scores.cut[i] for scores in every) for i in range(count))
+        return Scores(tuple(fused[i] for i in range(count)), cut, logits=False)

@@ -6,17 +6,19 @@ from the last passages to the first, so that a good one can come up from the bot
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from ..errors import InvalidData, NotFound, UsageError
-from ..llm import LanguageModel, Message, Reply, load_prompt, quoted
+from ..errors import CcheckError, InvalidData, NotFound, UsageError
+from ..llm import Failure, LanguageModel, Message, Question, Reply, load_prompt, quoted
 from ..types import Usage
-from .types import Scores
+from .types import Request, Scores
 
 ALPHA = 0.4
 """The share of the scores before, of the ClimateCheck system (its table 5)."""
@@ -38,6 +40,23 @@ class Example(Reply):
     claim: Annotated[str, Field(min_length=1)]
     passages: Annotated[list[str], Field(min_length=2)]
     order: list[int]
+
+
+@dataclass(slots=True)
+class _State:
+    """A query on its way through the windows."""
+
+    query: str
+    passages: Sequence[str]
+    order: list[int]
+    usage: Usage = field(default_factory=Usage)
+    error: CcheckError | None = None
+
+    def scores(self) -> Scores:
+        ranks = {index: rank for rank, index in enumerate(self.order, 1)}
+        values = tuple(rank_score(ranks[index], len(self.passages)) for index in range(len(self.passages)))
+        cut = tuple(len(passage) > LONGEST for passage in self.passages)
+        return Scores(values, cut, logits=False, usage=self.usage)
 
 
 class ListwiseReranker:
@@ -71,20 +90,45 @@ class ListwiseReranker:
         Raises CcheckError where a window got no usable answer: an order of a part of the passages is none. What was
         paid until then is in the language model's `usage`.
         """
-        order = list(range(len(passages)))
-        usage = Usage()
-        for start, end in windows(len(passages), self._window, self._stride):
-            answer = self._llm.ask(
-                self.messages(query, [passages[index] for index in order[start:end]]),
+        (scores,) = self.many([(query, passages)])
+        if isinstance(scores, CcheckError):
+            raise scores
+        return scores, scores.usage
+
+    def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
+        """All queries step through their windows together, so that the server always has questions."""
+        states = [_State(query, passages, list(range(len(passages)))) for query, passages in requests]
+        spans = [windows(len(state.passages), self._window, self._stride) for state in states]
+        for step in range(max(map(len, spans), default=0)):
+            going = [
+                (state, *some[step])
+                for state, some in zip(states, spans, strict=True)
+                if step < len(some) and state.error is None
+            ]
+            self._step(going)
+        return [state.error or state.scores() for state in states]
+
+    def _step(self, going: Sequence[tuple[_State, int, int]]) -> None:
+        questions = [
+            Question(
+                self.messages(state.query, [state.passages[index] for index in state.order[start:end]]),
                 Order,
-                check=lambda reply, size=end - start: _check(reply.order, size),  # type: ignore[misc]
+                functools.partial(_check_order, end - start),
             )
-            usage += answer.usage
-            order[start:end] = permuted(order[start:end], answer.value.order)
-        ranks = {index: rank for rank, index in enumerate(order, 1)}
-        values = tuple(rank_score(ranks[index], len(passages)) for index in range(len(passages)))
-        cut = tuple(len(passage) > LONGEST for passage in passages)
-        return Scores(values, cut, logits=False, usage=usage), usage
+            for state, start, end in going
+        ]
+        done = 0
+        try:
+            for outcome, (state, start, end) in zip(self._llm.ask_many(questions), going, strict=True):
+                done += 1
+                state.usage += outcome.usage
+                if isinstance(outcome, Failure):
+                    state.error = outcome.error
+                else:
+                    state.order[start:end] = permuted(state.order[start:end], outcome.value.order)
+        except CcheckError as error:
+            for state, _, _ in going[done:]:
+                state.error = error
 
     def messages(self, query: str, passages: Sequence[str]) -> tuple[Message, ...]:
         """What the model is asked about one window."""
@@ -172,6 +216,10 @@ def load_examples(path: Path) -> list[Example]:
             f"{path} has {len(examples)} examples, and all are shown with each question: keep at most {_MAX_EXAMPLES}"
         )
     return examples
+
+
+def _check_order(size: int, reply: Order) -> None:
+    _check(reply.order, size)
 
 
 def _check(order: Sequence[int], size: int) -> None:

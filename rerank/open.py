@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MissingExtra, NotFound
+from ..memory import Memory
 from ..settings import Settings
 from ..stages import EnsembleReranker as EnsembleStage
 from ..stages import ListwiseReranker as ListwiseStage
 from ..stages import ModelReranker as ModelStage
 from ..stages import RerankerStage
 from .ensemble import EnsembleReranker
-from .types import Reranker
+from .types import AnyReranker, Reranker
 
 if TYPE_CHECKING:
     from ..llm import LanguageModel
@@ -30,9 +31,10 @@ def open_reranker(
     settings: Settings,
     language_model: Callable[[str | None], LanguageModel],
     notify: Callable[[str], None] = lambda message: None,
-) -> Reranker:
+    memory: Memory | None = None,
+) -> AnyReranker:
     """The reranker of a stage. `language_model` gives the one of a name; `notify` is told, in a few words, before a
-    model is loaded.
+    model is loaded. With a `memory`, scores of models on this machine are kept in it.
 
     Raises NotFound or MissingExtra for what is not here, with what to do; UsageError and InvalidData for what can't be
     used as it is.
@@ -43,9 +45,9 @@ def open_reranker(
         return ListwiseReranker(language_model(stage.llm), stage.window, stage.stride, stage.examples)
     if isinstance(stage, EnsembleStage):
         options = ModelStage(max_tokens=stage.max_tokens, long=stage.long)
-        models = [_open(name, options, settings, notify) for name in stage.models]
+        models = [_open(name, options, settings, notify, memory) for name in stage.models]
         return EnsembleReranker(models, stage.method, stage.k)
-    return _open(stage.model, stage, settings, notify)
+    return _open(stage.model, stage, settings, notify, memory)
 
 
 def choose_model(settings: Settings) -> str:
@@ -62,7 +64,9 @@ def choose_model(settings: Settings) -> str:
     return BEST_MODEL if (settings.device or best_device()).startswith("cuda") else SMALL_MODEL
 
 
-def _open(name: str, stage: ModelStage, settings: Settings, notify: Callable[[str], None]) -> Reranker:
+def _open(
+    name: str, stage: ModelStage, settings: Settings, notify: Callable[[str], None], memory: Memory | None
+) -> Reranker:
     automatic = name == AUTO
     if automatic:
         name = choose_model(settings)
@@ -101,4 +105,11 @@ def _open(name: str, stage: ModelStage, settings: Settings, notify: Callable[[st
         if Path(name).exists():
             raise
         raise NotFound(f"{error}; or choose another reranker by --rerank, or none") from error
-    return LocalReranker(scorer)
+    reranker = LocalReranker(scorer)
+    if memory is None:
+        return reranker
+    from ..models import find_model, fingerprint
+    from .remembered import RememberedReranker
+
+    options = stage.model_dump_json(exclude={"model", "depth", "required"})
+    return RememberedReranker(reranker, memory, f"{fingerprint(find_model(name).path)} {settings.device} {options}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from ..types import Usage
+from ..errors import CcheckError
+from ..types import Hit, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,33 @@ class Reranker(Protocol):
         Raises CcheckError; InvalidData where the scores make no sense (NaN, or all the same for different passages).
         """
         ...
+
+
+Request: TypeAlias = tuple[str, Sequence[str]]
+"""A query and its passages."""
+
+
+@runtime_checkable
+class BatchReranker(Reranker, Protocol):
+    """A reranker for which several queries at a time are cheaper than one by one."""
+
+    def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
+        """As calling it for each; an error in the place of a request that failed."""
+        ...
+
+
+@runtime_checkable
+class HitReranker(Protocol):
+    """A reranker that reads hits, with the scores and ranks that they have. `name` is how results call it."""
+
+    name: str
+
+    def score_hits(self, query: str, hits: Sequence[Hit]) -> Scores:
+        """One score for each hit, in the order given. Raises CcheckError."""
+        ...
+
+
+AnyReranker: TypeAlias = Reranker | HitReranker
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,59 @@
+"""A reranker whose scores are kept, so that a pair is never scored twice by the same weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ..errors import CcheckError
+from ..memory import Memory, memory_key
+from .apply import score_many
+from .types import Request, Reranker, Scores
+
+
+class RememberedReranker:
+    """Asks another reranker only for the pairs that the memory does not have.
+
+    `identity` stands for everything that its scores depend on beside the texts: weights and options.
+    """
+
+    def __init__(self, reranker: Reranker, memory: Memory, identity: str) -> None:
+        self.name = reranker.name
+        self._reranker, self._memory, self._identity = reranker, memory, identity
+
+    def __call__(self, query: str, passages: Sequence[str]) -> Scores:
+        """See the reranker's own. Raises what it raises."""
+        (scores,) = self.many([(query, passages)])
+        if isinstance(scores, CcheckError):
+            raise scores
+        return scores
+
+    def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
+        keys = [
+            [memory_key("rerank", self._identity, query, text) for text in passages] for query, passages in requests
+        ]
+        known = self._memory.get("rerank", [key for some in keys for key in some])
+        missing = [
+            (query, [text for text, key in zip(passages, some, strict=True) if key not in known])
+            for (query, passages), some in zip(requests, keys, strict=True)
+        ]
+        asked = [place for place, (_, passages) in enumerate(missing) if passages]
+        fresh = dict(zip(asked, score_many(self._reranker, [missing[place] for place in asked]), strict=True))
+        made: dict[bytes, bytes] = {}
+        for place, scores in fresh.items():
+            if not isinstance(scores, CcheckError):
+                new = [key for key in keys[place] if key not in known]
+                for key, value, cut in zip(new, scores.values, scores.cut, strict=True):
+                    made[key] = json.dumps([value, cut, scores.logits]).encode()
+        self._memory.put("rerank", made)
+        known |= made
+        answers: list[Scores | CcheckError] = []
+        for place, some in enumerate(keys):
+            failed = fresh.get(place)
+            if isinstance(failed, CcheckError):
+                answers.append(failed)
+                continue
+            rows = [json.loads(known[key]) for key in some]
+            logits = bool(rows[0][2]) if rows else True
+            answers.append(Scores(tuple(row[0] for row in rows), tuple(row[1] for row in rows), logits))
+        return answers
