@@ -63,7 +63,7 @@ PROMPTS = {
     "conclude": ("claim", "evidence"),
 }
 """The prompts of this room and the placeholders that each must have."""
-PROMPTS_ELSEWHERE = ("listwise",)
+PROMPTS_ELSEWHERE = ("listwise", "rewrite", "expand", "hyde", "additional-summary", "additional-posts")
 LONGEST = 40_000
 """Characters of a document that a model reads, about 10,000 tokens: an abstract and far more."""
 _EXAMPLE = 4_000
