@@ -1,0 +1,48 @@
+"""A corpus that can be learned: each document is about one thing, and claims name it by another word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ccheck.types import Claim, Document
+
+THINGS = (
+    "glacier:ice coral:reef vaccine:jab ocean:sea forest:tree carbon:soot insulin:sugar asthma:breath turbine:wind "
+    "panel:solar battery:cell methane:gas malaria:fever statin:lipid rice:grain whale:fin aerosol:dust drought:dry "
+    "pollen:flower bone:calcium"
+).split()
+FILLER = "we measured over ten years and the change was clear in all of the samples that were taken there"
+TEXTS = tuple(f"{word} {other} {FILLER} rose fell study of" for word, other in (thing.split(":") for thing in THINGS))
+
+
+def corpus() -> list[Document]:
+    """Two documents about each thing, with three sentences each."""
+    return [
+        Document(
+            f"d{number}-{part}",
+            f"A long study of the {word} and of what was measured, part {part}",
+            f"The {word} was studied in site {part} and in others. In the samples {FILLER}. "
+            f"The {word} rose and later it fell in most of the years. No other cause was found in site {part} at all.",
+        )
+        for number, (word, _) in enumerate(thing.split(":") for thing in THINGS)
+        for part in (1, 2)
+    ]
+
+
+def claims() -> list[Claim]:
+    """One claim for each document."""
+    return [
+        Claim(f"The {other} changed in part {part}.", f"c{number}-{part}")
+        for number, (_, other) in enumerate(thing.split(":") for thing in THINGS)
+        for part in (1, 2)
+    ]
+
+
+def qrels() -> dict[str, dict[str, int]]:
+    return {f"c{number}-{part}": {f"d{number}-{part}": 1} for number in range(len(THINGS)) for part in (1, 2)}
+
+
+def candidates(asked: Sequence[Claim], depth: int) -> Mapping[str, Mapping[str, float]]:
+    """The same ranking for every claim: all documents."""
+    ids = [document.id for document in corpus()][:depth]
+    return {str(claim.id): {id_: 1.0 / place for place, id_ in enumerate(ids, 1)} for claim in asked}

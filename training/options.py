@@ -1,0 +1,190 @@
+"""Settings of a training of retrieval models: defaults, then a preset, then a TOML file, then flags.
+
+A preset has the values of a published system; `presets/NAME.toml` says from which section of its paper.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..errors import InvalidData, NotFound, UsageError
+
+DEFAULT_BASE = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+class Lora(BaseModel):
+    """Low-rank adaptation (Hu et al., ICLR 2022): what is trained is a small addition to some linear maps.
+
+    `modules` are the last parts of their names, as `q_proj`; none: those of attention. It is merged into the weights
+    at the end.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    modules: tuple[str, ...] = ()
+    last_layers: int | None = Field(default=None, ge=1, description="only in so many of the last layers")
+    r: int = Field(default=8, ge=1, le=1024)
+    alpha: float = Field(default=32, gt=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+
+
+class TrainingOptions(BaseModel):
+    """What all trainings of retrieval models have."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base: str = Field(default=DEFAULT_BASE, description="the model to start from, a folder or a name")
+    seed: int = Field(default=0, ge=0, le=2**31)
+    epochs: int = Field(default=3, ge=1, le=1000)
+    batch: int = Field(default=16, ge=1, description="rows in one forward pass")
+    accumulate: int = Field(default=1, ge=1, description="batches whose gradients make one step")
+    learning_rate: float = Field(default=2e-5, gt=0)
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: float = Field(default=0.1, ge=0, description="of the steps below 1, else how many")
+    weight_decay: float = Field(default=0.01, ge=0)
+    clip: float = Field(default=1.0, gt=0, description="the largest norm of a step's gradient")
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto", description="of the forward pass; auto: bfloat16, on GPUs without it float16, where there is it"
+    )
+    max_tokens: int | None = Field(default=None, ge=8, le=131_072, description="default: the model's, at most 512")
+    attention_dropout: float | None = Field(
+        default=0.0, ge=0, lt=1, description="0 lets attention be computed in one kernel; none: the model's own"
+    )
+    gradient_checkpointing: bool = Field(default=False, description="less memory, a third more time")
+    lora: Lora | None = None
+    metric: str = Field(default="nDCG@10", description="by which the best epoch is chosen")
+    patience: int | None = Field(default=None, ge=1, description="stop after so many measurements without a gain")
+    evaluations: int = Field(default=1, ge=1, description="measurements in an epoch")
+    checkpoint_steps: int = Field(default=200, ge=1)
+    split: Literal["document", "claim"] = Field(
+        default="document", description="what training and development claims do not share"
+    )
+    dev_share: float = Field(default=0.2, gt=0, lt=1, description="without claims to measure on: how many are kept")
+    negatives: Path | None = Field(default=None, description="what ccheck mine wrote")
+
+
+class EmbedderOptions(TrainingOptions):
+    """Training of an embedding model.
+
+    `multiple-negatives`: each claim is to be nearer to its document than to all others of a batch (Henderson et al.,
+    2017), whose size memory does not limit (GradCache, Gao et al., RepL4NLP 2021): `batch` is what counts, `chunk` what
+    is computed at a time. `triplet`: nearer by `margin`, in cosine, than to one other document.
+    """
+
+    loss: Literal["multiple-negatives", "triplet"] = "multiple-negatives"
+    batch: int = Field(default=64, ge=2)
+    chunk: int = Field(default=16, ge=1, description="multiple-negatives: texts computed at a time")
+    scale: float = Field(default=20.0, gt=0, description="multiple-negatives: what cosines are multiplied by")
+    margin: float = Field(default=0.3, gt=0, description="triplet")
+    hard: int = Field(default=1, ge=0, description="negatives for each pair; multiple-negatives does without, too")
+    pool: int = Field(default=2000, ge=1, description="documents that are ranked to choose the best epoch")
+    final_pool: int = Field(default=20_000, ge=1, description="documents that are ranked for the figures at the end")
+
+
+class AdapterOptions(TrainingOptions):
+    """Training of a linear map of claims' embeddings."""
+
+    epochs: int = Field(default=50, ge=1, le=10_000)
+    batch: int = Field(default=64, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    scale: float = Field(default=20.0, gt=0)
+    towards_identity: float = Field(default=1e-2, ge=0, description="weight of the squared distance to doing nothing")
+    patience: int | None = Field(default=5, ge=1)
+    final_pool: int = Field(default=20_000, ge=1, description="documents that are ranked; all that training is about are")
+
+
+class RerankerOptions(TrainingOptions):
+    """Training of a reranker.
+
+    `bce`: relevant or not, each pair by itself. `margin`: the relevant document above another by `margin`, in
+    probabilities (sigmoid) or, with `margin_of = "logits"`, in the model's own scores. `softmax`: the relevant one out
+    of a group with its negatives.
+
+    Negatives are documents that a retrieval finds for the claim and that are not judged relevant, `hard` for each
+    relevant one, and `random` others.
+    """
+
+    epochs: int = Field(default=3, ge=0, le=1000)
+    second_epochs: int = Field(default=0, ge=0, description="epochs on negatives mined again by the first phase's model")
+    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the corpus itself, learned first")
+    weak_epochs: int = Field(default=1, ge=1)
+    weak_learning_rate: float = Field(default=5e-5, gt=0)
+    loss: Literal["bce", "margin", "softmax"] = "bce"
+    margin: float = Field(default=0.2, gt=0)
+    margin_of: Literal["probabilities", "logits"] = "probabilities"
+    depth: int = Field(default=200, ge=1, le=10_000, description="how deep negatives are looked for")
+    hard: int = Field(default=4, ge=0, description="negatives from the ranking for each relevant document")
+    hard_choice: Literal["top", "random"] = Field(default="top", description="which of the ranking")
+    random: int = Field(default=4, ge=0, description="other documents for each relevant one")
+    random_from: Literal["corpus", "relevant"] = Field(
+        default="corpus",
+        description="relevant: documents that are relevant to other claims, so that a document alone says nothing",
+    )
+    eval_depth: int = Field(default=50, ge=2, le=1000, description="how many documents are reranked to measure")
+    eval_claims: int = Field(default=100, ge=1, description="claims by which the best epoch is chosen; the figures: all")
+    batch_tokens: int = Field(default=16_384, ge=256, description="token ids in one forward pass")
+    prompt: str | None = Field(default=None, description="of decoders that are not known: what stands after the texts")
+    yes_token: str | None = Field(default=None, description="of the same: the token whose logit is the score")
+
+
+T = TypeVar("T", bound=TrainingOptions)
+
+
+def preset_names(kind: type[TrainingOptions]) -> list[str]:
+    """The presets for one kind of training."""
+    folder = files(__package__).joinpath("presets")
+    names = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    prefix = _prefix(kind)
+    return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+
+
+def load_options(kind: type[T], preset: str | None, config: Mapping[str, Any], flags: Mapping[str, Any]) -> T:
+    """The settings in force; flags that are None were not given.
+
+    Raises NotFound for a preset that is none, InvalidData for a key that is none, UsageError for a value that makes no
+    sense.
+    """
+    values = {**(_preset(kind, preset) if preset else {}), **config}
+    values |= {name: value for name, value in flags.items() if value is not None}
+    for name in values:
+        if name not in kind.model_fields:
+            near = difflib.get_close_matches(name, kind.model_fields, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(kind.model_fields)}"
+            raise InvalidData(f"training has no setting {name!r}: {hint}")
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(str(part) for part in problem["loc"])
+        raise UsageError(f"the setting {name}: {problem['msg']}") from error
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A TOML file of settings. Raises NotFound or InvalidData."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidData(f"the settings of training {path} can't be read: {error}") from error
+
+
+def _preset(kind: type[TrainingOptions], name: str) -> dict[str, Any]:
+    names = preset_names(kind)
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        raise NotFound(f"there is no preset {name!r} for this training: {hint}")
+    file = files(__package__).joinpath("presets", f"{_prefix(kind)}{name}.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def _prefix(kind: type[TrainingOptions]) -> str:
+    return f"{kind.__name__.removesuffix('Options').lower()}-"

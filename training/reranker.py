@@ -1,0 +1,360 @@
+"""Training rerankers: on pairs of the corpus itself, on judged pairs, and on negatives that the model itself finds hard.
+
+The phases are those of climatecheck-hybrid (Kiepura and Lam, 2025, section 4.1.2) with one before them; margin ranking
+is climatecheck-ensemble's (Wang et al., 2025, section 3.2.2). Ids and scores are those of `rerank/`, so that what is
+trained is what reranks.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..errors import InvalidData, UsageError
+from ..rerank.apply import passage_of
+from ..types import Claim, Document
+from .card import (
+    Report,
+    development_value,
+    figures,
+    finish,
+    metric_names,
+    model_card,
+    verdict_on,
+    work_folder,
+)
+from .loop import (
+    BEST,
+    Listener,
+    Silent,
+    Trained,
+    arguments,
+    autocast,
+    checkpointing,
+    load_weights,
+    mixed_precision,
+    require_training,
+    run_phase,
+    save_weights,
+    training_device,
+    write_whole,
+)
+from .negatives import draw_negatives
+from .options import RerankerOptions
+from .rerank_model import RerankModel, load_rerank_model
+from .retrieval_data import RetrievalData, read_negatives, weak_pairs
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..rerank.types import Encoded
+
+Candidates: TypeAlias = Callable[[Sequence[Claim], int], Mapping[str, Mapping[str, float]]]
+"""What a retrieval finds for claims: claim id -> document id -> score, the best so many, best first."""
+METRICS = ("nDCG@10", "RR@10", "R@10")
+_SCORED_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A claim with passages: for `bce` one of which `label` says whether it is relevant, else the relevant one first."""
+
+    claim: str
+    passages: tuple[str, ...]
+    label: float = 1.0
+
+
+def train_reranker(
+    options: RerankerOptions,
+    data: RetrievalData,
+    output: Path,
+    candidates: Candidates,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str | None = None,
+    listener: Listener | None = None,
+) -> Report:
+    """Train a reranker and save it where `ccheck query --rerank FOLDER` and recipes find it.
+
+    Raises MissingExtra without the libraries, UsageError for settings or folders that make no sense, NotFound or
+    InvalidData for a base or data that can't be used.
+    """
+    require_training()
+    metrics = metric_names(options, METRICS)
+    if options.epochs + options.second_epochs == 0 and not options.weak_pairs:
+        raise UsageError("there is nothing to train: epochs, second_epochs and weak_pairs are all 0")
+    device, listener = training_device(device), listener or Silent()
+    settings = json.dumps({"reranker": options.model_dump(mode="json"), "data": data.digest()}, sort_keys=True)
+    work = work_folder(output, settings, resume=resume, overwrite=overwrite)
+    made = load_rerank_model(options, device)
+    whole = len(data.documents)
+    measured = [claim for claims in data.groups.values() for claim in claims]
+    found = candidates(measured, max(options.eval_depth, 100))
+    judge = _Judge(made, options, data, device, found)
+    before = found if made.new_head else judge.reranked(measured)
+    phases: list[Trained] = []
+    notes = []
+    for name, epochs, rate in (
+        ("weak", options.weak_epochs if options.weak_pairs else 0, options.weak_learning_rate),
+        ("first", options.epochs, options.learning_rate),
+        ("second", options.second_epochs, options.learning_rate),
+    ):
+        if epochs:
+            rows = _rows(name, options, data, candidates, judge, work)
+            listener.message(f"{name}: {len(rows):,} rows, {epochs} epochs")
+            trainer = functools.partial(_trainer, made, options, rows, work / name, device, epochs, rate)
+            trained = run_phase(name, work / name, options, trainer, judge.development, listener)
+            if phases and not trained.gained:
+                load_weights(made.model, work / phases[-1].phase / BEST)
+                save_weights(made.model, work / name / BEST)
+                notes.append(f"the phase {name} brought no gain by {options.metric}, and was undone")
+            phases.append(trained)
+    listener.message("measuring")
+    after = judge.reranked(measured)
+    values = figures(data, before, after, metrics)
+    notes = [*_notes(options, made, whole), *notes, *verdict_on(values, metrics[0])]
+    card = model_card(
+        "reranker",
+        f"ccheck query CLAIM --rerank {output.name}",
+        options,
+        data,
+        phases,
+        values,
+        notes,
+        {"loss": options.loss, "precision": mixed_precision(options, device), "tokens": made.pairs.length},
+    )
+    finish(work, output, made.save, card, [phase.phase for phase in phases])
+    return Report("reranker", output, options.base, tuple(phases), values, tuple(notes))
+
+
+def margin_ranking_loss(positive: torch.Tensor, negative: torch.Tensor, margin: float) -> torch.Tensor:
+    """The mean of max(0, margin - (positive - negative)), both [rows]."""
+    import torch
+
+    return torch.relu(margin - (positive - negative)).mean()
+
+
+def softmax_loss(scores: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """The mean of -log softmax of the first of each group. `scores`: the groups one after the other."""
+    import torch
+
+    return torch.stack([torch.logsumexp(group, 0) - group[0] for group in scores.split(list(sizes))]).mean()
+
+
+def loss_of(scores: torch.Tensor, rows: Sequence[Row], options: RerankerOptions) -> torch.Tensor:
+    """The loss of a batch; `scores` are logits of the rows' passages, one after the other."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    if options.loss == "bce":
+        labels = torch.tensor([row.label for row in rows], device=scores.device)
+        return binary_cross_entropy_with_logits(scores, labels)
+    if options.loss == "softmax":
+        return softmax_loss(scores, [len(row.passages) for row in rows])
+    if options.margin_of == "probabilities":
+        scores = torch.sigmoid(scores)
+    return margin_ranking_loss(scores[0::2], scores[1::2], options.margin)
+
+
+def make_rows(
+    drawn: Iterable[tuple[Claim, str, Sequence[str]]], passages: Mapping[str, str], options: RerankerOptions
+) -> list[Row]:
+    """Rows of what `draw_negatives` gave, in the shape that the loss wants; `passages` by document id."""
+    rows: list[Row] = []
+    for claim, positive, negatives in drawn:
+        first = passages[positive]
+        if options.loss == "bce":
+            rows.append(Row(claim.text, (first,), 1.0))
+            rows += [Row(claim.text, (passages[id_],), 0.0) for id_ in negatives]
+        elif options.loss == "margin":
+            rows += [Row(claim.text, (first, passages[id_])) for id_ in negatives]
+        elif negatives:
+            rows.append(Row(claim.text, (first, *(passages[id_] for id_ in negatives))))
+    return rows
+
+
+class _Judge:
+    """Ranks what a retrieval found by the model as it is."""
+
+    def __init__(
+        self,
+        made: RerankModel,
+        options: RerankerOptions,
+        data: RetrievalData,
+        device: str,
+        found: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        self._made, self._options, self._data, self._device, self._found = made, options, data, device, found
+        made.model.to(device)
+        group = data.groups[data.chosen_by]
+        # The same ones in every process: they are in the order of the claims' file.
+        every = max(1, -(-len(group) // options.eval_claims))
+        self._chosen = group[::every]
+
+    def development(self) -> float:
+        run = self.reranked(self._chosen)
+        return development_value(run, self._data.qrels, self._chosen, self._options.metric)
+
+    def reranked(self, claims: Sequence[Claim]) -> dict[str, dict[str, float]]:
+        """The first `eval_depth` by the model, those below as they were."""
+        run = {}
+        for claim in claims:
+            before = self._found.get(str(claim.id), {})
+            ids = list(before)
+            head = ids[: self._options.eval_depth]
+            scores = dict(zip(head, self.score(claim, [self._data.documents[id_] for id_ in head]), strict=True))
+            order = sorted(head, key=lambda id_: -scores[id_]) + ids[len(head) :]
+            run[str(claim.id)] = {id_: -float(place) for place, id_ in enumerate(order)}
+        return run
+
+    def score(self, claim: Claim, documents: Sequence[Document]) -> list[float]:
+        if not documents:
+            return []
+        encoded = self._made.encode(claim.text, [passage_of(document) for document in documents])
+        was_training = self._made.model.training
+        self._made.model.eval()
+        values: list[float] = []
+        with autocast(self._options, self._device):
+            for start in range(0, len(encoded), _SCORED_AT_ONCE):
+                part = encoded[start : start + _SCORED_AT_ONCE]
+                values += self._made.scores(self._made.model, part, self._options.batch_tokens).tolist()
+        self._made.model.train(was_training)
+        return values
+
+
+def _rows(
+    phase: str, options: RerankerOptions, data: RetrievalData, candidates: Candidates, judge: _Judge, work: Path
+) -> list[Row]:
+    """The rows of a phase; what they were made of is kept in the folder, so that resuming trains on the same."""
+    file = work / f"{phase}-ranked.json"
+    if phase == "weak":
+        return _weak_rows(options, data, candidates, file)
+    if phase == "second":
+        ranked = _kept(file, lambda: _mined_again(options, data, candidates, judge))
+    elif options.negatives is not None:
+        ranked = read_negatives(options.negatives, data.documents)
+    else:
+        ranked = _kept(file, lambda: _orders(candidates(data.train, options.depth)))
+    drawn = draw_negatives(
+        data,
+        data.train,
+        ranked,
+        hard=options.hard,
+        hard_choice="top" if phase == "second" else options.hard_choice,
+        random_count=options.random,
+        random_from=options.random_from,
+        seed=options.seed + (phase == "second"),
+    )
+    return make_rows(drawn, {id_: passage_of(data.documents[id_]) for id_ in data.visible}, options)
+
+
+def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candidates, file: Path) -> list[Row]:
+    pairs = list(weak_pairs(data, options.weak_pairs, options.seed))
+    if not pairs:
+        raise InvalidData("no pair can be made of the corpus: it has neither titles nor texts of several sentences")
+    claims = [claim for claim, _ in pairs]
+    ranked = _kept(file, lambda: _orders(candidates(claims, options.depth)))
+    drawn = draw_negatives(
+        data,
+        claims,
+        ranked,
+        hard=options.hard,
+        hard_choice=options.hard_choice,
+        random_count=options.random,
+        seed=options.seed,
+        own={str(claim.id): document.id for claim, document in pairs},
+    )
+    rows: list[Row] = []
+    for (claim, document), row in zip(pairs, drawn, strict=True):
+        # Where the relevant one is without its title the others are too: it must not show by that.
+        titled = bool(document.title) or not data.documents[document.id].title
+        passages = {
+            id_: passage_of(data.documents[id_]) if titled else data.documents[id_].text for id_ in row[2]
+        } | {document.id: passage_of(document)}
+        assert claim.id == row[0].id
+        rows += make_rows([row], passages, options)
+    return rows
+
+
+def _mined_again(
+    options: RerankerOptions, data: RetrievalData, candidates: Candidates, judge: _Judge
+) -> dict[str, list[str]]:
+    """What the retrieval found for the claims, in the model's order."""
+    hidden = data.hidden
+    ranked = {}
+    for claim_id, scores in candidates(data.train, options.depth).items():
+        ids = [id_ for id_ in scores if id_ not in hidden]
+        claim = next(claim for claim in data.train if str(claim.id) == claim_id)
+        values = judge.score(claim, [data.documents[id_] for id_ in ids])
+        ranked[claim_id] = [id_ for _, id_ in sorted(zip(values, ids, strict=True), key=lambda pair: -pair[0])]
+    return ranked
+
+
+def _orders(found: Mapping[str, Mapping[str, float]]) -> dict[str, list[str]]:
+    return {claim: list(scores) for claim, scores in found.items()}
+
+
+def _kept(file: Path, make: Callable[[], dict[str, list[str]]]) -> dict[str, list[str]]:
+    if not file.is_file():
+        write_whole(file, json.dumps(make()))
+    ranked: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
+    return ranked
+
+
+def _trainer(
+    made: RerankModel,
+    options: RerankerOptions,
+    rows: Sequence[Row],
+    folder: Path,
+    device: str,
+    epochs: int,
+    learning_rate: float,
+) -> Any:
+    import torch
+    from transformers import Trainer, TrainingArguments
+
+    if not rows:
+        raise InvalidData("there is no row to train on: no claim has both a relevant document and a negative")
+
+    class RerankerTrainer(checkpointing(Trainer)):  # type: ignore[misc] # made when it is called
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **rest: Any) -> Any:
+            batch: list[Row] = inputs["batch"].rows
+            scores = made.scores(model, inputs["batch"].encoded, options.batch_tokens)
+            return loss_of(scores, batch, options)
+
+    def collate(chosen: Sequence[Row]) -> dict[str, Any]:
+        encoded = [pair for row in chosen for pair in made.encode(row.claim, row.passages)]
+        # The tensor is for the libraries, which look for one to tell how large a batch is.
+        return {"batch": _Batch(list(chosen), encoded), "size": torch.zeros(len(chosen))}
+
+    told = arguments(options, folder, device, epochs=epochs, learning_rate=learning_rate, rows=len(rows))
+    trainer = RerankerTrainer(
+        model=made.model,
+        args=TrainingArguments(**told, remove_unused_columns=False),
+        train_dataset=list(rows),
+        data_collator=collate,
+    )
+    # Each batch's loss is a mean: several that make a step are averaged.
+    trainer.model_accepts_loss_kwargs = False
+    return trainer
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    rows: list[Row]
+    encoded: list[Encoded]
+
+
+def _notes(options: RerankerOptions, made: RerankModel, documents: int) -> list[str]:
+    notes = [
+        f"reranked are the first {options.eval_depth} of a retrieval over {documents:,} documents; before is "
+        + ("that retrieval's order, since the base was no reranker" if made.new_head else "the order of the base")
+    ]
+    if options.prompt is not None or options.yes_token is not None:
+        notes.append("a recipe that uses it needs the same prompt and yes_token as below")
+    return notes
