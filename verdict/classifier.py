@@ -103,7 +103,7 @@ class StanceClassifier:
             if not case.evidence:
                 continue
             claim = clean(case.claim.text)
-            room = self.max_tokens - self._tokenizer.num_special_tokens_to_add(pair=True) - self._count([claim])[0]
+            room = self._room(claim)
             for piece, evidence in enumerate(case.evidence):
                 if room < self.max_tokens // 4:
                     errors[number, piece] = (
@@ -139,7 +139,27 @@ class StanceClassifier:
         label = max(STANCES, key=lambda label: probabilities[label])
         return Stance(label, probabilities[label], probabilities=probabilities)
 
+    # -- what a training changes
+
+    @property
+    def network(self) -> Any:
+        """The model itself, in evaluation mode: what changes its weights changes what is said next."""
+        return self._model
+
+    @property
+    def tokenizer(self) -> Any:
+        return self._tokenizer
+
+    def premises(self, document: Document, claim: str) -> list[str]:
+        """What is read of a document, window by window; nothing where the claim leaves too little room for it."""
+        room = self._room(claim)
+        return [premise for premise, _ in self._windows(document, claim, room)] if room >= self.max_tokens // 4 else []
+
     # -- reading
+
+    def _room(self, claim: str) -> int:
+        """How many tokens of a document can be read beside a claim."""
+        return self.max_tokens - int(self._tokenizer.num_special_tokens_to_add(pair=True)) - self._count([claim])[0]
 
     @functools.cached_property
     def max_tokens(self) -> int:

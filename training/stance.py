@@ -1,0 +1,456 @@
+"""Training of stance classifiers: sequence classification of claim and document, on transformers' Trainer.
+
+What is trained is the model inside a `StanceClassifier`, so that it learns and is measured on what will be read when it
+is used: a long document in windows, of which the one counts that says most.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from ..analysis import clean, sentence_spans, terms
+from ..errors import InvalidData, UsageError
+from ..evaluation.types import Classified
+from ..evaluation.verdicts import classify
+from ..models import find_model, loading_quietly
+from ..types import Claim, Document, Evidence, Hit, Label, Stance
+from ..verdict.classifier import StanceClassifier, read_labels
+from ..verdict.judge import Case, StanceMethod
+from ..verdict.labels import STANCES
+from .card import finish, work_folder
+from .loop import (
+    Listener,
+    Silent,
+    Trained,
+    arguments,
+    checkpointing,
+    require_training,
+    run_phase,
+    training_device,
+    write_whole,
+)
+from .options import TrainingOptions
+from .rows import StanceRow
+from .stance_card import stance_card
+
+if TYPE_CHECKING:
+    import torch
+
+METRIC = "weighted F1"
+LONGEST = 512
+SORTED_TOGETHER = 16
+"""How many batches are drawn together and sorted by length."""
+
+
+class StanceOptions(TrainingOptions):
+    """Training of a stance classifier.
+
+    The loss is focal, weighted by class (Lin et al., ICCV 2017): -alpha_y (1 - p_y)^gamma log p_y.
+    """
+
+    epochs: int = Field(default=10, ge=1, le=1000)
+    batch: int = Field(default=32, ge=1)
+    learning_rate: float = Field(default=5e-5, gt=0)
+    warmup: float = Field(default=0.1, ge=0)
+    max_tokens: int | None = Field(default=256, ge=16, le=131_072, description="of claim and document, read at a time")
+    metric: str = METRIC
+    gamma: float = Field(default=2.0, ge=0, description="how much pairs count less that are right already")
+    class_weights: bool = Field(
+        default=False, description="alpha: the inverse frequency of a class; the sum is 3; else alpha is 1"
+    )
+    balanced: bool = Field(default=True, description="batches have about as many pairs of each class")
+    frozen: bool = Field(default=False, description="the encoder stays as it is: pooler and classifier are trained")
+    frozen_layers: int = Field(default=0, ge=0, description="so many of the lowest layers stay as they are")
+    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the documents, learned first")
+    weak_epochs: int = Field(default=1, ge=1)
+    weak_learning_rate: float = Field(default=1e-4, gt=0)
+
+
+@dataclass(frozen=True, slots=True)
+class StanceData:
+    """What is learned from, what the best epoch is chosen by, and groups that figures are given of."""
+
+    train: tuple[StanceRow, ...]
+    dev: tuple[StanceRow, ...]
+    groups: Mapping[str, tuple[StanceRow, ...]]
+    messages: tuple[str, ...] = ()
+    weak: tuple[StanceRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StanceModel:
+    """A trained model's folder and its figures by group: the model's own, and those of always the same label, which is
+    the most frequent one of training."""
+
+    folder: Path
+    phases: tuple[Trained, ...]
+    figures: Mapping[str, tuple[Classified, Classified]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A pair as it is trained on."""
+
+    inputs: Mapping[str, Sequence[int]]
+    label: int
+
+    @property
+    def tokens(self) -> int:
+        return len(self.inputs["input_ids"])
+
+
+def train_stance(
+    data: StanceData,
+    options: StanceOptions,
+    output: Path,
+    *,
+    device: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+) -> StanceModel:
+    """Train a stance classifier and write its folder, which `--stance` takes.
+
+    `resume` goes on with a training that was stopped. Raises MissingExtra, NotFound for a base that can't be had,
+    InvalidData for one that can't be used or rows of one label, UsageError for settings that make no sense and for an
+    output or an unfinished training that is there already.
+    """
+    require_training()
+    listener = listener or Silent()
+    _check(data)
+    device = training_device(device)
+    work = work_folder(output, _settings(options, data), resume=resume, overwrite=overwrite)
+    start = work / "start"
+    if not start.is_dir():
+        _prepare(options, start)
+    method = StanceClassifier(str(start), device, max_tokens=options.max_tokens)
+    phases = []
+    if data.weak:
+        weak = options.model_copy(update={"gamma": 0.0, "class_weights": False, "balanced": False})
+        pairs = _pairs(method, data.weak, options.seed, listener)
+        phases.append(
+            _phase("weak", work, weak, method, pairs, data, listener, options.weak_epochs, options.weak_learning_rate)
+        )
+    pairs = _pairs(method, data.train, options.seed, listener)
+    phases.append(_phase("stance", work, options, method, pairs, data, listener, options.epochs, options.learning_rate))
+    measured = measure_groups(method, data)
+
+    def save(folder: Path) -> None:
+        with loading_quietly():
+            method.network.save_pretrained(folder)
+            method.tokenizer.save_pretrained(folder)
+        numbers = {name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in measured.items()}
+        write_whole(folder / "figures.json", json.dumps(numbers, indent=1))
+
+    card = stance_card(options, data, phases, measured)
+    finish(work, output, save, card, [phase.phase for phase in phases])
+    return StanceModel(output, tuple(phases), measured)
+
+
+def judge_rows(method: StanceMethod, rows: Sequence[StanceRow]) -> list[Stance]:
+    """What a stance method says of each pair."""
+    cases = [
+        Case(Claim(row.claim), (Evidence(Hit(1, Document(row.doc_id, row.title, row.text), 1.0)),)) for row in rows
+    ]
+    return [judged.stances[0] for judged in method(cases)]
+
+
+def measure_rows(rows: Sequence[StanceRow], said: Sequence[Stance], resamples: int = 1000) -> Classified:
+    """How good stances are, with intervals over claims. Raises InvalidData where none could be made."""
+    keys = [(row.claim_id, str(number)) for number, row in enumerate(rows)]
+    return classify(
+        dict(zip(keys, said, strict=True)),
+        {key: row.label for key, row in zip(keys, rows, strict=True)},
+        resamples=resamples,
+    )
+
+
+def measure_groups(method: StanceMethod, data: StanceData) -> dict[str, tuple[Classified, Classified]]:
+    """The figures of each group: the method's, and those of always saying the most frequent label of training."""
+    most = Counter(row.label for row in data.train).most_common(1)[0][0]
+    return {
+        name: (measure_rows(rows, judge_rows(method, rows)), measure_rows(rows, [Stance(most)] * len(rows)))
+        for name, rows in data.groups.items()
+    }
+
+
+def focal_loss(logits: torch.Tensor, labels: torch.Tensor, alpha: torch.Tensor, gamma: float) -> torch.Tensor:
+    """The mean of -alpha_y (1 - p_y)^gamma log p_y. Shapes: [pairs, classes], [pairs], [classes]."""
+    log_p = logits.float().log_softmax(-1).gather(1, labels[:, None]).squeeze(1)
+    value: torch.Tensor = -(alpha[labels] * (1 - log_p.exp()) ** gamma * log_p).mean()
+    return value
+
+
+def class_weights(labels: Sequence[int], classes: int = 3) -> list[float]:
+    """The inverse frequency of each class, scaled so that they sum to the number of classes."""
+    counts = Counter(labels)
+    inverse = [1 / max(1, counts[number]) for number in range(classes)]
+    return [classes * value / sum(inverse) for value in inverse]
+
+
+class BalancedSampler:
+    """Row numbers of an epoch: as many as there are rows, drawn with the weights, or each once without weights.
+
+    Rows of about one length come together. An epoch's order is that of the seed and its number alone, so that a
+    training which goes on has the order that it would have had.
+    """
+
+    def __init__(
+        self, lengths: Sequence[int], labels: Sequence[int], batch: int, seed: int, *, balanced: bool = True
+    ) -> None:
+        counts = Counter(labels)
+        self._weights = [1 / counts[label] for label in labels] if balanced else None
+        self._lengths, self._batch, self._seed, self._epoch = list(lengths), batch, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        draw = random.Random(f"{self._seed} {self._epoch}")  # noqa: S311 - an order, not a secret
+        rows = list(range(len(self)))
+        if self._weights is None:
+            draw.shuffle(rows)
+        else:
+            rows = draw.choices(rows, self._weights, k=len(self))
+        together = self._batch * SORTED_TOGETHER
+        batches: list[list[int]] = []
+        for start in range(0, len(rows), together):
+            some = sorted(rows[start : start + together], key=lambda row: self._lengths[row])
+            batches += [some[at : at + self._batch] for at in range(0, len(some), self._batch)]
+        # The one that is not full comes last: batches are cut anew from the row numbers.
+        short = [batch for batch in batches if len(batch) < self._batch]
+        full = [batch for batch in batches if len(batch) == self._batch]
+        draw.shuffle(full)
+        for batch in (*full, *short):
+            yield from batch
+
+
+# -- before
+
+
+def _check(data: StanceData) -> None:
+    for rows, what in ((data.train, "train on"), (data.dev, "measure on")):
+        labels = {row.label for row in rows}
+        if len(labels) < 2:
+            said = ", ".join(labels) or "no label"
+            raise InvalidData(f"the {len(rows)} pairs to {what} have {said} only: give pairs of at least two labels")
+
+
+def _settings(options: StanceOptions, data: StanceData) -> str:
+    """What a training is: one with other settings or data can't go on with it."""
+    digest = hashlib.sha256()
+    for rows in (data.train, data.dev, data.weak):
+        digest.update(repr(rows).encode("utf-8", "surrogatepass"))
+    return json.dumps({"options": options.model_dump(mode="json"), "data": digest.hexdigest()})
+
+
+def _prepare(options: StanceOptions, folder: Path) -> None:
+    """The base with three labels, as a folder that a StanceClassifier opens."""
+    found = find_model(options.base)
+    head: dict[str, Any] = {
+        "num_labels": len(STANCES),
+        "id2label": dict(enumerate(STANCES)),
+        "label2id": {label: number for number, label in enumerate(STANCES)},
+        "ignore_mismatched_sizes": True,
+    }
+    try:
+        read_labels(found.path)
+    except InvalidData:
+        pass  # a model of something else: its head is drawn anew
+    else:
+        head = {}
+    if options.attention_dropout is not None:
+        head["attention_probs_dropout_prob"] = options.attention_dropout
+    temporary = folder.with_name(f"{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    with loading_quietly():
+        import torch
+        import transformers
+
+        torch.manual_seed(options.seed)
+        try:
+            config = transformers.AutoConfig.from_pretrained(found.path, trust_remote_code=False, local_files_only=True)
+            if not hasattr(config, "attention_probs_dropout_prob"):
+                head.pop("attention_probs_dropout_prob", None)
+            model = transformers.AutoModelForSequenceClassification.from_pretrained(
+                found.path,
+                trust_remote_code=False,
+                local_files_only=True,
+                use_safetensors=True,
+                dtype=torch.float32,
+                **head,
+            )
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                found.path, trust_remote_code=False, local_files_only=True
+            )
+        except Exception as error:
+            # A folder can be broken in any way.
+            reason = str(error).strip().partition("\n")[0]
+            raise InvalidData(f"{options.base} can't be trained as a stance model: {reason}") from error
+        own = int(getattr(model.config, "max_position_embeddings", 0) or LONGEST)
+        # What uses the folder reads windows of the length that was trained on.
+        tokenizer.model_max_length = min(options.max_tokens or LONGEST, own, tokenizer.model_max_length)
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+            model.config.pad_token_id = tokenizer.pad_token_id
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+    temporary.rename(folder)
+
+
+def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, listener: Listener) -> list[_Pair]:
+    """What is trained on: of each row the windows whose label is known."""
+    draw = random.Random(seed)  # noqa: S311
+    pairs: list[_Pair] = []
+    left_out = 0
+    for row in rows:
+        claim = clean(row.claim)
+        premises = method.premises(Document(row.doc_id, row.title, row.text), claim)
+        left_out += not premises
+        for premise, label in _labelled(row, premises, draw):
+            inputs = method.tokenizer(premise, claim, truncation="only_first", max_length=method.max_tokens)
+            pairs.append(_Pair(dict(inputs), method.labels.index(label)))
+    if left_out:
+        listener.message(f"{left_out} pairs are not trained on: no document, or a claim longer than the model reads")
+    if not pairs:
+        raise InvalidData("no pair can be trained on: the claims are longer than the model reads")
+    return pairs
+
+
+def _labelled(row: StanceRow, premises: Sequence[str], draw: random.Random) -> Iterator[tuple[str, Label]]:
+    """The windows of a row with labels.
+
+    Where it is known which sentences decide, theirs have the row's label and one other leaves the claim open. Else all
+    of a document that leaves it open do so, of which one is taken; of another the one that shares most with the claim
+    is taken to be what decides.
+    """
+    if len(premises) <= 1:
+        yield from ((premise, row.label) for premise in premises)
+        return
+    text = clean(row.text).strip()
+    spans = sentence_spans(text)
+    deciding = [text[slice(*spans[number])] for number in row.sentences if number < len(spans)]
+    decides = [any(sentence in premise for sentence in deciding) for premise in premises]
+    if row.label == "NOT_ENOUGH_INFO" or any(decides):
+        others = [premise for premise, one in zip(premises, decides, strict=True) if not one]
+        yield from ((premise, row.label) for premise, one in zip(premises, decides, strict=True) if one)
+        if others:
+            yield draw.choice(others), "NOT_ENOUGH_INFO"
+        return
+    wanted = set(terms(row.claim))
+    yield max(premises, key=lambda premise: len(wanted.intersection(terms(premise)))), row.label
+
+
+# -- the training
+
+
+def _phase(
+    name: str,
+    work: Path,
+    options: StanceOptions,
+    method: StanceClassifier,
+    pairs: Sequence[_Pair],
+    data: StanceData,
+    listener: Listener,
+    epochs: int,
+    learning_rate: float,
+) -> Trained:
+    folder = work / name
+    _freeze(method.network, options)
+
+    def evaluate() -> float:
+        return measure_rows(data.dev, judge_rows(method, data.dev), resamples=1).weighted.f1
+
+    return run_phase(
+        name,
+        folder,
+        options,
+        lambda: _trainer(folder, options, method, pairs, epochs, learning_rate),
+        evaluate,
+        listener,
+    )
+
+
+def _freeze(model: Any, options: StanceOptions) -> None:
+    """Leave what is to stay as it is out of the training."""
+    encoder = getattr(model, model.base_model_prefix)
+    layers = getattr(getattr(encoder, "encoder", encoder), "layer", None) or getattr(encoder, "layers", None)
+    if options.frozen_layers and (layers is None or options.frozen_layers > len(layers)):
+        raise UsageError(
+            f"frozen_layers is {options.frozen_layers}; the model has {len(layers) if layers else 'no'} such layers"
+        )
+    if options.frozen:
+        for name, parameter in encoder.named_parameters():
+            parameter.requires_grad = name.startswith("pooler")
+    elif options.frozen_layers:
+        for part in (encoder.embeddings, *layers[: options.frozen_layers]):
+            for parameter in part.parameters():
+                parameter.requires_grad = False
+
+
+def _trainer(
+    folder: Path,
+    options: StanceOptions,
+    method: StanceClassifier,
+    pairs: Sequence[_Pair],
+    epochs: int,
+    learning_rate: float,
+) -> Any:
+    import torch
+    from transformers import Trainer, TrainingArguments
+
+    labels = [pair.label for pair in pairs]
+    weights = class_weights(labels) if options.class_weights else [1.0] * len(STANCES)
+    settings = arguments(
+        options, folder, method.network.device.type, epochs=epochs, learning_rate=learning_rate, rows=len(pairs)
+    )
+    # A name that transformers is about to drop, and a warning of it, only where it is wanted.
+    if not settings["gradient_checkpointing"]:
+        del settings["gradient_checkpointing"]
+    sampler = BalancedSampler(
+        [pair.tokens for pair in pairs], labels, options.batch, options.seed, balanced=options.balanced
+    )
+
+    class Focal(checkpointing(Trainer)):  # type: ignore[misc] # made when it is called
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **parts: Any) -> Any:
+            targets = inputs.pop("labels")
+            outputs = model(**inputs)
+            alpha = torch.tensor(weights, device=targets.device)
+            loss = focal_loss(outputs.logits, targets, alpha, options.gamma)
+            return (loss, outputs) if return_outputs else loss
+
+        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+            return sampler
+
+    trainer = Focal(
+        model=method.network,
+        args=TrainingArguments(**settings, remove_unused_columns=False),
+        train_dataset=[{**pair.inputs, "labels": pair.label} for pair in pairs],
+        data_collator=functools.partial(_collate, method.tokenizer),
+    )
+    # The loss is the mean of a batch, of which those that make one step each give their share.
+    trainer.model_accepts_loss_kwargs = False
+    return trainer
+
+
+def _collate(tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    import torch
+
+    inputs = tokenizer.pad(
+        [{name: value for name, value in row.items() if name != "labels"} for row in rows], return_tensors="pt"
+    )
+    return {**inputs, "labels": torch.tensor([row["labels"] for row in rows])}

@@ -1,0 +1,78 @@
+"""From labelled pairs to what a stance training needs: rows to learn from, to choose by, and to measure on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from .retrieval_data import SEEN, UNSEEN
+from .rows import StanceRow, StanceRows, split_rows, without_leaks
+from .stance import StanceData, StanceOptions
+from .synthetic import weak_rows
+
+GIVEN = "those to choose by"
+CHOOSE_SHARE = 0.1
+"""Of the pairs that are left to train on, how many the best epoch is chosen by."""
+
+
+def joined(files: Sequence[StanceRows]) -> list[StanceRow]:
+    """The rows of several files; ids of different files are different ones."""
+    if len(files) == 1:
+        return list(files[0].rows)
+    return [
+        replace(row, claim_id=f"{number}:{row.claim_id}", doc_id=f"{number}:{row.doc_id}")
+        for number, file in enumerate(files, 1)
+        for row in file.rows
+    ]
+
+
+def stance_data(
+    rows: Sequence[StanceRow],
+    options: StanceOptions,
+    dev: Sequence[StanceRow] = (),
+    test: Sequence[StanceRow] = (),
+    documents: Mapping[str, tuple[str, str]] | None = None,
+) -> StanceData:
+    """What to train on, to choose the best epoch by (`dev`) and to give figures of (`test`).
+
+    Without `test` it is split off; by document also a second group, by claim alone, so that what was learned can be
+    told from what was remembered. Without `dev` that is split off what is left. `documents`, where weak pairs are
+    wanted, are what those are made from, less the ones that are measured on. Raises InvalidData where too little is left.
+    """
+    messages: list[str] = []
+    left = list(rows)
+    groups: dict[str, tuple[StanceRow, ...]] = {}
+    held = [*dev, *test]
+    if held:
+        kept = without_leaks(left, held)
+        if len(kept) < len(left):
+            messages.append(
+                f"{len(left) - len(kept):,} pairs are not trained on, whose claim or document is measured on"
+            )
+        left = kept
+    if test:
+        groups[UNSEEN] = tuple(test)
+    elif dev:
+        groups[GIVEN] = tuple(dev)
+    else:
+        left, unseen, split = split_rows(left, options.split, options.dev_share, options.seed)
+        groups[UNSEEN if options.split == "document" else SEEN] = tuple(unseen)
+        messages.append(split.describe())
+        if options.split == "document":
+            left, seen, _ = split_rows(left, "claim", options.dev_share / 2, options.seed)
+            groups[SEEN] = tuple(seen)
+            messages.append(f"{len(seen):,} pairs more are measured on, by claim: their documents may be in training")
+    if not dev:
+        left, chosen, split = split_rows(left, options.split, CHOOSE_SHARE, options.seed + 1)
+        dev = chosen
+    weak: tuple[StanceRow, ...] = ()
+    if options.weak_pairs:
+        out = {row.doc_id for group in groups.values() for row in group} | {row.doc_id for row in dev}
+        sources = documents or {row.doc_id: (row.title, row.text) for row in left}
+        weak = tuple(
+            weak_rows(
+                {id_: value for id_, value in sources.items() if id_ not in out}, options.weak_pairs, options.seed
+            )
+        )
+        messages.append(f"{len(weak):,} weak pairs, of documents that are not measured on")
+    return StanceData(tuple(left), tuple(dev), groups, tuple(messages), weak)
