@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 from typing import Any, Final
 
-COMPONENTS: Final = ("ccheck-settings", "ccheck-fields", "ccheck-vectors")
+COMPONENTS: Final = ("ccheck-settings", "ccheck-fields", "ccheck-vectors", "ccheck-sparse")
 """The component templates, in the order in which they are laid over one another."""
 INDEX_TEMPLATE: Final = "ccheck-template"
 
@@ -30,6 +30,11 @@ def fields() -> dict[str, Any]:
 def vectors() -> dict[str, Any]:
     """The mappings that embeddings add."""
     return _part("ccheck-vectors", "mappings")
+
+
+def sparse() -> dict[str, Any]:
+    """The mappings that sparse vectors add."""
+    return _part("ccheck-sparse", "mappings")
 
 
 def _part(name: str, part: str) -> dict[str, Any]:

@@ -13,9 +13,12 @@ from typing import Any
 import orjson
 from elastic_transport import ApiError, TransportError
 
+from ...analysis import terms_text
 from ...errors import InvalidData
-from ...types import Entry, Passage
+from ...types import Entry, Passage, SparseVector
+from ..store import MAIN_VECTORS, Layout, analysis_key
 from .errors import BUSY, Busy, from_response, reason_of, translate
+from .mappings import ADDITIONAL, SPARSE, TERMS
 from .server import THREADS, Server
 
 CHUNK_BYTES = 5 << 20
@@ -70,8 +73,8 @@ def write(server: Server, path: str, index: str, operations: Iterable[Operation]
     return total
 
 
-def index_operation(entry: Entry) -> Operation:
-    """Raises InvalidData for a document that no index takes."""
+def index_operation(entry: Entry, layout: Layout) -> Operation:
+    """Raises InvalidData for a document that no index takes, and what an analysis of the layout raises."""
     document = entry.document
     length = len(document.id.encode("utf-8", "surrogatepass"))
     if not 0 < length <= MAX_ID_BYTES:
@@ -84,12 +87,25 @@ def index_operation(entry: Entry) -> Operation:
     }
     if document.published is not None:
         source["published"] = document.published
+    if entry.additional:
+        source[ADDITIONAL] = list(entry.additional)
+    if layout.analyses:
+        source[TERMS] = {
+            analysis_key(analysis): terms_text(analysis, document.title, document.text) for analysis in layout.analyses
+        }
     try:
         action, line = orjson.dumps({"index": {"_id": document.id}}), orjson.dumps(source)
     except orjson.JSONEncodeError as error:
         raise InvalidData(f"it can not be written as JSON: {error}") from error
-    if entry.passages:
-        line = b'%b,"passages":[%b]}' % (line[:-1], ",".join(map(_passage, entry.passages)).encode())
+    numbers = [
+        f'"{name}":[{",".join(map(_passage, passages))}]'
+        for name, passages in {MAIN_VECTORS: entry.passages, **entry.more}.items()
+        if passages
+    ]
+    if entry.sparse is not None and len(entry.sparse.ids):
+        numbers.append(f'"{SPARSE}":{_features(entry.sparse)}')
+    if numbers:
+        line = b"%b,%b}" % (line[:-1], ",".join(numbers).encode())
     return Operation(document.id, b"%b\n%b\n" % (action, line))
 
 
@@ -101,6 +117,13 @@ def _passage(passage: Passage) -> str:
     # Faster by four than the encoder, and as exact as float32 vectors of unit length need.
     vector = _vector_format(len(passage.vector)) % tuple(passage.vector.tolist())
     return f'{{"start":{passage.start},"end":{passage.end},"vector":[{vector}]}}'
+
+
+def _features(vector: SparseVector) -> str:
+    """Weights by the tokens' ids, as exact as float32."""
+    weights = zip(vector.ids.tolist(), vector.weights.tolist(), strict=True)
+    features = ",".join([f'"{token}":{weight:.9g}' for token, weight in weights])
+    return f"{{{features}}}"
 
 
 @functools.cache

@@ -23,6 +23,10 @@ class Busy(Exception):
         self.status, self.body = status, body
 
 
+class TooManyClauses(InvalidData):
+    """The words of a claim became more clauses than the server takes in a query."""
+
+
 def translate(error: Exception, connection: Connection, index: str | None) -> CcheckError:
     """The error that a caller of ccheck sees for one of the client's."""
     server = connection.name
@@ -78,6 +82,11 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
         return InvalidData(
             f"{where} refuses a request of this size: raise http.max_content_length, or the proxy's limit"
         )
+    if too_many_clauses(body):
+        return TooManyClauses(
+            f"the claim has too many words for {where} ({reason}): shorten it, search fewer fields, or give the server "
+            "more memory, by which it takes more"
+        )
     if status in BUSY:
         return ServerError(f"{where} is too busy or not ready ({status}, {reason}): try again later")
     if status >= 500 or status in (404, 405, 410):
@@ -88,6 +97,11 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
 def is_licence(status: int, body: Any) -> bool:
     """Whether an answer says that the server's licence does not allow what was asked."""
     return status == 403 and "non-compliant" in reason_of(body)[1]
+
+
+def too_many_clauses(body: Any) -> bool:
+    """Whether an answer says that a query has more clauses than the server takes."""
+    return "maxClauseCount" in str(body)
 
 
 def reason_of(body: Any) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Which files are wholly in an index, unchanged since.
+"""What an index says of its own writes: how far it is, and which files are wholly in it, unchanged since.
 
 Every write to an index has a sequence number. What was marked holds as long as the highest number has not moved, or
 has moved only by documents that were new; then nothing that was there can have changed, whoever else writes.
@@ -6,7 +6,10 @@ has moved only by documents that were new; then nothing that was there can have 
 
 from __future__ import annotations
 
+import hashlib
 import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -55,12 +58,42 @@ def is_ingested(server: Server, index: Index, source: str) -> bool:
     return source in marked.get("sources", ()) and _operations(server, index) == marked["operations"]
 
 
-def _operations(server: Server, index: Index) -> int | None:
-    """How many writes the index has had; None where the key or user may not ask for it."""
-    path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs"
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How many writes an index has had, its bytes with all copies, and a hash that changes with what searches see."""
+
+    operations: int
+    bytes: int
+    state: str
+
+
+def figures(server: Server, index: Index) -> Figures | None:
+    """None where the key or user may not ask for it."""
+    path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs,store"
     try:
         answer = server.request("GET", path, params={"level": "shards"})
-        copies = [copy for found in answer["indices"].values() for shard in found["shards"].values() for copy in shard]
-        return sum(int(copy["seq_no"]["max_seq_no"]) + 1 for copy in copies if copy["routing"]["primary"])
+        numbers, seen = 0, []
+        for uuid, shard, primary in sorted(_primaries(answer["indices"]), key=lambda found: found[:2]):
+            last, docs = int(primary["seq_no"]["max_seq_no"]), primary["docs"]
+            numbers += last + 1
+            # A write is in the first at once, and in the others when it has become searchable.
+            seen.append((uuid, shard, last, int(docs["count"]), int(docs["deleted"])))
+        state = hashlib.sha256(repr(seen).encode()).hexdigest()[:32]
+        return Figures(numbers, int(answer["_all"]["total"]["store"]["size_in_bytes"]), state)
     except (CcheckError, KeyError):
         return None
+
+
+def _primaries(indices: Mapping[str, Any]) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """The index's unique id, number and figures of each primary shard."""
+    for found in indices.values():
+        for number, copies in found["shards"].items():
+            for copy in copies:
+                if copy["routing"]["primary"]:
+                    yield str(found["uuid"]), int(number), copy
+
+
+def _operations(server: Server, index: Index) -> int | None:
+    """How many writes the index has had; None where the key or user may not ask for it."""
+    found = figures(server, index)
+    return None if found is None else found.operations

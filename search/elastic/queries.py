@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...analysis import clip, terms
-from ...errors import InvalidData, UsageError
-from ...stages import Bm25, Dense, Fusion, Retriever
-from ...types import Query, Vector
+from ...analysis import clip, query_terms
+from ...errors import InvalidData, NotFound, UsageError
+from ...stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ...types import Query, SparseVector, Vector
 from ..filters import PUBLISHED, Filter
+from ..store import analysis_key
+from .mappings import ADDITIONAL
 from .schema import Index
 
 Body = dict[str, Any]
@@ -18,6 +20,8 @@ TIE = 0.3
 """What a field adds that is not the best one, when several are searched."""
 MAX_CANDIDATES = 10_000
 """Elasticsearch's own limit."""
+CLAUSES = 1024
+"""How many clauses of a query every server takes; with more memory it takes more."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 """Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
@@ -25,53 +29,133 @@ _NUMBERS = ("long", "integer", "short", "byte", "double", "float", "half_float",
 _NOTHING: Body = {"match_none": {}}
 
 
-def retriever_body(index: Index, query: Query, retriever: Retriever, filters: Sequence[Body]) -> Body | None:
-    """The retriever as the search API takes it; None where the query gives it nothing to search for.
+def check(index: Index, retriever: Retriever) -> None:
+    """Raises NotFound for a field that the index does not have, UsageError for one that no index of ccheck has."""
+    if isinstance(retriever, Sparse):
+        if index.sparse is None:
+            raise _lacks(index, "sparse vectors", "sparse retrieval")
+    elif isinstance(retriever, Dense):
+        _vectors(index, retriever)
+    elif retriever.analysis is not None:
+        _analysed(index, retriever.analysis)
+    else:
+        _boosts(index, retriever)
 
-    Raises UsageError for a field that is not there, InvalidData for a vector of other dimensions.
+
+def retriever_body(
+    index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], frugal: bool = False
+) -> Body | None:
+    """The retriever of that name as the search API takes it; None where the query gives it nothing to search for.
+
+    `frugal`: for a server that refused so many clauses. Raises what `check` does, and InvalidData for a vector of other
+    dimensions.
     """
-    if isinstance(retriever, Bm25):
-        words = bm25(index, query.text, retriever)
-        order = {"sort": _ORDER} if index.made_here else {}
-        return words and {"standard": {"query": words} | order | _filter(filters)}
-    if query.vector is None:
+    words: Body | None
+    if isinstance(retriever, Dense):
+        vector = query.embedding(name)
+        return None if vector is None else {"knn": knn(index, vector, retriever) | _filter(filters)}
+    if isinstance(retriever, Sparse):
+        weights = query.weights(name)
+        words = None if weights is None else sparse(index, weights)
+    else:
+        words = bm25(index, query.words(name), retriever, frugal)
+    order = {"sort": _ORDER} if index.made_here else {}
+    return words and {"standard": {"query": words} | order | _filter(filters)}
+
+
+def bm25(index: Index, text: str, retriever: Bm25, frugal: bool = False) -> Body | None:
+    if retriever.analysis is not None:
+        boosts = {_analysed(index, retriever.analysis): retriever.fields["content"]}
+        found = query_terms(text, retriever.analysis)
+        text = " ".join(found)
+    else:
+        boosts, text = _boosts(index, retriever), clip(text)
+        # In an index of another's making a stopword may count.
+        found = query_terms(text) if index.made_here else text.split()
+    if not found or not boosts:
         return None
-    return {"knn": knn(index, query.vector, retriever) | _filter(filters)}
+    match: Body = {"query": text}
+    if retriever.fuzziness:
+        match["fuzziness"] = str(retriever.fuzziness).upper()
+        if frugal:  # a word becomes as many clauses as there are words like it, by default up to 50
+            match["max_expansions"] = max(1, CLAUSES // (len(set(found)) * len(boosts)))
+    matches = [{"match": {name: match | ({} if boost == 1 else {"boost": boost})}} for name, boost in boosts.items()]
+    return matches[0] if len(matches) == 1 else {"dis_max": {"queries": matches, "tie_breaker": TIE}}
 
 
-def bm25(index: Index, text: str, retriever: Bm25) -> Body | None:
+def knn(index: Index, vector: Vector, retriever: Dense) -> Body:
+    path = _vectors(index, retriever)
+    dimensions = index.fields[path].dimensions
+    if dimensions is not None and len(vector) != dimensions:
+        raise InvalidData(
+            f"the claim's embedding has {len(vector)} dimensions, the vectors of {index.name} have {dimensions}: "
+            "search with the model that made them (CCHECK_EMBEDDING_MODEL)"
+        )
+    candidates = retriever.candidates or max(2 * retriever.depth, 100)
+    return {
+        "field": path,
+        "query_vector": vector.tolist(),
+        "k": retriever.depth,
+        "num_candidates": min(max(candidates, retriever.depth), MAX_CANDIDATES),
+    }
+
+
+def sparse(index: Index, vector: SparseVector) -> Body | None:
+    """The dot product with all of the vector's weights, or with the greatest of more than every server takes."""
+    weights = sorted(zip(vector.weights.tolist(), vector.ids.tolist(), strict=True), reverse=True)[:CLAUSES]
+    if not weights:
+        return None
+    if index.sparse is None:
+        raise _lacks(index, "sparse vectors", "sparse retrieval")
+    features = {str(token): weight for weight, token in weights}
+    return {"sparse_vector": {"field": index.sparse, "query_vector": features, "prune": False}}
+
+
+def _boosts(index: Index, retriever: Bm25) -> dict[str, float]:
+    """The index's own fields that a claim is searched in, with their boosts."""
     boosts: dict[str, float] = {}
     for name, boost in retriever.fields.items():
+        if name == ADDITIONAL and name not in index.searched and index.made_here:
+            raise _lacks(index, "additional texts", "the field additional")
         if name not in index.searched:
             known = ", ".join(sorted(index.searched))
             raise UsageError(f"{index.name} has no text field {name!r}; the fields are {known}")
         for actual in index.searched[name]:
             boosts[actual] = max(boost, boosts.get(actual, 0.0))
-    text = clip(text)
-    # In an index of another's making a stopword may count.
-    if not (terms(text) if index.made_here else text.strip()):
-        return None
-    matches = [
-        {"match": {name: {"query": text} | ({} if boost == 1 else {"boost": boost})}} for name, boost in boosts.items()
-    ]
-    if not matches:
-        return None
-    return matches[0] if len(matches) == 1 else {"dis_max": {"queries": matches, "tie_breaker": TIE}}
+    return boosts
 
 
-def knn(index: Index, vector: Vector, retriever: Dense) -> Body:
-    if index.dimensions is not None and len(vector) != index.dimensions:
-        raise InvalidData(
-            f"the claim's embedding has {len(vector)} dimensions, the vectors of {index.name} have {index.dimensions}: "
-            "search with the model that made them (CCHECK_EMBEDDING_MODEL)"
+def _analysed(index: Index, analysis: Analysis) -> str:
+    """The field of an analysis' terms."""
+    found = index.terms.get(analysis_key(analysis))
+    if found is None:
+        raise _lacks(index, "terms of this analysis", "BM25 with an analysis")
+    return found
+
+
+def _vectors(index: Index, retriever: Dense) -> str:
+    """The field of vectors that a retriever searches."""
+    found = index.vector if retriever.field is None else index.vectors.get(retriever.field)
+    if found is not None:
+        return found
+    known = f" (it has {', '.join(index.vectors)})" if index.vectors else ""
+    what = f"field of vectors {retriever.field}" if retriever.field else "main field of vectors" if known else "vectors"
+    if not index.made_here:
+        raise NotFound(f"{index.name} has no {what}{known}: dense retrieval needs an indexed dense_vector field")
+    raise NotFound(f"the store {index.name} has no {what}{known}, which dense retrieval needs: {_again(index)}")
+
+
+def _lacks(index: Index, what: str, needed_by: str) -> NotFound:
+    if not index.made_here:
+        return NotFound(
+            f"{index.name} was not made by ccheck, so {needed_by} is not supported there: it is searched by BM25 over "
+            "its text fields and by its dense vectors"
         )
-    candidates = retriever.candidates or max(2 * retriever.depth, 100)
-    return {
-        "field": index.vector,
-        "query_vector": vector.tolist(),
-        "k": retriever.depth,
-        "num_candidates": min(max(candidates, retriever.depth), MAX_CANDIDATES),
-    }
+    return NotFound(f"the store {index.name} has no {what}, which {needed_by} needs: {_again(index)}")
+
+
+def _again(index: Index) -> str:
+    return f"ingest with what asks for it (ccheck ingest FILE --recipe NAME --store {index.name})"
 
 
 def rrf(retrievers: Sequence[tuple[Body, Retriever]], fusion: Fusion) -> Body:
@@ -83,24 +167,33 @@ def rrf(retrievers: Sequence[tuple[Body, Retriever]], fusion: Fusion) -> Body:
                 {"retriever": body, "weight": retriever.weight} if weighted else body for body, retriever in retrievers
             ],
             "rank_constant": fusion.k,
-            "rank_window_size": retrievers[0][1].depth,
+            "rank_window_size": _window(retriever for _, retriever in retrievers),
         }
     }
 
 
 def fits_rrf(retrievers: Mapping[str, Retriever], fusion: Fusion, k: int) -> bool:
-    """Whether the server's `rrf` ranks as fusion here does: it has one window for all."""
-    depths = {retriever.depth for retriever in retrievers.values()}
-    return fusion.method == "rrf" and len(retrievers) >= 2 and len(depths) == 1 and k <= min(depths)
+    """Whether the server's `rrf` ranks as fusion here does.
+
+    It takes as many documents as its one window holds from each retriever; only a kNN search can hand on fewer.
+    """
+    window = _window(retrievers.values())
+    equal = all(isinstance(retriever, Dense) or retriever.depth == window for retriever in retrievers.values())
+    return fusion.method == "rrf" and len(retrievers) >= 2 and equal and k <= window
+
+
+def _window(retrievers: Iterable[Retriever]) -> int:
+    return max(retriever.depth for retriever in retrievers)
 
 
 def score_reader(index: Index, retriever: Retriever) -> Callable[[float], float]:
-    """From the server's scores to ours: for BM25 the same, for kNN the cosine, of unit vectors."""
-    if isinstance(retriever, Bm25):
+    """From the server's scores to ours: for kNN the cosine, of unit vectors; for the others the same."""
+    if not isinstance(retriever, Dense):
         return float
-    if index.similarity == "l2_norm":
+    similarity = index.fields[_vectors(index, retriever)].similarity
+    if similarity == "l2_norm":
         return lambda score: 1.0 - (1.0 / score - 1.0) / 2.0
-    if index.similarity == "max_inner_product":
+    if similarity == "max_inner_product":
         return lambda score: score - 1.0 if score >= 1 else 1.0 - 1.0 / score
     return lambda score: 2.0 * score - 1.0
 

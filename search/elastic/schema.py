@@ -1,25 +1,18 @@
-"""What an index is made of: one that ccheck makes, and one that it finds."""
+"""What an index is made of: one that ccheck made, and one that it finds."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from ... import es_mappings
 from ...errors import InvalidData
 from ...types import Document, Scalar, Value
-from ..store import Layout
+from ..store import MAIN_VECTORS, Layout, analysis_key
+from .mappings import ADDITIONAL, FORMAT, OURS, SPARSE, TERMS
 
 if TYPE_CHECKING:
     from ...settings import Settings
-
-FORMAT: Final = 1
-"""Raised when an index of this version can't be read by the one before."""
-OURS = "ccheck"
-"""The key of what ccheck remembers under a mapping's `_meta`."""
 
 TITLES = ("title", "headline", "name", "paper_title", "doc_title", "subject")
 TEXTS = ("abstract", "text", "body", "content", "summary", "body_text", "full_text", "fulltext", "passage", "chunk")
@@ -61,7 +54,9 @@ class Index:
     """An index, or an alias with what is behind it. `name` is how messages call it.
 
     `searched` has the index's fields for each field that a claim can be searched in: title, text and content, which is
-    both. `vector` names the field of the embeddings. `source` is what is read of a document, in the form of `_source`.
+    both, and the additional texts. `vector` is the main field of embeddings, `vectors` has all of them by the names
+    that a recipe can use, `terms` those of analyses by their keys, `sparse` is that of sparse vectors. `source` is what
+    is read of a document, in the form of `_source`.
     """
 
     name: str
@@ -76,36 +71,14 @@ class Index:
     searched: Mapping[str, tuple[str, ...]]
     vector: str | None
     published: str | None
+    vectors: Mapping[str, str] = field(default_factory=dict)
+    terms: Mapping[str, str] = field(default_factory=dict)
+    sparse: str | None = None
     source: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def dimensions(self) -> int | None:
         return self.fields[self.vector].dimensions if self.vector else None
-
-    @property
-    def similarity(self) -> str:
-        return self.fields[self.vector].similarity if self.vector else "cosine"
-
-
-def create_body(alias: str, layout: Layout) -> dict[str, Any]:
-    """The request that makes an index for documents of this layout, behind an alias."""
-    mappings = es_mappings.fields()
-    if layout.embedding is not None:
-        vectors = vector_mappings(layout.embedding.dimensions)
-        mappings["properties"]["passages"]["properties"] |= vectors["properties"]["passages"]["properties"]
-    mappings["_meta"] = {OURS: remembered(layout)}
-    return {"settings": es_mappings.settings(), "mappings": mappings, "aliases": {alias: {"is_write_index": True}}}
-
-
-def vector_mappings(dimensions: int) -> dict[str, Any]:
-    """What embeddings add to the mappings of an index."""
-    mappings = copy.deepcopy(es_mappings.vectors())
-    mappings["properties"]["passages"]["properties"]["vector"]["dims"] = dimensions
-    return mappings
-
-
-def remembered(layout: Layout) -> dict[str, Any]:
-    return {"version": version("ccheck"), "format": FORMAT, "layout": layout.to_dict()}
 
 
 def read_index(name: str, mappings: Mapping[str, Any], names: FieldNames, where: str) -> Index:
@@ -136,6 +109,9 @@ def _made_here(
         raise InvalidData(
             f"{where} was made by ccheck {meta.get('version')} in a format that this one can't read: upgrade ccheck"
         )
+    vectors = {name: f"{name}.vector" for name in layout.dense_fields if f"{name}.vector" in fields}
+    keys = [analysis_key(analysis) for analysis in layout.analyses]
+    additional = {ADDITIONAL: (ADDITIONAL,)} if layout.additional is not None and ADDITIONAL in fields else {}
     return Index(
         name=where,
         concrete=concrete,
@@ -146,9 +122,12 @@ def _made_here(
         fields=fields,
         title="title",
         text=("text",),
-        searched={"content": ("content",), "title": ("title",), "text": ("text",)},
-        vector="passages.vector" if "passages.vector" in fields and layout.embedding is not None else None,
+        searched={"content": ("content",), "title": ("title",), "text": ("text",)} | additional,
+        vector=vectors.get(MAIN_VECTORS),
         published="published.day",
+        vectors=vectors,
+        terms={key: f"{TERMS}.{key}" for key in keys if f"{TERMS}.{key}" in fields},
+        sparse=SPARSE if layout.sparse is not None and SPARSE in fields else None,
         source={"includes": ["title", "text", "metadata", "published"]},
     )
 
@@ -185,6 +164,7 @@ def _found(
         | {"content": content, "title": (title,) if title else (), "text": text},
         vector=vector,
         published=next(_named(DATES, [name for name, known in fields.items() if known.type == "date"]), None),
+        vectors={name: name for name in [*([vector] if vector else []), *vectors]},
         source={"excludes": heavy} if heavy else {},
     )
 

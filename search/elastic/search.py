@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -13,21 +13,29 @@ from elastic_transport import ApiError
 
 from ...errors import CcheckError, InvalidData
 from ...fusion import fuse, ranking_of
-from ...stages import Fusion, Retriever
+from ...stages import Bm25, Fusion, Retriever
 from ...types import Document, Query, Ranking
 from ..filters import Filter
-from .errors import from_response, is_licence
+from .errors import TooManyClauses, from_response, is_licence, too_many_clauses
 from .queries import Body, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
 from .schema import Index, document
 from .server import Server
 
 SEARCHES_AT_ONCE = 100
 BYTES_AT_ONCE = 4 << 20
+HITS_AT_ONCE = 20_000
+"""How many hits the searches of one request may ask for, so that an answer has some megabytes."""
+DOCUMENTS_AT_ONCE = 1_000
 NATIVE = ""
 """The name of the server's own fusion among a query's searches."""
 
 _WHOLE = {"allow_partial_search_results": False}
+_READ = ("_index", "_id", "_score")
 _WITHOUT_TOTAL = {"track_total_hits": False}
+_WANTED = (
+    "responses.status,responses.error,responses.hits.hits._index,responses.hits.hits._id,responses.hits.hits._score"
+)
+"""What of an answer without documents is read (`filter_path`): of 10,000 hits the rest is most."""
 
 Key = tuple[str, str]
 """A document's index and id: an alias can stand for several indices."""
@@ -44,10 +52,16 @@ class NotNative(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The searches of one query, by retriever's name or `NATIVE`, and their lines in a `_msearch`."""
+    """The searches of one query, by retriever's name or `NATIVE`, and their lines in a `_msearch`.
 
+    `hits` is how many they ask for, `documents` says whether with what is stored of them.
+    """
+
+    query: Query
     searches: tuple[str, ...]
     lines: bytes
+    hits: int
+    documents: bool
 
 
 @dataclass(slots=True)
@@ -61,7 +75,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Searcher:
-    """One call of `ElasticStore.search`."""
+    """One call of `ElasticStore.search`, or of its `rankings`.
+
+    `frugal`: for a server that refused so many clauses.
+    """
 
     server: Server
     name: str
@@ -71,30 +88,45 @@ class Searcher:
     k: int
     filters: Sequence[Filter]
     details: bool
+    only_rankings: bool = False
     native: bool = False
+    frugal: bool = False
 
     def run(self, queries: Sequence[Query]) -> list[Ranking | CcheckError]:
         """Raises NotNative where `native` was tried in vain, UsageError or InvalidData for what fits no query."""
-        filters = filter_bodies(self.index, self.filters)
-        plans = [self._plan(query, filters) for query in queries]
         answers: list[Ranking | CcheckError] = []
-        for chunk in _chunks(plans):
-            answers += self._answer(chunk)
+        for chunk in _chunks([self._plan(query) for query in queries]):
+            found = self._answer(chunk)
+            self._fetch([one for one in found if isinstance(one, Found)])
+            answers += [self._ranking(one) if isinstance(one, Found) else one for one in found]
         return answers
 
-    def _plan(self, query: Query, filters: Sequence[Body]) -> Plan:
+    def run_rankings(self, queries: Sequence[Query]) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
+        """What each retriever hands on, by the ids of documents; for `only_rankings`."""
+        answers: list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError] = []
+        for chunk in _chunks([self._plan(query) for query in queries]):
+            for one in self._answer(chunk):
+                if isinstance(one, Found):
+                    answers.append({name: _by_id(ranked) for name, ranked in one.rankings.items()})
+                else:
+                    answers.append(one)
+        return answers
+
+    def _plan(self, query: Query) -> Plan:
+        filters = filter_bodies(self.index, self.filters)
         bodies: dict[str, Body] = {}
         for name, retriever in self.retrievers.items():
-            body = retriever_body(self.index, query, retriever, filters)
+            body = retriever_body(self.index, name, query, retriever, filters, self.frugal)
             if body is not None:
                 bodies[name] = body
-        searches = {}
+        searches: dict[str, Body] = {}
         native = self.native and len(bodies) == len(self.retrievers) and fits_rrf(self.retrievers, self.fusion, self.k)
         if native:
             joined = rrf([(bodies[name], retriever) for name, retriever in self.retrievers.items()], self.fusion)
             searches[NATIVE] = {"retriever": joined, "size": self.k, "_source": self.index.source or True}
         if self.details or not native:
-            alone = len(self.retrievers) == 1
+            # The only retriever's ranking is the answer, so that its search brings the documents along.
+            alone = len(self.retrievers) == 1 and not self.only_rankings
             for name, body in bodies.items():
                 depth = self.retrievers[name].depth
                 searches[name] = {
@@ -105,27 +137,43 @@ class Searcher:
         # The same copies of the shards answer all searches of a query, so that their ranks fit together.
         header = {"preference": f"ccheck-{zlib.crc32(query.text.encode('utf-8', 'ignore'))}"} | _WHOLE
         lines = [json.dumps(part) for body in searches.values() for part in (header, body | _WITHOUT_TOTAL)]
-        return Plan(tuple(searches), "".join(f"{line}\n" for line in lines).encode())
+        return Plan(
+            query,
+            tuple(searches),
+            "".join(f"{line}\n" for line in lines).encode(),
+            sum(body["size"] for body in searches.values()),
+            any(body["_source"] is not False for body in searches.values()),
+        )
 
     @property
     def weighted(self) -> bool:
         return any(retriever.weight != 1 for retriever in self.retrievers.values())
 
-    def _answer(self, plans: Sequence[Plan]) -> list[Ranking | CcheckError]:
+    def _answer(self, plans: Sequence[Plan]) -> list[Found | CcheckError]:
         try:
             found = self._ask(plans)
         except InvalidData as error:
             # One search that the server can't even read makes it refuse them all.
             return [error] if len(plans) == 1 else [answer for plan in plans for answer in self._answer([plan])]
-        self._fetch([one for one in found if isinstance(one, Found)])
-        return [self._ranking(one) if isinstance(one, Found) else one for one in found]
+        return [self._sparing(plan, one) for plan, one in zip(plans, found, strict=True)]
+
+    def _sparing(self, plan: Plan, found: Found | CcheckError) -> Found | CcheckError:
+        """The answer, or that to fewer clauses where fuzzy words became too many of them."""
+        fuzzy = any(isinstance(retriever, Bm25) and retriever.fuzziness for retriever in self.retrievers.values())
+        if not isinstance(found, TooManyClauses) or self.frugal or not fuzzy:
+            return found
+        sparing = replace(self, frugal=True)
+        (answer,) = sparing._answer([sparing._plan(plan.query)])
+        return answer
 
     def _ask(self, plans: Sequence[Plan]) -> list[Found | CcheckError]:
         lines = b"".join(plan.lines for plan in plans)
         responses: Iterator[dict[str, Any]] = iter(())
         if lines:
+            path = f"/{quote(self.name, safe='')}/_msearch"
+            params = None if any(plan.documents for plan in plans) else {"filter_path": _WANTED}
             try:
-                answer = self.server.request("POST", f"/{quote(self.name, safe='')}/_msearch", lines, index=self.name)
+                answer = self.server.request("POST", path, lines, params=params, index=self.name)
             except CcheckError as error:
                 if isinstance(error.__cause__, ApiError) and any(NATIVE in plan.searches for plan in plans):
                     self._check_native(error.__cause__.meta.status, error.__cause__.body)
@@ -137,7 +185,7 @@ class Searcher:
         """Raise NotNative where an error means that."""
         if is_licence(status, body):
             raise NotNative(licensed=False)
-        if status == 400 and self.weighted:
+        if status == 400 and self.weighted and not too_many_clauses(body):
             raise NotNative(licensed=True)
 
     def _found(self, plan: Plan, responses: Mapping[str, dict[str, Any]]) -> Found | CcheckError:
@@ -149,22 +197,23 @@ class Searcher:
                 return from_response(status, response, self.server.connection, self.name)
         rankings = {name: self._ranked(name, responses[name]) if name in responses else [] for name in self.retrievers}
         weights = {name: retriever.weight for name, retriever in self.retrievers.items()}
+        fused: Ranked = []
         if NATIVE in responses:
             fused = self._ranked(NATIVE, responses[NATIVE])
         elif len(self.retrievers) == 1:
             fused = next(iter(rankings.values()))
-        else:
+        elif not self.only_rankings:
             fused = fuse(rankings, weights, self.fusion)
         found = Found(rankings if plan.searches != (NATIVE,) else {}, fused[: self.k])
         for response in responses.values():
-            for hit in response["hits"]["hits"]:
+            for hit in _hits(response):
                 if "_source" in hit:
                     found.documents[_key(hit)] = document(self.index, hit["_id"], hit["_source"])
         return found
 
     def _ranked(self, name: str, response: Mapping[str, Any]) -> Ranked:
         read = float if name == NATIVE else score_reader(self.index, self.retrievers[name])
-        return [(_key(hit), read(hit["_score"])) for hit in response["hits"]["hits"]]
+        return [(_key(hit), read(hit["_score"])) for hit in _hits(response)]
 
     def _fetch(self, found: Sequence[Found]) -> None:
         """Read the documents that the searches did not bring along."""
@@ -184,26 +233,46 @@ def fetch(
     server: Server, name: str, index: Index, keys: Sequence[Key], *, realtime: bool = False
 ) -> dict[Key, Document]:
     """The documents of these keys, as searches see them, or as they were written last."""
-    docs = [{"_index": concrete, "_id": id_, "_source": index.source or True} for concrete, id_ in keys]
-    answer = server.request("POST", "/_mget", {"docs": docs}, params={"realtime": realtime}, index=name)
-    return {
-        _key(found): document(index, found["_id"], found["_source"]) for found in answer["docs"] if found.get("found")
-    }
+    documents: dict[Key, Document] = {}
+    for first in range(0, len(keys), DOCUMENTS_AT_ONCE):
+        some = keys[first : first + DOCUMENTS_AT_ONCE]
+        docs = [{"_index": concrete, "_id": id_, "_source": index.source or True} for concrete, id_ in some]
+        answer = server.request("POST", "/_mget", {"docs": docs}, params={"realtime": realtime}, index=name)
+        for found in answer["docs"]:
+            if found.get("found"):
+                documents[_key(found)] = document(index, found["_id"], found["_source"])
+    return documents
+
+
+def _hits(response: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The hits of a search; a filtered answer leaves out what is empty."""
+    hits: Sequence[Mapping[str, Any]] = response.get("hits", {}).get("hits", ())
+    return hits
 
 
 def _key(hit: Mapping[str, Any]) -> Key:
     return hit["_index"], hit["_id"]
 
 
+def _by_id(ranked: Ranked) -> list[tuple[str, float]]:
+    """A ranking without the names of indices: of those behind an alias two can have the same id, the better counts."""
+    best: dict[str, float] = {}
+    for (_, id_), score in ranked:
+        best.setdefault(id_, score)
+    return list(best.items())
+
+
 def _chunks(plans: Sequence[Plan]) -> Iterator[list[Plan]]:
     chunk: list[Plan] = []
-    searches = size = 0
+    searches = size = hits = 0
     for plan in plans:
-        if chunk and (searches + len(plan.searches) > SEARCHES_AT_ONCE or size + len(plan.lines) > BYTES_AT_ONCE):
+        full = searches + len(plan.searches) > SEARCHES_AT_ONCE or size + len(plan.lines) > BYTES_AT_ONCE
+        if chunk and (full or hits + plan.hits > HITS_AT_ONCE):
             yield chunk
-            chunk, searches, size = [], 0, 0
+            chunk, searches, size, hits = [], 0, 0, 0
         chunk.append(plan)
         searches += len(plan.searches)
         size += len(plan.lines)
+        hits += plan.hits
     if chunk:
         yield chunk

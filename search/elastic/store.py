@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from urllib.parse import quote
 
 from ...errors import CcheckError, InvalidData, NotFound, UsageError
-from ...stages import Dense, Fusion, Retriever
+from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
 from ..filters import Filter
 from ..store import Layout, StoreInfo
-from . import bulk, ingested, schema
+from . import bulk, ingested, mappings, schema
 from .connection import Connection
+from .queries import check
 from .schema import FieldNames, Index
 from .search import NotNative, Searcher, fetch
 from .server import Server
@@ -28,8 +29,6 @@ FIRST = "-000001"
 KNOWN_SECONDS = 30.0
 """How long what a mapping said is believed."""
 DIGESTS_AT_ONCE, DOCUMENTS_AT_ONCE = 2_000, 200
-
-T = TypeVar("T")
 
 
 class ElasticStore:
@@ -66,13 +65,15 @@ class ElasticStore:
                 "text fields": ", ".join(index.text) or "none",
                 "vector field": index.vector or "none",
             }
+        figures = ingested.figures(self._server, index)
         return StoreInfo(
             name=self.name,
             documents=self.count(),
             passages=self._count_passages(index),
             layout=index.layout,
             dimensions=index.dimensions,
-            bytes=self._bytes(index),
+            bytes=figures.bytes if figures else None,
+            state=figures.state if figures else None,
             details=details,
         )
 
@@ -109,19 +110,19 @@ class ElasticStore:
             raise self._foreign()
         index.layout.check(layout, self.name)
         if index.layout != layout:
-            mappings = schema.vector_mappings(layout.embedding.dimensions) if layout.embedding is not None else {}
-            self._remember(index, schema.remembered(layout), mappings)
+            self._remember(index, mappings.remembered(layout), mappings.layout_mappings(layout))
             self._load()
         self._writes.begin(self._server, index)
 
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         refused: dict[str, str] = {}
+        layout = self._writable().layout
 
         def operations() -> Iterator[bulk.Operation]:
             # Requests are sent in parallel, so an id may be in one of them only.
             for entry in {entry.document.id: entry for entry in entries}.values():
                 try:
-                    yield bulk.index_operation(entry)
+                    yield bulk.index_operation(entry, layout)
                 except InvalidData as error:
                     refused[entry.document.id] = str(error)
 
@@ -165,13 +166,7 @@ class ElasticStore:
         filters: Sequence[Filter] = (),
         details: bool = True,
     ) -> list[Ranking | CcheckError]:
-        index = self._index()
-        if index.vector is None and any(isinstance(retriever, Dense) for retriever in retrievers.values()):
-            index = self._index(fresh=True)
-            if index.vector is None:
-                raise NotFound(
-                    f"the store {self.name} has no vectors: ingest with an embedding model for dense retrieval"
-                )
+        index = self._index_for(retrievers)
         searcher = Searcher(self._server, self.index, index, retrievers, fusion, k, filters, details)
         try:
             if self._native and (self._native_weights or not searcher.weighted):
@@ -182,6 +177,17 @@ class ElasticStore:
             return searcher.run(queries)
         except CcheckError:
             self._known = None  # the index may have been made anew
+            raise
+
+    def rankings(
+        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
+    ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
+        index = self._index_for(retrievers)
+        searcher = Searcher(self._server, self.index, index, retrievers, Fusion(), 0, filters, True, only_rankings=True)
+        try:
+            return searcher.run_rankings(queries)
+        except CcheckError:
+            self._known = None
             raise
 
     # -- inside
@@ -203,11 +209,11 @@ class ElasticStore:
     def _load(self) -> Index | None:
         """What the index is now; None where it does not exist."""
         try:
-            mappings = self._request("GET", self._path("_mapping"))
+            found = self._request("GET", self._path("_mapping"))
         except NotFound:
             self._known = None
             return None
-        index = schema.read_index(self.index, mappings, self._names, self.name)
+        index = schema.read_index(self.index, found, self._names, self.name)
         self._known = time.monotonic(), index
         return index
 
@@ -218,6 +224,18 @@ class ElasticStore:
         index = self._load()
         if index is None:
             raise NotFound(f"there is no store {self.name}: make it with ccheck ingest FILE --store {self.name}")
+        return index
+
+    def _index_for(self, retrievers: Mapping[str, Retriever]) -> Index:
+        """The index, which has all that the retrievers search in; raises NotFound or UsageError where it does not."""
+        index = self._index()
+        try:
+            for retriever in retrievers.values():
+                check(index, retriever)
+        except (NotFound, UsageError):
+            index = self._index(fresh=True)  # it may have gained a field meanwhile
+            for retriever in retrievers.values():
+                check(index, retriever)
         return index
 
     def _writable(self, fresh: bool = False) -> Index:
@@ -235,7 +253,7 @@ class ElasticStore:
     def _create(self, layout: Layout) -> Index:
         first = f"{self.index}{FIRST}"
         try:
-            self._request("PUT", f"/{quote(first, safe='')}", schema.create_body(self.index, layout))
+            self._request("PUT", f"/{quote(first, safe='')}", mappings.create_body(self.index, layout))
         except InvalidData as error:
             if "resource_already_exists" not in str(error):
                 raise
@@ -248,10 +266,10 @@ class ElasticStore:
             )
         return index
 
-    def _remember(self, index: Index, meta: Mapping[str, Any], mappings: Mapping[str, Any] | None = None) -> None:
+    def _remember(self, index: Index, meta: Mapping[str, Any], fields: Mapping[str, Any] | None = None) -> None:
         """Write what ccheck keeps in the mapping's `_meta`, and new fields."""
         path = f"/{quote(','.join(index.concrete), safe=',')}/_mapping"
-        self._request("PUT", path, {**(mappings or {}), "_meta": {schema.OURS: dict(meta)}})
+        self._request("PUT", path, {**(fields or {}), "_meta": {mappings.OURS: dict(meta)}})
 
     def _write(self, operations: Iterable[bulk.Operation]) -> bulk.Outcome:
         index = self._writable()
@@ -272,12 +290,6 @@ class ElasticStore:
         body = {"size": 0, "aggs": {"passages": passages}}
         return int(self._request("POST", self._path("_search"), body)["aggregations"]["passages"]["doc_count"])
 
-    def _bytes(self, index: Index) -> int | None:
-        """None where the key or user may not ask for it."""
-        return _or_none(
-            lambda: int(self._request("GET", self._path("_stats/store"))["_all"]["total"]["store"]["size_in_bytes"])
-        )
-
     def close(self) -> None:
         self._server.close()
 
@@ -288,13 +300,6 @@ class ElasticStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _or_none(ask: Callable[[], T]) -> T | None:
-    try:
-        return ask()
-    except (CcheckError, KeyError):
-        return None
 
 
 def _batches(items: Sequence[str], size: int) -> Iterator[list[str]]:
