@@ -26,12 +26,13 @@ class MemoryStore:
         self.upserts: list[list[str]] = []
         self.writers: set[str] = set()
         self._sources: set[str] = set()
+        self._changes = 0
 
     def info(self) -> StoreInfo | None:
         if self.layout is None:
             return None
         passages = sum(len(entry.passages) for entry in self.entries.values())
-        return StoreInfo(self.name, len(self.entries), passages, self.layout)
+        return StoreInfo(self.name, len(self.entries), passages, self.layout, state=f"{id(self)}-{self._changes}")
 
     def prepare(self, layout: Layout) -> None:
         self.calls.append("prepare")
@@ -48,6 +49,7 @@ class MemoryStore:
         self.calls.append("upsert")
         self.writers.add(threading.current_thread().name)
         refused = (self.on_upsert(entries) if self.on_upsert else None) or {}
+        self._changes += 1
         taken = [entry for entry in entries if entry.document.id not in refused]
         if any(entry.document.id in self.entries for entry in taken):
             self._sources.clear()
@@ -56,6 +58,7 @@ class MemoryStore:
         return refused
 
     def delete(self, ids: Sequence[str]) -> int:
+        self._changes += 1
         self._sources.clear()
         return sum(self.entries.pop(id_, None) is not None for id_ in ids)
 
@@ -82,6 +85,11 @@ class MemoryStore:
         details: bool = True,
     ) -> list[Ranking | CcheckError]:
         return [Ranking(()) for _ in queries]
+
+    def rankings(
+        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
+    ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
+        return [{name: () for name in retrievers} for _ in queries]
 
     def is_ingested(self, source: str) -> bool:
         self._exists()

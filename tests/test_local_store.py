@@ -291,7 +291,7 @@ READER = """
     from test_local_store import LocalStore, bm25_count, dense_first, entry
     if os.getuid() == 0:  # who may write anywhere
         with LocalStore(Path({folder!r})) as store:
-            bm25_count(store), entry(1)  # import what nobody else may be able to read
+            bm25_count(store), dense_first(store, 7)  # import what nobody else may be able to read
         os.setuid(65534)
     with LocalStore(Path({folder!r})) as store:
         print(bm25_count(store), dense_first(store, 7))

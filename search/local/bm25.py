@@ -2,81 +2,125 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import analysis
-from ...errors import UsageError
+from ... import analysis as words
+from ...errors import NotFound, UsageError
+from ...stages import Analysis, Bm25
+from ..store import Layout
+from .fuzzy import Dictionary, allowed_edits
 
 if TYPE_CHECKING:
     import tantivy
 
 FIELDS = ("content", "title", "text")
+ADDITIONAL = "additional"
 TIE = 0.3
 """What a field adds that is not the best one, when several are searched."""
 HEAP_BYTES = 128 << 20
 _FEW = 20_000
 """Up to so many allowed documents are looked up by their number; above, the ranking is read until enough passed."""
 
+Row: TypeAlias = tuple[int, str, str, Sequence[str]]
+"""A document as it is indexed: seq, title, text, additional texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextFields:
+    """The fields of an index beyond `FIELDS`."""
+
+    additional: bool = False
+    analyses: tuple[Analysis, ...] = ()
+
+    @classmethod
+    def of(cls, layout: Layout) -> TextFields:
+        # By name, since layouts with the same analyses in another order are of one index.
+        return cls(layout.additional is not None, tuple(sorted(layout.analyses, key=terms_field)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*FIELDS, *([ADDITIONAL] if self.additional else []))
+
+    def contents(self, row: Row) -> dict[str, str | int]:
+        """What is indexed of a document, by field."""
+        seq, title, text, additional = row
+        found: dict[str, str | int] = {"seq": seq, "title": title, "text": text}
+        found["content"] = words.document_text(title, text)
+        if self.additional:
+            found[ADDITIONAL] = "\n".join(additional)
+        return found | {terms_field(analysis): words.terms_text(analysis, title, text) for analysis in self.analyses}
+
+
+def terms_field(analysis: Analysis) -> str:
+    """The name of the field that holds the terms of an analysis."""
+    return "terms_" + hashlib.sha256(analysis.model_dump_json().encode()).hexdigest()[:12]
+
 
 class Bm25Index:
     """A tantivy index of documents by their seq."""
 
-    def __init__(self, folder: Path, *, create: bool = False) -> None:
+    def __init__(self, folder: Path, fields: TextFields, *, create: bool = False) -> None:
+        """Raises ValueError or OSError where the folder holds no index of these fields that can be read."""
         import tantivy
 
         if create:
             folder.mkdir(parents=True, exist_ok=True)
-        self._schema = _schema()
+        elif not tantivy.Index.exists(str(folder)):
+            raise FileNotFoundError(f"there is no index in {folder}")
+        self.folder, self.fields = folder, fields
+        self._schema = _schema(fields)
+        self._links: tempfile.TemporaryDirectory[str] | None = None
         if not os.access(folder, os.W_OK):
             # tantivy locks even to read: give it a folder of its own that leads to these files.
             self._links = tempfile.TemporaryDirectory(prefix="ccheck-bm25-")
-            for file in (file for file in folder.iterdir() if file.suffix != ".lock"):
-                Path(self._links.name, file.name).symlink_to(file.absolute())
+            self._link()
             folder = Path(self._links.name)
         self._index = tantivy.Index(self._schema, str(folder), reuse=True)
-        self._index.register_tokenizer("ccheck", analysis.analyzer())
+        self._index.register_tokenizer("ccheck", words.analyzer())
+        whitespace = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+        self._index.register_tokenizer("terms", whitespace)
         self._index.config_reader("manual")
-        self._searcher = self._index.searcher()
+        self.view = Bm25View(self._schema, self._index.searcher(), fields)
 
-    @staticmethod
-    def exists(folder: Path) -> bool:
-        import tantivy
-
-        return folder.is_dir() and bool(tantivy.Index.exists(str(folder)))
+    def _link(self) -> None:
+        if self._links is None:
+            return
+        for file in (file for file in self.folder.iterdir() if file.suffix != ".lock"):
+            link = Path(self._links.name, file.name)
+            if not link.is_symlink():
+                link.symlink_to(file.absolute())
 
     def reload(self) -> None:
         """See what has been committed since."""
+        self._link()
         self._index.reload()
-        self._searcher = self._index.searcher()
+        self.view = Bm25View(self._schema, self._index.searcher(), self.fields)
 
     def last(self) -> int:
         """The highest seq that is in the index; 0 where there is none."""
-        import tantivy
+        return self.view.last()
 
-        found = self._searcher.search(tantivy.Query.all_query(), 1, count=False, order_by_field="seq").hits
-        return int(found[0][0]) if found else 0
-
-    def update(self, added: Iterable[tuple[int, str, str]], removed: Sequence[int]) -> None:
-        """Take in documents (seq, title, text) and leave out others, in one commit."""
+    def update(self, added: Iterable[Row], removed: Sequence[int]) -> None:
+        """Take in documents and leave out others, in one commit."""
         import tantivy
 
         writer = self._index.writer(HEAP_BYTES, 1)
         try:
             # A kill within a commit that had deletes leaves a file that makes the same commit fail for ever.
             writer.garbage_collect_files()
-            for seq, title, text in added:
-                content = f"{title}\n{text}"
-                fields = {"seq": seq, "content": content, "title": title, "text": text}
-                writer.add_document(tantivy.Document.from_dict(fields, self._schema))
+            for row in added:
+                writer.add_document(tantivy.Document.from_dict(self.fields.contents(row), self._schema))
             if removed:
                 writer.delete_documents_by_query(tantivy.Query.term_set_query(self._schema, "seq", list(removed)))
             writer.commit()
@@ -85,59 +129,95 @@ class Bm25Index:
             del writer
         self.reload()
 
-    def search(
-        self,
-        text: str,
-        depth: int,
-        fields: Mapping[str, float],
-        allowed: NDArray[np.bool_] | None = None,
-    ) -> list[tuple[int, float]]:
-        """The `depth` best documents as (seq, score); `allowed[seq]` says which may be found."""
+
+@dataclass(frozen=True, slots=True)
+class Bm25View:
+    """An index as it was when this was made. For any number of threads."""
+
+    schema: tantivy.Schema
+    searcher: tantivy.Searcher
+    fields: TextFields
+    dictionaries: dict[str, Dictionary] = field(default_factory=dict)
+
+    def last(self) -> int:
         import tantivy
 
-        query = self._query(text, fields)
+        found = self.searcher.search(tantivy.Query.all_query(), 1, count=False, order_by_field="seq").hits
+        return int(found[0][0]) if found else 0
+
+    def check(self, retriever: Bm25, store: str) -> None:
+        """Raise NotFound or UsageError for what this index does not have."""
+        lacking = "" if retriever.analysis is None or retriever.analysis in self.fields.analyses else "this analysis"
+        if ADDITIONAL in retriever.fields and not self.fields.additional:
+            lacking = "additional texts"
+        if lacking:
+            raise NotFound(
+                f"the store {store} has no terms of {lacking}: ingest for the recipe that searches them "
+                "(ccheck ingest FILE --recipe NAME)"
+            )
+        unknown = [name for name in retriever.fields if name not in self.fields.names]
+        if unknown:
+            raise UsageError(f"there is no text field {unknown[0]!r}; the fields are {', '.join(self.fields.names)}")
+
+    def search(self, text: str, retriever: Bm25, allowed: NDArray[np.bool_] | None = None) -> list[tuple[int, float]]:
+        """The best documents as (seq, score), best first; `allowed[seq]` says which may be found."""
+        import tantivy
+
+        query, depth = self._query(text, retriever), retriever.depth
         if query is None:
             return []
         if allowed is None:
             return self._top(query, depth)
         if int(allowed.sum()) <= _FEW:
             seqs = np.flatnonzero(allowed).tolist()
-            among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(self._schema, "seq", seqs), 0.0)
+            among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(self.schema, "seq", seqs), 0.0)
             both = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, among)])
             return self._top(both, depth)
         limit = depth
         while True:
             limit *= 4
             hits = self._top(query, limit)
-            passed = [hit for hit in hits if allowed[hit[0]]]
+            # What this view has and the database had not yet when `allowed` was made is not allowed.
+            passed = [hit for hit in hits if hit[0] < len(allowed) and allowed[hit[0]]]
             if len(passed) >= depth or len(hits) < limit:
                 return passed[:depth]
 
     def _top(self, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
-        hits = self._searcher.search(query, limit, count=False).hits
-        seqs = self._searcher.fast_field_values("seq", [address for _, address in hits])
+        hits = self.searcher.search(query, limit, count=False).hits
+        seqs = self.searcher.fast_field_values("seq", [address for _, address in hits])
         return [(int(seq or 0), score) for seq, (score, _) in zip(seqs, hits, strict=True)]
 
-    def _query(self, text: str, fields: Mapping[str, float]) -> tantivy.Query | None:
+    def _query(self, text: str, retriever: Bm25) -> tantivy.Query | None:
         import tantivy
 
-        unknown = [name for name in fields if name not in FIELDS]
-        if unknown:
-            raise UsageError(f"there is no text field {unknown[0]!r}; the fields are {', '.join(FIELDS)}")
         # Not tantivy's query parser: it fails on quotes, brackets, colons, and many words.
-        words = Counter(analysis.terms(analysis.clip(text)))
-        if not words:
-            return None
+        asked = Counter(words.query_terms(text, retriever.analysis))
+        boosts: Mapping[str, float] = retriever.fields
+        if retriever.analysis is not None:
+            boosts = {terms_field(retriever.analysis): retriever.fields["content"]}
         by_field = []
-        for name, boost in fields.items():
+        for name, boost in boosts.items():
             clauses = []
-            for word, times in words.items():
-                term = tantivy.Query.term_query(self._schema, name, word, index_option="freq")
-                if times * boost != 1:
-                    term = tantivy.Query.boost_query(term, times * boost)
-                clauses.append((tantivy.Occur.Should, term))
-            by_field.append(tantivy.Query.boolean_query(clauses))
-        return by_field[0] if len(by_field) == 1 else tantivy.Query.disjunction_max_query(by_field, TIE)
+            for term, times in asked.items():
+                for near, weight in self._expanded(name, term, retriever):
+                    query = tantivy.Query.term_query(self.schema, name, near, index_option="freq")
+                    if times * boost * weight != 1:
+                        query = tantivy.Query.boost_query(query, times * boost * weight)
+                    clauses.append((tantivy.Occur.Should, query))
+            if clauses:
+                by_field.append(tantivy.Query.boolean_query(clauses))
+        if len(by_field) <= 1:
+            return by_field[0] if by_field else None
+        return tantivy.Query.disjunction_max_query(by_field, TIE)
+
+    def _expanded(self, name: str, term: str, retriever: Bm25) -> list[tuple[str, float]]:
+        """The terms that stand for one of the claim, with their weights."""
+        edits = allowed_edits(term, retriever.fuzziness)
+        if edits == 0:
+            return [(term, 1.0)]
+        if name not in self.dictionaries:
+            self.dictionaries[name] = Dictionary(self.searcher.terms_with_prefix(name, ""), self.searcher.num_docs)
+        return self.dictionaries[name].expand(term, edits)
 
 
 def wipe(folder: Path) -> None:
@@ -145,10 +225,12 @@ def wipe(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _schema() -> tantivy.Schema:
+def _schema(fields: TextFields) -> tantivy.Schema:
     import tantivy
 
     builder = tantivy.SchemaBuilder().add_unsigned_field("seq", indexed=True, fast=True)
-    for name in FIELDS:
+    for name in fields.names:
         builder = builder.add_text_field(name, tokenizer_name="ccheck", index_option="freq")
+    for analysis in fields.analyses:
+        builder = builder.add_text_field(terms_field(analysis), tokenizer_name="terms", index_option="freq")
     return builder.build()

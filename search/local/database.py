@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...errors import InvalidData
-from ...types import Document, Entry
+from ...types import Document, Entry, Passage
 from ..filters import PUBLISHED, Filter
-from ..store import Layout
+from ..store import MAIN_VECTORS, Layout
+from .sparse import pack
 
-FORMAT = 1
-"""Raised when a store of this version can't be read by the one before."""
+FORMATS = ("1", "2")
+"""Those that this version reads. A store is of the second from when its layout has more than text and one field of
+vectors, so that a ccheck that would not keep these up to date leaves it alone."""
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -33,6 +37,20 @@ CREATE TABLE removed (seq INTEGER PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE ingested (source TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
+_LATER_TABLES = """
+-- The passages of further fields of vectors, each with a vector file of its own.
+CREATE TABLE IF NOT EXISTS more_passages (
+    field TEXT NOT NULL, row INTEGER NOT NULL, seq INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
+    PRIMARY KEY (field, row)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS more_passages_of ON more_passages (seq);
+-- Sparse vectors: token ids as int32 and weights as float32, both little-endian.
+CREATE TABLE IF NOT EXISTS sparse (seq INTEGER PRIMARY KEY, ids BLOB NOT NULL, weights BLOB NOT NULL);
+-- Additional texts, as a list in JSON.
+CREATE TABLE IF NOT EXISTS additional (seq INTEGER PRIMARY KEY, texts TEXT NOT NULL);
+"""
+"""What stores of the first format may lack, until a writer opens them."""
+
 
 class Database:
     """One connection. Not for several threads at once."""
@@ -48,10 +66,10 @@ class Database:
             if hasattr(self, "_connection"):
                 self._connection.close()
             raise InvalidData(f"{path} is not a store that ccheck can read: {error}") from error
-        if found != str(FORMAT):
+        if found not in FORMATS:
             self._connection.close()
             raise InvalidData(
-                f"{path} has format {found}, this ccheck reads format {FORMAT}: ingest into another store"
+                f"{path} has format {found}, this ccheck reads {' and '.join(FORMATS)}: ingest into another store"
             )
 
     def close(self) -> None:
@@ -63,7 +81,10 @@ class Database:
             if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
                 for statement in _TABLES.split(";"):
                     self._connection.execute(statement)
-                self.set_meta(format=str(FORMAT), generation="0", rows="0", vectors="vectors.f32", layout="{}")
+                self.set_meta(format=FORMATS[0], generation="0", rows="0", vectors="vectors.f32", layout="{}")
+            for statement in _LATER_TABLES.split(";"):
+                self._connection.execute(statement)
+            self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('id', ?)", (uuid.uuid4().hex,))
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -76,6 +97,16 @@ class Database:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read within is of one moment."""
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
     # -- what the store remembers of itself
 
@@ -90,15 +121,34 @@ class Database:
     def layout(self) -> Layout:
         return Layout.from_dict(json.loads(self.meta("layout") or "{}"))
 
+    def set_layout(self, layout: Layout) -> None:
+        data = layout.to_dict()
+        self.set_meta(layout=json.dumps(data), format=FORMATS[data.keys() > {"embedding", "chunking"}])
+
+    @property
+    def state(self) -> str:
+        """Another whenever what is stored changes, and in each store."""
+        identity = self.meta("id")
+        if identity is None:  # a store that no ccheck wrote to since stores have one
+            digest = hashlib.sha256((self.meta("layout") or "").encode())
+            for row in self._connection.execute("SELECT seq, id, digest FROM documents ORDER BY seq"):
+                digest.update(repr(row).encode())
+            identity = digest.hexdigest()[:32]
+        return f"{identity}-{self.generation}"
+
     @property
     def generation(self) -> int:
         """Grows with every change; what was read at one generation holds until the next."""
         return int(self.meta("generation") or 0)
 
-    @property
-    def rows(self) -> int:
-        """How many rows of the vector file count."""
-        return int(self.meta("rows") or 0)
+    def rows(self, field: str = MAIN_VECTORS) -> int:
+        """How many rows of a field's vector file count."""
+        return int(self.meta(_key("rows", field)) or 0)
+
+    def vector_file(self, field: str = MAIN_VECTORS) -> str:
+        """The name of a field's vector file."""
+        usual = "vectors.f32" if field == MAIN_VECTORS else f"vectors-{field}.f32"
+        return self.meta(_key("vectors", field)) or usual
 
     def touch(self) -> None:
         self._connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'")
@@ -111,6 +161,11 @@ class Database:
     def last(self) -> int:
         """The highest seq; 0 where there is none."""
         return int(self._connection.execute("SELECT coalesce(max(seq), 0) FROM documents").fetchone()[0])
+
+    def highest(self) -> int:
+        """The highest seq that ever was."""
+        found = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
+        return int(found[0]) if found else 0
 
     def count_after(self, seq: int) -> int:
         return int(self._connection.execute("SELECT count(*) FROM documents WHERE seq > ?", (seq,)).fetchone()[0])
@@ -126,16 +181,24 @@ class Database:
         rows = self._select("SELECT seq, id, title, text, metadata, published FROM documents WHERE seq IN", seqs)
         return {row[0]: _document(*row[1:]) for row in rows}
 
-    def texts_after(self, seq: int) -> Iterator[tuple[int, str, str]]:
-        """(seq, title, text) of every document above `seq`, in order."""
-        return iter(
-            self._connection.execute("SELECT seq, title, text FROM documents WHERE seq > ? ORDER BY seq", (seq,))
-        )
+    def ids_by_seq(self, seqs: Sequence[int]) -> dict[int, str]:
+        return dict(self._select("SELECT seq, id FROM documents WHERE seq IN", seqs))
 
-    def add(self, entries: Sequence[Entry], first_row: int) -> None:
-        """Store documents; their passages' vectors lie in the vector file from `first_row` on, in order."""
+    def ids(self) -> dict[int, str]:
+        """Of all documents: read from the index on ids alone."""
+        return dict(self._connection.execute("SELECT seq, id FROM documents").fetchall())
+
+    def texts_after(self, seq: int, additional: bool) -> Iterator[tuple[int, str, str, list[str]]]:
+        """(seq, title, text, additional texts) of every document above `seq`, in order."""
+        more = "(SELECT texts FROM additional WHERE additional.seq = documents.seq)" if additional else "NULL"
+        query = f"SELECT seq, title, text, {more} FROM documents WHERE seq > ? ORDER BY seq"
+        for found, title, text, texts in self._connection.execute(query, (seq,)):
+            yield found, title, text, json.loads(texts) if texts else []
+
+    def add(self, entries: Sequence[Entry], first_rows: Mapping[str, int]) -> None:
+        """Store documents; their vectors lie in each field's file from its first row on, in order."""
         self.remove([entry.document.id for entry in entries])
-        row = first_row
+        rows = dict(first_rows)
         for entry in entries:
             document = entry.document
             metadata = json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":"))
@@ -143,10 +206,22 @@ class Database:
                 "INSERT INTO documents (id, digest, published, title, metadata, text) VALUES (?, ?, ?, ?, ?, ?)",
                 (document.id, entry.digest, document.published, document.title, metadata, document.text),
             ).lastrowid
-            passages = [(row + i, seq, passage.start, passage.end) for i, passage in enumerate(entry.passages)]
-            self._connection.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", passages)
-            row += len(passages)
-        self.set_meta(rows=str(row))
+            for field, passages in vectors_of(entry).items():
+                if not passages:
+                    continue
+                places = [(rows[field] + i, seq, passage.start, passage.end) for i, passage in enumerate(passages)]
+                if field == MAIN_VECTORS:
+                    self._connection.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", places)
+                else:
+                    named = [(field, *place) for place in places]
+                    self._connection.executemany("INSERT INTO more_passages VALUES (?, ?, ?, ?, ?)", named)
+                rows[field] += len(passages)
+            if entry.sparse is not None and len(entry.sparse.ids):
+                self._connection.execute("INSERT INTO sparse VALUES (?, ?, ?)", (seq, *pack(entry.sparse)))
+            if entry.additional:
+                texts = json.dumps(list(entry.additional), ensure_ascii=False)
+                self._connection.execute("INSERT INTO additional VALUES (?, ?)", (seq, texts))
+        self.set_meta(**{_key("rows", field): str(row) for field, row in rows.items()})
         self.touch()
 
     def remove(self, ids: Sequence[str]) -> int:
@@ -154,7 +229,7 @@ class Database:
         if not seqs:
             return 0
         self._connection.executemany("INSERT INTO removed VALUES (?)", ((seq,) for seq in seqs))
-        for table in ("passages", "documents"):
+        for table in ("passages", "more_passages", "sparse", "additional", "documents"):
             self._connection.executemany(f"DELETE FROM {table} WHERE seq = ?", ((seq,) for seq in seqs))
         # A file that once was all here no longer is.
         self._connection.execute("DELETE FROM ingested")
@@ -172,20 +247,35 @@ class Database:
     def count_passages(self) -> int:
         return int(self._connection.execute("SELECT count(*) FROM passages").fetchone()[0])
 
-    def passages(self) -> list[tuple[int, int]]:
-        """(row, seq) of every passage, in the order of rows, which is also the order of seqs."""
-        return self._connection.execute("SELECT row, seq FROM passages ORDER BY row").fetchall()
+    def passages(self, field: str = MAIN_VECTORS) -> list[tuple[int, int]]:
+        """(row, seq) of every passage of a field, in the order of rows, which is also the order of seqs."""
+        if field == MAIN_VECTORS:
+            return self._connection.execute("SELECT row, seq FROM passages ORDER BY row").fetchall()
+        query = "SELECT row, seq FROM more_passages WHERE field = ? ORDER BY row"
+        return self._connection.execute(query, (field,)).fetchall()
 
-    def renumber_passages(self) -> None:
-        """Close the gaps: the n-th passage gets row n."""
-        self._connection.execute(
-            "CREATE TEMP TABLE packed AS "
-            "SELECT row_number() OVER (ORDER BY row) - 1 AS row, seq, start, end FROM passages"
-        )
-        self._connection.execute("DELETE FROM passages")
-        self._connection.execute("INSERT INTO passages SELECT row, seq, start, end FROM packed")
+    def renumber_passages(self, field: str, vector_file: str) -> None:
+        """Close the gaps: the n-th passage gets row n, in another vector file."""
+        table, where = ("passages", "1") if field == MAIN_VECTORS else ("more_passages", "field = :field")
+        columns = "row, seq, start, end" if field == MAIN_VECTORS else "field, row, seq, start, end"
+        numbered = columns.replace("row", "row_number() OVER (ORDER BY row) - 1 AS row")
+        named = {"field": field}
+        self._connection.execute(f"CREATE TEMP TABLE packed AS SELECT {numbered} FROM {table} WHERE {where}", named)
+        self._connection.execute(f"DELETE FROM {table} WHERE {where}", named)
+        self._connection.execute(f"INSERT INTO {table} SELECT {columns} FROM packed")
+        count = self._connection.execute("SELECT count(*) FROM packed").fetchone()[0]
         self._connection.execute("DROP TABLE packed")
-        self.set_meta(rows=str(self.count_passages()))
+        self.set_meta(**{_key("rows", field): str(count), _key("vectors", field): vector_file})
+
+    # -- sparse vectors
+
+    def with_sparse(self) -> list[int]:
+        """The seqs of the documents that have a sparse vector."""
+        return [row[0] for row in self._connection.execute("SELECT seq FROM sparse")]
+
+    def sparse_after(self, seq: int) -> Iterator[tuple[int, bytes, bytes]]:
+        """(seq, ids, weights) of the documents above `seq`, in order."""
+        return iter(self._connection.execute("SELECT seq, ids, weights FROM sparse WHERE seq > ? ORDER BY seq", (seq,)))
 
     # -- files
 
@@ -212,6 +302,16 @@ class Database:
         return self._connection.execute(
             f"{query} (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
         ).fetchall()
+
+
+def vectors_of(entry: Entry) -> dict[str, tuple[Passage, ...]]:
+    """The passages of a document by the field of vectors that they belong to."""
+    return {MAIN_VECTORS: entry.passages, **entry.more}
+
+
+def _key(what: str, field: str) -> str:
+    """Under which name something of a field of vectors is remembered."""
+    return what if field == MAIN_VECTORS else f"{what}:{field}"
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

@@ -1,20 +1,19 @@
 """The local store: a folder with a SQLite database, a tantivy index and a file of vectors. No server.
 
 One writer at a time, any number of readers, in different processes. The database is the truth: what it committed
-survives a crash, and the BM25 index catches up with it, when the next writer opens the store or the next reader that
-finds no writer at work.
+survives a crash, and the indices catch up with it, when the next writer opens the store or the next reader that finds
+no writer at work. An index of words that is built anew, since it broke or the layout has other fields, gets a folder of
+its own, which the database names once it is whole.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -24,15 +23,17 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
+from ...analysis import open_analysis
 from ...errors import CcheckError, Incomplete, InvalidData, NotFound
 from ...fusion import fuse, ranking_of
-from ...stages import Bm25, Fusion, Retriever
+from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
 from ..filters import Filter
 from ..store import Layout, StoreInfo
-from . import bm25, vectors
-from .bm25 import Bm25Index
-from .database import Database
+from . import bm25, sparse, vectors
+from .bm25 import Bm25Index, TextFields
+from .database import Database, vectors_of
+from .snapshot import SPARSE, Ranked, Snapshot
 from .vectors import VectorIndex
 
 DATABASE, BM25, LOCK = "documents.sqlite", "bm25", "write.lock"
@@ -40,24 +41,13 @@ COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
 """After how many documents, or how long, the BM25 index catches up with the database while documents come in."""
 
 ROWS_COPIED = 65_536
+MANY_IDS = 2_000
+"""From so many on, the ids of all documents are read, once in a generation."""
 RACES = 5
 """How often a search is done anew when a writer replaced a document between its ranking and its reading."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Ranked = list[tuple[int, float]]
-"""(seq, score), best first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What readers see at one generation of the database."""
-
-    generation: int
-    layout: Layout
-    last: int
-    removed: tuple[int, ...]
-    vectors: VectorIndex | None
 
 
 def _reported(
@@ -114,7 +104,10 @@ class LocalStore:
         database = self._database()
         with self._guard:
             layout = database.layout
-            in_index = self._index().last() if Bm25Index.exists(self.path / BM25) else 0
+            try:
+                in_index = self._index(database).last()
+            except (ValueError, OSError):
+                in_index = 0
             return StoreInfo(
                 name=self.name,
                 documents=database.count(),
@@ -123,6 +116,7 @@ class LocalStore:
                 dimensions=layout.embedding.dimensions if layout.embedding else None,
                 bytes=sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file()),
                 pending=database.count_after(in_index),
+                state=database.state,
                 details={"folder": str(self.path)},
             )
 
@@ -156,21 +150,30 @@ class LocalStore:
         with self._guard, self._writing() as database:
             old = database.layout
             old.check(layout, self.name)
-            if old != layout:
+            for analysis in layout.analyses:
+                open_analysis(analysis)  # what it needs is there, or nothing changes
+            if TextFields.of(old) != TextFields.of(layout):
+                self._rebuild_bm25(database, layout)
+            elif old != layout:
                 with database.writing():
-                    database.set_meta(layout=json.dumps(layout.to_dict()))
+                    database.set_layout(layout)
                     database.touch()
             self._catch_up(database)
 
     @_reported
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         with self._guard, self._writing() as database:
-            first_row = database.rows
-            rows = [passage.vector for entry in entries for passage in entry.passages]
-            if rows:
-                vectors.write_rows(self._vector_file(database), first_row, np.stack(rows))
+            layout = database.layout
+            for entry in entries:
+                _check_entry(entry, layout)
+            first_rows: dict[str, int] = {}
+            for field in layout.dense_fields:
+                first_rows[field] = database.rows(field)
+                rows = [passage.vector for entry in entries for passage in vectors_of(entry).get(field, ())]
+                if rows:
+                    vectors.write_rows(self.path / database.vector_file(field), first_rows[field], np.stack(rows))
             with database.writing():
-                database.add(entries, first_row)
+                database.add(entries, first_rows)
             self._waiting += len(entries)
             if self._waiting >= COMMIT_EVERY or time.monotonic() - self._caught_up > COMMIT_SECONDS:
                 self._catch_up(database)
@@ -196,23 +199,27 @@ class LocalStore:
 
     @_reported
     def rebuild(self) -> None:
-        """Build the BM25 index anew and leave out the vectors of documents that are gone."""
+        """Build the indices anew and leave out the vectors of documents that are gone."""
         with self._guard, self._writing() as database:
-            old_file, layout = self._vector_file(database), database.layout
-            if layout.embedding is not None:
-                kept = [row for row, _ in database.passages()]
-                index = VectorIndex.open(old_file, layout.embedding.dimensions, database.rows, [])
-                new_name = f"vectors-{database.generation + 1}.f32"
-                for first in range(0, len(kept), ROWS_COPIED):
-                    block = index.rows[kept[first : first + ROWS_COPIED]]
-                    vectors.write_rows(self.path / new_name, first, block)
-                with database.writing():
-                    database.renumber_passages()
-                    database.set_meta(vectors=new_name)
-                    database.touch()
-                old_file.unlink(missing_ok=True)
-            self._wipe_bm25()
+            for name, field in database.layout.dense_fields.items():
+                self._pack_vectors(database, name, field.embedding.dimensions)
+            if (self.path / SPARSE).is_dir():
+                shutil.rmtree(self.path / SPARSE)
+            self._rebuild_bm25(database, database.layout)
             self._catch_up(database)
+
+    def _pack_vectors(self, database: Database, name: str, dimensions: int) -> None:
+        old_file = self.path / database.vector_file(name)
+        kept = [row for row, _ in database.passages(name)]
+        index = VectorIndex.open(old_file, dimensions, database.rows(name), [])
+        new_file = self.path / f"vectors-{name}-{database.generation + 1}.f32"
+        new_file.unlink(missing_ok=True)
+        for first in range(0, len(kept), ROWS_COPIED):
+            vectors.write_rows(new_file, first, index.rows[kept[first : first + ROWS_COPIED]])
+        with database.writing():
+            database.renumber_passages(name, new_file.name)
+            database.touch()
+        old_file.unlink(missing_ok=True)
 
     @_reported
     def drop(self) -> None:
@@ -221,8 +228,10 @@ class LocalStore:
         with self._guard:
             self._acquire()
             self.close()
-            for file in [self.path / BM25, *self.path.glob(f"{DATABASE}*"), *self.path.glob("vectors*.f32")]:
-                shutil.rmtree(file) if file.is_dir() else file.unlink()
+            # The database last: without it the folder would be no store, and its rest could not be removed so.
+            for pattern in (f"{BM25}*", SPARSE, "vectors*.f32", f"{DATABASE}*"):
+                for file in self.path.glob(pattern):
+                    shutil.rmtree(file) if file.is_dir() else file.unlink()
             (self.path / LOCK).unlink(missing_ok=True)
             if not any(self.path.iterdir()):
                 self.path.rmdir()
@@ -243,15 +252,7 @@ class LocalStore:
         joined = fusion if len(retrievers) > 1 else None
         weights = {name: retriever.weight for name, retriever in retrievers.items()}
         for _ in range(RACES):
-            snapshot = self._current()
-            allowed = self._allowed(snapshot, tuple(filters))
-            found = {
-                name: self._bm25_rankings(queries, retriever, snapshot, allowed)
-                if isinstance(retriever, Bm25)
-                else self._dense_rankings(queries, retriever.depth, snapshot, allowed)
-                for name, retriever in retrievers.items()
-            }
-            rankings: list[dict[str, Ranked]] = [{name: found[name][i] for name in found} for i in range(len(queries))]
+            _, rankings = self._rank(queries, retrievers, filters)
             fused = [next(iter(r.values())) if len(r) == 1 else fuse(r, weights, fusion) for r in rankings]
             wanted = {seq for top in fused for seq, _ in top[:k]}
             with self._guard:
@@ -260,27 +261,37 @@ class LocalStore:
                 break
         return [ranking_of(top[:k], ranked, documents, joined) for top, ranked in zip(fused, rankings, strict=True)]
 
-    def _bm25_rankings(
-        self, queries: Sequence[Query], retriever: Bm25, snapshot: Snapshot, allowed: NDArray[np.bool_] | None
-    ) -> list[Ranked]:
-        index = self._index()
-        if allowed is None and snapshot.removed:
-            allowed = np.ones(snapshot.last + 1, np.bool_)
-            allowed[[seq for seq in snapshot.removed if seq <= snapshot.last]] = False
-        return [index.search(query.text, retriever.depth, retriever.fields, allowed) for query in queries]
+    @_reported
+    def rankings(
+        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
+    ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
+        for _ in range(RACES):
+            snapshot, rankings = self._rank(queries, retrievers, filters)
+            wanted = {seq for ranking in rankings for ranked in ranking.values() for seq, _ in ranked}
+            ids = self._ids(snapshot, wanted)
+            if ids.keys() >= wanted:
+                break
+        # Documents that another process removed meanwhile, time after time, are left out.
+        return [
+            {name: [(ids[seq], score) for seq, score in ranked if seq in ids] for name, ranked in ranking.items()}
+            for ranking in rankings
+        ]
 
-    def _dense_rankings(
-        self, queries: Sequence[Query], depth: int, snapshot: Snapshot, allowed: NDArray[np.bool_] | None
-    ) -> list[Ranked]:
-        if snapshot.vectors is None:
-            raise NotFound(f"the store {self.name} has no vectors: ingest with an embedding model for dense retrieval")
-        rankings: list[Ranked] = [[] for _ in queries]
-        asked = [(i, query.vector) for i, query in enumerate(queries) if query.vector is not None]
-        if asked:
-            matrix = np.stack([vector for _, vector in asked]).astype(np.float32, copy=False)
-            for (i, _), ranking in zip(asked, snapshot.vectors.search(matrix, depth, allowed), strict=True):
-                rankings[i] = ranking
-        return rankings
+    def _rank(
+        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], filters: Sequence[Filter]
+    ) -> tuple[Snapshot, list[dict[str, Ranked]]]:
+        snapshot = self._current(retrievers)
+        allowed = self._allowed(snapshot, tuple(filters))
+        return snapshot, snapshot.rank(queries, retrievers, allowed, self.name)
+
+    def _ids(self, snapshot: Snapshot, wanted: set[int]) -> dict[int, str]:
+        """At least the ids of these documents, as far as they are still there."""
+        with self._guard:
+            if not snapshot.ids and len(wanted) < MANY_IDS:
+                return self._database().ids_by_seq(sorted(wanted))
+            if not snapshot.ids:
+                snapshot.ids.update(self._database().ids())
+            return snapshot.ids
 
     def _allowed(self, snapshot: Snapshot, filters: tuple[Filter, ...]) -> NDArray[np.bool_] | None:
         """allowed[seq]: whether a document passes the filters; kept for the claims that come after."""
@@ -306,31 +317,52 @@ class LocalStore:
             self._reader = Database(self.path / DATABASE)
         return self._reader
 
-    def _index(self) -> Bm25Index:
-        if self._bm25 is None:
-            self._bm25 = Bm25Index(self.path / BM25, create=True)
+    def _index(self, database: Database, *, create: bool = False) -> Bm25Index:
+        """The index of words that the database names. Raises ValueError or OSError where it can't be read."""
+        folder = self.path / (database.meta(BM25) or BM25)
+        if self._bm25 is None or self._bm25.folder != folder:
+            self._bm25 = None
+            self._bm25 = Bm25Index(folder, TextFields.of(database.layout), create=create)
         return self._bm25
 
-    def _current(self) -> Snapshot:
-        """What there is to search now."""
+    def _current(self, retrievers: Mapping[str, Retriever]) -> Snapshot:
+        """What there is to search now, with all that these search."""
         with self._guard:
             database = self._database()
-            generation = database.generation
-            if self._snapshot is None or self._snapshot.generation != generation:
+            if self._snapshot is None or self._snapshot.generation != database.generation:
                 if self._writer is None:
                     self._catch_up_if_alone(database)
-                    generation = database.generation
-                self._index().reload()
-                layout = database.layout
-                index = None
-                if layout.embedding is not None:
-                    passages, rows = database.passages(), database.rows
-                    index = VectorIndex.open(self._vector_file(database), layout.embedding.dimensions, rows, passages)
-                self._snapshot = Snapshot(generation, layout, database.last(), tuple(database.removed()), index)
+                self._snapshot = self._taken(database, retrievers)
+            elif self._snapshot.lacks(retrievers):
+                with database.reading():
+                    if database.generation == self._snapshot.generation:
+                        self._snapshot.read(database, self.path, retrievers)
+                        return self._snapshot
+                self._snapshot = self._taken(database, retrievers)
             return self._snapshot
 
-    def _vector_file(self, database: Database) -> Path:
-        return self.path / (database.meta("vectors") or "vectors.f32")
+    def _taken(self, database: Database, retrievers: Mapping[str, Retriever]) -> Snapshot:
+        for attempt in range(RACES):
+            # Before the index is read: a change that comes in between is a new generation, and read again.
+            generation = database.generation
+            try:
+                index = self._index(database)
+                index.reload()
+            except (ValueError, OSError) as error:
+                self._bm25 = None
+                if attempt < RACES - 1 and database.generation != generation:
+                    continue  # a writer put another index in its place
+                raise InvalidData(
+                    f"the index of words of the store {self.name} can't be read ({error}): use the store once where "
+                    "its folder may be written to, which builds it anew"
+                ) from error
+            with database.reading():
+                if index.fields == TextFields.of(database.layout):
+                    last, removed = database.last(), tuple(database.removed())
+                    snapshot = Snapshot(generation, database.layout, last, removed, index.view)
+                    snapshot.read(database, self.path, retrievers)
+                    return snapshot
+        raise Incomplete(f"the store {self.name} changes all the time: search it again when what writes to it is done")
 
     def _acquire(self) -> None:
         if self._lock is None:
@@ -354,48 +386,63 @@ class LocalStore:
         yield self._writer
 
     def _catch_up(self, database: Database) -> None:
-        """Bring the BM25 index up to the database; where that fails, build it anew."""
+        """Bring the indices up to the database; an index of words where that fails is built anew."""
         try:
             self._update_bm25(database)
         except (ValueError, OSError):  # tantivy's errors are ValueErrors
-            self._wipe_bm25()
-            self._update_bm25(database)
+            self._rebuild_bm25(database, database.layout)
+        field = database.layout.sparse
+        if field is not None:
+            sparse.catch_up(self.path / SPARSE, field.vocabulary, database.highest(), database.sparse_after)
         self._waiting, self._caught_up = 0, time.monotonic()
 
     def _update_bm25(self, database: Database) -> None:
-        index = self._index()
+        index = self._index(database, create=not database.count())
         index.reload()
         last, removed = index.last(), database.removed()
-        if last > database.last() and last not in removed and not removed:
+        if last > database.highest():
             raise ValueError("the BM25 index is ahead of the database")
         if database.count_after(last) or removed:
-            index.update(database.texts_after(last), removed)
+            index.update(database.texts_after(last, index.fields.additional), removed)
             with database.writing():
                 database.forget_removed(removed)
                 database.touch()
 
+    def _rebuild_bm25(self, database: Database, layout: Layout) -> None:
+        """An index of words with the fields of a layout, which becomes the store's in the same moment."""
+        self._bm25 = None
+        fields, folder = TextFields.of(layout), self.path / f"{BM25}-{database.generation + 1}"
+        bm25.wipe(folder)
+        removed = database.removed()
+        Bm25Index(folder, fields, create=True).update(database.texts_after(0, fields.additional), [])
+        with database.writing():
+            database.set_layout(layout)
+            database.set_meta(bm25=folder.name)
+            database.forget_removed(removed)
+            database.touch()
+        for old in self.path.glob(f"{BM25}*"):
+            if old != folder:
+                bm25.wipe(old)  # whoever reads in it keeps its files open
+
     def _catch_up_if_alone(self, database: Database) -> None:
         """After a writer was killed, the first reader does what it left undone, unless another writer is at work."""
         try:
-            self._index().reload()
-            behind = bool(database.count_after(self._index().last()))
-        except ValueError:  # the index is broken
-            behind = True
+            index = self._index(database)
+            index.reload()
+            behind = bool(database.count_after(index.last()))
+        except (ValueError, OSError):  # the index is broken, or not there
+            self._bm25, behind = None, True
         if not behind:
             return
         try:
             with FileLock(self.path / LOCK).acquire(timeout=0):
-                writer = Database(self.path / DATABASE)
+                writer = Database(self.path / DATABASE, create=True)
                 try:
                     self._catch_up(writer)
                 finally:
                     writer.close()
         except (Timeout, OSError, sqlite3.OperationalError):
             return  # a writer is at work, or the folder can be read only: `info().pending` says what is not found yet
-
-    def _wipe_bm25(self) -> None:
-        self._bm25 = None
-        bm25.wipe(self.path / BM25)
 
     def close(self) -> None:
         with self._guard:
@@ -413,3 +460,21 @@ class LocalStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _check_entry(entry: Entry, layout: Layout) -> None:
+    """Raise InvalidData for vectors that the store has no field for, or of another size than the field's."""
+    fields, id_ = layout.dense_fields, entry.document.id
+    for name, passages in vectors_of(entry).items():
+        if passages and name not in fields:
+            raise InvalidData(f"the document {id_} comes with vectors {name!r}, for which the store was not prepared")
+        for passage in passages:
+            if passage.vector.shape != (fields[name].embedding.dimensions,):
+                raise InvalidData(
+                    f"the document {id_} comes with a vector of shape {passage.vector.shape} for {name!r}, whose "
+                    f"vectors have {fields[name].embedding.dimensions} dimensions"
+                )
+    if entry.sparse is not None:
+        if layout.sparse is None:
+            raise InvalidData(f"the document {id_} comes with a sparse vector, for which the store was not prepared")
+        sparse.check(entry.sparse, layout.sparse.vocabulary, f"the document {id_}")

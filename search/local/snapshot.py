@@ -1,0 +1,132 @@
+"""What a reader of the local store sees: the database at one generation and the indices that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NotFound
+from ...stages import Bm25, Dense, Retriever, Sparse
+from ...types import Query
+from ..store import MAIN_VECTORS, Layout
+from . import sparse
+from .bm25 import Bm25View
+from .database import Database
+from .sparse import SparseIndex
+from .vectors import VectorIndex
+
+SPARSE = "sparse"
+"""The folder of the sparse vectors' segments."""
+
+Ranked: TypeAlias = list[tuple[int, float]]
+"""(seq, score), best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What readers see at one generation of the database. `vectors` and `weights` are read when they are asked for."""
+
+    generation: int
+    layout: Layout
+    last: int
+    removed: tuple[int, ...]
+    words: Bm25View
+    vectors: dict[str, VectorIndex] = field(default_factory=dict)
+    weights: dict[str, SparseIndex] = field(default_factory=dict)
+    ids: dict[int, str] = field(default_factory=dict)
+
+    def lacks(self, retrievers: Mapping[str, Retriever]) -> bool:
+        """Whether something that these search has still to be read."""
+        fields = self.layout.dense_fields
+        return any(
+            (isinstance(one, Dense) and vector_field(one) in fields and vector_field(one) not in self.vectors)
+            or (isinstance(one, Sparse) and self.layout.sparse is not None and not self.weights)
+            for one in retrievers.values()
+        )
+
+    def read(self, database: Database, folder: Path, retrievers: Mapping[str, Retriever]) -> None:
+        """Read what these search; within a transaction of this generation."""
+        fields = self.layout.dense_fields
+        for retriever in retrievers.values():
+            if isinstance(retriever, Dense):
+                name = vector_field(retriever)
+                if name in fields and name not in self.vectors:
+                    rows, passages = database.rows(name), database.passages(name)
+                    dimensions = fields[name].embedding.dimensions
+                    file = folder / database.vector_file(name)
+                    self.vectors[name] = VectorIndex.open(file, dimensions, rows, passages)
+            elif isinstance(retriever, Sparse) and self.layout.sparse is not None and not self.weights:
+                alive = np.zeros(self.last + 1, np.bool_)
+                alive[database.with_sparse()] = True
+                vocabulary = self.layout.sparse.vocabulary
+                chain = sparse.segments(folder / SPARSE, vocabulary)
+                rest = list(database.sparse_after(chain[-1].last if chain else 0))
+                self.weights[SPARSE] = SparseIndex.open(chain, vocabulary, alive, rest)
+
+    def rank(
+        self,
+        queries: Sequence[Query],
+        retrievers: Mapping[str, Retriever],
+        allowed: NDArray[np.bool_] | None,
+        store: str,
+    ) -> list[dict[str, Ranked]]:
+        """What each retriever hands on for each query. `allowed[seq]`: which documents may be found.
+
+        Raises NotFound for a field that the store does not have.
+        """
+        found: dict[str, list[Ranked]] = {}
+        for name, retriever in retrievers.items():
+            if isinstance(retriever, Bm25):
+                found[name] = self._by_words(queries, name, retriever, allowed, store)
+            elif isinstance(retriever, Dense):
+                found[name] = self._by_vectors(queries, name, retriever, allowed, store)
+            else:
+                found[name] = self._by_weights(queries, name, retriever, allowed, store)
+        return [{name: found[name][i] for name in found} for i in range(len(queries))]
+
+    def _by_words(
+        self, queries: Sequence[Query], name: str, retriever: Bm25, allowed: NDArray[np.bool_] | None, store: str
+    ) -> list[Ranked]:
+        self.words.check(retriever, store)
+        if allowed is None and self.removed:
+            allowed = np.ones(self.last + 1, np.bool_)
+            allowed[[seq for seq in self.removed if seq <= self.last]] = False
+        return [self.words.search(query.words(name), retriever, allowed) for query in queries]
+
+    def _by_vectors(
+        self, queries: Sequence[Query], name: str, retriever: Dense, allowed: NDArray[np.bool_] | None, store: str
+    ) -> list[Ranked]:
+        field_name = vector_field(retriever)
+        if field_name not in self.layout.dense_fields:
+            which = f"no field of vectors {field_name!r}" if retriever.field else "no vectors"
+            how = "--recipe NAME" if retriever.field else "--embedding-model MODEL, or --recipe NAME"
+            raise NotFound(f"the store {store} has {which}: ingest with its model (ccheck ingest FILE {how})")
+        rankings: list[Ranked] = [[] for _ in queries]
+        vectors = {i: vector for i, query in enumerate(queries) if (vector := query.embedding(name)) is not None}
+        if vectors:
+            matrix = np.stack(list(vectors.values())).astype(np.float32, copy=False)
+            found = self.vectors[field_name].search(matrix, retriever.depth, allowed)
+            for i, ranking in zip(vectors, found, strict=True):
+                rankings[i] = ranking
+        return rankings
+
+    def _by_weights(
+        self, queries: Sequence[Query], name: str, retriever: Sparse, allowed: NDArray[np.bool_] | None, store: str
+    ) -> list[Ranked]:
+        if self.layout.sparse is None:
+            raise NotFound(
+                f"the store {store} has no sparse vectors: ingest for a recipe with a sparse retriever "
+                "(ccheck ingest FILE --recipe NAME)"
+            )
+        asked = [query.weights(name) for query in queries]
+        index = self.weights[SPARSE]
+        return [[] if weights is None else index.search(weights, retriever.depth, allowed) for weights in asked]
+
+
+def vector_field(retriever: Dense) -> str:
+    return retriever.field or MAIN_VECTORS
