@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
+
+from ..text import printable, without_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,22 +106,12 @@ def stderr() -> Console:
 
 def notice(message: str) -> None:
     """Say something on standard error."""
-    click.echo(f"ccheck: {_CONTROL.sub('', message)}", err=True)
+    click.echo(f"ccheck: {without_controls(message)}", err=True)
 
 
 def counted(count: int, what: str) -> str:
     """`1 record`, `2,000 records`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-# Besides control characters: those that turn the direction of the text around them.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_SPACE = re.compile(r"[\t\n\u2028\u2029]")
-
-
-def printable(text: str) -> str:
-    """Text from elsewhere on one line, without what could steer the terminal."""
-    return _SPACE.sub(" ", _CONTROL.sub("", text))
 
 
 def argument_text(text: str) -> str:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import UsageError
-from .common import counted, notice, stderr
+from .common import counted, notice, printable, stderr
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -234,13 +234,20 @@ def seconds(value: float) -> str:
 
 
 def table(*columns: str, title: str | None = None) -> Table:
-    """A table whose first column has names and whose others have figures."""
+    """A table whose first column has names and whose others have figures. Its cells are text, never markup."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    class Figures(Table):
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*(Text(printable(one)) if isinstance(one, str) else one for one in cells), **options)
+
+    made = Figures(
+        box=box.SIMPLE_HEAD, title=Text(printable(title)) if title else None, title_justify="left", pad_edge=False
+    )
     for number, column in enumerate(columns):
-        made.add_column(column, justify="left" if number == 0 else "right", no_wrap=number > 0)
+        made.add_column(Text(printable(column)), justify="left" if number == 0 else "right", no_wrap=number > 0)
     return made
 
 

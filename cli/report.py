@@ -1,16 +1,12 @@
 """The report: results as one HTML page that needs nothing else.
 
-The page holds its own styles and script, a policy that lets it fetch nothing, and no markup from elsewhere: every text
-goes through `_inert` and is escaped by jinja2.
+The page holds its own styles and script, a policy that lets it fetch nothing, and no markup from elsewhere: see
+`core/page.py`.
 """
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import functools
-import hashlib
-import os
 import re
 import tempfile
 from collections import Counter
@@ -18,16 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
-from ..errors import UsageError
+from ..page import environment, inert, text_file, writing_page
 from ..settings import SECRETS
 from ..stages import Fusion
-from .common import counted, printable
+from ..text import shortened
+from .common import counted
 from .excerpt import Piece, evidence_spans, in_place, pieces
 
 if TYPE_CHECKING:
@@ -64,6 +60,10 @@ STANCES = {
 FUSIONS = get_args(Fusion.model_fields["method"].annotation)
 """What results call the fusion by, as recipes do."""
 
+STAGES = ("ingest", "rewriting", "retrievers", "fusion", "rerankers", "evidence", "verdict")
+"""What a report says of a recipe."""
+_RARE = ("ingest", "rewriting")
+
 PRIVATE = {
     *("data_dir", "cache_dir", "cache_bytes", "elasticsearch_username", "elasticsearch_ca_certs"),
     *SECRETS,
@@ -89,30 +89,12 @@ def writing_report(path: str | Path, about: About) -> Iterator[Callable[[Result]
     kept on disk, so their number is not bounded by memory. Raises UsageError, at once, where the file can't be
     written.
     """
-    target = Path(path)
-    if str(path) == "-" or (target.exists() and not target.is_file()):
-        raise UsageError(f"the report {path} can't be written: it must be the name of a file")
-    target = target.resolve()
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
     summary = _Summary()
-    with contextlib.ExitStack() as stack:
-        try:
-            if target.exists():
-                target.open("r+b").close()  # one that may not be changed is not replaced either
-            claims = stack.enter_context(_text_file(tempfile.TemporaryFile, target.parent))
-            page = stack.enter_context(_text_file(tempfile.NamedTemporaryFile, target.parent, delete=False))
-        except OSError as error:
-            raise UsageError(f"the report {path} can't be written: {error.strerror}") from error
-        stack.callback(Path(page.name).unlink, missing_ok=True)
+    with writing_page(path) as page, text_file(tempfile.TemporaryFile, Path(page.name).parent) as claims:
         section = _environment().get_template("report_claim.html")
         yield lambda result: claims.writelines(section.generate(summary.add(result)))
         claims.seek(0)
         page.writelines(_environment().get_template("report.html").generate(_page(summary, about, claims)))
-        page.flush()
-        os.fsync(page.fileno())
-        page.close()
-        Path(page.name).chmod(mode)
-        Path(page.name).replace(target)
 
 
 def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -123,8 +105,11 @@ def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) ->
     """
     from .config import shown
 
-    stages: list[str] = []
-    for name, stage in recipe.model_dump(mode="json", exclude_none=True, exclude={"name", "description"}).items():
+    given = recipe.model_dump(mode="json", exclude_none=True, include=set(STAGES))
+    stages = [f"{old} is replaced by {new}" for old, new in recipe.replace.items()]
+    for name, stage in given.items():
+        if name in _RARE and name not in recipe.model_fields_set:
+            continue
         tables = {f"{name}.{key}": inner for key, inner in stage.items()} if name.endswith("ers") else {name: stage}
         stages += (f"{key}: {', '.join(f'{k} {_plain(v)}' for k, v in table.items())}" for key, table in tables.items())
     settings = [
@@ -146,31 +131,7 @@ def _plain(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-# -- files
-
-
-def _text_file(make: Callable[..., Any], folder: Path, **options: Any) -> IO[str]:
-    file: IO[str] = make(
-        "w+", encoding="utf-8", newline="\n", dir=folder, prefix=".ccheck-report-", suffix=".tmp", **options
-    )
-    return file
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
-
-
 # -- text
-
-
-_OUTSIDE_HTML = re.compile("[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-
-
-def _inert(text: str) -> str:
-    """Text from elsewhere without what turns its direction, and without characters that HTML does not know."""
-    return "\n".join(printable(_OUTSIDE_HTML.sub("\ufffd", line)) for line in re.split("\r\n|\r|\n", text))
 
 
 def doi_url(value: object) -> str | None:
@@ -180,49 +141,14 @@ def doi_url(value: object) -> str | None:
     doi = re.sub(r"^(?:doi:\s*|https?://(?:dx\.)?doi\.org/)", "", value.strip(), flags=re.IGNORECASE)
     if len(doi) > 500 or not doi.isprintable() or not re.fullmatch(r"10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\\]+", doi):
         return None
-    return f"https://doi.org/{quote(_inert(doi), safe='/:;().,-_~@!$&*+=')}"
-
-
-def _shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit].rstrip()} …"
+    return f"https://doi.org/{quote(inert(doi), safe='/:;().,-_~@!$&*+=')}"
 
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    import jinja2
-    from markupsafe import Markup
-
-    def read(name: str) -> str:
-        return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-    def finalize(value: object) -> object:
-        # Also where a template forgot: what is not our own markup is made inert, then escaped.
-        return value if isinstance(value, Markup | int) else _inert(str(value))
-
-    environment = jinja2.Environment(
-        autoescape=True,
-        loader=jinja2.FunctionLoader(read),
-        finalize=finalize,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return environment(
+        __package__ or "", "report.css", "report.js", counted=counted, verdicts=VERDICTS, stances=STANCES
     )
-    style, script = read("report.css"), read("report.js")
-    environment.globals |= {
-        "style": Markup(style),  # noqa: S704 - packaged with ccheck
-        "script": Markup(script),  # noqa: S704
-        "style_hash": _csp_hash(style),
-        "script_hash": _csp_hash(script),
-        "counted": counted,
-        "verdicts": VERDICTS,
-        "stances": STANCES,
-    }
-    return environment
-
-
-def _csp_hash(text: str) -> str:
-    """What a content security policy calls an inline style or script by."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 # -- what the templates are given
@@ -240,14 +166,14 @@ class _Summary:
 
     def add(self, result: Result) -> dict[str, Any]:
         outcome = _outcome(result)
-        self.claims.append((_shortened(result.claim.text, 160), outcome))
+        self.claims.append((shortened(result.claim.text, 160), outcome))
         self.recipes[result.recipe] = self.stores[result.store] = None
         number = len(self.claims)
         return {
             "number": number,
             "outcome": outcome,
             "result": result,
-            "claim": _shortened(result.claim.text, CLAIM_CHARS),
+            "claim": shortened(result.claim.text, CLAIM_CHARS),
             "cut": len(result.claim.text) > CLAIM_CHARS,
             "warnings": [(text, self.warned.setdefault(text, number)) for text in result.warnings],
             "documents": [_document(evidence) for evidence in result.evidence],
@@ -307,7 +233,7 @@ def _title(document: Document, evidence: Evidence) -> list[tuple[bool, str]]:
     spans = evidence_spans(document, evidence.sentences, "title")
     cuts = sorted({0, len(document.title), *(offset for span in spans for offset in span)})
     title = [((start, end) in spans, document.title[start:end]) for start, end in pairwise(cuts)]
-    return title or [(False, _shortened(document.text, 80) or document.id)]
+    return title or [(False, shortened(document.text, 80) or document.id)]
 
 
 def _up_to(limit: int, text: str, parts: Iterable[Piece]) -> Iterator[tuple[str, str]]:
