@@ -89,7 +89,7 @@ class MemoryStore:
     def rankings(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
     ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
-        return [{name: () for name in retrievers} for _ in queries]
+        return [dict.fromkeys(retrievers, ()) for _ in queries]
 
     def is_ingested(self, source: str) -> bool:
         self._exists()
