@@ -70,8 +70,8 @@ def randomisation_test(
 
     # A zero has no sign to flip: without these more tests are exact, with the same p-value.
     moved = np.asarray([one for one in differences if abs(one) > _EQUAL], np.float64)
-    if not len(moved):
-        return 1.0, True
+    if len(moved) < 2:
+        return 1.0, True  # turned round it is as far from zero
     found = scipy_stats().permutation_test(
         (moved,),
         lambda values, axis: values.sum(axis=axis),

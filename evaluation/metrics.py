@@ -193,7 +193,7 @@ def _measure(name: str) -> Any:
     match = _NAME.fullmatch(name.strip())
     base = registry.get(match["name"]) if match else None
     if match is None or base is None:
-        raise UsageError(f"there is no metric {name!r}{_nearest(name, registry)}; known are, among others, {_KNOWN}")
+        raise UsageError(f"there is no metric {name!r}{_nearest(name)}; known are, among others, {_KNOWN}")
     parameters: dict[str, Any] = _parameters(match["parameters"] or "", name)
     if match["cutoff"] is not None:
         parameters[base.AT_PARAM] = int(match["cutoff"])
@@ -212,12 +212,12 @@ def _measure(name: str) -> Any:
     return made
 
 
-def _nearest(name: str, registry: Iterable[str]) -> str:
+def _nearest(name: str) -> str:
     import difflib
 
-    cutoff = name.partition("@")[1:]
-    known = [*_OWN, *registry, *("".join((one, *cutoff)) for one in registry)]
-    folded = {one.casefold(): one for one in known}
+    names = {measure.NAME for measure in _ir_measures().measures.registry.values()}
+    known = {*_OWN, *names, *(one + name[name.find("@") :] for one in names if "@" in name)}
+    folded = {one.casefold(): one for one in sorted(known)}
     near = difflib.get_close_matches(name.casefold(), folded, 1)
     return f", did you mean {folded[near[0]]!r}?" if near else ""
 

@@ -75,7 +75,9 @@ def classify(
     given = list(made.values())
     labels = tuple(label for label in LABELS if label in expected or label in given)
     each = metrics.precision_recall_fscore_support(expected, given, labels=labels, zero_division=0)
-    confusion = metrics.confusion_matrix(expected, given, labels=labels)
+    # Of all labels, since scikit-learn warns of a matrix of one.
+    places = [LABELS.index(label) for label in labels]
+    confusion = metrics.confusion_matrix(expected, given, labels=LABELS)[places][:, places]
     return Classified(
         labels=labels,
         count=len(made),
