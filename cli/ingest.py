@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +12,18 @@ import click
 
 from ..errors import Incomplete, UsageError
 from .common import (
-    checker,
     counted,
     device_option,
     json_option,
+    llm_option,
     model_option,
     notice,
     options,
     print_fields,
     print_json,
     quiet_option,
+    replace_option,
+    replacements,
     settings_from,
     stderr,
     stdout,
@@ -29,9 +31,10 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..ingest import Preview, Progress, Report
-    from ..pipeline import Checker
-    from ..search import Chunking
+    from ..ingest import Encoders, IngestOptions, Preview, Progress, Questions, Report
+    from ..loaded import Loaded
+    from ..search import Chunking, Store
+    from ..settings import Settings
 
 
 @click.command()
@@ -42,6 +45,12 @@ if TYPE_CHECKING:
     click.option("--title-field", metavar="NAME", help="The field with the title, in place of title."),
     click.option("--text-field", metavar="NAME", help="The field with the text, in place of text."),
     click.option("--date-field", metavar="NAME", help="The field with the day or year of publication."),
+    click.option(
+        "--recipe",
+        metavar="NAME|FILE",
+        help="Also make what this recipe searches: its embeddings, sparse vectors, terms, additional texts.",
+    ),
+    replace_option,
     click.option("--no-dense", is_flag=True, help="Without embeddings: searched by BM25 only."),
     model_option,
     device_option,
@@ -57,10 +66,22 @@ if TYPE_CHECKING:
         metavar="N",
         help="How many tokens a passage repeats of the one before.  [default: an eighth]",
     ),
+    llm_option,
+    click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Ask it at most N times."),
+    click.option(
+        "--max-cost",
+        type=click.FloatRange(0),
+        metavar="X",
+        help="Spend at most X on it; the prices are the settings llm_prompt_price and llm_completion_price.",
+    ),
     click.option("--rejects", metavar="FILE", help="Where what can't be used is listed.  [default: next to the input]"),
     click.option("--strict", is_flag=True, help="Stop at the first record that can't be used."),
     click.option("--force", is_flag=True, help="Read files again that are known to be stored."),
-    click.option("--dry-run", is_flag=True, help="Show what the first documents would become, and store nothing."),
+    click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Show what the first documents would become, and what a language model would be asked; store nothing.",
+    ),
     json_option,
     quiet_option,
 )
@@ -72,11 +93,16 @@ def ingest(
     title_field: str | None,
     text_field: str | None,
     date_field: str | None,
+    recipe: str | None,
+    replace: tuple[str, ...],
     no_dense: bool,
     model: str | None,
     device: str | None,
     passage_tokens: int | None,
     overlap: int | None,
+    llm: str | None,
+    max_calls: int | None,
+    max_cost: float | None,
     rejects: str | None,
     strict: bool,
     force: bool,
@@ -90,21 +116,36 @@ def ingest(
     ccheck ingest corpus.jsonl
     ccheck ingest papers/ --store https://host:9200/papers
     ccheck ingest 'dump-*.csv.gz' --id-field doi --text-field abstract --dry-run
+    ccheck ingest corpus.jsonl --recipe mine.toml
 
     From JSON Lines, CSV, TSV and Parquet, also gzipped or as zstd; - is standard input. Fields other than id, title and
     text become metadata to filter on. A run that was cut off goes on when it is started again. What can't be used is
     listed with its line and reason in a file (--rejects), and the exit code is 7.
     """
     from ..ingest import IngestOptions
-    from ..ingest import dry_run as preview
+    from ..ingest import ingest as run
     from ..ingest.sources import find_sources
+    from ..providing import open_encoders
+    from ..recipe import load_recipe
 
     if rejects == "-":
         raise UsageError("--rejects needs the name of a file")
+    if replace and recipe is None:
+        raise UsageError("--replace is for the models of a recipe: name it by --recipe")
+    needed = load_recipe(recipe, replacements(replace)) if recipe is not None else None
     find_sources(sources)  # what is not there says so before a model is loaded
-    settings = settings_from(store=store, embedding_model=model, device=device)
-    with checker(settings, quiet=quiet) as made:
+    settings = settings_from(
+        store=store,
+        embedding_model=model,
+        device=device,
+        llm_model=llm,
+        llm_max_calls=max_calls,
+        llm_max_cost=max_cost,
+    )
+    with _opened(settings, quiet) as (opened, loaded):
+        # Before the progress, which is that of the ingest.
         dense = False if no_dense else True if model is not None else None
+        encoders = open_encoders(loaded, opened.info(), needed, dense)
         made_options = IngestOptions(
             id_field=id_field,
             title_field=title_field,
@@ -115,53 +156,106 @@ def ingest(
             force=force,
             cache_dir=settings.cache_dir,
             cache_bytes=settings.cache_bytes,
-            chunking=_chunking(made, dense, passage_tokens, overlap),
+            chunking=_chunking(encoders, passage_tokens, overlap),
         )
-        embedder = made.ingest_embedder(dense)  # now, so that the progress is that of the ingest
         if dry_run:
-            _show_preview(preview(sources, made_options, embedder), as_json=as_json)
-            if not quiet:
-                notice(f"nothing was stored; without --dry-run it goes into {made.store.name}")
+            _preview(sources, opened, encoders, made_options, settings, as_json=as_json, quiet=quiet)
             return
         try:
             with _progress(quiet) as on_progress:
-                report = made.ingest(*sources, options=made_options, dense=dense, on_progress=on_progress)
+                report = run(list(sources), opened, encoders, made_options, on_progress)
         except KeyboardInterrupt:
-            notice(f"what was stored stays in {made.store.name}; the same command goes on from there")
+            notice(f"what was stored stays in {opened.name}; the same command goes on from there")
             raise
         if as_json:
             rejects = str(report.rejects) if report.rejects else None
-            told = {"store": made.store.name, "seconds": round(report.seconds, 3), "rejects": rejects}
+            told = {"store": opened.name, "seconds": round(report.seconds, 3), "rejects": rejects}
             print_json(asdict(report) | told)
         if not quiet:
-            for message in _report(report, made):
+            for message in [*_report(report, opened.name), *loaded.notices]:
                 notice(message)
-            if embedder is None and not no_dense:
+            if not encoders.dense and not no_dense and needed is None:
                 notice("BM25 only: pip install 'ccheck[models]' and ingest again to add embeddings")
     if report.exit_code:
         where = f": {report.rejects} says which and why" if report.rejects else ""
         raise Incomplete(f"{counted(report.rejected, 'record')} could not be used{where}")
 
 
-def _chunking(made: Checker, dense: bool | None, passage_tokens: int | None, overlap: int | None) -> Chunking | None:
+@contextmanager
+def _opened(settings: Settings, quiet: bool) -> Iterator[tuple[Store, Loaded]]:
+    """The store, and what loads models, which says on the terminal what takes long."""
+    from ..loaded import Loaded
+    from ..search import open_store
+
+    console = stderr()
+
+    def notify(message: str) -> None:
+        if console.is_terminal and not quiet:
+            console.print(f"{message} …", style="dim", markup=False)
+
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings))
+        loaded = Loaded(settings, notify=notify)
+        stack.callback(loaded.close)
+        yield store, loaded
+
+
+def _chunking(encoders: Encoders, passage_tokens: int | None, overlap: int | None) -> Chunking | None:
     from ..ingest import default_chunking
     from ..search import Chunking
 
     if passage_tokens is None and overlap is None:
         return None
-    embedder = made.ingest_embedder(dense)
-    if embedder is None:
+    if not encoders.dense:
         raise UsageError("passages are for embeddings: --passage-tokens and --overlap need the models extra")
-    default = default_chunking(embedder.spec)
+    spec = encoders.dense[0].embedder.spec
+    default = default_chunking(spec)
     size = passage_tokens or default.max_tokens
     if size > default.max_tokens:
-        raise UsageError(
-            f"{embedder.spec.model} reads {default.max_tokens} tokens at most: --passage-tokens {size} is too many"
-        )
+        raise UsageError(f"{spec.model} reads {default.max_tokens} tokens at most: --passage-tokens {size} is too many")
     repeated = size // 8 if overlap is None else overlap
     if repeated >= size:
         raise UsageError(f"--overlap {repeated} must be less than the {size} tokens of a passage")
     return Chunking(size, size, repeated)
+
+
+def _preview(
+    sources: tuple[str, ...],
+    store: Store,
+    encoders: Encoders,
+    options: IngestOptions,
+    settings: Settings,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Say what would be made, and of the first documents what."""
+    from ..ingest import dry_run, layout_of, planned_questions
+    from ..ingest.encoders import with_chunking
+
+    _show_preview(dry_run(sources, options, encoders), as_json=as_json)
+    planned = planned_questions(sources, store, encoders, options) if encoders.additional is not None else None
+    if quiet:
+        return
+    for message in encoders.notices:
+        notice(message)
+    notice(f"would be made with {layout_of(with_chunking(encoders, options.chunking)).describe()}")
+    if planned is not None and encoders.additional is not None:
+        notice(_planned(planned, encoders.additional.questions_each, settings))
+    notice(f"nothing was stored; without --dry-run it goes into {store.name}")
+
+
+def _planned(planned: Questions, each: int, settings: Settings) -> str:
+    cost = ""
+    if settings.llm_prompt_price is not None and settings.llm_completion_price is not None:
+        spent = planned.prompt_tokens * settings.llm_prompt_price
+        spent += planned.completion_tokens * settings.llm_completion_price
+        cost = f", at your prices about {spent / 1e6:.4f}"
+    return (
+        f"would ask the language model {counted(planned.calls, 'question')} ({counted(each, 'text')} for each of "
+        f"{counted(planned.documents, 'new document')}) of about {planned.prompt_tokens:,} + "
+        f"{planned.completion_tokens:,} tokens{cost}; {counted(planned.cached, 'answer')} already in the cache"
+    )
 
 
 @contextmanager
@@ -200,15 +294,20 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
         yield update
 
 
-def _report(report: Report, made: Checker) -> Iterator[str]:
+def _report(report: Report, store: str) -> Iterator[str]:
     """What was done, in a few lines."""
     yield from report.notices
+    usage = report.usage
+    if usage.llm_calls or usage.cached:
+        tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
+        cached = f"; {counted(usage.cached, 'answer')} from the cache, at no cost" if usage.cached else ""
+        yield f"language model: {counted(usage.llm_calls, 'call')}, {tokens}{cached}"
     if report.files and report.files == report.files_unchanged:
         what = "the file is" if report.files == 1 else f"all {report.files} files are"
-        yield f"{made.store.name}: {what} stored already, unchanged (--force reads again)"
+        yield f"{store}: {what} stored already, unchanged (--force reads again)"
         return
     if not report.read:
-        yield f"{made.store.name}: nothing to store, no records in {counted(report.files, 'file')}"
+        yield f"{store}: nothing to store, no records in {counted(report.files, 'file')}"
         return
     counts = {
         "added": report.added,
@@ -219,7 +318,7 @@ def _report(report: Report, made: Checker) -> Iterator[str]:
     }
     said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     rate = report.read / report.seconds if report.seconds else 0
-    yield f"{made.store.name}: {said} in {report.seconds:.1f} s ({rate:,.0f} records/s)"
+    yield f"{store}: {said} in {report.seconds:.1f} s ({rate:,.0f} records/s)"
     if report.without_id:
         yield f"{report.without_id:,} without an id got one made from their content (--id-field names another field)"
     if report.dates_unread:

@@ -126,8 +126,9 @@ def digest(document: Document, layout: Layout) -> str:
 def layout_bytes(layout: Layout) -> bytes:
     """Differs where vectors would, or what is made of a record."""
     held = layout.to_dict()
-    if held["embedding"]:
-        del held["embedding"]["model"]  # the fingerprint tells; the same weights go by several names
+    fields = [held["embedding"], held.get("sparse"), *(field["embedding"] for field in held.get("more", ()))]
+    for field in filter(None, fields):
+        del field["model"]  # the fingerprint tells; the same weights go by several names
     return _canonical([VERSION, held])
 
 
