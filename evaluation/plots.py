@@ -1,0 +1,137 @@
+"""Plots of evaluations, as SVG."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MissingExtra
+from .types import Classified, Measured
+
+if TYPE_CHECKING:
+    from ..verdict.calibration import Reliability
+
+WIDTH, HEIGHT = 7.0, 3.8
+"""Inches, at 72 points."""
+_COLOURS = ("#0b4fb3", "#b35a0b", "#0f6130", "#8a1c7c", "#7a4a00", "#a3102a", "#3f4650", "#0a7d8c")
+
+
+def recall_by_depth(curves: Mapping[str, Mapping[int, float]]) -> str:
+    """Recall at several depths, a line for each name."""
+
+    def draw(axes: Any) -> None:
+        for number, (name, curve) in enumerate(curves.items()):
+            axes.plot(
+                list(curve), list(curve.values()), marker="o", markersize=3, label=name, color=_colour(number),
+                linestyle=("-", "--", ":", "-.")[number // len(_COLOURS) % 4],
+            )  # fmt: skip
+        depths = sorted({depth for curve in curves.values() for depth in curve})
+        axes.set_xscale("log")
+        axes.set_xticks(depths, [f"{depth:,}" for depth in depths])
+        axes.minorticks_off()
+        axes.set(xlabel="documents", ylabel="recall", ylim=(0, 1.02))
+        axes.grid(alpha=0.25)
+        axes.legend(loc="lower right", fontsize="small")
+
+    return _drawn(draw)
+
+
+def stages(measured: Mapping[str, Measured], metric: str) -> str:
+    """A bar for each stage, with its 95% interval."""
+
+    def draw(axes: Any) -> None:
+        names = list(measured)
+        means = [one.mean[metric] for one in measured.values()]
+        axes.bar(names, means, color=[_colour(number) for number in range(len(names))], alpha=0.8)
+        for place, (one, mean) in enumerate(zip(measured.values(), means, strict=True)):
+            ends = one.intervals.get(metric)
+            if ends is not None:
+                low, high = max(0.0, mean - ends[0]), max(0.0, ends[1] - mean)
+                axes.errorbar([place], [mean], yerr=[[low], [high]], color="#1c1e21", capsize=4)
+            axes.annotate(f"{mean:.3f}", (place, 0.01), ha="center", fontsize="small", color="white")
+        axes.set(ylabel=metric, ylim=(0, min(1.05, 1.25 * max([0.1, *means]))))
+        axes.tick_params(axis="x", labelrotation=0 if len(names) < 6 else 30)
+
+    return _drawn(draw)
+
+
+def differences(values: Sequence[float], metric: str) -> str:
+    """The differences of all claims, from the largest loss to the largest win."""
+
+    def draw(axes: Any) -> None:
+        ordered = sorted(values)
+        colours = ["#a3102a" if value < 0 else "#0f6130" for value in ordered]
+        axes.vlines(range(len(ordered)), 0, ordered, colors=colours, linewidth=max(0.4, min(4, 300 / len(ordered))))
+        axes.axhline(0, color="#565c64", linewidth=0.8)
+        axes.set(xlabel="claims", ylabel=f"difference in {metric}")
+
+    return _drawn(draw)
+
+
+def reliability(drawn: Reliability) -> str:
+    """The share that is right by confidence; the bars are shares of all labels."""
+
+    def draw(axes: Any) -> None:
+        filled = [place for place in drawn.bins if place.count]
+        axes.plot([0, 1], [0, 1], linestyle="--", color="#565c64", label="as it should be")
+        axes.plot(
+            [place.confidence for place in filled], [place.accuracy for place in filled], marker="o", color=_COLOURS[0],
+            label=f"calibration error {drawn.error:.3f}",
+        )  # fmt: skip
+        middles = [(place.low + place.high) / 2 for place in drawn.bins]
+        width = 1 / len(drawn.bins)
+        axes.bar(
+            middles, [place.count / drawn.pairs for place in drawn.bins], width=width, alpha=0.2, color=_COLOURS[0]
+        )
+        axes.set(xlabel="confidence", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1.02))
+        axes.legend(loc="upper left", fontsize="small")
+
+    return _drawn(draw)
+
+
+def confusion(classified: Classified) -> str:
+    """A row for each true label, a column for each predicted one; the shade is the share of the row."""
+
+    def draw(axes: Any) -> None:
+        rows = [[count / max(1, sum(row)) for count in row] for row in classified.confusion]
+        axes.imshow(rows, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        names = [label.replace("_", " ").lower() for label in classified.labels]
+        axes.set_xticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), names)
+        for true, row in enumerate(classified.confusion):
+            for predicted, count in enumerate(row):
+                colour = "white" if rows[true][predicted] > 0.55 else "black"
+                axes.text(predicted, true, f"{count:,}", ha="center", va="center", color=colour)
+        axes.set(xlabel="predicted", ylabel="true")
+
+    return _drawn(draw)
+
+
+def depths(longest: int) -> list[int]:
+    """1, 2, 5, 10, 20 … up to `longest`."""
+    steps = [step * 10**power for power in range(math.ceil(math.log10(max(2, longest))) + 1) for step in (1, 2, 5)]
+    return [step for step in steps if step <= longest] or [1]
+
+
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]
+
+
+def _drawn(draw: Callable[[Any], None]) -> str:
+    """The SVG of one pair of axes, the same for the same figures. Raises MissingExtra without matplotlib."""
+    try:
+        import matplotlib
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise MissingExtra("drawing", "evaluation") from error
+    # Names come from recipes, in which $ is no mathematics.
+    with matplotlib.rc_context({"svg.hashsalt": "ccheck", "svg.fonttype": "path", "text.parse_math": False}):
+        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        FigureCanvasSVG(figure)
+        draw(figure.add_subplot())
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return file.getvalue()
