@@ -30,6 +30,8 @@ GRADES = ("score", "relevance", "rel", "grade")
 LABELS = ("annotation", "label", "claim_label", "verdict")
 SENTENCES = ("sentences", "evidence_sentences")
 _COLUMNS = frozenset((*CLAIM_IDS, *TEXTS, *DOCUMENTS, *GRADES, *LABELS))
+_HIGHEST_GRADE = 1000
+"""trec_eval counts documents by grade, in as many counters."""
 _RELEVANT: Mapping[Label, int] = {"SUPPORTS": 1, "REFUTES": 1, "CONFLICTING": 1, "NOT_ENOUGH_INFO": 0}
 """As ClimateCheck has it: what supports or refutes a claim is relevant to it, what leaves it open is not."""
 
@@ -288,6 +290,6 @@ def _number(value: object) -> int:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
     except ValueError:
         number = None
-    if number is None or not number.is_integer():
-        raise InvalidData(f"the grade {str(value)[:80]!r} is no whole number")
+    if number is None or not number.is_integer() or abs(number) > _HIGHEST_GRADE:
+        raise InvalidData(f"the grade {str(value)[:80]!r} is no whole number up to {_HIGHEST_GRADE}")
     return int(number)

@@ -13,9 +13,10 @@ is computed as the task's evaluation script does, so each part has its own claim
   relevant documents and n those judged not relevant. trec_eval's `bpref` divides by min(R, N) instead, N being all that
   were judged not relevant, and so is lower where these are fewer than R.
 
+Only the first ten documents count, as many as a system of the task gives for a claim.
+
 One difference from the script: it leaves claims for which nothing was retrieved out of binary preference, though not
-out of recall; here they count as 0 in all parts. What its retrieval did not cut it does not cut either: binary
-preference is over the whole run, of which the task took ten documents a claim.
+out of recall; here they count as 0 in all parts.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ SEED = 42
 CLIMATECHECK = "ClimateCheck"
 _PARTS = tuple(f"{CLIMATECHECK}-{part}" for part in ("R@2", "R@5", "R@10", "Bpref"))
 _OWN = (CLIMATECHECK, *_PARTS)
+_TASK_DEPTH = 10
 _NAME = re.compile(r"(?P<name>\w+)(\((?P<parameters>[^()]*)\))?(@(?P<cutoff>\d+))?")
 _KNOWN = ", ".join((*_OWN, "nDCG@10", "R@100", "RR@10", "P@10", "AP", "Bpref", "Judged@10"))
 _DEEPEST = 1_000_000
@@ -309,7 +311,7 @@ def _part(name: str, ranks: Run, qrels: Qrels) -> dict[str, float]:
 def _binary_preference(scores: Mapping[str, float], grades: Mapping[str, int]) -> float:
     relevant = sum(grade > 0 for grade in grades.values())
     above, total = 0, 0.0
-    for document in ranked(scores):
+    for document in ranked(scores)[:_TASK_DEPTH]:
         grade = grades.get(document)
         if grade is not None and grade > 0:
             total += 1 - min(above, relevant) / relevant

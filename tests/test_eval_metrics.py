@@ -41,6 +41,8 @@ def random_judged(seed: int, claims: int = 60) -> tuple[dict[str, dict[str, floa
 
 def command_line(qrels: dict[str, dict[str, int]], run: Path, metrics: list[str]) -> dict[str, float]:
     """What the program `ir_measures` says."""
+    if sys.version_info >= (3, 14):
+        pytest.skip("ir_measures' command line parses names by what Python 3.14 does not have")
     judged = Path("judged.qrels")
     judged.write_text("".join(f"{c} 0 {d} {grade}\n" for c, grades in qrels.items() for d, grade in grades.items()))
     # Its parser uses what Python deprecates.
@@ -200,7 +202,7 @@ def test_climatechecks_score_is_that_of_its_definition():
     for claim, grades in qrels.items():
         relevant = {document for document, grade in grades.items() if grade > 0}
         bad = {document for document, grade in grades.items() if grade == 0}
-        ids = ranking.get(claim, [])
+        ids = ranking.get(claim, [])[:10]
         if not relevant:
             continue
         for part, k in zip(parts, (2, 5, 10), strict=False):
