@@ -169,7 +169,7 @@ def _against(evaluations: Mapping[str, Evaluation], qrels: Qrels, metrics: Seque
     first = compared.differences[0]
     moved = [change for change in first.changes if change.difference]
     values = [change.difference for change in first.changes]
-    plot = Plot(plots.differences(values, first.metric), f"{name} against {base}, {first.metric} of each claim", [], [])
+    plot = Plot(plots.differences(values, first.metric), f"{name} against {base}, {first.metric} of each claim that differs", [], [])
     return {
         "base": base,
         "name": name,
