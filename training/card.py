@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,9 +57,7 @@ class Report:
                 {"phase": one.phase, "steps": one.steps, "best_step": one.best_step, "seconds": round(one.seconds, 1)}
                 for one in self.phases
             ],
-            "figures": [
-                {name: getattr(figure, name) for name in Figure.__slots__} for figure in self.figures
-            ],
+            "figures": [{name: getattr(figure, name) for name in Figure.__slots__} for figure in self.figures],
             "notes": list(self.notes),
         }
 
@@ -168,8 +165,8 @@ def finish(work: Path, output: Path, save: Callable[[Path], None], card: str, ph
         raise InvalidData(f"the model would be saved with {', '.join(strange)}, which is no safetensors file")
     if output.exists():
         old = work / "replaced"
-        os.replace(output, old)
-    os.replace(made, output)
+        output.replace(old)
+    made.replace(output)
     shutil.rmtree(work)
 
 

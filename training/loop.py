@@ -292,6 +292,7 @@ def _watcher_class() -> type[Any]:
             self.started = time.monotonic()
             self.first_step = 0
             self.loss: float | None = None
+            self.board: Any = None
 
         def begin(self, checkpoint: Path | None) -> None:
             """Take up what a checkpoint had, or measure the untrained state."""
@@ -369,7 +370,22 @@ def _watcher_class() -> type[Any]:
             self.rows.append(
                 {"phase": self.phase, "step": step, "epoch": round(epoch, 3), **values, "seconds": seconds}
             )
-            write_whole(self.folder / "log.csv", log_text(self.rows))
+            (self.folder / "log.csv").write_text(log_text(self.rows), encoding="utf-8")
+            self._show(step, values)
+
+        def _show(self, step: int, values: dict[str, Any]) -> None:
+            """The same for TensorBoard, where it is installed."""
+            if importlib.util.find_spec("tensorboard") is None:
+                return
+            if self.board is None:
+                from torch.utils.tensorboard import SummaryWriter
+
+                folder = self.folder.parent / "tensorboard" / self.phase
+                self.board = SummaryWriter(str(folder), purge_step=self.first_step + 1 if self.first_step else None)
+            for name, value in values.items():
+                if isinstance(value, float):
+                    self.board.add_scalar(self.options.metric if name == "value" else name, value, step)
+            self.board.flush()
 
     return Watcher
 

@@ -47,10 +47,7 @@ def draw_negatives(
         for positive in relevant:
             # By the row's own words, so that one row more changes no other.
             draw = random.Random(f"{seed}:{claim.id}:{positive}")  # noqa: S311 - a sample, not a secret
-            if hard_choice == "random":
-                chosen = draw.sample(found, min(hard, len(found)))
-            else:
-                chosen = found[:hard]
+            chosen = draw.sample(found, min(hard, len(found))) if hard_choice == "random" else found[:hard]
             taken = kept_out | set(chosen)
             others: list[str] = []
             for _ in range(20 * random_count):

@@ -97,7 +97,9 @@ class AdapterOptions(TrainingOptions):
     scale: float = Field(default=20.0, gt=0)
     towards_identity: float = Field(default=1e-2, ge=0, description="weight of the squared distance to doing nothing")
     patience: int | None = Field(default=5, ge=1)
-    final_pool: int = Field(default=20_000, ge=1, description="documents that are ranked; all that training is about are")
+    final_pool: int = Field(
+        default=20_000, ge=1, description="documents that are ranked; all that training is about are"
+    )
 
 
 class RerankerOptions(TrainingOptions):
@@ -112,7 +114,9 @@ class RerankerOptions(TrainingOptions):
     """
 
     epochs: int = Field(default=3, ge=0, le=1000)
-    second_epochs: int = Field(default=0, ge=0, description="epochs on negatives mined again by the first phase's model")
+    second_epochs: int = Field(
+        default=0, ge=0, description="epochs on negatives mined again by the first phase's model"
+    )
     weak_pairs: int = Field(default=0, ge=0, description="pairs made from the corpus itself, learned first")
     weak_epochs: int = Field(default=1, ge=1)
     weak_learning_rate: float = Field(default=5e-5, gt=0)
@@ -128,7 +132,9 @@ class RerankerOptions(TrainingOptions):
         description="relevant: documents that are relevant to other claims, so that a document alone says nothing",
     )
     eval_depth: int = Field(default=50, ge=2, le=1000, description="how many documents are reranked to measure")
-    eval_claims: int = Field(default=100, ge=1, description="claims by which the best epoch is chosen; the figures: all")
+    eval_claims: int = Field(
+        default=100, ge=1, description="claims by which the best epoch is chosen; the figures: all"
+    )
     batch_tokens: int = Field(default=16_384, ge=256, description="token ids in one forward pass")
     prompt: str | None = Field(default=None, description="of decoders that are not known: what stands after the texts")
     yes_token: str | None = Field(default=None, description="of the same: the token whose logit is the score")

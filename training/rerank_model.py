@@ -129,7 +129,9 @@ def load_rerank_model(options: RerankerOptions, device: str) -> RerankModel:
     architecture = (config.architectures or [""])[0]
     decoder = architecture.endswith("ForCausalLM")
     if architecture.startswith("LayerWise"):
-        raise UsageError(f"{found.name} is a layerwise model, which ccheck does not train: choose bge-reranker-v2-gemma")
+        raise UsageError(
+            f"{found.name} is a layerwise model, which ccheck does not train: choose bge-reranker-v2-gemma"
+        )
     set_attention_dropout(config, options)
     origin = json.loads((found.path / "config.json").read_text(encoding="utf-8")).get("_name_or_path") or found.name
     torch.manual_seed(options.seed)
@@ -162,9 +164,7 @@ def load_rerank_model(options: RerankerOptions, device: str) -> RerankModel:
     file = found.path / ST_SETTINGS
     settings = file.read_text(encoding="utf-8") if file.is_file() and not drawn and not decoder else None
     nothing = PromptPairs(tokeniser(tokenizer), Prompt(""), (), 0)
-    made = RerankModel(
-        found.name, model, tokenizer, nothing, None, None, bool(drawn), str(origin), adapted, settings
-    )
+    made = RerankModel(found.name, model, tokenizer, nothing, None, None, bool(drawn), str(origin), adapted, settings)
     if decoder:
         return _decoder(made, options, found.path)
     return _encoder(made, options, settings is not None or bool(getattr(config, "sentence_transformers", None)))
@@ -212,7 +212,9 @@ def _decoder(made: RerankModel, options: RerankerOptions, path: Path) -> RerankM
         "cut",
         made.tokenizer.truncation_side == "left",
     )
-    pairs = replace(pairs, length=_length(made.name, options, made.model.config.max_position_embeddings - pairs.longest))
+    pairs = replace(
+        pairs, length=_length(made.name, options, made.model.config.max_position_embeddings - pairs.longest)
+    )
     ids = pairs.tokenise([prompt.yes])[0]
     if len(ids) != 1:
         raise UsageError(f"{prompt.yes!r} is {len(ids)} tokens for {made.name}: name one that is a single token")

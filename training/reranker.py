@@ -1,4 +1,4 @@
-"""Training rerankers: on pairs of the corpus itself, on judged pairs, and on negatives that the model itself finds hard.
+"""Training rerankers: on pairs made of the corpus, on judged pairs, and on negatives that the model finds hard.
 
 The phases are those of climatecheck-hybrid (Kiepura and Lam, 2025, section 4.1.2) with one before them; margin ranking
 is climatecheck-ensemble's (Wang et al., 2025, section 3.2.2). Ids and scores are those of `rerank/`, so that what is
@@ -61,7 +61,7 @@ _SCORED_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A claim with passages: for `bce` one of which `label` says whether it is relevant, else the relevant one first."""
+    """A claim with passages: for `bce` one, and `label` says whether it is relevant; else the relevant one first."""
 
     claim: str
     passages: tuple[str, ...]
@@ -273,9 +273,9 @@ def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candid
     for (claim, document), row in zip(pairs, drawn, strict=True):
         # Where the relevant one is without its title the others are too: it must not show by that.
         titled = bool(document.title) or not data.documents[document.id].title
-        passages = {
-            id_: passage_of(data.documents[id_]) if titled else data.documents[id_].text for id_ in row[2]
-        } | {document.id: passage_of(document)}
+        passages = {id_: passage_of(data.documents[id_]) if titled else data.documents[id_].text for id_ in row[2]} | {
+            document.id: passage_of(document)
+        }
         assert claim.id == row[0].id
         rows += make_rows([row], passages, options)
     return rows

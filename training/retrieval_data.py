@@ -103,7 +103,9 @@ def retrieval_data(
         return _given(by_id, merged, judged, dev, messages)
     if split == "claim":
         one = split_by_claim(judged, qrels, dev_share, seed)
-        return RetrievalData(by_id, qrels, one.train_claims, {SEEN: one.dev_claims}, messages=(*messages, one.describe()))
+        return RetrievalData(
+            by_id, qrels, one.train_claims, {SEEN: one.dev_claims}, messages=(*messages, one.describe())
+        )
     outer = split_by_document(judged, qrels, dev_share, seed)
     inner = split_by_claim(outer.train_claims, qrels, dev_share / 2, seed)
     messages.append(f"{outer.describe()}; {len(inner.dev_claims)} of those to train on are measured on too, by claim")
@@ -174,7 +176,7 @@ def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, l
             negatives = [(str(one["id"]), float(one.get("score") or 0.0)) for one in row["negatives"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidData(
-                f"{path}, line {number}: no row of negatives as ccheck mine writes them ({type(error).__name__}: {error})"
+                f"{path}, line {number}: no row as ccheck mine writes them ({type(error).__name__}: {error})"
             ) from error
         unknown = next((id_ for id_, _ in negatives if id_ not in documents), None)
         if unknown is not None:

@@ -1,0 +1,372 @@
+"""`ccheck train embedder`, `adapter` and `reranker`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+
+from ..errors import InvalidData, UsageError
+from .common import (
+    counted,
+    device_option,
+    json_option,
+    notice,
+    options,
+    print_fields,
+    print_json,
+    quiet_option,
+    settings_from,
+    stderr,
+    stdout,
+)
+
+if TYPE_CHECKING:
+    from ..training.card import Report
+    from ..training.loop import Listener
+    from ..training.options import TrainingOptions
+    from ..training.retrieval_data import RetrievalData
+    from ..types import Claim, Document
+
+P = ParamSpec("P")
+R = TypeVar("R")
+FILES = ("corpus", "claims", "qrels", "dev_claims", "dev_qrels", "output")
+"""What a TOML of settings can have beside the settings, under the same names as the options."""
+
+
+def data_options(command: Callable[P, R]) -> Callable[P, R]:
+    """The options of files, which all three have."""
+    return options(
+        click.option("--corpus", metavar="FILE", help="The documents, as ccheck ingest reads them."),
+        click.option(
+            "--claims", metavar="FILE", help="The claims: JSON Lines with _id and text, or what data sets have."
+        ),
+        click.option("--qrels", metavar="FILE", help="Which documents are relevant: TSV of claim, document, grade."),
+        click.option("--dev-claims", metavar="FILE", help="Claims to measure on.  [default: a part of the claims]"),
+        click.option("--dev-qrels", metavar="FILE", help="Their judgements.  [default: those of --qrels]"),
+        click.option("--output", "-o", metavar="FOLDER", help="Where the model is written."),
+        click.option("--base", metavar="MODEL", help="The model to start from.  [default: all-MiniLM-L6-v2]"),
+        click.option("--preset", metavar="NAME", help="The settings of a published system; docs/training.md has them."),
+        click.option("--config", metavar="FILE", help="A TOML of settings and files; options win."),
+    )(command)
+
+
+def training_options(command: Callable[P, R]) -> Callable[P, R]:
+    """The settings that are most often changed, which all three have; --set has the others."""
+    return options(
+        click.option("--epochs", type=click.IntRange(0), metavar="N", help="How often the data are gone through."),
+        click.option("--batch", type=click.IntRange(1), metavar="N", help="Rows in one batch."),
+        click.option("--learning-rate", type=float, metavar="X", help="The highest step width."),
+        click.option("--metric", metavar="NAME", help="What chooses the best epoch.  [default: nDCG@10]"),
+        click.option("--seed", type=click.IntRange(0), metavar="N", help="Of all that is drawn.  [default: 0]"),
+        click.option(
+            "--split", type=click.Choice(["document", "claim"]), help="What is kept apart.  [default: document]"
+        ),
+        click.option(
+            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, as TOML: clip=0.5."
+        ),
+        click.option("--overwrite", is_flag=True, help="Replace an output that is there."),
+        device_option,
+        json_option,
+        quiet_option,
+    )(command)
+
+
+resume_option = click.option("--resume", is_flag=True, help="Go on with a training that did not end.")
+batches_options = options(
+    click.option("--accumulate", type=click.IntRange(1), metavar="N", help="Batches that make one step."),
+    click.option("--max-tokens", type=click.IntRange(8), metavar="N", help="Where texts are cut."),
+    click.option(
+        "--precision",
+        type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
+        help="Of the forward pass.  [default: auto]",
+    ),
+    click.option("--negatives", metavar="FILE", help="What ccheck mine wrote."),
+)
+
+
+@click.command()
+@data_options
+@options(
+    click.option(
+        "--loss", type=click.Choice(["multiple-negatives", "triplet"]), help="What is learned.  [default: the first]"
+    ),
+    click.option("--margin", type=float, metavar="X", help="Of the triplet loss, in cosine.  [default: 0.3]"),
+)
+@batches_options
+@training_options
+@resume_option
+def embedder(**given: Any) -> None:
+    """Train an embedding model on claims and the documents that bear on them.
+
+    \b
+    ccheck train embedder --corpus corpus.jsonl --claims claims.jsonl \\
+        --qrels qrels.tsv --output my-embedder
+    ccheck ingest corpus.jsonl --model my-embedder
+
+    Claims to measure on are kept apart by document, unless told otherwise. A training that was stopped goes on by
+    --resume.
+    """
+    from ..training.embedder import train_embedder
+    from ..training.options import EmbedderOptions
+
+    chosen, run = _prepared(EmbedderOptions, given)
+    with _listening(run.quiet) as listener:
+        data = _data(run, chosen, listener)
+        report = train_embedder(
+            chosen,
+            data,
+            run.output,
+            resume=run.resume,
+            overwrite=run.overwrite,
+            device=run.device,
+            listener=listener,
+        )
+    _print(report, run.as_json)
+
+
+@click.command()
+@data_options
+@training_options
+def adapter(**given: Any) -> None:
+    """Train a map of the claims' embeddings, which needs no new ingest.
+
+    \b
+    ccheck train adapter --corpus corpus.jsonl --claims claims.jsonl \\
+        --qrels qrels.tsv --output my-adapter
+
+    A recipe's dense retriever uses it by adapter = "my-adapter". --base is the model that the store was made with.
+    """
+    from ..training.adapter import train_adapter
+    from ..training.options import AdapterOptions
+
+    chosen, run = _prepared(AdapterOptions, given)
+    with _listening(run.quiet) as listener:
+        data = _data(run, chosen, listener)
+        report = train_adapter(chosen, data, run.output, overwrite=run.overwrite, device=run.device, listener=listener)
+    _print(report, run.as_json)
+
+
+@click.command()
+@data_options
+@options(
+    click.option("--loss", type=click.Choice(["bce", "margin", "softmax"]), help="What is learned.  [default: bce]"),
+    click.option("--margin", type=float, metavar="X", help="Of the margin loss.  [default: 0.2]"),
+    click.option("--second-epochs", type=click.IntRange(0), metavar="N", help="Epochs on what it finds hard then."),
+    click.option("--weak-pairs", type=click.IntRange(0), metavar="N", help="Pairs made of the corpus, learned first."),
+    click.option("--depth", type=click.IntRange(1), metavar="N", help="How deep negatives are.  [default: 200]"),
+    click.option("--store", metavar="STORE", help="Where the corpus is ingested.  [default: it is, for the while]"),
+    click.option("--recipe", metavar="NAME|FILE", help="Whose retrieval finds candidates.  [default: default]"),
+)
+@batches_options
+@training_options
+@resume_option
+def reranker(**given: Any) -> None:
+    """Train a reranking model on claims and the documents that bear on them.
+
+    \b
+    ccheck train reranker --corpus corpus.jsonl --claims claims.jsonl \\
+        --qrels qrels.tsv --output my-reranker --weak-pairs 2000
+    ccheck train reranker --preset climatecheck-hybrid --config mine.toml
+    ccheck query "..." --rerank my-reranker
+
+    Claims to measure on are kept apart by document, unless told otherwise. A training that was stopped goes on by
+    --resume.
+    """
+    from ..training.options import RerankerOptions
+    from ..training.reranker import train_reranker
+
+    chosen, run = _prepared(RerankerOptions, given, also=("store", "recipe"))
+    with _listening(run.quiet) as listener:
+        data = _data(run, chosen, listener)
+        with _retrieval(run, data.documents, listener) as candidates:
+            report = train_reranker(
+                chosen,
+                data,
+                run.output,
+                candidates,
+                resume=run.resume,
+                overwrite=run.overwrite,
+                device=run.device,
+                listener=listener,
+            )
+    _print(report, run.as_json)
+
+
+class _Run:
+    """The files and flags of a command that are no settings of its training."""
+
+    def __init__(self, values: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
+        for name in ("corpus", "claims", "qrels", "output"):
+            if not values.get(name):
+                raise UsageError(f"--{name} is missing (or {name} in the file of --config)")
+        self.corpus, self.claims, self.qrels = (str(values[name]) for name in ("corpus", "claims", "qrels"))
+        self.dev_claims, self.dev_qrels = (values.get(name) for name in ("dev_claims", "dev_qrels"))
+        if self.dev_qrels and not self.dev_claims:
+            raise UsageError("--dev-qrels are judgements of --dev-claims: give these too")
+        self.output = Path(str(values["output"]))
+        self.store, self.recipe = values.get("store"), values.get("recipe")
+        self.device: str | None = flags["device"]
+        self.resume, self.overwrite = bool(flags.get("resume")), bool(flags["overwrite"])
+        self.quiet, self.as_json = bool(flags["quiet"]), bool(flags["as_json"])
+
+
+T = TypeVar("T", bound="TrainingOptions")
+
+
+def _prepared(kind: type[T], given: dict[str, Any], also: tuple[str, ...] = ()) -> tuple[T, _Run]:
+    """The settings of a training and what it reads and writes. Raises UsageError, NotFound or InvalidData."""
+    from ..training.loop import require_training
+    from ..training.options import load_options, read_config
+
+    require_training()
+    config = read_config(Path(given["config"])) if given["config"] else {}
+    preset = given["preset"] or config.pop("preset", None)
+    config.pop("preset", None)
+    files = {name: config.pop(name) for name in (*FILES, *also) if name in config}
+    files |= {name: given[name] for name in (*FILES, *also) if given.get(name) is not None}
+    flags = {name: given[name] for name in kind.model_fields if name in given}
+    flags |= _settings(given["settings"])
+    return load_options(kind, preset, config, flags), _Run(files, given)
+
+
+def _settings(given: Sequence[str]) -> dict[str, Any]:
+    """`lora={r=8}` and the like; a value that is no TOML is a text."""
+    found: dict[str, Any] = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--set {one}: write it as KEY=VALUE")
+        try:
+            found[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[key.strip()] = value
+    return found
+
+
+def _data(run: _Run, chosen: TrainingOptions, listener: Listener) -> RetrievalData:
+    from ..evaluation.datasets import read_claims, read_qrels
+    from ..training.retrieval_data import retrieval_data
+
+    dev_claims = read_claims(str(run.dev_claims)) if run.dev_claims else None
+    dev_qrels = read_qrels(str(run.dev_qrels)) if run.dev_qrels else None
+    data = retrieval_data(
+        _documents(run.corpus, listener),
+        read_claims(run.claims),
+        read_qrels(run.qrels),
+        dev_claims=dev_claims,
+        dev_qrels=dev_qrels,
+        split=chosen.split,
+        dev_share=chosen.dev_share,
+        seed=chosen.seed,
+    )
+    for message in data.messages:
+        listener.message(message)
+    return data
+
+
+def _documents(corpus: str, listener: Listener) -> list[Document]:
+    from ..ingest.documents import make_document
+    from ..ingest.readers import Reject, read
+
+    made: dict[str, Document] = {}
+    rejected: list[str] = []
+    for record in read([corpus]):
+        if isinstance(record, Reject):
+            rejected.append(f"{record.file}, line {record.line}: {record.reason}")
+            continue
+        try:
+            document = make_document(record.data, untyped=record.untyped).document
+        except InvalidData as error:
+            rejected.append(f"{record.file}, line {record.line}: {error}")
+            continue
+        made[document.id] = document
+    if not made:
+        raise InvalidData(f"{corpus} has no document" + (f": {rejected[0]}" if rejected else ""))
+    if rejected:
+        listener.message(f"left out {counted(len(rejected), 'record')} of the corpus, the first: {rejected[0]}")
+    return list(made.values())
+
+
+@contextmanager
+def _retrieval(
+    run: _Run, documents: Mapping[str, Document], listener: Listener
+) -> Iterator[Callable[[Sequence[Claim], int], Mapping[str, Mapping[str, float]]]]:
+    """Rankings by the retrieval of a recipe, over a store or, without one, over the corpus, ingested for the while."""
+    import tempfile
+
+    from ..pipeline import Checker
+    from ..recipe import load_recipe
+    from ..stages import EvidenceStage, VerdictStage
+
+    with tempfile.TemporaryDirectory(prefix="ccheck-train-") as scratch:
+        settings = settings_from(store=run.store or f"{scratch}/store", recipe=run.recipe, device=run.device)
+        recipe = load_recipe(settings.recipe).model_copy(
+            update={"rerankers": {}, "evidence": EvidenceStage(sentences=0), "verdict": VerdictStage(method="none")}
+        )
+        with Checker(settings, recipe=recipe) as checker:
+            if run.store is None:
+                listener.message("ingesting the corpus to find candidates in")
+                checker.ingest(run.corpus)
+
+            def candidates(claims: Sequence[Claim], depth: int) -> dict[str, dict[str, float]]:
+                found: dict[str, dict[str, float]] = {}
+                for result in checker.check_many(claims, k=depth, details=False):
+                    if result.error is not None:
+                        raise result.error
+                    scores = {one.document.id: one.hit.score for one in result.evidence}
+                    found[str(result.claim.id)] = {id_: score for id_, score in scores.items() if id_ in documents}
+                if not any(found.values()):
+                    raise InvalidData(f"the store {checker.store.name} has no document of the corpus: ingest it first")
+                return found
+
+            yield candidates
+
+
+@contextmanager
+def _listening(quiet: bool) -> Iterator[Listener]:
+    """A line for what happens, and on a terminal a bar with the loss and the time left."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from ..training.loop import Silent
+
+    if quiet:
+        yield Silent()
+        return
+    console = stderr()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        tasks: dict[str, Any] = {}
+
+        class Shown:
+            def step(self, phase: str, step: int, steps: int, loss: float | None, seconds_left: float | None) -> None:
+                if phase not in tasks:
+                    tasks[phase] = progress.add_task(phase, total=steps, facts="")
+                left = "" if seconds_left is None else f"{int(seconds_left // 60)}:{int(seconds_left % 60):02} left"
+                facts = f"{'' if loss is None else f'loss {loss:.4f}  '}{left}"
+                progress.update(tasks[phase], completed=step, total=steps, facts=facts)
+                if step == steps:
+                    progress.remove_task(tasks.pop(phase))
+
+            def measured(self, phase: str, epoch: float, metric: str, value: float) -> None:
+                notice(f"{phase}, epoch {epoch:.4g}: {metric} {value:.4f}")
+
+            def message(self, text: str) -> None:
+                notice(text)
+
+        yield Shown()
+
+
+def _print(report: Report, as_json: bool) -> None:
+    if as_json:
+        print_json(report.to_dict())
+        return
+    fields = {"output": str(report.output), "base": report.base}
+    fields |= {f"{figure.metric} {figure.group} ({figure.claims})": figure.describe() for figure in report.figures}
+    print_fields(stdout(), fields)
+    for note in report.notes:
+        notice(note)

@@ -1,0 +1,71 @@
+"""What `ccheck train adapter` makes: a linear map of claims' embeddings, which leaves those of documents as they are.
+
+A folder with `adapter.safetensors` (`weight`, float32, [dimensions, dimensions]) and `adapter.json` (the kind, the
+dimensions, the base model's name and the fingerprint of its weights).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidData, MissingExtra, NotFound
+from ..types import Vector
+
+SETTINGS = "adapter.json"
+WEIGHTS = "adapter.safetensors"
+KIND = "linear"
+MAX_DIMENSIONS = 16_384
+
+
+def load_adapter(folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
+    """A function from a claim's embedding to the one to search for: float32 of unit length, [dimensions] both, or
+    [claims, dimensions] both.
+
+    `fingerprint` is of the weights that made the embeddings (`Embedding.fingerprint`). Raises NotFound where there is
+    no adapter, InvalidData for one that is broken or made for other weights.
+    """
+    import numpy as np
+
+    file, weights = folder / SETTINGS, folder / WEIGHTS
+    if not file.is_file() or not weights.is_file():
+        raise NotFound(
+            f"the folder {folder} holds no adapter ({SETTINGS} and {WEIGHTS}): ccheck train adapter makes one"
+        )
+    try:
+        settings: Any = json.loads(file.read_text(encoding="utf-8"))
+        kind, dimensions, made_for = settings["kind"], int(settings["dimensions"]), str(settings["fingerprint"])
+        model = str(settings.get("model") or "another model")
+    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidData(f"{file} is no adapter's configuration ({type(error).__name__}: {error})") from error
+    if kind != KIND or not 0 < dimensions <= MAX_DIMENSIONS:
+        raise InvalidData(f"{file} describes an adapter that this ccheck can't use ({kind!r}, {dimensions} dimensions)")
+    if made_for != fingerprint:
+        raise InvalidData(
+            f"the adapter {folder} was made for {model} (weights {made_for[:8]}), and the embeddings are of other "
+            f"weights ({fingerprint[:8]}): leave it out, or train one for this model: ccheck train adapter --base MODEL"
+        )
+    try:
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+    except ModuleNotFoundError as error:
+        raise MissingExtra("an adapter", "models") from error
+    try:
+        matrix = load_file(weights)["weight"]
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise InvalidData(f"{weights} can't be read as an adapter's weights: {error}") from error
+    if matrix.shape != (dimensions, dimensions) or matrix.dtype != np.float32 or not np.isfinite(matrix).all():
+        raise InvalidData(f"{weights} does not hold {dimensions} x {dimensions} finite numbers in float32")
+
+    def adapt(vector: Vector) -> Vector:
+        if vector.shape[-1] != dimensions:
+            raise InvalidData(
+                f"the adapter {folder} is for {dimensions} dimensions, and the embedding has {vector.shape[-1]}"
+            )
+        made = np.asarray(vector @ matrix.T, np.float32)
+        made /= np.maximum(np.linalg.norm(made, axis=-1, keepdims=True), np.finfo(np.float32).tiny)
+        return made
+
+    return adapt

@@ -1,0 +1,337 @@
+"""Training embedding models by sentence-transformers, whole or by LoRA; see `EmbedderOptions` for the losses."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidData
+from ..models import find_model, fingerprint, loading_quietly
+from ..types import Claim, Document, Vector
+from .card import (
+    Report,
+    development_value,
+    figures,
+    finish,
+    metric_names,
+    model_card,
+    verdict_on,
+    work_folder,
+)
+from .loop import (
+    Listener,
+    Silent,
+    arguments,
+    autocast,
+    checkpointing,
+    mixed_precision,
+    require_training,
+    run_phase,
+    training_device,
+)
+from .lora import add_lora, merged
+from .negatives import draw_negatives
+from .options import EmbedderOptions, TrainingOptions
+from .retrieval_data import RetrievalData, read_negatives
+
+METRICS = ("nDCG@10", "R@100")
+DEPTH = 100
+"""How many documents a ranking that is measured has."""
+_BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A claim, the id of a relevant document, ids of others that are not relevant to it."""
+
+    claim: Claim
+    positive: str
+    negatives: tuple[str, ...]
+
+
+def train_embedder(
+    options: EmbedderOptions,
+    data: RetrievalData,
+    output: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str | None = None,
+    listener: Listener | None = None,
+) -> Report:
+    """Train an embedding model and save it where `ccheck ingest --model FOLDER` finds it.
+
+    Raises MissingExtra without the libraries, UsageError for settings or folders that make no sense, NotFound or
+    InvalidData for a base or data that can't be used.
+    """
+    require_training()
+    metrics = metric_names(options, METRICS)
+    device, listener = training_device(device), listener or Silent()
+    settings = json.dumps({"embedder": options.model_dump(mode="json"), "data": data.digest()}, sort_keys=True)
+    work = work_folder(output, settings, resume=resume, overwrite=overwrite)
+    model = load_base(options, device)
+    own_length = model.max_seq_length
+    if options.max_tokens is not None:
+        model.max_seq_length = options.max_tokens
+    model.to(device)
+    measured = [claim for claims in data.groups.values() for claim in claims]
+    large = pool_of(data, measured, options.final_pool, options.seed)
+    before_file = work / "before.json"
+    if not before_file.is_file():
+        listener.message(f"measuring the base over {len(large):,} documents")
+        before_file.write_text(json.dumps(rank(model, measured, large, options, device)), encoding="utf-8")
+    before: dict[str, dict[str, float]] = json.loads(before_file.read_text(encoding="utf-8"))
+    adapted = add_lora(model.transformers_model, options.lora) if options.lora is not None else None
+    if options.gradient_checkpointing and adapted is not None:
+        model.transformers_model.enable_input_require_grads()
+    rows = make_rows(options, data)
+    listener.message(f"{len(rows):,} pairs, {options.epochs} epochs")
+    chosen = data.groups[data.chosen_by]
+    small = pool_of(data, chosen, options.pool, options.seed)
+
+    def development() -> float:
+        run = rank(model, chosen, small, options, device)
+        return development_value(run, data.qrels, chosen, options.metric)
+
+    trainer = functools.partial(_trainer, model, options, data, rows, work / "embedder", device)
+    phase = run_phase("embedder", work / "embedder", options, trainer, development, listener)
+    listener.message("measuring")
+    values = figures(data, before, rank(model, measured, large, options, device), metrics)
+    notes = [f"ranked are {len(large):,} of {len(data.documents):,} documents, by this model alone"]
+    if not phase.gained:
+        notes.append(f"no epoch was better than the base by {options.metric}: use the base")
+    notes += verdict_on(values, metrics[0])
+    card = model_card(
+        "embedder",
+        f"ccheck ingest CORPUS --model {output.name}",
+        options,
+        data,
+        [phase],
+        values,
+        notes,
+        {"loss": options.loss, "precision": mixed_precision(options, device), "tokens": model.max_seq_length},
+    )
+
+    def save(folder: Path) -> None:
+        if adapted is not None:
+            merged(adapted)
+        # What was cut in training need not be cut in use.
+        model.max_seq_length = own_length
+        with loading_quietly():
+            model.save(str(folder), create_model_card=False, safe_serialization=True)
+
+    finish(work, output, save, card, ["embedder"])
+    return Report("embedder", output, options.base, (phase,), values, tuple(notes))
+
+
+def load_base(options: TrainingOptions, device: str) -> Any:
+    """A SentenceTransformer on the CPU; a plain encoder gets mean pooling. Raises NotFound or InvalidData."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    found = find_model(options.base)
+    fingerprint(found.path)  # NotFound without safetensors
+    changed = {}
+    file = found.path / "config.json"
+    if options.attention_dropout is not None and file.is_file():
+        known = json.loads(file.read_text(encoding="utf-8"))
+        names = ("attention_probs_dropout_prob", "attention_dropout")
+        changed = {name: options.attention_dropout for name in names if name in known}
+    half = options.lora is not None and device == "cuda"
+    torch.manual_seed(options.seed)
+    with loading_quietly():
+        try:
+            model = SentenceTransformer(
+                str(found.path),
+                device="cpu",
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True, "dtype": torch.bfloat16 if half else torch.float32},
+                config_kwargs=changed,
+            )
+        except Exception as error:
+            # A folder can be broken in any way.
+            reason = str(error).strip().partition("\n")[0]
+            raise InvalidData(f"{found.path} can't be loaded as an embedding model: {reason}") from error
+    if model.transformers_model is None:
+        raise InvalidData(f"{found.path} has no transformer that could be trained")
+    return model
+
+
+def embedded_text(document: Document) -> str:
+    """What `ccheck ingest` embeds of a document that is one passage."""
+    return f"{document.title}\n{document.text}" if document.title else document.text
+
+
+def make_rows(options: EmbedderOptions, data: RetrievalData) -> list[Row]:
+    """The pairs or triplets of the training claims; negatives are mined ones and those judged, random ones fill up.
+
+    Without mined or judged ones, `multiple-negatives` has those of the batch alone.
+    """
+    ranked = read_negatives(options.negatives, data.documents) if options.negatives is not None else {}
+    triplet = options.loss == "triplet"
+    wanted = max(1, options.hard) if triplet else options.hard
+    if not triplet and not ranked and not any(data.judged_not(claim) for claim in data.train):
+        wanted = 0
+    drawn = draw_negatives(data, data.train, ranked, hard=wanted, random_count=wanted, seed=options.seed)
+    rows = [Row(claim, positive, tuple(negatives[:wanted])) for claim, positive, negatives in drawn]
+    if triplet:
+        return [Row(row.claim, row.positive, (negative,)) for row in rows for negative in row.negatives]
+    # Where the corpus is so small that some have fewer, all have as many as the fewest: a batch is a table.
+    fewest = min(len(row.negatives) for row in rows)
+    return [Row(row.claim, row.positive, row.negatives[:fewest]) for row in rows]
+
+
+def pool_of(data: RetrievalData, claims: Sequence[Claim], size: int, seed: int) -> list[Document]:
+    """The documents that are ranked: all judged ones of the claims, and others, drawn by the seed, up to `size`."""
+    judged = {id_ for claim in claims for id_ in data.qrels[str(claim.id)] if id_ in data.documents}
+    others = sorted(data.documents.keys() - judged)
+    room = max(0, size - len(judged))
+    if room < len(others):
+        others = random.Random(seed).sample(others, room)  # noqa: S311 - a sample, not a secret
+    return [data.documents[id_] for id_ in sorted([*judged, *others])]
+
+
+def rank(
+    model: Any, claims: Sequence[Claim], documents: Sequence[Document], options: TrainingOptions, device: str
+) -> dict[str, dict[str, float]]:
+    """The `DEPTH` documents of highest cosine for each claim."""
+    queries, found = embed(model, claims, documents, options, device)
+    return nearest(claims, queries, [document.id for document in documents], found)
+
+
+def embed(
+    model: Any, claims: Sequence[Claim], documents: Sequence[Document], options: TrainingOptions, device: str
+) -> tuple[Vector, Vector]:
+    """Claims and documents as unit vectors, [claims, dimensions] and [documents, dimensions]."""
+    import numpy as np
+
+    was_training = model.training
+    model.eval()
+    with autocast(options, device):
+        both = [
+            np.asarray(encode(texts, batch_size=_BATCH, convert_to_numpy=True, show_progress_bar=False), np.float32)
+            for encode, texts in (
+                (model.encode_query, [claim.text for claim in claims]),
+                (model.encode_document, [embedded_text(document) for document in documents]),
+            )
+        ]
+    model.train(was_training)
+    queries, found = (
+        one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), np.finfo(np.float32).tiny) for one in both
+    )
+    return queries, found
+
+
+def nearest(
+    claims: Sequence[Claim], queries: Vector, ids: Sequence[str], documents: Vector
+) -> dict[str, dict[str, float]]:
+    """Rankings by the cosines of unit vectors."""
+    import numpy as np
+
+    run = {}
+    for claim, scores in zip(claims, queries @ documents.T, strict=True):
+        best = np.argsort(-scores, kind="stable")[:DEPTH]
+        run[str(claim.id)] = {ids[i]: float(scores[i]) for i in best}
+    return run
+
+
+def batches(
+    rows: Sequence[Row], relevant: dict[str, frozenset[str]], size: int, seed: int, epoch: int
+) -> Iterator[list[int]]:
+    """Batches of places in `rows`, in an order drawn by seed and epoch, in which no row's documents are relevant to
+    another's claim: what is a negative for it there is none.
+
+    `relevant`: by claim id. There are as many batches as rows need, in every epoch; the few rows that fit into none of
+    them wait for another epoch.
+    """
+    order = list(range(len(rows)))
+    random.Random(f"{seed}:{epoch}").shuffle(order)  # noqa: S311 - an order, not a secret
+    for _ in range(math.ceil(len(rows) / size)):
+        batch: list[int] = []
+        claims: set[str] = set()
+        documents: set[str] = set()
+        wanted: set[str] = set()
+        left: list[int] = []
+        for place, i in enumerate(order):
+            if len(batch) == size:
+                left += order[place:]
+                break
+            row = rows[i]
+            claim, own = str(row.claim.id), {row.positive, *row.negatives}
+            if claim in claims or not wanted.isdisjoint(own) or not documents.isdisjoint(relevant[claim]):
+                left.append(i)
+                continue
+            batch.append(i)
+            claims.add(claim)
+            documents |= own
+            wanted |= relevant[claim]
+        yield batch
+        order = left
+
+
+def _trainer(
+    model: Any, options: EmbedderOptions, data: RetrievalData, rows: Sequence[Row], folder: Path, device: str
+) -> Any:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.base.sampler import DefaultBatchSampler
+
+    if not rows:
+        raise InvalidData("there is nothing to train on: no claim has both a relevant document and a negative")
+    texts = {id_: embedded_text(data.documents[id_]) for id_ in data.visible}
+    columns = {
+        "anchor": [row.claim.text for row in rows],
+        "positive": [texts[row.positive] for row in rows],
+        **{f"negative_{n}": [texts[row.negatives[n]] for row in rows] for n in range(len(rows[0].negatives))},
+    }
+    relevant = {str(row.claim.id): frozenset(data.relevant(row.claim)) for row in rows}
+
+    class Batches(DefaultBatchSampler):
+        def __iter__(self) -> Iterator[list[int]]:
+            return batches(rows, relevant, self.batch_size, self.seed, self.epoch)
+
+        def __len__(self) -> int:
+            return math.ceil(len(rows) / self.batch_size)
+
+    prompts = _prompts(model, list(columns))
+    told = arguments(
+        options, folder, device, epochs=options.epochs, learning_rate=options.learning_rate, rows=len(rows)
+    )
+    if options.loss == "multiple-negatives":
+        told["batch_sampler"] = Batches
+    if prompts:
+        told["prompts"] = prompts
+    trainer = checkpointing(SentenceTransformerTrainer)(
+        model=model,
+        args=SentenceTransformerTrainingArguments(**told),
+        train_dataset=Dataset.from_dict(columns),
+        loss=_loss(model, options),
+    )
+    # Each batch's loss is a mean: several that make a step are averaged.
+    trainer.model_accepts_loss_kwargs = False
+    return trainer
+
+
+def _loss(model: Any, options: EmbedderOptions) -> Any:
+    from sentence_transformers.sentence_transformer import losses
+
+    if options.loss == "triplet":
+        metric = losses.TripletDistanceMetric.COSINE
+        return losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.margin)
+    return losses.CachedMultipleNegativesRankingLoss(model, scale=options.scale, mini_batch_size=options.chunk)
+
+
+def _prompts(model: Any, columns: Sequence[str]) -> dict[str, str]:
+    """What the model has before claims and before documents, for each column of the training data."""
+    known = dict(getattr(model, "prompts", None) or {})
+    query = known.get("query") or ""
+    document = next((known[name] for name in ("document", "passage", "corpus") if known.get(name)), "")
+    told = {column: query if column == "anchor" else document for column in columns}
+    return {column: prompt for column, prompt in told.items() if prompt}
