@@ -100,8 +100,9 @@ def is_licence(status: int, body: Any) -> bool:
 
 
 def too_many_clauses(body: Any) -> bool:
-    """Whether an answer says that a query has more clauses than the server takes."""
-    return "maxClauseCount" in str(body)
+    """Whether an answer says that a query has more clauses than the server takes, or than it has memory for."""
+    said = str(body)
+    return "maxClauseCount" in said or "data for [query] would be" in said
 
 
 def reason_of(body: Any) -> tuple[str, str]:

@@ -22,6 +22,8 @@ MAX_CANDIDATES = 10_000
 """Elasticsearch's own limit."""
 CLAUSES = 1024
 """How many clauses of a query every server takes; with more memory it takes more."""
+FUZZY_CLAUSES = (None, CLAUSES, 0)
+"""What fuzzy words may become: as many as the server takes, where it refuses these so many, at last none."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 """Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
@@ -43,11 +45,11 @@ def check(index: Index, retriever: Retriever) -> None:
 
 
 def retriever_body(
-    index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], frugal: bool = False
+    index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], clauses: int | None = None
 ) -> Body | None:
     """The retriever of that name as the search API takes it; None where the query gives it nothing to search for.
 
-    `frugal`: for a server that refused so many clauses. Raises what `check` does, and InvalidData for a vector of other
+    `clauses`: what its fuzzy words may become. Raises what `check` does, and InvalidData for a vector of other
     dimensions.
     """
     words: Body | None
@@ -58,12 +60,12 @@ def retriever_body(
         weights = query.weights(name)
         words = None if weights is None else sparse(index, weights)
     else:
-        words = bm25(index, query.words(name), retriever, frugal)
+        words = bm25(index, query.words(name), retriever, clauses)
     order = {"sort": _ORDER} if index.made_here else {}
     return words and {"standard": {"query": words} | order | _filter(filters)}
 
 
-def bm25(index: Index, text: str, retriever: Bm25, frugal: bool = False) -> Body | None:
+def bm25(index: Index, text: str, retriever: Bm25, clauses: int | None = None) -> Body | None:
     if retriever.analysis is not None:
         boosts = {_analysed(index, retriever.analysis): retriever.fields["content"]}
         found = query_terms(text, retriever.analysis)
@@ -75,10 +77,12 @@ def bm25(index: Index, text: str, retriever: Bm25, frugal: bool = False) -> Body
     if not found or not boosts:
         return None
     match: Body = {"query": text}
-    if retriever.fuzziness:
+    # A fuzzy word becomes as many clauses as there are words like it, by default up to 50.
+    share = None if clauses is None else clauses // (len(set(found)) * len(boosts))
+    if retriever.fuzziness and (share is None or share > 1):
         match["fuzziness"] = str(retriever.fuzziness).upper()
-        if frugal:  # a word becomes as many clauses as there are words like it, by default up to 50
-            match["max_expansions"] = max(1, CLAUSES // (len(set(found)) * len(boosts)))
+        if share is not None:
+            match["max_expansions"] = share
     matches = [{"match": {name: match | ({} if boost == 1 else {"boost": boost})}} for name, boost in boosts.items()]
     return matches[0] if len(matches) == 1 else {"dis_max": {"queries": matches, "tie_breaker": TIE}}
 

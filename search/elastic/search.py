@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from ...stages import Bm25, Fusion, Retriever
 from ...types import Document, Query, Ranking
 from ..filters import Filter
 from .errors import TooManyClauses, from_response, is_licence, too_many_clauses
-from .queries import Body, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
+from .queries import FUZZY_CLAUSES, Body, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
 from .schema import Index, document
 from .server import Server
 
@@ -36,6 +37,8 @@ _WANTED = (
     "responses.status,responses.error,responses.hits.hits._index,responses.hits.hits._id,responses.hits.hits._score"
 )
 """What of an answer without documents is read (`filter_path`): of 10,000 hits the rest is most."""
+
+_log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 """A document's index and id: an alias can stand for several indices."""
@@ -77,7 +80,7 @@ class Found:
 class Searcher:
     """One call of `ElasticStore.search`, or of its `rankings`.
 
-    `frugal`: for a server that refused so many clauses.
+    `clauses`: what fuzzy words may become, of `FUZZY_CLAUSES`.
     """
 
     server: Server
@@ -90,7 +93,7 @@ class Searcher:
     details: bool
     only_rankings: bool = False
     native: bool = False
-    frugal: bool = False
+    clauses: int | None = None
 
     def run(self, queries: Sequence[Query]) -> list[Ranking | CcheckError]:
         """Raises NotNative where `native` was tried in vain, UsageError or InvalidData for what fits no query."""
@@ -116,7 +119,7 @@ class Searcher:
         filters = filter_bodies(self.index, self.filters)
         bodies: dict[str, Body] = {}
         for name, retriever in self.retrievers.items():
-            body = retriever_body(self.index, name, query, retriever, filters, self.frugal)
+            body = retriever_body(self.index, name, query, retriever, filters, self.clauses)
             if body is not None:
                 bodies[name] = body
         searches: dict[str, Body] = {}
@@ -160,9 +163,11 @@ class Searcher:
     def _sparing(self, plan: Plan, found: Found | CcheckError) -> Found | CcheckError:
         """The answer, or that to fewer clauses where fuzzy words became too many of them."""
         fuzzy = any(isinstance(retriever, Bm25) and retriever.fuzziness for retriever in self.retrievers.values())
-        if not isinstance(found, TooManyClauses) or self.frugal or not fuzzy:
+        if not isinstance(found, TooManyClauses) or not fuzzy or self.clauses == FUZZY_CLAUSES[-1]:
             return found
-        sparing = replace(self, frugal=True)
+        fewer = FUZZY_CLAUSES[FUZZY_CLAUSES.index(self.clauses) + 1]
+        _log.info("%s; searching with at most %d clauses of fuzzy words", found, fewer)
+        sparing = replace(self, clauses=fewer)
         (answer,) = sparing._answer([sparing._plan(plan.query)])
         return answer
 
