@@ -42,6 +42,12 @@ class Needs:
     analyses: tuple[Analysis, ...] = ()
     additional: AdditionalStage | None = None
 
+    @property
+    def own(self) -> bool:
+        """Whether it is more than the vectors that any store can have."""
+        named = any(need.model is not None or not need.passages for need in self.dense)
+        return bool(named or self.sparse or self.analyses or self.additional)
+
 
 def needs_of(recipe: Recipe) -> Needs:
     """What the retrievers of a recipe search in."""

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from .errors import MissingExtra, UsageError
+from .errors import UsageError
 from .loaded import Loaded
 from .memory import Memory
 from .plan import Plan, make_plan
+from .providing import open_encoders
 from .recipe import Recipe, load_recipe
 from .search import Filter, Store, open_store
 from .settings import Settings
@@ -20,7 +21,6 @@ from .verdict import Judge
 
 if TYPE_CHECKING:
     from .ingest import IngestOptions, Progress, Report
-    from .search.embedding import Embedder
     from .verdict.llm import PlannedPrompt
 
 T = TypeVar("T")
@@ -157,35 +157,21 @@ class Checker:
     ) -> Report:
         """Read files, folders or globs into the store. Raises CcheckError; what is bad in them is in the report.
 
-        `dense=False` makes no vectors, `dense=True` insists on them; by default they are made where the models extra
-        is installed.
+        The store gets what a recipe that names models of its own searches in (sparse vectors, say). `dense=False` makes
+        no vectors, `dense=True` insists on them; by default they are made where the models extra is installed.
         """
         from .ingest import IngestOptions, ingest
+        from .needs import needs_of
 
         self._plan = None
+        needing = self.recipe if needs_of(self.recipe).own else None
         return ingest(
             list(sources),
             self.store,
-            self.ingest_embedder(dense),
+            open_encoders(self._loaded, self.store.info(), needing, dense),
             options or IngestOptions(cache_dir=self.settings.cache_dir, cache_bytes=self.settings.cache_bytes),
             on_progress,
         )
-
-    def ingest_embedder(self, dense: bool | None = None) -> Embedder | None:
-        """The model that an ingest will use; None for BM25 only."""
-        from .models import models_installed
-        from .search.embedding import DEFAULT_MODEL
-
-        if dense is False:
-            return None
-        info = self.store.info()
-        if dense is None and not models_installed():
-            if info is not None and info.dimensions is not None:
-                raise MissingExtra(f"adding to the store {info.name}, which has vectors,", "models")
-            return None
-        made_with = info.layout.embedding if info is not None else None
-        name = self.settings.embedding_model or (made_with.model if made_with else DEFAULT_MODEL)
-        return self._loaded.embedder(name, made_with)
 
     # --
 
