@@ -89,11 +89,17 @@ def _records(source: Source, start: bytes, columns: frozenset[str]) -> Iterator[
     else:
         first = start.decode("utf-8", "replace")
         delimiter = "\t" if "\t" in first else ","
-        header = next(csv.reader([first], delimiter=delimiter), [])
-        if columns & {cell.strip() for cell in header}:
+        if columns & set(_cells(first, delimiter)):
             yield from read_source(_as(source, "tsv" if delimiter == "\t" else "csv"))
         else:
             yield from _without_header(source, "\t" in first)
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error:
+        return []  # no header, at any rate
 
 
 def _without_header(source: Source, tabs: bool) -> Iterator[Record | Reject]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..errors import InvalidData, NotFound
+from ..ingest.readers import is_utf8
 from ..types import strictly_decreasing
 from .files import SHOWN, bad_lines, read_records
 from .types import Run
@@ -84,7 +85,7 @@ def write_run(path: str | os.PathLike[str], run: Run, name: str) -> None:
         with contextlib.ExitStack() as stack:
             new = stack.enter_context(tempfile.NamedTemporaryFile(dir=path.parent, prefix=".run-", delete=False))
             stack.callback(Path(new.name).unlink, missing_ok=True)
-            new.writelines(line.encode() for line in lines)
+            new.writelines(line.encode(errors="backslashreplace") for line in lines)
             new.close()
             Path(new.name).chmod(mode)
             Path(new.name).replace(path)
@@ -137,6 +138,8 @@ def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> N
     try:
         claim = data["claim"]["id"]
         hits = [(str(one["doc_id"]), float(one["score"])) for one in data["evidence"]]
+        if not all(map(is_utf8, (str(claim), *(document for document, _ in hits)))):
+            raise ValueError("ids that are no text")
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidData("neither a line of a TREC run nor a result of ccheck query --json") from error
     if claim is None:
@@ -150,7 +153,7 @@ def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> N
 
 
 def _in_order(scores: Mapping[str, float]) -> dict[str, float]:
-    order = sorted(scores, key=lambda document: (scores[document], document.encode()), reverse=True)
+    order = sorted(scores, key=lambda document: (scores[document], document), reverse=True)
     return {document: scores[document] for document in order}
 
 

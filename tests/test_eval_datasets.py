@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+import random
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ import zstandard
 from cli_runs import jsonl
 from conftest import SHARED
 
-from ccheck.errors import InvalidData, NotFound
+from ccheck.errors import CcheckError, InvalidData, NotFound
 from ccheck.evaluation.datasets import read_claims, read_gold, read_qrels
+from ccheck.evaluation.runs import read_run
 from ccheck.types import Claim
 
 
@@ -287,3 +289,30 @@ def test_a_file_of_another_kind_says_what_is_missing(scifact):
         read_gold(scifact / "qrels.tsv")
     with pytest.raises(InvalidData, match="line 2: claim 0 has no text"):
         read_claims(scifact / "qrels.tsv")
+
+
+def test_no_bytes_are_a_bug():
+    """Files of the known kinds with bytes changed: what is wrong is an error of ours, whoever reads them."""
+    rng = random.Random(0)
+    files = [
+        *(b'{"_id": "1", "text": "a"}\n{"_id": 2, "claim": "b", "doc_id": 4, "label": "NEI", "sentences": [1]}\n',),
+        *(b"query-id\tcorpus-id\tscore\nq\td\t1\n", b"q 0 d 1\nq Q0 d 1 0.5 x\n", b"1\ta claim\n", b"PAR1aaaa"),
+        b'[{"claim_id": 1, "claim": "x", "evidences": [{"evidence_id": 3, "evidence_label": "SUPPORTS"}]}]',
+        b'{"id": 1, "claim": "x", "evidence": {"1": [{"sentences": [1], "label": "SUPPORT"}]}, "cited_doc_ids": [1]}',
+        b'{"claim": {"id": "1", "text": "x"}, "evidence": [{"doc_id": "a", "score": 1.0}]}\n',
+        b"claim,abstract_id,claim_id,annotation\r\na,1,2,Supports\r\n",
+    ]
+    values = [b"null", b"[]", b"{}", b"1e999", b"true", b'"\\ud800"', b'""', b"NaN", b"\r", b'"', b"\xff", b"\x00"]
+    refused = 0
+    for _ in range(1500):
+        data = bytearray(rng.choice(files))
+        for _ in range(rng.randrange(1, 4)):
+            place = rng.randrange(len(data) + 1)
+            data[place : place + rng.randrange(5)] = rng.choice(values)
+        Path("file").write_bytes(data)
+        for read in (read_claims, read_qrels, read_gold, read_run):
+            try:
+                read("file")
+            except CcheckError:
+                refused += 1
+    assert 1500 < refused < 6000
