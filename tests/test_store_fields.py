@@ -540,8 +540,9 @@ def test_a_store_gains_fields(make: Callable[..., Store]) -> None:
     store.prepare(FULL)
     info = store.info()
     assert info is not None and info.layout == FULL
-    # Words are there at once, since the texts are; the rest comes with the documents.
-    assert names(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
+    # The local store has words at once, since it has the texts; all else comes with the documents.
+    words = ["ice", "sea"] if store.name.startswith("local:") else []
+    assert names(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == words
     assert ranked(store, asked({3: 1.0}), Sparse()) == []
     assert ranked(store, Query("", OTHER["flu"]), Dense(field=SECOND.name)) == []
     store.upsert([entry(document, "2") for document in DOCUMENTS[:2]])
