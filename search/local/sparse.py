@@ -139,7 +139,7 @@ def segments(folder: Path, vocabulary: int, highest: int | None = None) -> list[
 
 def _open(file: Path, vocabulary: int) -> Segment | None:
     try:
-        data = np.memmap(file, np.uint8, "r")
+        data = np.asarray(np.memmap(file, np.uint8, "r"))  # what is cut from a memmap itself costs more to make
     except (OSError, ValueError):  # merged away since, or empty
         return None
     if len(data) < 8 * _HEADER or bytes(data[:8]) != _MAGIC:
@@ -251,7 +251,7 @@ class SparseIndex:
             shared = min(len(allowed), len(scores))
             scores[:shared] *= allowed[:shared]
             scores[shared:] = 0
-        found = np.flatnonzero(scores)
+        found = np.flatnonzero(scores >= _lower_bound(scores, depth))
         values = scores[found]
         if len(found) > depth:
             least = np.partition(values, -depth)[-depth]
@@ -260,3 +260,10 @@ class SparseIndex:
             found, values = found[best], values[best]
         order = np.lexsort((found, -values))
         return list(zip(found[order].tolist(), values[order].tolist(), strict=True))
+
+
+def _lower_bound(scores: NDArray[np.float32], depth: int) -> np.float32:
+    """Above 0, and no more than the `depth`-th best score: cheaply, that of a part of them."""
+    some = scores[:: max(1, len(scores) // (64 * depth))]
+    least = np.partition(some, -depth)[-depth] if len(some) >= depth else np.float32(0)
+    return max(least, np.nextafter(np.float32(0), np.float32(1)))

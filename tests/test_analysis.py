@@ -1,0 +1,170 @@
+"""Text as the terms of an `Analysis`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ccheck.analysis import MAX_TERM, document_text, open_analysis, query_terms, terms, terms_text
+from ccheck.errors import InvalidData, MissingExtra, NotFound
+from ccheck.stages import Analysis
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+TEXT = "The #COVID19 vaccines don't reduce 40% of naïve cases; it's α-Helix!"
+
+
+@pytest.mark.parametrize(
+    ("analysis", "expected"),
+    [
+        (Analysis(), "the covid19 vaccines don t reduce 40 of naïve cases it s α helix"),
+        (Analysis(lowercase=False), "The COVID19 vaccines don t reduce 40 of naïve cases it s α Helix"),
+        (Analysis(hashtags="remove"), "the vaccines don t reduce 40 of naïve cases it s α helix"),
+        (Analysis(keep="%-"), "the covid19 vaccines don t reduce 40% of naïve cases it s α-helix"),
+        (Analysis(keep="#", hashtags="keep"), "the #covid19 vaccines don t reduce 40 of naïve cases it s α helix"),
+        (Analysis(punctuation="keep"), "the #covid19 vaccines don't reduce 40% of naïve cases; it's α-helix!"),
+        (Analysis(stopwords="nltk"), "covid19 vaccines reduce 40 naïve cases α helix"),
+        (Analysis(stopwords="lucene"), "covid19 vaccines don t reduce 40 naïve cases s α helix"),
+        (Analysis(lowercase=False, stopwords="lucene"), "COVID19 vaccines don t reduce 40 naïve cases s α Helix"),
+        (Analysis(punctuation="keep", stopwords="nltk"), "#covid19 vaccines reduce 40% naïve cases; α-helix!"),
+        (Analysis(stopwords="nltk", stemming=True), "covid19 vaccin reduc 40 naïv case α helix"),
+    ],
+    ids=str,
+)
+def test_each_part_does_what_it_says(analysis: Analysis, expected: str) -> None:
+    assert open_analysis(analysis)(TEXT) == expected.split()
+
+
+def test_all_punctuation_and_symbols_part_words() -> None:
+    cut = open_analysis(Analysis())
+    assert cut("a—b…c€d©e「f」g＃h_i^j|k\u00a0l\u2003m") == list("abcdefghijklm")
+    assert cut("x_y p>0.05 “q” ~5‰ №7 ½") == ["x", "y", "p", "0", "05", "q", "5", "7", "½"]
+
+
+HOSTILE = [
+    "",
+    " ",
+    "\0",
+    "\ud800",
+    "a\u2028b\x85c\u00a0d\u3000e\x1cf",
+    "x" * 40_000,
+    "😀" * 300,
+    "\u00a8 \ufb01",
+    "###",
+    "#",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_terms_are_short_and_have_no_white_space(text: str) -> None:
+    pytest.importorskip("tokenizers")
+    for analysis in (Analysis(), Analysis(punctuation="keep", stemming=True), Analysis(subwords=MINILM)):
+        found = open_analysis(analysis)(text)
+        assert all(term and not any(character.isspace() for character in term) for term in found)
+        assert all(len(term) <= MAX_TERM for term in found)
+        assert " ".join(found).split(" ") == (found or [""])
+
+
+def test_a_documents_terms_are_of_title_and_text() -> None:
+    assert document_text("A title", "Its text.") == "A title\nIts text."
+    assert terms_text(Analysis(), "A title", "Its text.") == "a title its text"
+
+
+def test_a_claims_terms_are_at_most_so_many() -> None:
+    long = "word " * 5_000
+    assert len(query_terms(long)) == len(query_terms(long, Analysis())) == 1024
+    assert query_terms("rising seas") == terms("rising seas") != query_terms("rising seas", Analysis())
+
+
+# -- subwords
+
+
+def pieces(word: str, vocabulary: set[str]) -> list[str]:
+    """WordPiece: the longest piece of the vocabulary, then of what is left."""
+    found: list[str] = []
+    while word:
+        sign = "##" if found else ""
+        end = next(end for end in range(len(word), 0, -1) if sign + word[:end] in vocabulary)
+        found.append(sign + word[:end])
+        word = word[end:]
+    return found
+
+
+def test_word_pieces_are_those_of_the_models_vocabulary() -> None:
+    pytest.importorskip("tokenizers")
+    from ccheck.models import find_model
+
+    settings = json.loads((find_model(MINILM).path / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary = set(settings["model"]["vocab"])
+    cut = open_analysis(Analysis(subwords=MINILM))
+    text = "Hyperparathyroidism raises immunoglobulins in electroencephalography, [SEP] and [MASK]"
+    words = open_analysis(Analysis())(text)
+    assert cut(text) == [piece for word in words for piece in pieces(word, vocabulary)]
+    assert "##" in " ".join(cut(text))
+    # The file of this tokenizer says that it cuts at so many tokens.
+    assert settings["truncation"]["max_length"] < 900 < len(cut("immunoglobulin " * 300))
+
+
+def test_what_a_tokenizer_does_not_know_is_left_out() -> None:
+    pytest.importorskip("tokenizers")
+    assert open_analysis(Analysis(subwords=MINILM))("𓀀 vaccine 𓀁") == ["vaccine"]
+
+
+@pytest.fixture
+def byte_pairs(tmp_path: Path) -> Path:
+    """A folder with nothing but a byte-level tokenizer, as GPT-2's, trained on a few words."""
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=400,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<s>"],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(["we saw the vaccine and the vaccines work"] * 20, trainer)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_a_word_has_the_same_subwords_wherever_it_stands(byte_pairs: Path) -> None:
+    cut = open_analysis(Analysis(subwords=str(byte_pairs)))
+    assert cut("vaccine the") == ["Ġvaccine", "Ġthe"]
+    assert cut("the vaccine") == ["Ġthe", "Ġvaccine"]
+    assert cut("vaccines")[0] == cut("the vaccines")[1]
+    assert cut("the<s>") == cut("the < s >") != []
+
+
+def test_a_tokenizer_that_adds_the_space_itself(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.Unigram([("<unk>", 0.0), ("▁the", -1.0), ("▁", -2.0), ("s", -2.0)], 0)
+    )
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    tokenizer.add_special_tokens(["<unk>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    cut = open_analysis(Analysis(subwords=str(tmp_path)))
+    assert cut("the s the") == ["▁the", "▁", "s", "▁the"]
+    assert cut("theq") == ["▁the"]
+
+
+def test_models_without_a_tokenizer_are_said(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    with pytest.raises(NotFound, match="no/such-model"):
+        open_analysis(Analysis(subwords="no/such-model"))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(NotFound, match=r"no tokenizer\.json"):
+        open_analysis(Analysis(subwords=str(tmp_path)))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(InvalidData, match="can't be read as a tokenizer"):
+        open_analysis(Analysis(subwords=str(tmp_path)))
+
+
+def test_subwords_need_tokenizers(byte_pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingExtra, match=r"ccheck\[models\]"):
+        open_analysis(Analysis(subwords=str(byte_pairs)))
