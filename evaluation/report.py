@@ -20,7 +20,7 @@ from .compare import compare
 from .evaluate import Evaluation, as_run
 from .metrics import measure, only
 from .trace import Way, gains, ways
-from .types import Classified, Difference, Qrels
+from .types import Classified, Qrels
 
 if TYPE_CHECKING:
     import jinja2
@@ -169,7 +169,8 @@ def _against(evaluations: Mapping[str, Evaluation], qrels: Qrels, metrics: Seque
     first = compared.differences[0]
     moved = [change for change in first.changes if change.difference]
     values = [change.difference for change in first.changes]
-    plot = Plot(plots.differences(values, first.metric), f"{name} against {base}, {first.metric} of each claim that differs", [], [])
+    caption = f"{name} against {base}, {first.metric} of each claim that differs"
+    plot = Plot(plots.differences(values, first.metric), caption, [], []) if moved else None
     return {
         "base": base,
         "name": name,
@@ -178,7 +179,6 @@ def _against(evaluations: Mapping[str, Evaluation], qrels: Qrels, metrics: Seque
         "metric": first.metric,
         "wins": sorted((one for one in moved if one.difference > 0), key=lambda one: -one.difference)[:MAX_CHANGES],
         "losses": sorted((one for one in moved if one.difference < 0), key=lambda one: one.difference)[:MAX_CHANGES],
-        "interval": _interval(first),
     }
 
 
@@ -213,11 +213,6 @@ def _recipe(name: str, one: Evaluation, qrels: Qrels, metrics: Sequence[str], to
 
 def _figure(value: float, interval: Sequence[float] | None = None) -> str:
     return f"{value:.4f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else "")
-
-
-def _interval(difference: Difference) -> str:
-    ends = difference.interval
-    return "" if ends is None else f"[{ends[0]:+.4f}, {ends[1]:+.4f}]"
 
 
 def _duration(value: float) -> str:

@@ -1,0 +1,257 @@
+"""`ccheck evaluate`, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import ir_measures
+import pytest
+from cli_runs import ccheck, command, environment, jsonl
+from evaluation_data import Files, sample_files
+
+from ccheck.evaluation.runs import read_run
+from ccheck.search.local.store import LocalStore
+
+RECIPE = """
+name = "{name}"
+extends = "default"
+[rerankers]
+rerank = false
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return sample_files(tmp_path)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """The default recipe without a reranker, with figures that somebody published."""
+    file = tmp_path / "mine.toml"
+    published = '[[published]]\non = "other claims"\nmetrics = {"nDCG@10" = 0.512, "MRR@5" = 0.4}\n'
+    file.write_text(RECIPE.format(name="mine") + published, encoding="utf-8")
+    return file
+
+
+def ranked(file: Path) -> dict[str, list[str]]:
+    return {claim: list(scores) for claim, scores in read_run(file).items()}
+
+
+def test_one_recipe_as_json(papers, files, tmp_path):
+    run = tmp_path / "x.run"
+    ran = ccheck("evaluate", "bm25", *files.options, "--store", papers, "--json", "--run", run)
+    assert ran.code == 0, ran.err
+    (said,) = ran.objects
+    assert said["recipe"] == "bm25" and said["claims"] == 12 and said["errors"] == [] and said["depth"] == 100
+    # The same as ir-measures makes of the files.
+    expected = ir_measures.calc_aggregate(
+        [ir_measures.nDCG @ 10, ir_measures.R @ 100],
+        [
+            ir_measures.Qrel(*line.split("\t")[:2], int(line.split("\t")[2]))
+            for line in files.qrels.read_text().splitlines()[1:]
+        ],
+        ir_measures.read_trec_run(str(run)),
+    )
+    assert said["metrics"] == pytest.approx({str(measure): value for measure, value in expected.items()})
+    for name, value in said["metrics"].items():
+        low, high = said["intervals"][name]
+        assert low <= value <= high
+    assert said["stages"] == {"bm25": said["metrics"]} and said["stances"] is said["verdicts"] is None
+    assert said["seconds_per_claim"]["total"] > 0 and said["tokens_per_claim"]["llm_calls"] == 0
+    assert set(ranked(run)) == {str(n) for n in range(1, 13)}
+
+
+@pytest.mark.usefixtures("minilm")
+def test_several_recipes_in_a_table(embedded, files, recipe, tmp_path):
+    ran = ccheck(
+        *("evaluate", "bm25", "dense", recipe, *files.options, "--store", embedded),
+        *("--metric", "nDCG@10", "--metric", "R@5", "--run", tmp_path / "runs"),
+    )
+    assert ran.code == 0, ran.err
+    rows = {line.split()[0]: line for line in ran.out.splitlines() if line.strip()}
+    assert {"bm25", "dense", "mine", "published:"} <= set(rows)
+    assert "0.512" in rows["published:"] and "other claims" in rows["published:"]
+    assert "mine, published on other claims: MRR@5 0.4" in ran.out  # what was not measured
+    assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == ["bm25.run", "dense.run", "mine.run"]
+    # The fused ranking of an evaluation is the one of a query.
+    asked = ccheck(
+        "query", "--claims", files.claims, "--recipe", recipe, "-k", 20, "--store", embedded, "--verdict", "none"
+    )
+    for answer in asked.objects:
+        ids = [piece["doc_id"] for piece in answer["evidence"]]
+        assert ranked(tmp_path / "runs" / "mine.run")[answer["claim"]["id"]][: len(ids)] == ids
+    alone = ccheck("evaluate", recipe, *files.options, "--store", embedded)
+    assert "Stages" in alone.out and "won" in alone.out
+    assert [word for word in ("bm25", "dense", "rrf") if f"\n {word} " in alone.out] == ["bm25", "dense", "rrf"]
+
+
+def test_nothing_is_computed_twice(papers, files, monkeypatch):
+    asked: list[int] = []
+    rankings = LocalStore.rankings
+
+    def counted(self, queries, *rest, **named):
+        asked.append(len(queries))
+        return rankings(self, queries, *rest, **named)
+
+    monkeypatch.setattr(LocalStore, "rankings", counted)
+    arguments = ("evaluate", "bm25", *files.options, "--store", papers)
+    first = ccheck(*arguments, "--json")
+    assert asked == [12]
+    again = ccheck(*arguments, "--json")
+    assert asked == [12] and again.objects[0]["metrics"] == first.objects[0]["metrics"]
+    assert first.objects[0]["remembered"] == {} and again.objects[0]["remembered"] == {"ranking": 12}
+    assert "--fresh" in ccheck(*arguments).out
+    fresh = ccheck(*arguments, "--json", "--fresh")
+    assert asked == [12, 12] and fresh.objects[0]["metrics"] == first.objects[0]["metrics"]
+    ccheck("evaluate", "bm25", *files.options, "--store", papers, "--limit", 3)
+    assert asked == [12, 12]
+
+
+def test_a_run_that_was_killed_goes_on(papers, files, tmp_path):
+    """Killed when the first batch of claims is kept: the second run computes the others only."""
+    many = jsonl(
+        tmp_path / "many.jsonl", *({"_id": str(n), "text": f"sea level rise number {n}"} for n in range(1, 301))
+    )
+    code = (
+        "import os, signal, sys\n"
+        "from ccheck.search.local.store import LocalStore\n"
+        "rankings, calls = LocalStore.rankings, []\n"
+        "def slow(self, *rest, **named):\n"
+        "    calls.append(1)\n"
+        "    if len(calls) == 3:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return rankings(self, *rest, **named)\n"
+        "LocalStore.rankings = slow\n"
+        "from ccheck.cli import main\n"
+        "main()\n"
+    )
+    arguments = ["evaluate", "bm25", "--claims", many, "--qrels", files.qrels, "--store", papers, "--json"]
+    program = [command()[0], "-c", code, *map(str, arguments)]
+    killed = subprocess.run(program, capture_output=True, timeout=120, check=False, env=environment())
+    assert killed.returncode == -signal.SIGKILL and killed.stdout == b""
+    said = ccheck(*arguments).objects[0]
+    assert said["remembered"] == {"ranking": 128} and said["claims"] == 12
+    assert said["metrics"] == ccheck(*arguments, "--fresh").objects[0]["metrics"]
+
+
+def test_a_sample_is_the_same_for_the_same_seed(papers, files, tmp_path):
+    def sampled(*options: object) -> set[str]:
+        run = tmp_path / "x.run"
+        ran = ccheck("evaluate", "bm25", *files.options, "--store", papers, "--run", run, "--json", *options)
+        assert ran.code == 0, ran.err
+        assert ran.objects[0]["claims"] == len(ranked(run))
+        return set(ranked(run))
+
+    assert len(sampled("--sample", 5)) == 5 and sampled("--sample", 5) == sampled("--sample", 5, "--seed", 0)
+    assert sampled("--sample", 5) != sampled("--sample", 5, "--seed", 3)
+    assert sampled("--limit", 2) == {"1", "2"} and len(sampled("--sample", 1000)) == 12
+
+
+def test_claims_that_fail_are_named_and_the_exit_code_says_so(papers, files):
+    with files.claims.open("a") as more:
+        more.write(json.dumps({"_id": "long", "text": "x " * 60_000}) + "\n")
+    with files.qrels.open("a") as more:
+        more.write("long\tkeeling-1960\t1\n")
+    ran = ccheck("evaluate", "bm25", *files.options, "--store", papers, "--json")
+    assert ran.code == 7 and "1 of 13 claims failed and are in no mean; claim long" in ran.err
+    assert ran.objects[0]["claims"] == 12 and ran.objects[0]["errors"][0]["claim"] == "long"
+
+
+def test_ids_that_do_not_match_are_said(papers, files):
+    with files.claims.open("a") as more:
+        more.write(json.dumps({"_id": "unjudged", "text": "seas rise"}) + "\n")
+    with files.qrels.open("a") as more:
+        more.write("elsewhere\tkeeling-1960\t1\n1\tno-such-paper\t1\n")
+    ran = ccheck("evaluate", "bm25", *files.options, "--store", papers)
+    assert ran.code == 0
+    for said in ("without judgements", "unjudged", "elsewhere", "no-such-paper", "not in the store"):
+        assert said in ran.err
+    assert ccheck("evaluate", "bm25", *files.options, "--store", papers, "--quiet").err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nosuch"], 4, "there is no recipe 'nosuch'"),
+        (["bm25", "bm25"], 2, "given twice"),
+        (["bm25", "--metric", "nDCG"], None, None),
+        (["bm25", "--metric", "nonsense@3"], 2, "nonsense"),
+        (["bm25", "--metric", "Bpref"], 5, "not relevant"),
+        (["bm25", "--replace", "big=small"], 2, "names no model 'big'"),
+        (["bm25", "--replace", "big"], 2, "is not MODEL=OTHER"),
+        (["bm25", "--run", "no/where.run"], 2, "can't be written"),
+        (["bm25", "--report", "."], 2, "can't be written"),
+        (["bm25", "--verdicts", "nosuch.jsonl"], 4, "nosuch.jsonl"),
+        (["bm25", "dense"], 4, "has no vectors"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_wrong_is_said(papers, files, arguments, code, said):
+    ran = ccheck("evaluate", *arguments, *files.options, "--store", papers)
+    assert ran.code == (code or 0), ran.err
+    if said is not None:
+        assert said in ran.err and ran.out == ""
+
+
+def test_verdicts_need_a_judge(papers, files):
+    ran = ccheck("evaluate", "bm25", *files.options, "--verdicts", files.verdicts, "--store", papers)
+    assert ran.code == 2 and "nobody judges in the recipe bm25" in ran.err
+
+
+def test_stand_ins_are_named_everywhere(papers, files, tmp_path, no_server):
+    file = tmp_path / "named.toml"
+    file.write_text('extends = "bm25"\n[rerankers.rerank]\nmodel = "big/model"\nrequired = false\n', encoding="utf-8")
+    stand_in = tmp_path / "nothing-there"
+    arguments = ("evaluate", file, *files.options, "--store", papers, "--replace", f"big/model={stand_in}")
+    ran = ccheck(*arguments)
+    assert ran.code == 0 and f"{stand_in} stands in for big/model" in ran.out
+    said = ccheck(*arguments, "--json").objects[0]
+    assert said["replaced"] == {"big/model": str(stand_in)}
+    assert any("not reranked" in warning for warning in said["warnings"])
+
+
+def test_an_interrupt_shows_what_is_done(papers, files):
+    """The second recipe never ends; the first one's row is there when somebody has had enough."""
+    code = (
+        "import os, signal, threading, time\n"
+        "from ccheck.search.local.store import LocalStore\n"
+        "rankings, calls = LocalStore.rankings, []\n"
+        "def slow(self, *rest, **named):\n"
+        "    calls.append(1)\n"
+        "    if len(calls) == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(60)\n"
+        "    return rankings(self, *rest, **named)\n"
+        "LocalStore.rankings = slow\n"
+        "from ccheck.cli import main\n"
+        "main()\n"
+    )
+    other = files.claims.parent / "other.toml"
+    other.write_text('extends = "bm25"\n[retrievers.bm25]\ndepth = 7\n', encoding="utf-8")
+    arguments = ["evaluate", "bm25", str(other), *map(str, files.options), "--store", str(papers)]
+    done = subprocess.run(
+        [command()[0], "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment(),
+    )
+    assert done.returncode == 130 and "interrupted" in done.stderr
+    assert "\n bm25 " in done.stdout and "other" not in done.stdout
+
+
+def test_the_report_is_written(papers, files, tmp_path):
+    other = tmp_path / "seven.toml"
+    other.write_text('extends = "bm25"\n[retrievers.bm25]\ndepth = 7\n', encoding="utf-8")
+    ran = ccheck(
+        "evaluate", "bm25", other, *files.options, "--store", papers, "--report", tmp_path / "page.html", "--quiet"
+    )
+    assert ran.code == 0, ran.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "seven" in page and "data:image/svg+xml;base64," in page
+    assert [file.name for file in tmp_path.glob(".ccheck*")] == [] and len(page) > 10_000

@@ -1,0 +1,99 @@
+"""`ccheck sweep`, as a user runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_runs import ccheck
+from evaluation_data import Files, sample_files
+
+from ccheck.evaluation.memory import DiskMemory
+from ccheck.recipe import load_recipe
+from ccheck.search.local.store import LocalStore
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return sample_files(tmp_path)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """Two BM25 retrievers that are joined."""
+    file = tmp_path / "two.toml"
+    file.write_text(
+        'name = "two"\n[retrievers.whole]\nkind = "bm25"\n[retrievers.title]\nkind = "bm25"\nfields = {title = 1.0}\n',
+        encoding="utf-8",
+    )
+    return file
+
+
+def test_what_does_not_change_is_not_run_again(papers, files, two, monkeypatch):
+    asked: list[tuple[str, int, int]] = []
+    rankings = LocalStore.rankings
+
+    def counted(self, queries, retrievers, **named):
+        asked.extend((name, stage.depth, len(queries)) for name, stage in retrievers.items())
+        return rankings(self, queries, retrievers, **named)
+
+    monkeypatch.setattr(LocalStore, "rankings", counted)
+    arguments = ("sweep", two, *files.options, "--store", papers, "--json", "--metric", "R@5")
+    grid = (
+        "--grid",
+        "fusion.k=10,60",
+        "--grid",
+        "retrievers.title.depth=3,50",
+        "--grid",
+        "retrievers.whole=true,false",
+    )
+    ran = ccheck(*arguments, *grid)
+    assert ran.code == 0, ran.err
+    # Eight points, three different rankings.
+    assert sorted(asked) == [("title", 3, 12), ("title", 50, 12), ("whole", 100, 12)]
+    *points, chosen = ran.objects
+    assert [list(point["settings"].values()) for point in points] == [
+        [k, depth, whole] for k in (10, 60) for depth in (3, 50) for whole in (True, False)
+    ]
+    values = [point["metrics"]["R@5"] for point in points]
+    assert chosen["value"] == max(values) and chosen["best"] == points[values.index(max(values))]["settings"]
+    assert chosen["held_out"]["claims"] == 12 and len(chosen["held_out"]["chosen"]) == 2
+    assert chosen["points"] == 8 and chosen["saved"] is None
+    # Each point is what its own evaluation gives.
+    again = ccheck(*arguments, *grid, "--fresh")
+    assert [point["metrics"] for point in again.objects[:-1]] == [point["metrics"] for point in points]
+    assert len(asked) == 6  # fresh: once more, and within the run once
+
+
+def test_the_best_is_written_as_a_recipe(papers, files, two, tmp_path):
+    (tmp_path / "saved").mkdir()
+    best = tmp_path / "saved" / "best.toml"
+    ran = ccheck(
+        *("sweep", two, *files.options, "--store", papers, "--grid", "retrievers.title.weight=0.001,5"),
+        *("--metric", "nDCG@10", "--save", best),
+    )
+    assert ran.code == 0, ran.err
+    assert "best: retrievers.title.weight=0.001" in ran.out and "held out (2 folds): nDCG@10" in ran.out
+    assert "chosen on these claims" in ran.err and f"written to {best}" in ran.out
+    made = load_recipe(str(best))
+    assert made.retrievers["title"].weight == 0.001 and made.name == "best" and "0.001" in made.description
+    measured = ccheck("evaluate", best, *files.options, "--store", papers, "--json").objects[0]["metrics"]["nDCG@10"]
+    (row,) = [line for line in ran.out.splitlines() if line.startswith(" best ")]
+    assert f"{measured:.4f}" in row
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--grid", "fusion.kk=1,2"], 2, "did you mean 'k'"),
+        (["--grid", "fusion.k"], 2, "is not KEY=VALUE"),
+        (["--grid", "fusion.k=1", "--metric", "x@1"], 2, "x@1"),
+        (["--grid", "fusion.k=1", "--save", "no/best.toml"], 2, "can't be written"),
+        ([], 2, "--grid"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_wrong_is_said_before_anything_runs(papers, files, two, monkeypatch, arguments, code, said):
+    monkeypatch.setattr(DiskMemory, "get", lambda *_: pytest.fail("it ran"))
+    ran = ccheck("sweep", two, *files.options, "--store", papers, *arguments)
+    assert ran.code == code and said in ran.err and ran.out == ""
