@@ -81,7 +81,7 @@ def randomisation_test(
         batch=max(1, 2_000_000 // len(moved)),
         rng=np.random.default_rng(seed),
     )
-    return min(1.0, float(found.pvalue)), 2.0 ** len(moved) <= permutations
+    return min(1.0, float(found.pvalue)), 2 ** len(moved) <= permutations
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -32,6 +32,7 @@ def test_for_many_claims_it_draws():
     assert p == pytest.approx(exact[0], abs=4 * (exact[0] / 20_000) ** 0.5)
     assert randomisation_test(values, permutations=20_000) == (p, False)
     assert randomisation_test(values, permutations=20_000, seed=1) != (p, False)
+    assert randomisation_test([1.0] * 1500) == (pytest.approx(2 / 10_001), False)
     assert randomisation_test([1.0] * 50)[0] <= 0.0002 and randomisation_test([0.0, 0.0]) == (1.0, True)
 
 

@@ -218,7 +218,7 @@ def test_climate_fever_and_averitec():
 @pytest.mark.parametrize(
     ("read", "lines", "said"),
     [
-        (read_qrels, ["q1 0 d1 1", "q1 0 d2 yes", "q1 0 d3"], "line 2: the grade 'yes' is no whole number up to 1000; line 3: "),
+        (read_qrels, ["q1 0 d1 1", "q1 0 d2 yes", "q1 0 d"], "2: the grade 'yes' is no whole number up to 1000; line"),
         (read_qrels, ["q1 0 d1 1000000000"], "line 1: the grade '1000000000' is no whole number up to 1000"),
         (read_qrels, ["q1 0 d1 0.5"], "line 1: the grade '0.5' is no whole number"),
         (read_qrels, ["q1 0 d1 1", "q1 0 d1 0"], "line 2: the pair of claim q1 and document d1 has another grade than"),
