@@ -25,6 +25,7 @@ COMMANDS = {
     "compare": "Compare runs claim by claim, and say what could be chance.",
     "sweep": "Measure a recipe over a grid of settings.",
     "serve": "Serve models over HTTP.",
+    "mine": "Find hard negatives: documents that rank high and are not relevant.",
     "train": "Make models from labels.",
     "calibrate": "Measure what a judge's confidence is worth, and mend it.",
     "index": "Look at stores, rebuild or delete them.",

@@ -10,6 +10,7 @@ from ..errors import MissingExtra, NotFound
 from ..memory import Memory
 from ..settings import Settings
 from ..stages import EnsembleReranker as EnsembleStage
+from ..stages import LearnedReranker as LearnedStage
 from ..stages import ListwiseReranker as ListwiseStage
 from ..stages import ModelReranker as ModelStage
 from ..stages import RerankerStage
@@ -43,6 +44,10 @@ def open_reranker(
         from .listwise import ListwiseReranker
 
         return ListwiseReranker(language_model(stage.llm), stage.window, stage.stride, stage.examples)
+    if isinstance(stage, LearnedStage):
+        from .learned import load_learned
+
+        return load_learned(stage.model)
     if isinstance(stage, EnsembleStage):
         options = ModelStage(max_tokens=stage.max_tokens, long=stage.long)
         models = [_open(name, options, settings, notify, memory) for name in stage.models]

@@ -1,0 +1,176 @@
+"""`ccheck mine`: hard negatives from a recipe's ranking."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from ..errors import UsageError
+from .adjust import Changes, adjusted
+from .common import (
+    checker,
+    counted,
+    device_option,
+    json_option,
+    notice,
+    options,
+    print_fields,
+    print_json,
+    quiet_option,
+    settings_from,
+    stdout,
+    store_option,
+)
+from .evaluating import claims_option, qrels_option, seed_option
+from .outputs import refuse_overwriting
+from .train_labels import progress
+
+
+@click.command()
+@options(
+    claims_option,
+    qrels_option,
+    store_option,
+    click.option("--recipe", metavar="NAME|FILE", help="Whose retrieval is mined.  [env: CCHECK_RECIPE]"),
+    click.option("--output", "-o", required=True, metavar="FILE", help="Where the JSON Lines are written."),
+    click.option(
+        "--rerank", metavar="MODEL", default="none", help="Order the ranking by this model first.  [default: none]"
+    ),
+    click.option(
+        "--depth",
+        type=click.IntRange(1, 10_000),
+        default=1000,
+        show_default=True,
+        metavar="N",
+        help="How many documents of the ranking are looked at.",
+    ),
+    click.option(
+        "--keep",
+        type=click.IntRange(1, 10_000),
+        default=500,
+        show_default=True,
+        metavar="N",
+        help="How many of them hard negatives are drawn from.",
+    ),
+    click.option(
+        "--hard",
+        type=click.IntRange(0, 1000),
+        default=5,
+        show_default=True,
+        metavar="N",
+        help="Hard negatives for each relevant document.",
+    ),
+    click.option(
+        "--random",
+        "others",
+        type=click.IntRange(0, 1000),
+        default=10,
+        show_default=True,
+        metavar="N",
+        help="Other documents for each relevant one.",
+    ),
+    click.option("--corpus", metavar="FILE", help="What others are drawn from.  [default: all judged documents]"),
+    click.option(
+        "--margin",
+        type=click.FloatRange(0),
+        default=0.95,
+        show_default=True,
+        metavar="X",
+        help="Leave out what scores above this share of the relevant one's; 0: nothing.",
+    ),
+    click.option(
+        "--duplicates",
+        type=click.FloatRange(0, 1),
+        default=0.5,
+        show_default=True,
+        metavar="X",
+        help="Leave out texts that share more of their runs of 5 words.",
+    ),
+    seed_option,
+    click.option("--resume", is_flag=True, help="Go on with a mining that did not end."),
+    json_option,
+    device_option,
+    quiet_option,
+)
+def mine(
+    claims: str,
+    qrels: str,
+    *,
+    store: str | None,
+    recipe: str | None,
+    output: str,
+    rerank: str,
+    depth: int,
+    keep: int,
+    hard: int,
+    others: int,
+    corpus: str | None,
+    margin: float,
+    duplicates: float,
+    seed: int,
+    resume: bool,
+    as_json: bool,
+    device: str | None,
+    quiet: bool,
+) -> None:
+    """Find hard negatives: documents that rank high and are not relevant.
+
+    \b
+    ccheck mine --claims claims.jsonl --qrels qrels.tsv -o negatives.jsonl
+    ccheck train reranker --negatives negatives.jsonl ...
+
+    What is likely to bear on the claim, though nobody judged it, is left out: documents that score nearly as high as a
+    relevant one, and near duplicates of it. A line has claim_id, claim, positive_id, positive and negatives. The margin
+    is a share of scores, and made for cosines and rerankers; of reciprocal ranks it leaves out what ranks above.
+    """
+    from ..evaluation.datasets import read_claims, read_qrels
+    from ..evaluation.evaluate import retrieval_only
+    from ..training.mining import MiningOptions
+    from ..training.mining import mine as run
+    from ..training.rows import read_documents
+
+    if hard + others == 0:
+        raise UsageError("--hard and --random are both 0: there is nothing to mine")
+    target = Path(output)
+    if target.is_dir():
+        raise UsageError(f"nothing can be written to {output}: it is a folder")
+    refuse_overwriting(claims, output)
+    refuse_overwriting(qrels, output)
+    settings = settings_from(store=store, recipe=recipe, device=device, rerank=rerank)
+    piece = retrieval_only(adjusted(settings, Changes(rerank_depth=depth if rerank != "none" else None)))
+    chosen = MiningOptions(depth, keep, hard, others, margin or None, duplicates, seed)
+    judged = read_qrels(qrels)
+    ids = sorted(read_documents(corpus) if corpus else {key for grades in judged.values() for key in grades})
+    with checker(settings, quiet=quiet, recipe=piece) as made:
+        about = {
+            "recipe": piece.model_dump(mode="json", include={"retrievers", "fusion", "rerankers"}),
+            "store": made.store.name,
+            "data": hashlib.sha256("\0".join([Path(claims).name, *ids]).encode("utf-8", "surrogatepass")).hexdigest(),
+        }
+        with progress("mining", quiet) as on_progress:
+            mined = run(
+                made,
+                read_claims(claims),
+                judged,
+                made.store.get,
+                ids,
+                target,
+                chosen,
+                about,
+                resume=resume,
+                on_progress=on_progress,
+            )
+    if not quiet:
+        for message in mined.messages[:5]:
+            notice(message)
+        if len(mined.messages) > 5:
+            notice(f"and {len(mined.messages) - 5} claims more without negatives")
+    if as_json:
+        print_json({"output": output, **asdict(mined)})
+        return
+    facts = {"rows": counted(mined.rows, "row"), "claims": f"{mined.claims:,}"}
+    left_out = {f"left out, {why}": f"{count:,}" for why, count in mined.left_out.items()}
+    print_fields(stdout(), {**facts, **left_out, "output": output})

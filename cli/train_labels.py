@@ -1,0 +1,250 @@
+"""`ccheck train stance` and `ccheck train fusion`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import UsageError
+from .common import (
+    checker,
+    device_option,
+    json_option,
+    notice,
+    options,
+    print_fields,
+    print_json,
+    quiet_option,
+    settings_from,
+    stderr,
+    stdout,
+    store_option,
+)
+from .train_retrieval import _listening, _settings
+
+if TYPE_CHECKING:
+    from ..evaluation.types import Classified
+    from ..training.stance import StanceModel
+
+_FILES = ("train", "dev", "test", "corpus", "output")
+
+
+@click.command()
+@options(
+    click.option(
+        "--train",
+        multiple=True,
+        metavar="FILE",
+        help="Labelled pairs: JSON Lines of claim, evidence, label; SciFact, Climate-FEVER, AVeriTeC. Repeatable.",
+    ),
+    click.option("--dev", metavar="FILE", help="Pairs to choose the best epoch by.  [default: a part of --train]"),
+    click.option("--test", metavar="FILE", help="Pairs to give figures of.  [default: a part of --train, or --dev]"),
+    click.option("--corpus", metavar="FILE", help="The documents, where the pairs have only their ids."),
+    click.option("--output", "-o", metavar="FOLDER", help="Where the model is written."),
+    click.option("--base", metavar="MODEL", help="The model to start from.  [default: all-MiniLM-L6-v2]"),
+    click.option(
+        "--method",
+        type=click.Choice(["classifier", "features"]),
+        help="Fine-tune the base, or learn what its embeddings tell, in seconds.  [default: classifier]",
+    ),
+    click.option("--preset", metavar="NAME", help="The settings of a published system: climatecheck-hybrid."),
+    click.option("--config", metavar="FILE", help="A TOML of settings and files; options win."),
+    click.option("--epochs", type=click.IntRange(1), metavar="N", help="How often the data are gone through."),
+    click.option("--batch", type=click.IntRange(1), metavar="N", help="Pairs in one batch.  [default: 32]"),
+    click.option("--accumulate", type=click.IntRange(1), metavar="N", help="Batches that make one step."),
+    click.option("--learning-rate", type=float, metavar="X", help="The highest step width.  [default: 5e-5]"),
+    click.option("--max-tokens", type=click.IntRange(16), metavar="N", help="Read at a time.  [default: 256]"),
+    click.option("--patience", type=click.IntRange(1), metavar="N", help="Stop after so many epochs without a gain."),
+    click.option("--frozen/--free", default=None, help="Train only what is on top of the encoder, or all."),
+    click.option("--weak-pairs", type=click.IntRange(0), metavar="N", help="Pairs made of documents, learned first."),
+    click.option("--seed", type=click.IntRange(0), metavar="N", help="Of all that is drawn.  [default: 0]"),
+    click.option("--split", type=click.Choice(["document", "claim"]), help="What is kept apart.  [default: document]"),
+    click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, as TOML: gamma=1."),
+    click.option("--resume", is_flag=True, help="Go on with a training that did not end."),
+    click.option("--overwrite", is_flag=True, help="Replace an output that is there."),
+    device_option,
+    json_option,
+    quiet_option,
+)
+def stance(**given: Any) -> None:
+    """Train a stance classifier on labelled pairs.
+
+    \b
+    ccheck train stance --train pairs.jsonl --output my-stance
+    ccheck train stance --train verdicts.jsonl --corpus corpus.jsonl \\
+        --method features --output my-stance
+    ccheck query "..." --stance my-stance
+
+    What is measured on is kept apart by document, unless told otherwise. A training that was stopped goes on by
+    --resume.
+    """
+    from ..training.loop import require_training
+    from ..training.options import load_options, read_config
+    from ..training.rows import read_documents, read_rows
+    from ..training.stance import StanceOptions, train_stance
+    from ..training.stance_data import joined, stance_data
+
+    require_training()
+    config = read_config(Path(given["config"])) if given["config"] else {}
+    preset = given["preset"] or config.get("preset")
+    files = {name: given[name] or config.get(name) for name in (*_FILES, "method")}
+    left = {name: value for name, value in config.items() if name not in (*_FILES, "method", "preset")}
+    flags = {name: given[name] for name in StanceOptions.model_fields if name in given}
+    chosen = load_options(StanceOptions, preset, left, {**flags, **_settings(given["settings"])})
+    for name in ("train", "output"):
+        if not files[name]:
+            raise UsageError(f"--{name} is missing (or {name} in the file of --config)")
+    trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
+    method = files["method"] or "classifier"
+    if method not in ("classifier", "features"):
+        raise UsageError(f"there is no method {method!r}: it is classifier or features")
+    corpus = files["corpus"]
+    with _listening(given["quiet"]) as listener:
+        read = [read_rows(file, corpus) for file in trains]
+        for file, rows in zip(trains, read, strict=True):
+            listener.message(f"{file}: {rows.describe()}")
+        data = stance_data(
+            joined(read),
+            chosen,
+            read_rows(files["dev"], corpus).rows if files["dev"] else (),
+            read_rows(files["test"], corpus).rows if files["test"] else (),
+            read_documents(corpus) if corpus and chosen.weak_pairs else None,
+        )
+        for message in data.messages:
+            listener.message(message)
+        where = {"device": given["device"], "overwrite": given["overwrite"], "listener": listener}
+        output = Path(files["output"])
+        if method == "features":
+            from ..training.stance_features import train_features
+
+            made = train_features(data, chosen, output, **where)
+        else:
+            made = train_stance(data, chosen, output, resume=given["resume"], **where)
+    _print_stance(made, given["as_json"])
+
+
+def _print_stance(made: StanceModel, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "output": str(made.folder),
+                "figures": {
+                    name: {"model": own.to_dict(), "floor": floor.to_dict()}
+                    for name, (own, floor) in made.figures.items()
+                },
+            }
+        )
+        return
+    fields = {"output": str(made.folder)}
+    for name, (own, floor) in made.figures.items():
+        fields[f"weighted F1 {name} ({own.count})"] = _with_interval(own)
+        fields[f"the same, of one label, {name}"] = f"{floor.weighted.f1:.4f}"
+    print_fields(stdout(), fields)
+    for name, (own, floor) in made.figures.items():
+        if own.intervals and own.intervals["weighted_f1"][0] <= floor.weighted.f1:
+            notice(f"{name}: {own.count} pairs can't tell the model from always giving the most frequent label")
+
+
+def _with_interval(figures: Classified) -> str:
+    low, high = figures.intervals.get("weighted_f1", (figures.weighted.f1, figures.weighted.f1))
+    return f"{figures.weighted.f1:.4f} [{low:.4f}, {high:.4f}]"
+
+
+@click.command()
+@options(
+    click.option("--claims", required=True, metavar="FILE", help="The claims: BEIR, TREC or a data set's own."),
+    click.option("--qrels", required=True, metavar="FILE", help="Which documents are relevant to which claim."),
+    store_option,
+    click.option("--recipe", metavar="NAME|FILE", help="Whose retrievers are joined.  [env: CCHECK_RECIPE]"),
+    click.option("--output", "-o", required=True, metavar="FILE", help="The JSON file that is written."),
+    click.option(
+        "--depth",
+        type=click.IntRange(2, 1000),
+        default=50,
+        show_default=True,
+        metavar="N",
+        help="How many documents of each claim are ordered.",
+    ),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of what is drawn."),
+    json_option,
+    device_option,
+    quiet_option,
+)
+def fusion(
+    claims: str,
+    qrels: str,
+    *,
+    store: str | None,
+    recipe: str | None,
+    output: str,
+    depth: int,
+    seed: int,
+    as_json: bool,
+    device: str | None,
+    quiet: bool,
+) -> None:
+    """Train a mix of the retrievers' scores, in seconds and without torch.
+
+    \b
+    ccheck train fusion --claims claims.jsonl --qrels qrels.tsv -o fusion.json
+
+    It orders the first documents of the recipe's retrievers again, by their scores and ranks and the words that they
+    share with the claim. A recipe uses it, before other rerankers, by:
+
+    \b
+    [rerankers.learned]
+    model = "fusion.json"
+    """
+    from ..evaluation.datasets import read_claims, read_qrels
+    from ..evaluation.evaluate import retrieval_only
+    from ..recipe import load_recipe
+    from ..training.fusion import FusionOptions, save_fusion, train_fusion
+    from .outputs import refuse_overwriting
+
+    refuse_overwriting(claims, output)
+    refuse_overwriting(qrels, output)
+    settings = settings_from(store=store, recipe=recipe, device=device)
+    piece = retrieval_only(load_recipe(settings.recipe)).model_copy(update={"rerankers": {}})
+    judged = read_qrels(qrels)
+    with checker(settings, quiet=quiet, recipe=piece) as made, progress("searching", quiet) as on_progress:
+        about = {"recipe": piece.name, "store": made.store.name}
+        trained = train_fusion(
+            made,
+            list(made.plan().retrievers),
+            read_claims(claims),
+            judged,
+            FusionOptions(depth=depth, seed=seed),
+            about,
+            on_progress,
+        )
+    save_fusion(trained.model, Path(output))
+    if as_json:
+        print_json({"output": output, **dict(trained.model.about), "notes": list(trained.notes)})
+        return
+    fields = {"output": output, "retrievers": ", ".join(trained.model.retrievers)}
+    for figure in trained.figures:
+        low, high = figure.difference_interval
+        fields[f"{figure.metric} {figure.group} ({figure.claims})"] = (
+            f"{figure.before:.4f} to {figure.after:.4f}, {figure.after - figure.before:+.4f} [{low:+.4f}, {high:+.4f}]"
+        )
+    print_fields(stdout(), fields)
+    for note in trained.notes:
+        notice(note)
+
+
+@contextmanager
+def progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal; nothing elsewhere."""
+    from rich.progress import Progress
+
+    console = stderr()
+    if quiet or not console.is_terminal:
+        yield lambda done, total: None
+        return
+    with Progress(console=console, transient=True, redirect_stdout=False) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

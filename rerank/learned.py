@@ -1,0 +1,227 @@
+"""Documents ordered by gradient-boosted trees over the scores, ranks and words that they and the claim share.
+
+The file is what `ccheck train fusion` writes: JSON, evaluated with numpy alone. Trees vote over features that need no
+model beyond those of the retrievers (Friedman, Greedy function approximation, 2001, for the trees).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..analysis import clean, terms
+from ..errors import InvalidData, NotFound
+from ..types import Hit
+from .types import Scores
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KIND = "ccheck learned fusion"
+VERSION = 1
+MAX_BYTES = 64 << 20
+FUSIONS = ("rrf", "minmax")
+OF_RETRIEVER = ("score", "scaled", "rank")
+SHARED = (
+    "fused rank",
+    "fused scaled",
+    "claim words in title",
+    "claim words in text",
+    "rare claim words",
+    "claim pairs of words",
+    "claim numbers",
+    "numbers in claim",
+    "claim length",
+    "document length",
+)
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def feature_names(retrievers: Sequence[str]) -> list[str]:
+    """What the columns of `features` are, for retrievers in this order."""
+    return [*(f"{name} {one}" for name in retrievers for one in OF_RETRIEVER), *SHARED]
+
+
+def features(claim: str, hits: Sequence[Hit], retrievers: Sequence[str]) -> NDArray[np.float32]:
+    """The features of the hits of one claim, shape [hits, features].
+
+    Of each retriever: its score, the same scaled to 0..1 over these hits, and the rank. A document that it did not find
+    has the lowest score of those that it found here, and a rank of one more than the last. Rare words are weighted by
+    how few of these hits have them.
+    """
+    rows = len(hits)
+    columns: list[Sequence[float]] = []
+    for name in retrievers:
+        found = [hit.scores[name] for hit in hits if name in hit.scores]
+        last = max((hit.ranks.get(name, 0) for hit in hits), default=0) + 1
+        low, high = min(found, default=0.0), max(found, default=0.0)
+        scores = [hit.scores.get(name, low) for hit in hits]
+        columns += [scores, _scaled(scores, low, high), [hit.ranks.get(name, last) for hit in hits]]
+    fused = [hit.score for hit in hits]
+    columns += [[hit.rank for hit in hits], _scaled(fused, min(fused, default=0.0), max(fused, default=0.0))]
+    wanted = terms(claim)
+    words, pairs = set(wanted), set(itertools.pairwise(wanted))
+    titles = [set(terms(hit.document.title)) for hit in hits]
+    texts = [terms(hit.document.text) for hit in hits]
+    bags = [title.union(text) for title, text in zip(titles, texts, strict=True)]
+    rarity = {word: math.log((rows + 1) / (sum(word in bag for bag in bags) + 0.5)) for word in words}
+    whole = sum(rarity.values())
+    numbers = set(_NUMBER.findall(claim))
+    columns += [
+        [_share(len(words & title), len(words)) for title in titles],
+        [_share(len(words.intersection(text)), len(words)) for text in texts],
+        [_share(sum(rarity[word] for word in words & bag), whole) for bag in bags],
+        [_share(len(pairs.intersection(itertools.pairwise(text))), len(pairs)) for text in texts],
+        [
+            _share(
+                len(numbers.intersection(_NUMBER.findall(f"{hit.document.title} {hit.document.text}"))), len(numbers)
+            )
+            for hit in hits
+        ],
+        [len(numbers)] * rows,
+        [len(wanted)] * rows,
+        [math.log1p(len(text)) for text in texts],
+    ]
+    return np.array(columns, dtype=np.float32).reshape(len(columns), rows).T
+
+
+def _scaled(scores: Sequence[float], low: float, high: float) -> list[float]:
+    return [(score - low) / (high - low) if high > low else 0.0 for score in scores]
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A regression tree: of each node the feature that is asked for (-1: a leaf), the threshold up to which it goes
+    left, its children, and the value. All of shape [nodes]; children come after their parent."""
+
+    feature: NDArray[np.int64]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+    def __call__(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The values for rows of features, shape [rows, features] to [rows]."""
+        place = np.zeros(len(rows), dtype=np.int64)
+        inside = np.flatnonzero(self.feature[place] >= 0)
+        while inside.size:
+            at = place[inside]
+            goes_left = rows[inside, self.feature[at]] <= self.threshold[at]
+            place[inside] = np.where(goes_left, self.left[at], self.right[at])
+            inside = inside[self.feature[place[inside]] >= 0]
+        return self.value[place]
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        return {name: getattr(self, name).tolist() for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedModel:
+    """Trees whose sum over `base` is the logit of a document's relevance. `about` is what else the file says."""
+
+    retrievers: tuple[str, ...]
+    base: float
+    trees: tuple[Tree, ...]
+    about: Mapping[str, Any]
+
+    def logits(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Shape [rows, features] to [rows]."""
+        total = np.full(len(rows), self.base)
+        for tree in self.trees:
+            total += tree(rows)
+        return total
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": KIND,
+            "version": VERSION,
+            **self.about,
+            "retrievers": list(self.retrievers),
+            "features": feature_names(self.retrievers),
+            "base": self.base,
+            "trees": [tree.to_dict() for tree in self.trees],
+        }
+
+
+class LearnedReranker:
+    """Scores hits by a learned model. A `HitReranker`: it needs their scores, and so runs before other rerankers."""
+
+    def __init__(self, model: LearnedModel, name: str) -> None:
+        self._model = model
+        self.name = name
+
+    def score_hits(self, query: str, hits: Sequence[Hit]) -> Scores:
+        """The logits of relevance. Raises InvalidData for hits of other retrievers than the model was made for."""
+        if not hits:
+            return Scores((), ())
+        made_for = set(self._model.retrievers)
+        found = {name for hit in hits for name in hit.scores} - set(FUSIONS)
+        if found != made_for:
+            raise InvalidData(
+                f"{self.name} was made for the scores of {', '.join(sorted(made_for))}; these documents have scores of "
+                f"{', '.join(sorted(found)) or 'nothing'}. Make one for this recipe by ccheck train fusion, and put it "
+                "before other rerankers"
+            )
+        values = self._model.logits(features(clean(query), hits, self._model.retrievers))
+        return Scores(tuple(values.tolist()), (False,) * len(hits))
+
+
+def load_learned(path: Path) -> LearnedReranker:
+    """The reranker of a file. Raises NotFound, and InvalidData for a file that is none."""
+    path = path.expanduser()
+    if not path.is_file():
+        raise NotFound(f"there is no file {path}: make it by ccheck train fusion --output {path}")
+    what_to_do = "make it anew by ccheck train fusion"
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InvalidData(f"{path} is larger than a learned fusion can be: {what_to_do}")
+        return LearnedReranker(parse_learned(json.loads(path.read_text(encoding="utf-8"))), f"learned:{path}")
+    except OSError as error:
+        raise NotFound(f"{path} can't be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise InvalidData(f"{path} is no learned fusion ({type(error).__name__}: {error}): {what_to_do}") from error
+
+
+def parse_learned(data: Mapping[str, Any]) -> LearnedModel:
+    """What `LearnedModel.to_dict` gave. Raises ValueError, KeyError or TypeError for anything else."""
+    if data["kind"] != KIND or data["version"] != VERSION:
+        raise ValueError(f"kind {str(data['kind'])[:40]!r}, version {str(data['version'])[:10]!r}")
+    retrievers = tuple(str(name) for name in data["retrievers"])
+    names = feature_names(retrievers)
+    if list(data["features"]) != names:
+        raise ValueError("it has other features than this version of ccheck makes")
+    trees = tuple(_tree(tree, len(names)) for tree in data["trees"])
+    base = float(data["base"])
+    if not math.isfinite(base) or not retrievers:
+        raise ValueError("it has no base or no retrievers")
+    about = {key: value for key, value in data.items() if key not in ("trees", "base", "features", "retrievers")}
+    return LearnedModel(retrievers, base, trees, {k: v for k, v in about.items() if k not in ("kind", "version")})
+
+
+def _tree(data: Mapping[str, Any], count: int) -> Tree:
+    feature, left, right = (np.array(data[name], dtype=np.int64) for name in ("feature", "left", "right"))
+    threshold, value = (np.array(data[name], dtype=np.float64) for name in ("threshold", "value"))
+    nodes = len(feature)
+    if nodes == 0 or any(part.shape != (nodes,) for part in (feature, threshold, left, right, value)):
+        raise ValueError("a tree's lists are of different lengths")
+    inner = feature >= 0
+    numbers = np.arange(nodes)
+    children = np.stack([left[inner], right[inner]])
+    # Children come after their parent, so that no path goes in circles.
+    if (feature >= count).any() or (children <= numbers[inner]).any() or (children >= nodes).any():
+        raise ValueError("a tree refers to what it does not have")
+    if not (np.isfinite(value).all() and np.isfinite(threshold[inner]).all()):
+        raise ValueError("a tree has numbers that are none")
+    return Tree(feature, threshold, left, right, value)

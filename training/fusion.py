@@ -1,0 +1,317 @@
+"""Training of a learned fusion: gradient-boosted trees over what retrievers and words say of each document.
+
+It takes seconds, needs scikit-learn and no torch, and what it writes needs numpy alone (`rerank/learned.py`). The
+figures are out of fold: the claims of each fold are ranked by trees that saw none of them and none of their documents.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..errors import InvalidData, MissingExtra
+from ..evaluation.metrics import bootstrap, measure, only
+from ..evaluation.types import Qrels
+from ..rerank.learned import LearnedModel, Tree, features
+from ..types import Claim, Hit, Result
+from .loop import write_whole
+from .retrieval_data import SEEN, UNSEEN
+from .split import connected
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+METRIC = "nDCG@10"
+CLAIMS_AT_LEAST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FusionOptions:
+    """How the trees are grown."""
+
+    depth: int = 50
+    """How many documents of each claim are learned from and ordered."""
+    trees: int = 150
+    leaves_deep: int = 3
+    learning_rate: float = 0.05
+    rows_in_leaf: int = 20
+    regularization: float = 1.0
+    folds: int = 5
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FusionFigure:
+    """A metric before and after, over claims ranked out of fold; the interval is 95%, of the paired difference."""
+
+    group: str
+    claims: int
+    metric: str
+    before: float
+    after: float
+    difference_interval: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """A learned fusion with its figures and what is to be said of it."""
+
+    model: LearnedModel
+    figures: tuple[FusionFigure, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """A claim with its hits and their features, shape [hits, features]."""
+
+    claim: str
+    hits: tuple[Hit, ...]
+    rows: NDArray[np.float32]
+    relevant: NDArray[np.bool_]
+
+
+class Checks(Protocol):
+    """What is asked of a `Checker`."""
+
+    def check_many(self, claims: Iterable[Claim], *, k: int) -> Iterator[Result]: ...
+
+
+def train_fusion(
+    checker: Checks,
+    retrievers: Sequence[str],
+    claims: Sequence[Claim],
+    qrels: Qrels,
+    options: FusionOptions,
+    about: Mapping[str, Any],
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Fusion:
+    """Learn to order what a checker finds, whose recipe has these retrievers and no rerankers.
+
+    `about` is written into the file too. Raises MissingExtra without scikit-learn, InvalidData where too few claims
+    have relevant documents, or the checker does not find them.
+    """
+    if importlib.util.find_spec("sklearn") is None:
+        raise MissingExtra("training a fusion", "evaluation")
+    judged = [claim for claim in claims if any(grade > 0 for grade in qrels.get(str(claim.id), {}).values())]
+    examples, notes = _examples(checker, retrievers, judged, qrels, options, on_progress)
+    learnable = sum(bool(example.relevant.any()) for example in examples)
+    if learnable < CLAIMS_AT_LEAST:
+        raise InvalidData(
+            f"for {learnable} claims a relevant document is among the first {options.depth}; learning needs "
+            f"{CLAIMS_AT_LEAST}. Do the ids of claims, judgements and store match?"
+        )
+    found = tuple(
+        _figure(group, examples, qrels, _folds(examples, qrels, options, by_document=group == UNSEEN), options)
+        for group in (UNSEEN, SEEN)
+    )
+    base, trees = _grown(examples, options)
+    model = LearnedModel(
+        tuple(retrievers),
+        base,
+        trees,
+        {
+            "made_by": f"ccheck {version('ccheck')}",
+            **about,
+            "claims": len(examples),
+            "options": asdict(options),
+            "figures": [asdict(figure) for figure in found],
+        },
+    )
+    return Fusion(model, found, (*notes, *_said(found)))
+
+
+def save_fusion(model: LearnedModel, path: Path) -> None:
+    """Write the file that a recipe's learned stage names, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(model.to_dict(), ensure_ascii=False) + "\n")
+
+
+def _examples(
+    checker: Checks,
+    retrievers: Sequence[str],
+    claims: Sequence[Claim],
+    qrels: Qrels,
+    options: FusionOptions,
+    on_progress: Callable[[int, int], None],
+) -> tuple[list[_Example], list[str]]:
+    import numpy as np
+
+    examples: list[_Example] = []
+    failed: list[str] = []
+    partial = 0
+    for done, result in enumerate(checker.check_many(claims, k=options.depth), 1):
+        on_progress(done, len(claims))
+        if result.error is not None:
+            failed.append(f"claim {result.claim.id}: {result.error}")
+            continue
+        hits = tuple(piece.hit for piece in result.evidence)
+        if {name for hit in hits for name in hit.scores} < set(retrievers):
+            partial += 1  # as it is when the trees are used: such a claim keeps the ranking before
+            continue
+        grades = qrels[str(result.claim.id)]
+        examples.append(
+            _Example(
+                str(result.claim.id),
+                hits,
+                features(result.claim.text, hits, retrievers),
+                np.array([grades.get(hit.document.id, 0) > 0 for hit in hits], dtype=bool),
+            )
+        )
+    notes = []
+    if failed:
+        notes.append(f"{len(failed)} claims could not be searched for: {failed[0]}")
+    if partial:
+        notes.append(f"{partial} claims were not learned from, for which some retriever found nothing")
+    return examples, notes
+
+
+Fold = tuple[list[int], list[int]]
+"""Numbers of the examples to learn from and of those to rank."""
+
+
+def _folds(
+    examples: Sequence[_Example], qrels: Qrels, options: FusionOptions, *, by_document: bool
+) -> list[tuple[Fold, frozenset[str]]]:
+    """Folds of examples, with the documents that may not be learned from.
+
+    By document, claims that share documents are in one fold, where such a group is not too large for it; what still
+    shares documents with the fold is not learned from.
+    """
+    draw = random.Random(options.seed)  # noqa: S311 - a split, not a secret
+    place = {example.claim: number for number, example in enumerate(examples)}
+    if by_document:
+        largest = max(1, len(examples) // options.folds)
+        groups = [
+            piece
+            for group in connected({claim: qrels[claim].keys() for claim in place})
+            for piece in ([group] if len(group) <= largest else [[one] for one in group])
+        ]
+    else:
+        groups = [[claim] for claim in sorted(place)]
+    draw.shuffle(groups)
+    folds: list[list[str]] = [[] for _ in range(options.folds)]
+    for group in sorted(groups, key=len, reverse=True):
+        min(folds, key=len).extend(group)
+    made: list[tuple[Fold, frozenset[str]]] = []
+    for fold in folds:
+        inside = set(fold)
+        held = frozenset(key for claim in fold for key in qrels[claim]) if by_document else frozenset()
+        learned = [
+            number
+            for claim, number in place.items()
+            if claim not in inside and (not by_document or held.isdisjoint(qrels[claim]))
+        ]
+        made.append(((learned, [place[claim] for claim in fold]), held))
+    return made
+
+
+def _figure(
+    group: str,
+    examples: Sequence[_Example],
+    qrels: Qrels,
+    folds: Sequence[tuple[Fold, frozenset[str]]],
+    options: FusionOptions,
+) -> FusionFigure:
+    before: dict[str, dict[str, float]] = {}
+    after: dict[str, dict[str, float]] = {}
+    for (learned, ranked), held in folds:
+        if not learned or not ranked:
+            raise InvalidData("the claims share so many documents that they can't be kept apart: give more claims")
+        base, trees = _grown([examples[number] for number in learned], options, held)
+        model = LearnedModel((), base, trees, {})
+        for number in ranked:
+            example = examples[number]
+            before[example.claim] = {hit.document.id: -float(hit.rank) for hit in example.hits}
+            values = model.logits(example.rows).tolist()
+            after[example.claim] = {hit.document.id: value for hit, value in zip(example.hits, values, strict=True)}
+    judged = only(qrels, list(before))
+    old, new = (measure(run, judged, [METRIC], resamples=2) for run in (before, after))
+    changes = [new.by_claim[METRIC][claim] - value for claim, value in old.by_claim[METRIC].items()]
+    return FusionFigure(group, len(changes), METRIC, old.mean[METRIC], new.mean[METRIC], bootstrap(changes))
+
+
+def _grown(
+    examples: Sequence[_Example], options: FusionOptions, held: frozenset[str] = frozenset()
+) -> tuple[float, tuple[Tree, ...]]:
+    """The trees and what they start from. Documents in `held` are not learned from."""
+    import numpy as np
+
+    rows = np.concatenate([example.rows for example in examples])
+    relevant = np.concatenate([example.relevant for example in examples])
+    seen = np.array([hit.document.id not in held for example in examples for hit in example.hits], dtype=bool)
+    if not relevant[seen].any() or relevant[seen].all():
+        raise InvalidData("there is nothing to tell apart: give claims with relevant documents among others")
+    return exported(fitted(rows[seen], relevant[seen], options), rows[seen][:1000])
+
+
+def fitted(rows: NDArray[np.float32], relevant: NDArray[np.bool_], options: FusionOptions) -> Any:
+    """scikit-learn's classifier for features, shape [rows, features], and whether each row is relevant."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(
+        max_iter=options.trees,
+        max_depth=options.leaves_deep,
+        learning_rate=options.learning_rate,
+        min_samples_leaf=min(options.rows_in_leaf, max(1, len(rows) // 20)),
+        l2_regularization=options.regularization,
+        early_stopping=False,
+        random_state=options.seed,
+    ).fit(rows, relevant)
+
+
+def exported(classifier: Any, rows: NDArray[np.float32]) -> tuple[float, tuple[Tree, ...]]:
+    """What a fitted HistGradientBoostingClassifier of two classes adds up: its start, and its trees.
+
+    They are not part of scikit-learn's public interface, so that they are held to its own answers for `rows`.
+    """
+    import numpy as np
+
+    try:
+        base = float(np.ravel(classifier._baseline_prediction)[0])
+        trees = tuple(_exported_tree(one.nodes) for (one,) in classifier._predictors)
+    except (AttributeError, KeyError, ValueError, TypeError) as error:
+        raise InvalidData(f"the trees of scikit-learn {_sklearn_version()} can't be read: {error}") from error
+    own = LearnedModel((), base, trees, {}).logits(rows)
+    if not np.allclose(own, classifier.decision_function(rows), atol=1e-6):
+        raise InvalidData(f"the trees of scikit-learn {_sklearn_version()} are read wrongly: install an earlier one")
+    return base, trees
+
+
+def _exported_tree(nodes: Any) -> Tree:
+    import numpy as np
+
+    inner = ~nodes["is_leaf"].astype(bool)
+    return Tree(
+        np.where(inner, nodes["feature_idx"], -1).astype(np.int64),
+        np.where(inner, nodes["num_threshold"], 0.0),
+        np.where(inner, nodes["left"], -1).astype(np.int64),
+        np.where(inner, nodes["right"], -1).astype(np.int64),
+        nodes["value"].astype(np.float64),
+    )
+
+
+def _sklearn_version() -> str:
+    return version("scikit-learn")
+
+
+def _said(found: Sequence[FusionFigure]) -> list[str]:
+    """Whether it helped, by the claims whose documents were not learned from."""
+    notes = []
+    for figure in found:
+        low, high = figure.difference_interval
+        if figure.group == UNSEEN and low <= 0 <= high:
+            notes.append(
+                f"{figure.claims} claims can't tell the change of {METRIC} on new documents, {figure.before:.3f} to "
+                f"{figure.after:.3f}, from none"
+            )
+        elif figure.group == UNSEEN and high < 0:
+            notes.append(f"it makes {METRIC} worse on new documents: {figure.before:.3f} to {figure.after:.3f}")
+    return notes

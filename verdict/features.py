@@ -1,0 +1,232 @@
+"""Stances by a linear model over what a claim and the nearest sentence of a document have in common.
+
+The sentence is the one whose embedding is nearest to the claim's. Of both embeddings u and v the model sees u, v,
+|u - v| and u * v (as Conneau et al., EMNLP 2017, join sentences for inference), and counts of shared words, numbers and
+denials.
+`ccheck train stance --method features` makes it, in seconds beyond the embedding.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..analysis import clean, sentence_spans, terms
+from ..errors import InvalidData, NotFound
+from ..models import check_device, find_model, fingerprint, loading_quietly, require_models
+from ..types import Document, Stance
+from .classifier import read_labels
+from .judge import Case, Judged
+from .labels import STANCES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MODEL_TYPE = "ccheck-pair-features"
+VERSION = 1
+MAX_SENTENCES = 64
+"""Of a longer document the sentences that share most words with the claim are embedded."""
+COUNTS = 17
+_DENIAL = re.compile(
+    r"\b(?:not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|false|myth|wrong|little|few|less|decrea\w*"
+    r"|reduc\w*|inhibit\w*|low\w*|down\w*|declin\w*|prevent\w*|cool\w*)\b|n't\b",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def is_feature_model(folder: Path) -> bool:
+    """Whether a folder holds a model of this kind."""
+    try:
+        data = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(data, dict) and data.get("model_type") == MODEL_TYPE
+
+
+class FeatureStances:
+    """Tells what documents say of claims by a linear model of pair features. A `StanceMethod`."""
+
+    def __init__(self, folder: str, device: str | None = None, *, on_load: Callable[[], None] = lambda: None) -> None:
+        """Read the model; the embedding model is loaded with the first claim, after `on_load`.
+
+        Raises MissingExtra without torch, NotFound where the folder or its embedding model is missing, InvalidData for
+        a folder that holds no such model, or where the embedding model has other weights than it was trained with.
+        """
+        require_models("judging by a stance model")
+        path = Path(folder).expanduser().resolve()
+        self.name = f"stance:{path}"
+        self.labels = read_labels(path)
+        self._weights = _read(path, len(self.labels))
+        made_with = self._weights["embedding"]
+        found = find_model(made_with["model"])
+        if fingerprint(found.path) != made_with["fingerprint"]:
+            raise InvalidData(
+                f"{path} was trained on embeddings of {made_with['model']}, which has other weights here: install the "
+                "same model, or train the stance model again"
+            )
+        self._device, self._on_load, self._path = device, on_load, found.path
+
+    def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        """One for each case, in order. What can't be read is a stance without a label."""
+        import numpy as np
+
+        for case in cases:
+            documents = [piece.document for piece in case.evidence]
+            readable = [bool(sentences_of(document)) for document in documents]
+            pairs = [(case.claim.text, document) for document, one in zip(documents, readable, strict=True) if one]
+            rows = iter(pair_features(pairs, self._embed))
+            stances = []
+            for one in readable:
+                if not one:
+                    stances.append(Stance(None, error="the document has neither title nor text"))
+                    continue
+                values = self._weights["coefficients"] @ scaled(next(rows), self._weights) + self._weights["intercept"]
+                values = np.exp(values - values.max())
+                values /= values.sum()
+                found = {label: round(float(values[self.labels.index(label)]), 6) for label in STANCES}
+                best = max(STANCES, key=lambda label: found[label])
+                stances.append(Stance(best, found[best], probabilities=dict(found)))
+            yield Judged(tuple(stances))
+
+    @functools.cached_property
+    def _embed(self) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+        if self._device is not None:
+            check_device(self._device)
+        self._on_load()
+        return embedding(self._path, self._device)
+
+
+def embedding(path: Path, device: str | None = None) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+    """Texts to unit vectors, shape [texts, dimensions], by a model of sentence-transformers in a folder."""
+    with loading_quietly():
+        from sentence_transformers import SentenceTransformer
+
+        model = SentenceTransformer(
+            str(path),
+            device=device,
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True},
+        )
+
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        import numpy as np
+
+        vectors = model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False, batch_size=64)
+        return np.asarray(vectors, dtype=np.float32)
+
+    return embed
+
+
+def sentences_of(document: Document) -> list[str]:
+    """The sentences of a document's text; its title where it has no text."""
+    text = clean(document.text).strip()
+    found = [text[start:end] for start, end in sentence_spans(text)] if text else []
+    return found or [title for title in (clean(document.title).strip(),) if title]
+
+
+def pair_features(
+    pairs: Sequence[tuple[str, Document]], embed: Callable[[Sequence[str]], NDArray[np.float32]]
+) -> NDArray[np.float32]:
+    """The features of claims and documents, shape [pairs, 4 * dimensions + COUNTS]. Each text is embedded once.
+
+    A document must have a sentence or a title.
+    """
+    import numpy as np
+
+    if not pairs:
+        return np.zeros((0, 0), dtype=np.float32)
+    sentences = [_nearest_words(clean(claim), sentences_of(document)) for claim, document in pairs]
+    titles = [clean(document.title).strip() for _, document in pairs]
+    texts = dict.fromkeys(
+        [clean(claim) for claim, _ in pairs] + [one for some in sentences for one in some] + [t for t in titles if t]
+    )
+    vectors = embed(list(texts))
+    place = {text: number for number, text in enumerate(texts)}
+    rows = []
+    for (claim, _), some, title in zip(pairs, sentences, titles, strict=True):
+        u = vectors[place[clean(claim)]]
+        near = vectors[[place[one] for one in some]]
+        cosines = near @ u
+        best = int(cosines.argmax())
+        v = near[best]
+        order = np.sort(cosines)[::-1]
+        of_title = float(vectors[place[title]] @ u) if title else 0.0
+        similar = [order[0], order[min(1, len(order) - 1)], cosines.mean(), of_title]
+        counts = np.array([*_counts(clean(claim), some[best], title), *similar], dtype=np.float32)
+        rows.append(np.concatenate([u, v, np.abs(u - v), u * v, counts]))
+    return np.stack(rows)
+
+
+def scaled(row: NDArray[np.float32], weights: dict[str, Any]) -> NDArray[np.float64]:
+    """The features as the linear model takes them: the counts, which are the last ones, standardised."""
+    import numpy as np
+
+    taken = row.astype(np.float64)
+    taken[..., -COUNTS:] = (taken[..., -COUNTS:] - weights["mean"]) / weights["scale"]
+    return taken
+
+
+def _nearest_words(claim: str, sentences: Sequence[str]) -> list[str]:
+    if len(sentences) <= MAX_SENTENCES:
+        return list(sentences)
+    wanted = set(terms(claim))
+    shared = [len(wanted.intersection(terms(sentence))) for sentence in sentences]
+    best = sorted(range(len(sentences)), key=lambda number: (-shared[number], number))[:MAX_SENTENCES]
+    return [sentences[number] for number in sorted(best)]
+
+
+def _counts(claim: str, sentence: str, title: str) -> list[float]:
+    """What words, numbers and denials of claim and sentence say: 13 numbers."""
+    words, others = set(terms(claim)), set(terms(sentence))
+    numbers, given = set(_NUMBER.findall(claim)), set(_NUMBER.findall(sentence))
+    denied, denies = len(_DENIAL.findall(claim)), len(_DENIAL.findall(sentence))
+    shared = len(words & others)
+    return [
+        shared / max(1, len(words)),
+        shared / max(1, len(others)),
+        len(words.intersection(terms(title))) / max(1, len(words)),
+        len(numbers & given),
+        len(numbers - given),
+        len(numbers),
+        len(given),
+        denied,
+        denies,
+        abs(denied - denies),
+        (denied > 0) != (denies > 0),
+        len(words),
+        len(others),
+    ]
+
+
+def _read(path: Path, labels: int) -> dict[str, Any]:
+    """The weights of a folder, and the embedding model that they are for."""
+    import numpy as np
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        if config["model_type"] != MODEL_TYPE or config["version"] != VERSION:
+            raise ValueError(f"model_type {config['model_type']!r}, version {config['version']!r}")
+        made_with = {name: str(config["embedding"][name]) for name in ("model", "fingerprint")}
+        weights: dict[str, Any] = dict(load_file(path / "model.safetensors"))
+        width = 4 * int(config["embedding"]["dimensions"]) + COUNTS
+        shapes = {"coefficients": (labels, width), "intercept": (labels,), "mean": (COUNTS,), "scale": (COUNTS,)}
+        for name, shape in shapes.items():
+            if weights[name].shape != shape or not np.isfinite(weights[name]).all():
+                raise ValueError(f"{name} has the shape {weights[name].shape} instead of {shape}, or what is no number")
+    except FileNotFoundError as error:
+        raise NotFound(f"{path} holds no stance model: {Path(error.filename or '').name} is missing") from error
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise InvalidData(
+            f"{path} is no stance model of pair features ({type(error).__name__}: {error}): make it anew by ccheck "
+            "train stance --method features"
+        ) from error
+    return {**weights, "embedding": made_with}
