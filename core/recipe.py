@@ -111,7 +111,7 @@ def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
 
     Raises UsageError for a model that the recipe does not name.
     """
-    data = recipe.model_dump(exclude_unset=True)
+    data = recipe.model_dump()
     known = models_of(recipe)
     for old in replace:
         if old not in known:
