@@ -252,7 +252,7 @@ def _planned(planned: Questions, each: int, settings: Settings) -> str:
         spent += planned.completion_tokens * settings.llm_completion_price
         cost = f", at your prices about {spent / 1e6:.4f}"
     return (
-        f"would ask the language model {counted(planned.calls, 'question')} ({counted(each, 'text')} for each of "
+        f"would ask the language model {counted(planned.calls, 'question')} ({each} for each of "
         f"{counted(planned.documents, 'new document')}) of about {planned.prompt_tokens:,} + "
         f"{planned.completion_tokens:,} tokens{cost}; {counted(planned.cached, 'answer')} already in the cache"
     )

@@ -29,8 +29,8 @@ def open_encoders(
     """The encoders of an ingest into the store that `info` describes; None: it is new.
 
     They make all fields that the store has, by the models that made them, and what the recipe needs beyond: its models
-    where it names some, else the settings' or the default embedding model. Without a recipe a new store gets the
-    vectors of one embedding model where the models extra is installed. `dense=False` makes no embeddings, `dense=True`
+    where it names some, else the settings' or the default embedding model. Without a recipe a store
+    that has nothing but words yet gets the vectors of one embedding model, where the models extra is installed. `dense=False` makes no embeddings, `dense=True`
     insists on those of the settings' model.
 
     Raises NotFound, MissingExtra or UsageError for what can't be had, naming it and what to do, and InvalidData where
@@ -101,7 +101,9 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
         name = (named if number == 0 else None) or field.embedding.model
         made.append(DenseEncoder(loaded.embedder(name, field.embedding), field.chunking))
     own = next((need for need in needs.dense if need.model is None), None)
-    if own is None and not made and (dense or (recipe is None and models_installed())):
+    # A store that a recipe shaped without embeddings gets none unasked.
+    unshaped = recipe is None and layout == Layout()
+    if own is None and not made and (dense or (unshaped and models_installed())):
         own = DenseNeed(None, True, required=True)
     if own is not None and not made:
         # First, since the store's own model is that of its main field.

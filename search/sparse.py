@@ -191,11 +191,10 @@ def _as_saved(name: str) -> set[str]:
 
 def _window(model: SparseEncoder) -> int | None:
     """How many tokens of a document the model reads, special ones too."""
-    tokens = [model.max_seq_length]
-    for module in model.modules():
-        config = getattr(module, "config", None)
-        tokens.append(getattr(config, "max_position_embeddings", None))
-    known = [int(count) for count in tokens if count]
+    configs = (getattr(module, "config", None) for module in model.modules())
+    # The tokenizer of a table of weights may know no end.
+    given = [model.max_seq_length, *(getattr(config, "max_position_embeddings", None) for config in configs)]
+    known = [int(count) for count in given if count]
     return min(known) if known else None
 
 
