@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
-from urllib.parse import quote
 
 from ..errors import UsageError
 
@@ -60,15 +58,7 @@ def _opened(file: str) -> IO[str]:
 
 
 def _write_run(run: IO[str], result: Result) -> None:
-    """A TREC run: claim, Q0, document, rank, score, tag; scores strictly decrease, so that no tool reorders ties."""
-    from ..types import strictly_decreasing
+    from ..evaluation.runs import trec_lines
 
-    scores = strictly_decreasing([evidence.hit.score for evidence in result.evidence])
-    claim, tag = _word(result.claim.id or "1"), _word(result.recipe)
-    for evidence, score in zip(result.evidence, scores, strict=True):
-        run.write(f"{claim} Q0 {_word(evidence.document.id)} {evidence.hit.rank} {score!r} {tag}\n")
-
-
-def _word(text: str) -> str:
-    """An id as one word of a run: white space as in a URL, the rest as it is."""
-    return re.sub(r"\s", lambda space: quote(space[0]), text)
+    ranking = [(evidence.document.id, evidence.hit.score) for evidence in result.evidence]
+    run.writelines(trec_lines(result.claim.id or "1", ranking, result.recipe))
