@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from ..text import printable, without_controls
+from ..text import printable as printable
+from ..text import without_controls
 
 if TYPE_CHECKING:
     from rich.console import Console

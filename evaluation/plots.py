@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtra
+from ..page import inert
+from ..text import shortened
 from .types import Classified, Measured
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 7.0, 3.8
 """Inches, at 72 points."""
+MAX_NAME = 40
 _COLOURS = ("#0b4fb3", "#b35a0b", "#0f6130", "#8a1c7c", "#7a4a00", "#a3102a", "#3f4650", "#0a7d8c")
 
 
@@ -24,7 +28,7 @@ def recall_by_depth(curves: Mapping[str, Mapping[int, float]]) -> str:
     def draw(axes: Any) -> None:
         for number, (name, curve) in enumerate(curves.items()):
             axes.plot(
-                list(curve), list(curve.values()), marker="o", markersize=3, label=name, color=_colour(number),
+                list(curve), list(curve.values()), marker="o", markersize=3, label=_name(name), color=_colour(number),
                 linestyle=("-", "--", ":", "-.")[number // len(_COLOURS) % 4],
             )  # fmt: skip
         depths = sorted({depth for curve in curves.values() for depth in curve})
@@ -42,9 +46,9 @@ def stages(measured: Mapping[str, Measured], metric: str) -> str:
     """A bar for each stage, with its 95% interval."""
 
     def draw(axes: Any) -> None:
-        names = list(measured)
+        names = list(map(_name, measured))
         means = [one.mean[metric] for one in measured.values()]
-        axes.bar(names, means, color=[_colour(number) for number in range(len(names))], alpha=0.8)
+        axes.bar(range(len(names)), means, color=[_colour(number) for number in range(len(names))], alpha=0.8)
         for place, (one, mean) in enumerate(zip(measured.values(), means, strict=True)):
             ends = one.intervals.get(metric)
             if ends is not None:
@@ -52,7 +56,7 @@ def stages(measured: Mapping[str, Measured], metric: str) -> str:
                 axes.errorbar([place], [mean], yerr=[[low], [high]], color="#1c1e21", capsize=4)
             axes.annotate(f"{mean:.3f}", (place, 0.01), ha="center", fontsize="small", color="white")
         axes.set(ylabel=metric, ylim=(0, min(1.05, 1.25 * max([0.1, *means]))))
-        axes.tick_params(axis="x", labelrotation=0 if len(names) < 6 else 30)
+        axes.set_xticks(range(len(names)), names, rotation=0 if len(names) < 6 else 30)
 
     return _drawn(draw)
 
@@ -96,14 +100,16 @@ def confusion(classified: Classified) -> str:
 
     def draw(axes: Any) -> None:
         rows = [[count / max(1, sum(row)) for count in row] for row in classified.confusion]
-        axes.imshow(rows, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.pcolormesh(rows, cmap="Blues", vmin=0, vmax=1)  # which is drawn, where imshow would be a picture within
+        axes.invert_yaxis()
         names = [label.replace("_", " ").lower() for label in classified.labels]
-        axes.set_xticks(range(len(names)), names)
-        axes.set_yticks(range(len(names)), names)
+        middles = [place + 0.5 for place in range(len(names))]
+        axes.set_xticks(middles, names)
+        axes.set_yticks(middles, names)
         for true, row in enumerate(classified.confusion):
             for predicted, count in enumerate(row):
                 colour = "white" if rows[true][predicted] > 0.55 else "black"
-                axes.text(predicted, true, f"{count:,}", ha="center", va="center", color=colour)
+                axes.text(predicted + 0.5, true + 0.5, f"{count:,}", ha="center", va="center", color=colour)
         axes.set(xlabel="predicted", ylabel="true")
 
     return _drawn(draw)
@@ -119,6 +125,11 @@ def _colour(number: int) -> str:
     return _COLOURS[number % len(_COLOURS)]
 
 
+def _name(text: str) -> str:
+    """A name from elsewhere as a plot can hold it."""
+    return shortened(" ".join(inert(text).split()), MAX_NAME)
+
+
 def _drawn(draw: Callable[[Any], None]) -> str:
     """The SVG of one pair of axes, the same for the same figures. Raises MissingExtra without matplotlib."""
     try:
@@ -131,7 +142,9 @@ def _drawn(draw: Callable[[Any], None]) -> str:
     with matplotlib.rc_context({"svg.hashsalt": "ccheck", "svg.fonttype": "path", "text.parse_math": False}):
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         FigureCanvasSVG(figure)
-        draw(figure.add_subplot())
         file = io.StringIO()
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the table beside it has the whole name
+            draw(figure.add_subplot())
+            figure.savefig(file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     return file.getvalue()

@@ -61,7 +61,8 @@ def ways(evaluation: Evaluation, qrels: Qrels, top: int) -> list[Way]:
         for document, grade in relevant.items():
             ranks = {name: places[name].get(document) for name in stages}
             before = any(_within(ranks[name], top) for name in retrievers)
-            won, lost = [], []
+            won: list[str] = []
+            lost: list[str] = []
             for name in later:
                 now = _within(ranks[name], top)
                 if now != before:
