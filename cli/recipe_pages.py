@@ -7,15 +7,31 @@ Lines of `ccheck evaluate --json` in benchmarks/recipes.jsonl are what was measu
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from ..needs import models_used, needs_of
 from ..recipe import Recipe, load_recipe, recipe_names
-from ..stages import Stage
+from ..stages import (
+    AdditionalStage,
+    Analysis,
+    Bm25,
+    Dense,
+    EnsembleReranker,
+    EvidenceStage,
+    Fusion,
+    LearnedReranker,
+    ListwiseReranker,
+    ModelReranker,
+    RewritingStage,
+    Sparse,
+    Stage,
+    VerdictStage,
+)
 
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "recipes.jsonl"
 _HEAD = """# Recipes
@@ -27,6 +43,33 @@ Published figures are the source's, on its own data. What was measured here is o
 not be had another stands in for it: such figures show that the pipeline runs and what its stages do, not that it
 reproduces the published ones. Intervals are 95% of a bootstrap over the claims.
 """
+
+
+_TABLES = """## Writing one
+
+    ccheck recipes show default > mine.toml
+    ccheck recipes check mine.toml
+
+A recipe is TOML; an unknown key is an error that names the nearest known one. `extends = "NAME"`, or a file beside it,
+lays its tables over those of another; `false` in the place of a table or a key takes it out. `[replace]` has models
+that stand in for others, as `--replace` does. Files are looked for beside the recipe first. A retriever's or reranker's
+name is its kind, unless `kind` says otherwise; a reranker of any other name is a model.
+"""
+_STAGES: dict[str, type[Stage]] = {
+    "[retrievers.bm25]": Bm25,
+    "[retrievers.bm25.analysis]": Analysis,
+    "[retrievers.dense]": Dense,
+    "[retrievers.sparse]": Sparse,
+    "[fusion]": Fusion,
+    "[rewriting]": RewritingStage,
+    "[ingest.additional]": AdditionalStage,
+    "[rerankers.NAME]": ModelReranker,
+    "[rerankers.ensemble]": EnsembleReranker,
+    "[rerankers.listwise]": ListwiseReranker,
+    "[rerankers.learned]": LearnedReranker,
+    "[evidence]": EvidenceStage,
+    "[verdict]": VerdictStage,
+}
 
 
 def main() -> None:
@@ -45,7 +88,37 @@ def page() -> str:
         lines += _models(recipe)
         lines += _published(recipe)
         lines += _runs([run for run in measured if run["recipe"] == name])
+    lines += [_TABLES]
+    for title, stage in _STAGES.items():
+        lines += _keys(title, stage)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _keys(title: str, stage: type[Stage]) -> list[str]:
+    """A stage's docstring and its keys with their defaults."""
+    lines = [f"### {title}", "", inspect.cleandoc(stage.__doc__ or ""), ""]
+    lines += ["| key | default | |", "| --- | --- | --- |"]
+    for name, field in stage.model_fields.items():
+        if name == "kind":
+            continue
+        default = "must be given" if field.is_required() else _default(field.get_default(call_default_factory=True))
+        said = [part for part in (field.description, _choices(field.annotation)) if part]
+        lines.append(f"| `{name}` | {default} | {'; '.join(said)} |")
+    return [*lines, ""]
+
+
+def _choices(annotation: Any) -> str:
+    """The values that a key can have, where they are listed."""
+    values = [value for value in get_args(annotation) if value is not type(None)]
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{_value(value)}`" for value in values)
+    return _choices(values[0]) if len(values) == 1 and get_origin(values[0]) is Literal else ""
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, Stage):
+        return "as below"
+    return "–" if value in (None, "", {}, []) else f"`{_value(value)}`"
 
 
 def _source(recipe: Recipe) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from cli_runs import ccheck
 from test_cli_help import ALL
 
+from ccheck.cli import recipe_pages
 from ccheck.cli.reference import reference
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.errors import InvalidData
@@ -80,6 +81,10 @@ def anchors(file: Path) -> set[str]:
 
 def test_the_reference_is_that_of_these_commands():
     assert read("docs/cli.md") == reference(), "python -m ccheck.cli.reference > docs/cli.md"
+
+
+def test_the_page_on_recipes_is_that_of_these_recipes():
+    assert read("docs/recipes.md") == recipe_pages.page(), "python -m ccheck.cli.recipe_pages > docs/recipes.md"
 
 
 def test_the_reference_has_every_command_and_option():
