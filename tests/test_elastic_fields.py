@@ -285,6 +285,20 @@ def test_a_partial_update_keeps_what_the_document_is_found_by(any_store: Elastic
     assert ranked(any_store, Query("", vector_of("a 0")), Dense())[0] == ("a", pytest.approx(1, abs=1e-3))
 
 
+def test_documents_that_others_wrote_are_found_too(any_store: ElasticStore) -> None:
+    """They lack the field that repeats the id."""
+    any_store.prepare(LAYOUT)
+    any_store.upsert([entry("a", "Sea level", "The sea rises.")])
+    url = any_store.name.removesuffix(f"/{any_store.index}")
+    httpx.put(f"{url}/{any_store.index}/_doc/b", json={"title": "Sea", "text": "By hand."}).raise_for_status()
+    any_store.publish()
+    assert set(names(ranked(any_store, Query("sea"), Bm25()))) == {"a", "b"}
+    both: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(depth=50)}
+    (fused,) = any_store.search([query_of("sea")], both, Fusion(method="minmax"), k=5)
+    assert isinstance(fused, Ranking) and set(ids(fused)) == {"a", "b"}
+    assert names(ranked(any_store, Query("rises"), Bm25())) == ["a"]
+
+
 def test_the_index_has_the_layouts_fields(store: ElasticStore, elasticsearch_url: str) -> None:
     store.prepare(LAYOUT)
     mapping = httpx.get(f"{elasticsearch_url}/{store.index}").json()[f"{store.index}-000001"]["mappings"]
@@ -303,7 +317,7 @@ def test_an_index_of_an_earlier_ccheck_gains_fields(any_store: ElasticStore) -> 
     """The first ones had neither additional texts nor sparse vectors in their mapping."""
     url = any_store.name.removesuffix(f"/{any_store.index}")
     mappings = es_mappings.fields()
-    del mappings["properties"]["additional"]
+    del mappings["properties"]["additional"], mappings["properties"]["id"]
     old = Layout().to_dict()
     mappings["_meta"] = {"ccheck": {"version": "0.0.1", "format": 1, "layout": old}}
     body = {"settings": es_mappings.settings(), "mappings": mappings, "aliases": {any_store.index: {}}}

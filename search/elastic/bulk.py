@@ -18,7 +18,7 @@ from ...errors import InvalidData
 from ...types import Entry, Passage, SparseVector
 from ..store import MAIN_VECTORS, Layout, analysis_key
 from .errors import BUSY, Busy, from_response, reason_of, translate
-from .mappings import ADDITIONAL, SPARSE, TERMS
+from .mappings import ADDITIONAL, ID, SPARSE, TERMS
 from .server import THREADS, Server
 
 CHUNK_BYTES = 5 << 20
@@ -73,8 +73,11 @@ def write(server: Server, path: str, index: str, operations: Iterable[Operation]
     return total
 
 
-def index_operation(entry: Entry, layout: Layout) -> Operation:
-    """Raises InvalidData for a document that no index takes, and what an analysis of the layout raises."""
+def index_operation(entry: Entry, layout: Layout, with_id: bool = True) -> Operation:
+    """`with_id`: the index has a field that repeats the id, which those of an earlier ccheck have not.
+
+    Raises InvalidData for a document that no index takes, and what an analysis of the layout raises.
+    """
     document = entry.document
     length = len(document.id.encode("utf-8", "surrogatepass"))
     if not 0 < length <= MAX_ID_BYTES:
@@ -87,6 +90,8 @@ def index_operation(entry: Entry, layout: Layout) -> Operation:
     }
     if document.published is not None:
         source["published"] = document.published
+    if with_id:
+        source[ID] = document.id
     if entry.additional:
         source[ADDITIONAL] = list(entry.additional)
     if layout.analyses:

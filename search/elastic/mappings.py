@@ -16,6 +16,8 @@ OURS: Final = "ccheck"
 """The key of what ccheck remembers under a mapping's `_meta`."""
 ADDITIONAL, SPARSE, TERMS = "additional", "sparse", "terms"
 """The field of additional texts, that of sparse vectors, and the object that holds the terms of analyses."""
+ID: Final = "id"
+"""Repeats `_id` as a doc value: the ids of 10,000 hits are read in a tenth of the time that stored ones take."""
 
 _BY_WHITE_SPACE = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
 """Terms that ccheck made, joined by spaces. In `_source`, so that a partial update or a reindex keeps them."""

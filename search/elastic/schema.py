@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import InvalidData
 from ...types import Document, Scalar, Value
 from ..store import MAIN_VECTORS, Layout, analysis_key
-from .mappings import ADDITIONAL, FORMAT, OURS, SPARSE, TERMS
+from .mappings import ADDITIONAL, FORMAT, ID, OURS, SPARSE, TERMS
 
 if TYPE_CHECKING:
     from ...settings import Settings
@@ -55,8 +55,8 @@ class Index:
 
     `searched` has the index's fields for each field that a claim can be searched in: title, text and content, which is
     both, and the additional texts. `vector` is the main field of embeddings, `vectors` has all of them by the names
-    that a recipe can use, `terms` those of analyses by their keys, `sparse` is that of sparse vectors. `source` is what
-    is read of a document, in the form of `_source`.
+    that a recipe can use, `terms` those of analyses by their keys, `sparse` is that of sparse vectors. `id` is a field
+    that repeats the documents' ids. `source` is what is read of a document, in the form of `_source`.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Index:
     vectors: Mapping[str, str] = field(default_factory=dict)
     terms: Mapping[str, str] = field(default_factory=dict)
     sparse: str | None = None
+    id: str | None = None
     source: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -128,6 +129,7 @@ def _made_here(
         vectors=vectors,
         terms={key: f"{TERMS}.{key}" for key in keys if f"{TERMS}.{key}" in fields},
         sparse=SPARSE if layout.sparse is not None and SPARSE in fields else None,
+        id=ID if ID in fields else None,
         source={"includes": ["title", "text", "metadata", "published"]},
     )
 

@@ -31,18 +31,17 @@ NATIVE = ""
 """The name of the server's own fusion among a query's searches."""
 
 _WHOLE = {"allow_partial_search_results": False}
-_READ = ("_index", "_id", "_score")
 _WITHOUT_TOTAL = {"track_total_hits": False}
-_WANTED = (
-    "responses.status,responses.error,responses.hits.hits._index,responses.hits.hits._id,responses.hits.hits._score"
-)
-"""What of an answer without documents is read (`filter_path`): of 10,000 hits the rest is most."""
 
 _log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 """A document's index and id: an alias can stand for several indices."""
 Ranked = list[tuple[Key, float]]
+
+
+class WithoutId(Exception):
+    """A document that somebody else wrote lacks the field that repeats its id."""
 
 
 class NotNative(Exception):
@@ -80,7 +79,7 @@ class Found:
 class Searcher:
     """One call of `ElasticStore.search`, or of its `rankings`.
 
-    `clauses`: what fuzzy words may become, of `FUZZY_CLAUSES`.
+    `clauses`: what fuzzy words may become, of `FUZZY_CLAUSES`; `stored_ids`: read ids from where documents are stored.
     """
 
     server: Server
@@ -94,6 +93,7 @@ class Searcher:
     only_rankings: bool = False
     native: bool = False
     clauses: int | None = None
+    stored_ids: bool = False
 
     def run(self, queries: Sequence[Query]) -> list[Ranking | CcheckError]:
         """Raises NotNative where `native` was tried in vain, UsageError or InvalidData for what fits no query."""
@@ -132,11 +132,13 @@ class Searcher:
             alone = len(self.retrievers) == 1 and not self.only_rankings
             for name, body in bodies.items():
                 depth = self.retrievers[name].depth
-                searches[name] = {
-                    "retriever": body,
-                    "size": min(depth, self.k) if alone else depth,
-                    "_source": (self.index.source or True) if alone else False,
-                }
+                if alone:
+                    read: Body = {"size": min(depth, self.k), "_source": self.index.source or True}
+                elif self.index.id is None or self.stored_ids:
+                    read = {"size": depth, "_source": False}
+                else:
+                    read = {"size": depth, "stored_fields": "_none_", "docvalue_fields": [self.index.id]}
+                searches[name] = {"retriever": body} | read
         # The same copies of the shards answer all searches of a query, so that their ranks fit together.
         header = {"preference": f"ccheck-{zlib.crc32(query.text.encode('utf-8', 'ignore'))}"} | _WHOLE
         lines = [json.dumps(part) for body in searches.values() for part in (header, body | _WITHOUT_TOTAL)]
@@ -145,8 +147,15 @@ class Searcher:
             tuple(searches),
             "".join(f"{line}\n" for line in lines).encode(),
             sum(body["size"] for body in searches.values()),
-            any(body["_source"] is not False for body in searches.values()),
+            any(body.get("_source", False) is not False for body in searches.values()),
         )
+
+    @property
+    def _wanted(self) -> str:
+        """What of an answer without documents is read (`filter_path`): of 10,000 hits the rest is most."""
+        by_name = self.only_rankings and len(self.index.concrete) == 1
+        parts = ["_id", "_score", f"fields.{self.index.id}", *([] if by_name else ["_index"])]
+        return ",".join(["responses.status", "responses.error", *(f"responses.hits.hits.{part}" for part in parts)])
 
     @property
     def weighted(self) -> bool:
@@ -155,6 +164,9 @@ class Searcher:
     def _answer(self, plans: Sequence[Plan]) -> list[Found | CcheckError]:
         try:
             found = self._ask(plans)
+        except WithoutId:
+            stored = replace(self, stored_ids=True)
+            return stored._answer([stored._plan(plan.query) for plan in plans])
         except InvalidData as error:
             # One search that the server can't even read makes it refuse them all.
             return [error] if len(plans) == 1 else [answer for plan in plans for answer in self._answer([plan])]
@@ -176,7 +188,7 @@ class Searcher:
         responses: Iterator[dict[str, Any]] = iter(())
         if lines:
             path = f"/{quote(self.name, safe='')}/_msearch"
-            params = None if any(plan.documents for plan in plans) else {"filter_path": _WANTED}
+            params = None if any(plan.documents for plan in plans) else {"filter_path": self._wanted}
             try:
                 answer = self.server.request("POST", path, lines, params=params, index=self.name)
             except CcheckError as error:
@@ -218,7 +230,8 @@ class Searcher:
 
     def _ranked(self, name: str, response: Mapping[str, Any]) -> Ranked:
         read = float if name == NATIVE else score_reader(self.index, self.retrievers[name])
-        return [(_key(hit), read(hit["_score"])) for hit in _hits(response)]
+        field = self.index.id
+        return [(_key(hit, field), read(hit["_score"])) for hit in _hits(response)]
 
     def _fetch(self, found: Sequence[Found]) -> None:
         """Read the documents that the searches did not bring along."""
@@ -255,8 +268,14 @@ def _hits(response: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return hits
 
 
-def _key(hit: Mapping[str, Any]) -> Key:
-    return hit["_index"], hit["_id"]
+def _key(hit: Mapping[str, Any], field: str | None = None) -> Key:
+    """Raises WithoutId for a hit that has its id neither by itself nor in that field."""
+    index = hit.get("_index", "")
+    if "_id" in hit:
+        return index, hit["_id"]
+    if "fields" not in hit or field is None:
+        raise WithoutId
+    return index, hit["fields"][field][0]
 
 
 def _by_id(ranked: Ranked) -> list[tuple[str, float]]:

@@ -116,13 +116,13 @@ class ElasticStore:
 
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         refused: dict[str, str] = {}
-        layout = self._writable().layout
+        index = self._writable()
 
         def operations() -> Iterator[bulk.Operation]:
             # Requests are sent in parallel, so an id may be in one of them only.
             for entry in {entry.document.id: entry for entry in entries}.values():
                 try:
-                    yield bulk.index_operation(entry, layout)
+                    yield bulk.index_operation(entry, index.layout, index.id is not None)
                 except InvalidData as error:
                     refused[entry.document.id] = str(error)
 
