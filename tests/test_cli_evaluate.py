@@ -11,6 +11,7 @@ import ir_measures
 import pytest
 from cli_runs import ccheck, command, environment, jsonl
 from evaluation_data import Files, sample_files
+from scripted_llm import KEY, Said, say, scripted
 
 from ccheck.evaluation.runs import read_run
 from ccheck.search.local.store import LocalStore
@@ -200,6 +201,39 @@ def test_what_is_wrong_is_said(papers, files, arguments, code, said):
 def test_verdicts_need_a_judge(papers, files):
     ran = ccheck("evaluate", "bm25", *files.options, "--verdicts", files.verdicts, "--store", papers)
     assert ran.code == 2 and "nobody judges in the recipe bm25" in ran.err
+
+
+def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):
+    """The model says of all documents that they leave the claim open; then it fails at some questions."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("CCHECK_LLM_RETRY_SECONDS", "1")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    answer = say({"rationale": "Of something else.", "quote": "", "label": "NOT_ENOUGH_INFO", "confidence": 0.9})
+    arguments = ("evaluate", "bm25", *files.options, "--verdicts", files.verdicts, "--store", papers, "--limit", 2)
+    with scripted(lambda request: answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        ran = ccheck(*arguments, "--llm", "m", "--json")
+        shown = ccheck(*arguments, "--llm", "m")
+        asked = len(server.requests)
+    assert ran.code == 0, ran.err
+    (said,) = ran.objects
+    labels = [json.loads(line) for line in files.verdicts.read_text().splitlines()]
+    true = [row["label"] for row in labels if row["claim_id"] in ("1", "2")]
+    stances = said["stances"]
+    assert stances["count"] + stances["missing"] == len(true) and stances["failed"] == 0
+    confusion = dict(zip(stances["labels"], stances["confusion"], strict=True))
+    column = stances["labels"].index("NOT_ENOUGH_INFO")
+    assert all(sum(row) == row[column] for row in confusion.values())
+    assert stances["accuracy"] == pytest.approx(confusion["NOT_ENOUGH_INFO"][column] / stances["count"])
+    assert stances["calibration_error"] == pytest.approx(abs(0.9 - stances["accuracy"]))
+    assert said["tokens_per_claim"]["llm_calls"] == asked / 2 and said["tokens_per_claim"]["prompt_tokens"] > 0
+    assert "bm25: stances" in shown.out and "weighted F1" in shown.out and "true \\ predicted" in shown.out
+    count = iter(range(100))
+    with scripted(lambda request: answer if next(count) < 5 else Said(status=500, body={})) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        ran = ccheck(*arguments, "--llm", "other", "--json")
+    assert ran.code == 7 and "stances and verdicts could not be made" in ran.err
+    assert ran.objects[0]["stances"]["failed"] > 0 and ran.objects[0]["metrics"] == said["metrics"]
 
 
 def test_stand_ins_are_named_everywhere(papers, files, tmp_path, no_server):
