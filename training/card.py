@@ -69,7 +69,7 @@ def metric_names(options: TrainingOptions, others: Sequence[str]) -> list[str]:
 
 def development_value(run: Run, qrels: Qrels, claims: Sequence[Claim], metric: str) -> float:
     """The mean of a metric over some claims."""
-    found = measure(run, only(qrels, [str(claim.id) for claim in claims]), [metric], resamples=1)
+    found = measure(run, only(qrels, [str(claim.id) for claim in claims]), [metric], resamples=100)
     return found.mean[metric]
 
 

@@ -140,15 +140,24 @@ def arguments(
         "bf16": mode == "bf16",
         "fp16": mode == "fp16",
         "use_cpu": device == "cpu",
-        "gradient_checkpointing": options.gradient_checkpointing,
+        **({_checkpointing_name(): True} if options.gradient_checkpointing else {}),
         "save_strategy": "steps",
         "save_steps": options.checkpoint_steps,
         "save_total_limit": 2,  # one may be unfinished
         "logging_steps": max(1, steps // 20),
+        "logging_nan_inf_filter": False,
         "report_to": [],
         "disable_tqdm": True,
         "dataloader_pin_memory": device == "cuda",
     }
+
+
+def _checkpointing_name() -> str:
+    """What transformers calls gradient checkpointing: it has a new name in transformers 5."""
+    from transformers import TrainingArguments
+
+    new = "activation_checkpointing"
+    return new if new in TrainingArguments.__dataclass_fields__ else "gradient_checkpointing"
 
 
 def trainable(model: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,7 +38,9 @@ def add_lora(model: Any, wanted: Lora, also: Iterable[Any] = ()) -> Any:
         target_modules=sorted(targets),
         layers_to_transform=None if wanted.last_layers is None else list(range(layers - wanted.last_layers, layers)),
     )
-    adapted = peft.get_peft_model(model, config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of peft about transformers: nothing that a user could change
+        adapted = peft.get_peft_model(model, config)
     for part in also:
         part.requires_grad_(True)
     return adapted

@@ -190,6 +190,8 @@ def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, l
 
 
 _SENTENCE_CHARS = (40, 300)
+"""Shorter ones say too little, longer ones are none."""
+_TEXT_CHARS = 200
 
 
 def weak_pairs(data: RetrievalData, count: int, seed: int) -> Iterator[tuple[Claim, Document]]:
@@ -214,7 +216,7 @@ def weak_pairs(data: RetrievalData, count: int, seed: int) -> Iterator[tuple[Cla
 
 def _by_title(document: Document) -> tuple[str, Document] | None:
     title = clean(document.title).rstrip(".")
-    if len(title) < _SENTENCE_CHARS[0] or len(document.text) < _SENTENCE_CHARS[1]:
+    if len(title) < _SENTENCE_CHARS[0] or len(document.text) < _TEXT_CHARS:
         return None
     return title, Document(document.id, "", document.text)
 
