@@ -50,6 +50,15 @@ def feature_names(retrievers: Sequence[str]) -> list[str]:
     return [*(f"{name} {one}" for name in retrievers for one in OF_RETRIEVER), *SHARED]
 
 
+def directions(retrievers: Sequence[str]) -> list[int]:
+    """How relevance can go with each feature: 1 up, -1 down, 0 either way. A better score never counts against."""
+    up = ("score", "scaled", "title", "text", "claim words", "pairs of words", "claim numbers")
+    return [
+        -1 if name.endswith("rank") else int(name.endswith(up) and name != "numbers in claim")
+        for name in feature_names(retrievers)
+    ]
+
+
 def features(claim: str, hits: Sequence[Hit], retrievers: Sequence[str]) -> NDArray[np.float32]:
     """The features of the hits of one claim, shape [hits, features].
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..errors import InvalidData, MissingExtra
 from ..evaluation.metrics import bootstrap, measure, only
 from ..evaluation.types import Qrels
-from ..rerank.learned import LearnedModel, Tree, features
+from ..rerank.learned import LearnedModel, Tree, directions, features
 from ..types import Claim, Hit, Result
 from .loop import write_whole
 from .retrieval_data import SEEN, UNSEEN
@@ -41,8 +41,8 @@ class FusionOptions:
     trees: int = 150
     leaves_deep: int = 3
     learning_rate: float = 0.05
-    rows_in_leaf: int = 20
-    regularization: float = 1.0
+    rows_in_leaf: int = 50
+    regularization: float = 0.0
     folds: int = 5
     seed: int = 0
 
@@ -109,10 +109,12 @@ def train_fusion(
             f"{CLAIMS_AT_LEAST}. Do the ids of claims, judgements and store match?"
         )
     found = tuple(
-        _figure(group, examples, qrels, _folds(examples, qrels, options, by_document=group == UNSEEN), options)
+        _figure(
+            group, examples, retrievers, qrels, _folds(examples, qrels, options, by_document=group == UNSEEN), options
+        )
         for group in (UNSEEN, SEEN)
     )
-    base, trees = _grown(examples, options)
+    base, trees = _grown(examples, retrievers, options)
     model = LearnedModel(
         tuple(retrievers),
         base,
@@ -216,6 +218,7 @@ def _folds(
 def _figure(
     group: str,
     examples: Sequence[_Example],
+    retrievers: Sequence[str],
     qrels: Qrels,
     folds: Sequence[tuple[Fold, frozenset[str]]],
     options: FusionOptions,
@@ -225,7 +228,7 @@ def _figure(
     for (learned, ranked), held in folds:
         if not learned or not ranked:
             raise InvalidData("the claims share so many documents that they can't be kept apart: give more claims")
-        base, trees = _grown([examples[number] for number in learned], options, held)
+        base, trees = _grown([examples[number] for number in learned], retrievers, options, held)
         model = LearnedModel((), base, trees, {})
         for number in ranked:
             example = examples[number]
@@ -239,7 +242,10 @@ def _figure(
 
 
 def _grown(
-    examples: Sequence[_Example], options: FusionOptions, held: frozenset[str] = frozenset()
+    examples: Sequence[_Example],
+    retrievers: Sequence[str],
+    options: FusionOptions,
+    held: frozenset[str] = frozenset(),
 ) -> tuple[float, tuple[Tree, ...]]:
     """The trees and what they start from. Documents in `held` are not learned from."""
     import numpy as np
@@ -249,11 +255,19 @@ def _grown(
     seen = np.array([hit.document.id not in held for example in examples for hit in example.hits], dtype=bool)
     if not relevant[seen].any() or relevant[seen].all():
         raise InvalidData("there is nothing to tell apart: give claims with relevant documents among others")
-    return exported(fitted(rows[seen], relevant[seen], options), rows[seen][:1000])
+    return exported(fitted(rows[seen], relevant[seen], options, directions(retrievers)), rows[seen][:1000])
 
 
-def fitted(rows: NDArray[np.float32], relevant: NDArray[np.bool_], options: FusionOptions) -> Any:
-    """scikit-learn's classifier for features, shape [rows, features], and whether each row is relevant."""
+def fitted(
+    rows: NDArray[np.float32],
+    relevant: NDArray[np.bool_],
+    options: FusionOptions,
+    monotonic: Sequence[int] | None = None,
+) -> Any:
+    """scikit-learn's classifier for features, shape [rows, features], and whether each row is relevant.
+
+    `monotonic`: how relevance may go with each feature, as `directions` has it.
+    """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier(
@@ -262,6 +276,7 @@ def fitted(rows: NDArray[np.float32], relevant: NDArray[np.bool_], options: Fusi
         learning_rate=options.learning_rate,
         min_samples_leaf=min(options.rows_in_leaf, max(1, len(rows) // 20)),
         l2_regularization=options.regularization,
+        monotonic_cst=list(monotonic) if monotonic is not None else None,
         early_stopping=False,
         random_state=options.seed,
     ).fit(rows, relevant)

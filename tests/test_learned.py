@@ -1,0 +1,209 @@
+"""A learned fusion: its trees are scikit-learn's, its file is checked, and it orders hits by their scores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ccheck.errors import InvalidData, NotFound
+from ccheck.rerank.apply import rerank
+from ccheck.rerank.learned import LearnedModel, feature_names, features, load_learned, parse_learned
+from ccheck.rerank.open import open_reranker
+from ccheck.settings import Settings
+from ccheck.stages import LearnedReranker
+from ccheck.training.fusion import FusionOptions, exported, fitted, save_fusion, train_fusion
+from ccheck.types import Claim, Document, Evidence, Hit, Ranking, Result
+
+RETRIEVERS = ["bm25", "dense"]
+WORDS = "sea level ice sheet carbon coral ocean warming rain forest soil wind".split()
+
+
+def hits_of(claim: str, seed: int, relevant: str | None, count: int = 20) -> list[Hit]:
+    """Hits of two retrievers; the relevant one has most of the claim's words and a rank in the middle."""
+    draw = np.random.default_rng(seed)
+    found = []
+    for rank in range(1, count + 1):
+        own = rank == count // 2 and relevant is not None
+        text = claim if own else " ".join(draw.choice(WORDS, size=8))
+        scores = {"bm25": 20.0 - rank + draw.normal(), "dense": 0.8 - 0.02 * rank + 0.05 * draw.normal()}
+        if rank % 5 == 0 and not own:
+            del scores["dense"]
+        scores["rrf"] = 1 / (20 + rank)
+        document = Document(str(relevant) if own else f"{seed}-{rank}", f"Title {rank}", f"{text}.")
+        found.append(Hit(rank, document, scores["rrf"], scores, {name: rank for name in scores if name != "rrf"}))
+    return found
+
+
+def claims_and_hits(count: int = 60):
+    claims = [
+        Claim(f"{WORDS[n % 12]} {WORDS[(5 * n + 1) % 12]} {WORDS[(7 * n + 3) % 12]} {1900 + n}", f"c{n}")
+        for n in range(count)
+    ]
+    qrels = {str(claim.id): {f"r{n // 2}": 1} for n, claim in enumerate(claims)}
+    found = {claim.id: hits_of(claim.text, n, f"r{n // 2}") for n, claim in enumerate(claims)}
+    return claims, qrels, found
+
+
+class Found:
+    """A checker that has found these."""
+
+    def __init__(self, hits):
+        self.hits = hits
+
+    def check_many(self, claims, *, k):
+        for claim in claims:
+            yield Result(claim, tuple(Evidence(hit) for hit in self.hits[claim.id][:k]), None, "r", "s")
+
+
+@pytest.fixture(scope="module")
+def trained():
+    claims, qrels, found = claims_and_hits()
+    return train_fusion(Found(found), RETRIEVERS, claims, qrels, FusionOptions(trees=30, folds=3), {"recipe": "r"})
+
+
+def test_features_by_hand():
+    hits = [
+        Hit(
+            1,
+            Document("a", "Sea level", "The sea rose by 20 cm since 1900."),
+            0.9,
+            {"bm25": 4.0, "rrf": 0.9},
+            {"bm25": 1},
+        ),
+        Hit(2, Document("b", "", "Corals."), 0.5, {"bm25": 1.0, "dense": 0.5, "rrf": 0.5}, {"bm25": 2, "dense": 1}),
+    ]
+    rows = features("the sea level rose 20 cm", hits, RETRIEVERS)
+    names = feature_names(RETRIEVERS)
+    assert rows.dtype == np.float32 and rows.shape == (2, len(names))
+    first, second = (dict(zip(names, row.tolist(), strict=True)) for row in rows)
+    # Of the claim's five words, both of the title and four of the text.
+    assert first["claim words in title"] == pytest.approx(2 / 5) and second["claim words in title"] == 0
+    assert first["claim words in text"] == pytest.approx(4 / 5)
+    assert (first["bm25 score"], first["bm25 scaled"], first["bm25 rank"]) == (4, 1, 1)
+    # What dense did not find has the lowest score and one rank more than the last.
+    assert (first["dense score"], first["dense rank"]) == (0.5, 2)
+    assert (first["fused rank"], first["fused scaled"], second["fused scaled"]) == (1, 1, 0)
+    assert (first["claim numbers"], second["claim numbers"], first["numbers in claim"]) == (1, 0, 1)
+    assert first["claim pairs of words"] == pytest.approx(2 / 4)  # rose (by) 20, 20 cm
+    assert first["rare claim words"] == pytest.approx(1)
+    assert features("sea", [], RETRIEVERS).shape == (0, len(names))
+
+
+def test_trees_give_what_scikit_learn_gives():
+    draw = np.random.default_rng(0)
+    rows = draw.normal(size=(3000, 16)).astype(np.float32)
+    rows[:, 3] = np.round(rows[:, 3])  # values that are thresholds too
+    relevant = rows[:, 0] + rows[:, 3] * rows[:, 1] + 0.3 * draw.normal(size=3000) > 1
+    classifier = fitted(rows, relevant, FusionOptions())
+    base, trees = exported(classifier, rows)
+    other = draw.normal(size=(2000, 16)).astype(np.float32)
+    other[:, 3] = np.round(other[:, 3])
+    model = LearnedModel(tuple(RETRIEVERS), base, trees, {})
+    again = parse_learned(json.loads(json.dumps(model.to_dict())))
+    for one in (model, again):
+        assert np.abs(one.logits(other) - classifier.decision_function(other)).max() < 1e-6
+    probabilities = classifier.predict_proba(other)[:, 1]
+    assert np.abs(1 / (1 + np.exp(-model.logits(other))) - probabilities).max() < 1e-6
+    assert len({round(float(value), 4) for value in model.logits(other)}) > 100
+
+
+def test_it_learns_what_tells_documents_apart(trained, tmp_path):
+    for figure in trained.figures:
+        assert figure.claims == 60
+        assert figure.before < 0.5 < 0.9 < figure.after
+        assert figure.difference_interval[0] > 0.3
+    save_fusion(trained.model, tmp_path / "fusion.json")
+    stage = LearnedReranker(model=tmp_path / "fusion.json", depth=15)
+    reranker = open_reranker(stage, Settings(), lambda name: pytest.fail("no language model is needed"))
+    claim = "coral ocean 1850"
+    ranking = Ranking(tuple(hits_of(claim, 99, "wanted")))
+    done, usage = rerank(claim, ranking, reranker, stage, "learned", "rrf")
+    assert done.hits[0].document.id == "wanted" and usage.llm_calls == 0
+    assert [hit.rank for hit in done.hits] == list(range(1, 21))
+    assert [hit.document.id for hit in done.hits[15:]] == [hit.document.id for hit in ranking.hits[15:]]
+    assert all(0 < hit.score < 1 for hit in done.hits)
+    assert done.hits[0].ranks["rrf"] == 10 and done.hits[0].scores["bm25"] == ranking.hits[9].scores["bm25"]
+    logit = done.hits[0].scores["learned"]
+    assert done.hits[0].score == pytest.approx(1 / (1 + np.exp(-logit)))
+
+
+def test_the_same_seed_gives_the_same_file(trained):
+    claims, qrels, found = claims_and_hits()
+    again = train_fusion(Found(found), RETRIEVERS, claims, qrels, FusionOptions(trees=30, folds=3), {"recipe": "r"})
+    assert json.dumps(again.model.to_dict()) == json.dumps(trained.model.to_dict())
+
+
+def test_it_neither_needs_scikit_learn_nor_torch_to_be_used(trained, tmp_path):
+    save_fusion(trained.model, tmp_path / "fusion.json")
+    program = (
+        "import sys; from pathlib import Path; from ccheck.rerank.learned import load_learned;"
+        f"load_learned(Path({str(tmp_path / 'fusion.json')!r}));"
+        "print(sorted({'sklearn', 'torch', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_scores_of_other_retrievers_are_refused(trained, tmp_path):
+    save_fusion(trained.model, tmp_path / "fusion.json")
+    reranker = load_learned(tmp_path / "fusion.json")
+    hits = hits_of("sea", 1, None)
+    for strange in (
+        {"bm25": 1.0},
+        {"bm25": 1.0, "dense": 1.0, "sparse": 2.0},
+        {},
+        {"bm25": 1.0, "dense": 1.0, "rerank": 1.0},
+    ):
+        changed = [Hit(hit.rank, hit.document, hit.score, strange, {}) for hit in hits]
+        with pytest.raises(InvalidData, match="made for the scores of bm25, dense"):
+            reranker.score_hits("sea", changed)
+    assert reranker.score_hits("sea", []).values == ()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: data.update(kind="something else"),
+        lambda data: data.update(version=99),
+        lambda data: data.update(features=data["features"][1:]),
+        lambda data: data.update(base=float("nan")),
+        lambda data: data.update(retrievers=[]),
+        lambda data: data.pop("trees"),
+        lambda data: data["trees"][0]["left"].__setitem__(0, 0),  # a node that is its own child
+        lambda data: data["trees"][0]["right"].__setitem__(0, 10_000),
+        lambda data: data["trees"][0]["feature"].__setitem__(0, 999),
+        lambda data: data["trees"][0]["value"].__setitem__(-1, float("inf")),
+        lambda data: data["trees"][0]["value"].pop(),
+    ],
+)
+def test_a_file_that_is_none_is_refused(trained, tmp_path, spoil):
+    data = json.loads(json.dumps(trained.model.to_dict()))
+    spoil(data)
+    file = tmp_path / "fusion.json"
+    file.write_text(json.dumps(data))
+    with pytest.raises(InvalidData, match="no learned fusion"):
+        load_learned(file)
+
+
+def test_files_that_are_not_even_that(tmp_path):
+    for text in ("", "[]", "\x80", "{" * 5000, "null"):
+        file = tmp_path / "fusion.json"
+        file.write_text(text)
+        with pytest.raises(InvalidData, match="no learned fusion"):
+            load_learned(file)
+    with pytest.raises(NotFound, match="ccheck train fusion"):
+        load_learned(tmp_path / "missing.json")
+
+
+def test_too_little_to_learn_from():
+    claims, qrels, found = claims_and_hits(10)
+    with pytest.raises(InvalidData, match="learning needs 20"):
+        train_fusion(Found(found), RETRIEVERS, claims, qrels, FusionOptions(), {})
+    claims, qrels, found = claims_and_hits(60)
+    elsewhere = {claim: {"not found": 1} for claim in qrels}
+    with pytest.raises(InvalidData, match="Do the ids"):
+        train_fusion(Found(found), RETRIEVERS, claims, elsewhere, FusionOptions(), {})
