@@ -29,9 +29,9 @@ def open_encoders(
     """The encoders of an ingest into the store that `info` describes; None: it is new.
 
     They make all fields that the store has, by the models that made them, and what the recipe needs beyond: its models
-    where it names some, else the settings' or the default embedding model. Without a recipe a store
-    that has nothing but words yet gets the vectors of one embedding model, where the models extra is installed. `dense=False` makes no embeddings, `dense=True`
-    insists on those of the settings' model.
+    where it names some, else the settings' or the default embedding model. Without a recipe a store that has nothing
+    but words gets the vectors of one embedding model, where the models extra is installed. `dense=False` makes no
+    embeddings, `dense=True` insists on those of the settings' model.
 
     Raises NotFound, MissingExtra or UsageError for what can't be had, naming it and what to do, and InvalidData where
     the store was made otherwise. What no retriever of the recipe requires is left out, which `Encoders.notices` says,

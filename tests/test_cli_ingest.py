@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from cli_runs import BM25, ccheck, jsonl
+from scripted_llm import KEY, Said, say, scripted, user_text
 
 from ccheck.demo import CORPUS
-from ccheck.search import embedding
+from ccheck.search import embedding, open_store
+from ccheck.settings import Settings
 
 GOOD = [
     {"_id": "1", "title": "Sea", "text": "Sea level rises."},
@@ -289,3 +291,114 @@ def test_passages_that_make_no_sense():
     ):
         ran = ccheck("ingest", CORPUS, *arguments)
         assert ran.code == 2 and message in ran.err
+
+
+# -- what a recipe needs
+
+SHAPE = """
+name = "shape"
+[ingest.additional]
+posts = 2
+[retrievers.bm25]
+fields = { content = 1.0, additional = 1.0 }
+[retrievers.terms]
+kind = "bm25"
+analysis = { stemming = true }
+[retrievers.dense]
+model = "nobody/tuned"
+passages = false
+[retrievers.sparse]
+model = "naver/splade-v3"
+[verdict]
+method = "none"
+[fine_tuned."nobody/tuned"]
+base = "BAAI/bge-m3"
+train = "ccheck train embedder --preset tuned"
+"""
+
+
+def writes(request: dict) -> Said:
+    """A language model that knows a word which is in no paper."""
+    if "Posts wanted" in user_text(request):
+        return say({"posts": ["zyzzogeton swims", "so interesting"]})
+    return say({"summary": "What a zyzzogeton does."})
+
+
+@pytest.fixture
+def shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The arguments that name the recipe and what stands in for its models."""
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("openai")
+    from tiny_sparse import make_splade
+
+    (tmp_path / "shape.toml").write_text(SHAPE)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    splade = make_splade(tmp_path / "splade")
+    stand_ins = ["--replace", f"naver/splade-v3={splade}", "--replace", "nobody/tuned=all-MiniLM-L6-v2"]
+    return ["--recipe", tmp_path / "shape.toml", *stand_ins]
+
+
+@pytest.mark.usefixtures("minilm")
+def test_a_recipe_gets_what_it_searches(tmp_path, shape, monkeypatch):
+    few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:6])
+    with scripted(writes) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        ran = ccheck("ingest", few, *shape, "--llm", "m", "--dry-run")
+        assert ran.code == 0 and server.requests == []
+        for said in (
+            "all-MiniLM-L6-v2 stands in for nobody/tuned",
+            "documents whole; sparse vectors of",
+            "{stemming = True}",
+            "would ask the language model 12 questions (2 for each of 6 new documents)",
+        ):
+            assert said in ran.err
+        assert ccheck("index", "info").code == 4  # nothing was stored
+        ran = ccheck("ingest", few, *shape, "--llm", "m", "--json")
+        assert ran.code == 0, ran.err
+        (report,) = ran.objects
+        assert (report["added"], report["usage"]["llm_calls"], len(server.requests)) == (6, 12, 12)
+        assert "all-MiniLM-L6-v2 stands in for nobody/tuned" in report["notices"]
+        assert "stands in for naver/splade-v3" in ran.err and "language model: 12 calls" in ran.err
+        # Later ingests make the same, without being told.
+        ran = ccheck("ingest", few, "--force", "--llm", "m")
+        assert ran.code == 0 and "6 unchanged" in ran.err and len(server.requests) == 12
+    with open_store(Settings(data_dir=tmp_path / "home" / "data")) as store:
+        info = store.info()
+        assert info is not None and info.layout.sparse is not None and len(info.layout.analyses) == 1
+        assert info.layout.additional is not None and info.layout.additional.posts == 2
+        assert info.passages == 6 * 4  # the document, its summary and two posts
+    ran = ccheck("query", "zyzzogeton", *shape, "--json")
+    assert ran.code == 0, ran.err
+    scores = ran.objects[0]["evidence"][0]["scores"]
+    assert {"bm25", "dense", "sparse"} <= set(scores) and "terms" not in scores
+
+
+def test_a_budget_that_is_spent_leaves_what_was_done(tmp_path, shape, monkeypatch, minilm):
+    few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:3])
+    with scripted(writes) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("CCHECK_LLM_CONCURRENCY", "1")
+        ran = ccheck("ingest", few, *shape, "--llm", "m", "--max-calls", "2")
+        assert ran.code == 7 and "2 are allowed (--max-calls)" in ran.err and "goes on from there" in ran.err
+        assert ccheck("index", "info", "--json").objects[0]["documents"] == 1
+        ran = ccheck("ingest", few, *shape, "--llm", "m")
+        assert ran.code == 0 and "2 added, 1 unchanged" in ran.err and len(server.requests) == 6
+
+
+def test_a_recipe_s_model_that_is_not_here_stops_before_anything_is_stored(tmp_path, shape):
+    ran = ccheck("ingest", CORPUS, *shape[:4], "--llm", "m")
+    assert ran.code == 4 and "nobody/tuned is BAAI/bge-m3 after training" in ran.err
+    assert "`ccheck train embedder --preset tuned`" in ran.err and "--replace nobody/tuned=OTHER" in ran.err
+    assert ccheck("index", "info").code == 4
+
+
+def test_stand_ins_are_for_a_recipe(tmp_path, shape):
+    assert "name it by --recipe" in ccheck("ingest", CORPUS, "--replace", "a=b").err
+    ran = ccheck("ingest", CORPUS, *shape[:2], "--replace", "nobody/tunde=all-MiniLM-L6-v2")
+    assert ran.code == 2 and "did you mean 'nobody/tuned'?" in ran.err
+    assert ccheck("ingest", CORPUS, *shape[:2], "--replace", "nobody/tuned").code == 2
+
+
+def test_a_recipe_of_words_needs_no_model(tmp_path, no_models):
+    assert ccheck("ingest", CORPUS, "--recipe", "bm25").err.count("\n") == 1
+    assert ccheck("index", "info", "--json").objects[0]["layout"] == {"embedding": None, "chunking": None}
