@@ -73,14 +73,14 @@ def compare(
     return f"{spread(ratios[1:])}; {own:.2f} ms against {plain:.2f} ms"
 
 
-def recorded(store: ElasticStore, search: Callable[[], None]) -> list[tuple[str, Any]]:
-    """The requests that a search makes, as (path, body of Python objects)."""
-    requests: list[tuple[str, Any]] = []
+def recorded(store: ElasticStore, search: Callable[[], None]) -> list[tuple[str, Any, Any]]:
+    """The requests that a search makes, as (path, body of Python objects, which part of the answer it wants)."""
+    requests: list[tuple[str, Any, Any]] = []
     send = store._server.send
 
     def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
         lines = [json.loads(line) for line in body.splitlines()] if isinstance(body, bytes) else body
-        requests.append((path, lines))
+        requests.append((path, lines, (params or {}).get("filter_path")))
         return send(method, path, body, params)
 
     store._server.send = record  # type: ignore[method-assign]
@@ -91,10 +91,10 @@ def recorded(store: ElasticStore, search: Callable[[], None]) -> list[tuple[str,
     return requests
 
 
-def bare(client: elasticsearch.Elasticsearch, requests: list[tuple[str, Any]]) -> None:
-    for path, body in requests:
+def bare(client: elasticsearch.Elasticsearch, requests: list[tuple[str, Any, Any]]) -> None:
+    for path, body, wanted in requests:
         if path.endswith("_msearch"):
-            client.msearch(index=INDEX, searches=body)
+            client.msearch(index=INDEX, searches=body, filter_path=wanted)
         elif path.endswith("_mget"):
             client.mget(docs=body["docs"], realtime=False)
 

@@ -395,6 +395,70 @@ def test_searches_take_what_a_licence_allows(stub: Stub) -> None:
     assert bodies[0][1]["retriever"]["rrf"]["retrievers"] == [lines["retriever"] for lines in bodies[1][1::2]]
 
 
+def test_rankings_read_no_more_of_an_answer_than_they_need(stub: Stub, store: ElasticStore) -> None:
+    """An answer that is filtered leaves out what is empty."""
+    hits = [{"_id": "a", "_score": 2.5}, {"_id": "b", "_score": 1.0}]
+    stub.answers["POST", "/papers/_msearch"] = [
+        (200, {"responses": [{"status": 200, "hits": {"hits": hits}}, {"status": 200}]})
+    ]
+    found = store.rankings([Query("sea"), Query("ice")], {"bm25": Bm25(depth=7)})
+    assert found == [{"bm25": [("a", 2.5), ("b", 1.0)]}, {"bm25": []}]
+    ((_, first, _, second),) = [searched(body) for body in stub.bodies("/papers/_msearch")]
+    assert (first["_source"], first["size"], second["size"]) == (False, 7, 7)
+
+
+def test_a_query_that_fails_has_its_error_among_rankings(stub: Stub, store: ElasticStore) -> None:
+    failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "reason": "what is this"}}
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [failed, {"status": 200}]})]
+    bad, good = store.rankings([Query("sea"), Query("ice")], {"bm25": Bm25()})
+    assert isinstance(bad, InvalidData) and good == {"bm25": []}
+
+
+def test_thousands_of_candidates_are_asked_for_in_several_requests(stub: Stub, store: ElasticStore) -> None:
+    def none(body: bytes) -> Answer:
+        return 200, {"responses": [{"status": 200}] * (len(body.splitlines()) // 2)}
+
+    stub.answers["POST", "/papers/_msearch"] = [none]
+    queries = [Query(f"sea {number}") for number in range(5)]
+    assert len(store.rankings(queries, {"bm25": Bm25(depth=10_000)})) == 5
+    assert [len(searched(body)) // 2 for body in stub.bodies("/papers/_msearch")] == [2, 2, 1]
+
+
+def test_a_key_that_may_not_ask_for_figures(stub: Stub, store: ElasticStore) -> None:
+    refused = {"error": {"type": "security_exception", "reason": "indices:monitor/stats is unauthorized"}}
+    stub.answers["GET", "/papers-000001/_stats/docs,store"] = [(403, refused)]
+    stub.answers["POST", "/papers/_search"] = [(200, {"aggregations": {"passages": {"doc_count": 0}}})]
+    stub.answers["GET", "/papers/_count"] = [(200, {"count": 3})]
+    info = store.info()
+    assert info is not None and (info.documents, info.state, info.bytes) == (3, None, None)
+
+
+def test_fuzzy_words_that_a_server_refuses_become_fewer(stub: Stub, store: ElasticStore) -> None:
+    reason = "maxClauseCount is set to 1024"
+    failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "caused_by": {"reason": reason}}}
+
+    def answer(body: bytes) -> Answer:
+        refuses = b"fuzziness" in body and b'"max_expansions": 2' not in body
+        return 200, {"responses": [failed if refuses else {"status": 200}] * (len(body.splitlines()) // 2)}
+
+    stub.answers["POST", "/papers/_msearch"] = [answer]
+    claims = [Query(" ".join(f"word{number}" for number in range(count))) for count in (400, 200, 600)]
+    assert store.rankings(claims, {"bm25": Bm25(fuzziness="auto")}) == [{"bm25": []}] * 3
+    bodies = [body for sent in stub.bodies("/papers/_msearch") for body in searched(sent)[1::2]]
+    matches = [body["retriever"]["standard"]["query"]["match"]["content"] for body in bodies]
+    asked = [(len(match["query"].split()), match.get("fuzziness"), match.get("max_expansions")) for match in matches]
+    assert asked == [
+        *((count, "AUTO", None) for count in (400, 200, 600)),
+        (400, "AUTO", 2),
+        (200, "AUTO", 5),
+        (200, None, None),
+        (600, None, None),
+    ]
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [failed]})]
+    (error,) = store.rankings(claims[:1], {"bm25": Bm25()})
+    assert isinstance(error, InvalidData) and "too many words" in str(error)
+
+
 # -- doctor
 
 

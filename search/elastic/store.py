@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+from ...analysis import open_analysis
 from ...errors import CcheckError, InvalidData, NotFound, UsageError
 from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
@@ -103,6 +104,8 @@ class ElasticStore:
     # -- writing
 
     def prepare(self, layout: Layout) -> None:
+        for analysis in layout.analyses:
+            open_analysis(analysis)  # what its terms need is here, or nothing is made
         index = self._load()
         if index is None:
             index = self._create(layout)
