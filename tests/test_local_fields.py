@@ -17,7 +17,7 @@ from test_local_store import LAYOUT, bm25_count, dense_first, entry
 
 from ccheck.errors import InvalidData, NotFound
 from ccheck.search import Chunking, Embedding
-from ccheck.search.local import LocalStore
+from ccheck.search.local import LocalStore, sparse
 from ccheck.search.local import store as local_store
 from ccheck.search.store import AdditionalTexts, DenseField, SparseField
 from ccheck.stages import Analysis, Bm25, Dense, Retriever, Sparse
@@ -175,6 +175,34 @@ def test_readers_while_a_store_gains_fields(tmp_path: Path) -> None:
         (found,) = reader.rankings([Query("paper")], {"bm25": Bm25(analysis=Analysis(keep="&"), depth=10_000)})
         assert isinstance(found, dict)
         assert len(found["bm25"]) == 2_000
+
+
+def test_documents_that_the_database_lost_leave_nothing_in_the_indices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite may lose its last commits with the machine's power; what comes then has the same seqs."""
+    monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
+    folder = tmp_path / "store"
+    with LocalStore(folder) as store:
+        store.prepare(FULL)
+        store.upsert([full_entry(i) for i in range(20)])
+        store.publish()
+    before = (folder / local_store.DATABASE).read_bytes()
+    with LocalStore(folder) as store:
+        store.upsert([full_entry(i, "lost") for i in range(100, 150)])
+        store.publish()
+        assert bm25_count(store, "lost") == 50
+    assert not (folder / f"{local_store.DATABASE}-wal").exists()
+    (folder / local_store.DATABASE).write_bytes(before)
+    with LocalStore(folder) as store:
+        store.upsert([full_entry(i) for i in range(200, 230)])
+        store.publish()
+        assert bm25_count(store, "lost") == 0
+        assert bm25_count(store) == store.count() == 50
+        assert all(found_everywhere(store, number) for number in (3, 200, 229))
+        (found,) = store.rankings([Query("", None, {"sparse": full_entry(120).sparse})], {"sparse": Sparse()})
+        assert isinstance(found, dict)
+        assert not {"d100", "d120"} & {id_ for id_, _ in found["sparse"]}
 
 
 def test_a_store_of_the_first_format_is_used_as_it_is(tmp_path: Path) -> None:

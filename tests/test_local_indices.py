@@ -119,7 +119,7 @@ def test_sparse_search_is_exact_over_segments_that_merge(small_segments: None, t
     counts = []
     for length in (5, 60, 61, 75, 200, 333, 520):
         stored = matrix[:length]
-        sparse.catch_up(tmp_path / "sparse", VOCABULARY, length - 1, lambda seq, stored=stored: rows_of(stored, seq))
+        sparse.catch_up(tmp_path / "sparse", VOCABULARY, lambda seq, stored=stored: rows_of(stored, seq))
         index = open_index(tmp_path / "sparse", stored)
         counts.append(len(index.parts))
         gone = stored.copy()
@@ -147,7 +147,7 @@ def test_segments_that_cant_be_read_are_made_again(small_segments: None, tmp_pat
     matrix = draw_matrix(120)
 
     def catch_up() -> None:
-        sparse.catch_up(tmp_path, VOCABULARY, 119, lambda seq: rows_of(matrix, seq))
+        sparse.catch_up(tmp_path, VOCABULARY, lambda seq: rows_of(matrix, seq))
 
     catch_up()
     assert len(sparse.segments(tmp_path, VOCABULARY)) > 1
@@ -167,7 +167,7 @@ def test_segments_that_cant_be_read_are_made_again(small_segments: None, tmp_pat
     query = matrix[1] + matrix[115]
     assert open_index(tmp_path, matrix).search(vector(query), 10) == expected(matrix, query, 10)
     (tmp_path / "0-7.unfinished").write_bytes(b"left over from a kill")
-    (tmp_path / "0-500.lists").write_bytes(b"of documents that a crash took back")
+    (tmp_path / "0-500.lists").write_bytes(b"no segment")
     catch_up()
     assert {file.suffix for file in tmp_path.iterdir()} == {".lists"}
     chain = sparse.segments(tmp_path, VOCABULARY)

@@ -64,7 +64,8 @@ class TextFields:
 
 def terms_field(analysis: Analysis) -> str:
     """The name of the field that holds the terms of an analysis."""
-    return "terms_" + hashlib.sha256(analysis.model_dump_json().encode()).hexdigest()[:12]
+    said = analysis.model_dump_json(exclude_defaults=True)  # a key to come leaves the name as it is
+    return "terms_" + hashlib.sha256(said.encode()).hexdigest()[:12]
 
 
 class Bm25Index:

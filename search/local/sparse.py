@@ -91,14 +91,13 @@ def invert(rows: Sequence[Row], vocabulary: int, first: int, last: int) -> Segme
     return Segment(first, last, offsets, documents, weights[order].astype(np.float32))
 
 
-def catch_up(folder: Path, vocabulary: int, highest: int, rows_after: Callable[[int], Iterable[Row]]) -> None:
+def catch_up(folder: Path, vocabulary: int, rows_after: Callable[[int], Iterable[Row]]) -> None:
     """Write segments of the documents that are in none, and merge what has become many.
 
-    `rows_after(seq)` reads the documents above one. `highest` is the highest seq that ever was: a segment beyond it is
-    of documents that a crash took back.
+    `rows_after(seq)` reads the documents above one.
     """
     folder.mkdir(exist_ok=True)
-    chain = segments(folder, vocabulary, highest)
+    chain = segments(folder, vocabulary)
     kept = {segment.path for segment in chain}
     for file in folder.iterdir():
         if file not in kept:
@@ -120,13 +119,18 @@ def catch_up(folder: Path, vocabulary: int, highest: int, rows_after: Callable[[
             chain[start:] = [merged]
 
 
-def segments(folder: Path, vocabulary: int, highest: int | None = None) -> list[Segment]:
+def forget_after(folder: Path, highest: int) -> None:
+    """Remove the segments with documents above the highest seq that ever was: a crash took these back."""
+    for _, last, file in _files(folder):
+        if last > highest:
+            file.unlink(missing_ok=True)
+
+
+def segments(folder: Path, vocabulary: int) -> list[Segment]:
     """Those that follow each other from the first document on; files that can't be read as such are passed over."""
     found: dict[int, list[tuple[int, Path]]] = {}
-    for file in folder.glob("*-*.lists"):
-        first, _, last = file.stem.partition("-")
-        if first.isdecimal() and last.isdecimal() and int(first) < int(last) and (not highest or int(last) <= highest):
-            found.setdefault(int(first), []).append((int(last), file))
+    for first, last, file in _files(folder):
+        found.setdefault(first, []).append((last, file))
     chain: list[Segment] = []
     while candidates := found.pop(chain[-1].last if chain else 0, None):
         opened = (_open(file, vocabulary) for _, file in sorted(candidates, reverse=True))
@@ -135,6 +139,13 @@ def segments(folder: Path, vocabulary: int, highest: int | None = None) -> list[
             break
         chain.append(segment)
     return chain
+
+
+def _files(folder: Path) -> Iterator[tuple[int, int, Path]]:
+    for file in list(folder.glob("*-*.lists")):
+        first, _, last = file.stem.partition("-")
+        if first.isdecimal() and last.isdecimal() and int(first) < int(last):
+            yield int(first), int(last), file
 
 
 def _open(file: Path, vocabulary: int) -> Segment | None:

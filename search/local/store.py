@@ -383,7 +383,19 @@ class LocalStore:
                 raise self._missing()
             self._acquire()
             self._writer = Database(self.path / DATABASE, create=True)
+            self._drop_what_is_ahead(self._writer)
         yield self._writer
+
+    def _drop_what_is_ahead(self, database: Database) -> None:
+        """Indices of documents that the database lost with the machine's power, before others get their seqs."""
+        highest = database.highest()
+        sparse.forget_after(self.path / SPARSE, highest)
+        try:
+            ahead = self._index(database).last() > highest
+        except (ValueError, OSError):
+            return  # it is built anew when documents come in
+        if ahead:
+            self._rebuild_bm25(database, database.layout)
 
     def _catch_up(self, database: Database) -> None:
         """Bring the indices up to the database; an index of words where that fails is built anew."""
@@ -393,15 +405,13 @@ class LocalStore:
             self._rebuild_bm25(database, database.layout)
         field = database.layout.sparse
         if field is not None:
-            sparse.catch_up(self.path / SPARSE, field.vocabulary, database.highest(), database.sparse_after)
+            sparse.catch_up(self.path / SPARSE, field.vocabulary, database.sparse_after)
         self._waiting, self._caught_up = 0, time.monotonic()
 
     def _update_bm25(self, database: Database) -> None:
         index = self._index(database, create=not database.count())
         index.reload()
         last, removed = index.last(), database.removed()
-        if last > database.highest():
-            raise ValueError("the BM25 index is ahead of the database")
         if database.count_after(last) or removed:
             index.update(database.texts_after(last, index.fields.additional), removed)
             with database.writing():
@@ -436,7 +446,7 @@ class LocalStore:
             return
         try:
             with FileLock(self.path / LOCK).acquire(timeout=0):
-                writer = Database(self.path / DATABASE, create=True)
+                writer = Database(self.path / DATABASE)
                 try:
                     self._catch_up(writer)
                 finally:
