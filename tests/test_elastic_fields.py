@@ -26,6 +26,7 @@ from ccheck.recipe import load_recipe
 from ccheck.search import Chunking, Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.queries import fits_rrf
+from ccheck.search.local import LocalStore
 from ccheck.search.store import AdditionalTexts, DenseField, SparseField, analysis_key
 from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector, Vector
@@ -192,6 +193,36 @@ def test_native_and_own_fusion_rank_alike(
 def test_when_the_server_fuses(retrievers: dict[str, Retriever], k: int, fits: bool) -> None:
     assert fits_rrf(retrievers, Fusion(), k) == fits
     assert not fits_rrf(retrievers, Fusion(method="minmax"), k)
+
+
+def test_both_kinds_of_store_rank_alike(
+    scifact_store: ElasticStore, scifact_entries: list[Entry], claims: list[Query], tmp_path: Path
+) -> None:
+    retrievers: dict[str, Retriever] = {
+        "words": Bm25(),
+        "fuzzy": Bm25(fuzziness="auto", fields={"content": 1.0, "additional": 1.0}),
+        "plain": Bm25(analysis=PLAIN, fuzziness=1),
+        "dense": Dense(candidates=1_000),
+        "sparse": Sparse(),
+    }
+    queries = [replace(claim, own={"sparse": claim.own["sparse"]}) for claim in claims[:10]]
+    with LocalStore(tmp_path / "local") as local:
+        local.prepare(LAYOUT)
+        assert local.upsert(scifact_entries) == {}
+        local.publish()
+        here, there = local.rankings(queries, retrievers), scifact_store.rankings(queries, retrievers)
+    for name in retrievers:
+        same = every = 0
+        for mine, theirs in zip(here, there, strict=True):
+            assert not isinstance(mine, CcheckError) and not isinstance(theirs, CcheckError)
+            scores = dict(theirs[name])
+            same += len(scores.keys() & set(names(mine[name])))
+            every += len(mine[name])
+            if name != "dense":  # of several passages the best is told by quantised vectors
+                near = QUANTISED if name == "sparse" else 1e-4
+                expected = {id_: score for id_, score in mine[name] if id_ in scores}
+                assert {id_: scores[id_] for id_ in expected} == pytest.approx(expected, rel=near)
+        assert every and same / every > 0.97, name
 
 
 # -- sparse vectors
