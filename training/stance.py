@@ -418,9 +418,6 @@ def _trainer(
     settings = arguments(
         options, folder, method.network.device.type, epochs=epochs, learning_rate=learning_rate, rows=len(pairs)
     )
-    # A name that transformers is about to drop, and a warning of it, only where it is wanted.
-    if not settings["gradient_checkpointing"]:
-        del settings["gradient_checkpointing"]
     sampler = BalancedSampler(
         [pair.tokens for pair in pairs], labels, options.batch, options.seed, balanced=options.balanced
     )

@@ -37,7 +37,9 @@ def stance_data(
 
     Without `test` it is split off; by document also a second group, by claim alone, so that what was learned can be
     told from what was remembered. Without `dev` that is split off what is left. `documents`, where weak pairs are
-    wanted, are what those are made from, less the ones that are measured on. Raises InvalidData where too little is left.
+    wanted, are what those are made from, less the ones that are measured on.
+
+    Raises InvalidData where too little is left.
     """
     messages: list[str] = []
     left = list(rows)

@@ -1,0 +1,150 @@
+"""Hard negatives: what is left out, what is drawn, and a mining that was cut off."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cli_runs import BM25, ccheck, jsonl
+
+from ccheck.errors import InvalidData, UsageError
+from ccheck.training.mining import MiningOptions, jaccard, mine, shingles
+from ccheck.types import Claim, Document, Evidence, Hit, Result
+
+TEXT = "The sea has risen by twenty centimetres since nineteen hundred, as tide gauges at all coasts have shown."
+
+
+def document(name: str, text: str | None = None) -> Document:
+    return Document(
+        name, f"Title {name}", text or f"{name} is about {name} things of {name} and nothing else in it at all."
+    )
+
+
+CORPUS = {
+    one.id: one
+    for one in (document("good", TEXT), document("copy", f"{TEXT} Indeed."), *(document(f"d{n}") for n in range(40)))
+}
+
+
+class Checker:
+    """A checker that has found these: `near` scores like the relevant document, which is third."""
+
+    def __init__(self, fail: int | None = None):
+        self.asked: list[str] = []
+        self.fail = fail
+
+    def check_many(self, claims, *, k):
+        for claim in claims:
+            if self.fail is not None and len(self.asked) == self.fail:
+                raise KeyboardInterrupt
+            self.asked.append(claim.id)
+            names = ["d0", "d1", "good", "copy", *(f"d{n}" for n in range(2, 20))]
+            scores = [0.99, 0.9, 0.91, 0.80, *(0.7 - 0.01 * n for n in range(18))]
+            hits = [Hit(r, CORPUS[name], s) for r, (name, s) in enumerate(zip(names, scores, strict=True), 1)]
+            yield Result(claim, tuple(Evidence(hit) for hit in hits[:k]), None, "r", "s")
+
+
+def get(ids):
+    return {id_: CORPUS[id_] for id_ in ids if id_ in CORPUS}
+
+
+CLAIMS = [Claim(f"claim {n}", f"c{n}") for n in range(6)]
+QRELS = {f"c{n}": {"good": 1, "d5": 0} for n in range(6)}
+
+
+def run(output, options=None, checker=None, **more):
+    chosen = options or MiningOptions(hard=3, random=4)
+    return mine(checker or Checker(), CLAIMS, QRELS, get, sorted(CORPUS), output, chosen, {}, **more)
+
+
+def rows(output) -> list[dict]:
+    return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def test_what_could_bear_on_the_claim_is_left_out(tmp_path):
+    output = tmp_path / "negatives.jsonl"
+    mined = run(output, MiningOptions(hard=50, random=4))
+    found = rows(output)
+    assert (mined.rows, mined.claims, len(found)) == (6, 6, 6)
+    assert mined.left_out == {
+        "scored like a relevant document": 12,  # d0 and d1, of each claim
+        "nearly the same text as a relevant document": 6,
+    }
+    for row in found:
+        assert set(row) == {"claim_id", "claim", "positive_id", "positive", "negatives"}
+        assert row["positive_id"] == "good" and row["positive"] == f"Title good {TEXT}"
+        hard = [one["id"] for one in row["negatives"] if one["kind"] == "hard"]
+        assert hard == [f"d{n}" for n in range(2, 20)]  # d5 too, which was judged not to be relevant
+        others = [one for one in row["negatives"] if one["kind"] == "random"]
+        assert len({one["id"] for one in others}) == 4 and all(one["score"] is None for one in others)
+        assert {one["id"] for one in others}.isdisjoint({"good", "copy", "d0", "d1", *hard})
+        assert all(one["text"] == f"{CORPUS[one['id']].title} {CORPUS[one['id']].text}" for one in row["negatives"])
+    without = tmp_path / "all.jsonl"
+    run(without, MiningOptions(hard=50, random=0, margin=None, duplicates=1.0))
+    assert {one["id"] for one in rows(without)[0]["negatives"]} == {"copy", *(f"d{n}" for n in range(20))}
+
+
+def test_only_the_first_are_drawn_from_and_the_seed_decides(tmp_path):
+    outputs = [tmp_path / name for name in ("a", "b", "c")]
+    for output, seed in zip(outputs, (1, 1, 2), strict=True):
+        run(output, MiningOptions(keep=6, hard=2, random=2, seed=seed))
+    assert outputs[0].read_text() == outputs[1].read_text() != outputs[2].read_text()
+    drawn = {one["id"] for row in rows(outputs[0]) for one in row["negatives"] if one["kind"] == "hard"}
+    assert drawn <= {f"d{n}" for n in range(2, 8)} and len(drawn) > 2
+
+
+def test_a_mining_that_was_cut_off_goes_on(tmp_path):
+    whole, output = tmp_path / "whole", tmp_path / "negatives"
+    run(whole)
+    with pytest.raises(KeyboardInterrupt):
+        run(output, checker=Checker(fail=3))
+    part = tmp_path / "negatives.part"
+    assert part.exists() and not output.exists()
+    with part.open("a") as stream:
+        stream.write('{"claim_id": "c3", "claim": "cl')
+    with pytest.raises(UsageError, match="--resume"):
+        run(output)
+    with pytest.raises(UsageError, match="other settings"):
+        run(output, MiningOptions(hard=1), resume=True)
+    checker = Checker()
+    mined = run(output, checker=checker, resume=True)
+    assert checker.asked == ["c3", "c4", "c5"] and mined.rows == 6
+    assert output.read_text() == whole.read_text() and not part.exists()
+
+
+def test_claims_without_anything_to_mine(tmp_path):
+    with pytest.raises(InvalidData, match="do the ids"):
+        mine(Checker(), CLAIMS, {"x": {"good": 1}}, get, [], tmp_path / "o", MiningOptions(), {})
+    with pytest.raises(InvalidData, match="none of its relevant documents is in the store"):
+        mine(Checker(), CLAIMS, {"c0": {"gone": 1}}, get, [], tmp_path / "o", MiningOptions(), {})
+
+
+def test_near_duplicates():
+    one, other = document("a", TEXT), document("a", TEXT.upper().replace(",", " -"))
+    assert jaccard(shingles(one), shingles(other)) == 1
+    assert jaccard(shingles(one), shingles(document("b"))) == 0
+    assert jaccard(shingles(document("x", "few")), shingles(document("x", "few"))) == 1
+
+
+def test_the_command(tmp_path):
+    documents = [{"_id": one.id, "title": one.title, "text": one.text} for one in CORPUS.values()]
+    corpus = jsonl(tmp_path / "corpus.jsonl", *documents)
+    claims = jsonl(
+        tmp_path / "claims.jsonl",
+        {"_id": "c0", "text": "the sea has risen since nineteen hundred"},
+        {"_id": "c1", "text": "d3 things"},
+    )
+    qrels = jsonl(tmp_path / "qrels.tsv", "query-id\tcorpus-id\tscore", "c0\tgood\t1", "c1\td3\t1")
+    store, output = tmp_path / "store", tmp_path / "negatives.jsonl"
+    assert ccheck("ingest", corpus, "--store", store, "--no-dense", "--quiet").code == 0
+    asked = ("mine", "--claims", claims, "--qrels", qrels, "--store", store, "-o", output, *BM25)
+    done = ccheck(*asked, "--hard", 2, "--random", 3, "--corpus", corpus, "--json")
+    assert done.code == 0, done.err
+    (said,) = done.objects
+    assert (said["rows"], said["claims"]) == (2, 2)
+    found = rows(output)
+    assert [row["positive_id"] for row in found] == ["good", "d3"]
+    assert all(one["id"] not in ("good", "copy") for one in found[0]["negatives"])
+    nothing = ccheck(*asked, "--hard", 0, "--random", 0)
+    assert nothing.code == 2 and "nothing to mine" in nothing.err
+    assert ccheck(*asked[:-4], "-o", claims, *BM25).code == 2
