@@ -369,6 +369,20 @@ def test_an_index_of_an_earlier_ccheck_gains_fields(any_store: ElasticStore) -> 
     assert info is not None and (info.layout, info.documents) == (LAYOUT, 1)
 
 
+def test_an_index_full_of_metadata_gains_fields(any_store: ElasticStore) -> None:
+    any_store.prepare(Layout())
+    many = Document("many", "Sea", "The sea.", {f"key{number}": number for number in range(1_500)})
+    assert any_store.upsert([Entry(many, "1")]) == {}
+    any_store.prepare(LAYOUT)
+    assert any_store.upsert([entry("a", "Sea level")]) == {}
+    any_store.publish()
+    assert names(ranked(any_store, query_of("sea"), Sparse())) == ["a"]
+    assert any_store.get(["many"]) == {"many": many}
+    url = any_store.name.removesuffix(f"/{any_store.index}")
+    (settings,) = httpx.get(f"{url}/{any_store.index}/_settings", params={"flat_settings": "true"}).json().values()
+    assert settings["settings"]["index.mapping.total_fields.limit"] == "1100"
+
+
 def test_the_templates_make_an_index_for_every_field(any_store: ElasticStore) -> None:
     """Under other names, so that no other index is touched."""
     name, url = any_store.index, any_store.name.removesuffix(f"/{any_store.index}")

@@ -29,6 +29,7 @@ FIRST = "-000001"
 """What the name of the index behind an alias ends with."""
 KNOWN_SECONDS = 30.0
 """How long what a mapping said is believed."""
+FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
 DIGESTS_AT_ONCE, DOCUMENTS_AT_ONCE = 2_000, 200
 
 
@@ -271,8 +272,18 @@ class ElasticStore:
 
     def _remember(self, index: Index, meta: Mapping[str, Any], fields: Mapping[str, Any] | None = None) -> None:
         """Write what ccheck keeps in the mapping's `_meta`, and new fields."""
-        path = f"/{quote(','.join(index.concrete), safe=',')}/_mapping"
-        self._request("PUT", path, {**(fields or {}), "_meta": {mappings.OURS: dict(meta)}})
+        path = f"/{quote(','.join(index.concrete), safe=',')}"
+        body = {**(fields or {}), "_meta": {mappings.OURS: dict(meta)}}
+        try:
+            self._request("PUT", f"{path}/_mapping", body)
+        except InvalidData as error:
+            if fields is None or "total fields" not in str(error):
+                raise
+            # Metadata took all the fields that the index may have.
+            answer = self._request("GET", f"{path}/_settings/{FIELDS_LIMIT}", params={"flat_settings": True})
+            limit = max(int(found["settings"].get(FIELDS_LIMIT, 1000)) for found in answer.values())
+            self._request("PUT", f"{path}/_settings", {FIELDS_LIMIT: limit + FIELDS_ROOM})
+            self._request("PUT", f"{path}/_mapping", body)
 
     def _write(self, operations: Iterable[bulk.Operation]) -> bulk.Outcome:
         index = self._writable()
