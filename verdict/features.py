@@ -31,7 +31,10 @@ MODEL_TYPE = "ccheck-pair-features"
 VERSION = 1
 MAX_SENTENCES = 64
 """Of a longer document the sentences that share most words with the claim are embedded."""
+GROUP = 64
+"""About how many pairs are embedded together; the claims of a group are ready together."""
 COUNTS = 17
+"""Features that are no embeddings."""
 _DENIAL = re.compile(
     r"\b(?:not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|false|myth|wrong|little|few|less|decrea\w*"
     r"|reduc\w*|inhibit\w*|low\w*|down\w*|declin\w*|prevent\w*|cool\w*)\b|n't\b",
@@ -74,25 +77,38 @@ class FeatureStances:
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """One for each case, in order. What can't be read is a stance without a label."""
+        group: list[Case] = []
+        for case in cases:
+            group.append(case)
+            if sum(len(case.evidence) for case in group) >= GROUP:
+                yield from self._judge(group)
+                group = []
+        yield from self._judge(group)
+
+    def _judge(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        """The texts of these cases are embedded together."""
+        pieces = [(case.claim.text, piece.document) for case in cases for piece in case.evidence]
+        readable = [bool(sentences_of(document)) for _, document in pieces]
+        pairs = [pair for pair, one in zip(pieces, readable, strict=True) if one]
+        rows = iter(pair_features(pairs, self._embed) if pairs else ())
+        stances = iter(
+            [
+                self._stance(next(rows)) if one else Stance(None, error="the document has neither title nor text")
+                for one in readable
+            ]
+        )
+        for case in cases:
+            yield Judged(tuple(next(stances) for _ in case.evidence))
+
+    def _stance(self, row: NDArray[np.float32]) -> Stance:
         import numpy as np
 
-        for case in cases:
-            documents = [piece.document for piece in case.evidence]
-            readable = [bool(sentences_of(document)) for document in documents]
-            pairs = [(case.claim.text, document) for document, one in zip(documents, readable, strict=True) if one]
-            rows = iter(pair_features(pairs, self._embed))
-            stances = []
-            for one in readable:
-                if not one:
-                    stances.append(Stance(None, error="the document has neither title nor text"))
-                    continue
-                values = self._weights["coefficients"] @ scaled(next(rows), self._weights) + self._weights["intercept"]
-                values = np.exp(values - values.max())
-                values /= values.sum()
-                found = {label: round(float(values[self.labels.index(label)]), 6) for label in STANCES}
-                best = max(STANCES, key=lambda label: found[label])
-                stances.append(Stance(best, found[best], probabilities=dict(found)))
-            yield Judged(tuple(stances))
+        values = self._weights["coefficients"] @ scaled(row, self._weights) + self._weights["intercept"]
+        values = np.exp(values - values.max())
+        values /= values.sum()
+        found: dict[str, float] = {label: round(float(values[self.labels.index(label)]), 6) for label in STANCES}
+        best = max(STANCES, key=lambda label: found[label])
+        return Stance(best, found[best], probabilities=found)
 
     @functools.cached_property
     def _embed(self) -> Callable[[Sequence[str]], NDArray[np.float32]]:
