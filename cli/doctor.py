@@ -51,6 +51,7 @@ EXTRAS = {
     "llm": ("openai",),
     "parquet": ("pyarrow",),
     "evaluation": ("ir-measures", "scikit-learn", "matplotlib"),
+    "train": ("accelerate", "datasets", "peft"),
 }
 
 
