@@ -266,6 +266,22 @@ def bm25(df: int, tf: int, length: int, lengths: Sequence[int], total: int | Non
     return math.log(1 + (total - df + 0.5) / (df + 0.5)) * 2.2 * tf / (tf + 1.2 * (0.25 + 0.75 * length / mean))
 
 
+def test_subwords_of_a_model(make: Callable[..., Store]) -> None:
+    pytest.importorskip("tokenizers")
+    pieces = Analysis(keep="%", hashtags="remove", subwords="sentence-transformers/all-MiniLM-L6-v2")
+    store = make()
+    store.prepare(Layout(analyses=(pieces,)))
+    store.upsert(
+        [Entry(Document("gland", "Hypoparathyroidism", "Too little of a hormone."), "1"), Entry(DOCUMENTS[2], "1")]
+    )
+    store.publish()
+    assert names(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25())) == []
+    assert names(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25(analysis=pieces))) == ["gland"]
+    assert names(ranked(store, Query("40%"), Bm25(analysis=pieces)))[0] == "flu"
+    info = make().info()
+    assert info is not None and info.layout.analyses == (pieces,)
+
+
 @pytest.mark.parametrize(
     "text", ["", "?!", "the of", "\0 \ud800", "x" * 40_000, '( AND "quote: ~2 [a TO b]', "w " * 5_000]
 )
