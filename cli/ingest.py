@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -33,6 +33,7 @@ from .common import (
 if TYPE_CHECKING:
     from ..ingest import Encoders, IngestOptions, Preview, Progress, Questions, Report
     from ..loaded import Loaded
+    from ..recipe import Recipe
     from ..search import Chunking, Store
     from ..settings import Settings
 
@@ -126,13 +127,12 @@ def ingest(
     from ..ingest import ingest as run
     from ..ingest.sources import find_sources
     from ..providing import open_encoders
-    from ..recipe import load_recipe
 
     if rejects == "-":
         raise UsageError("--rejects needs the name of a file")
     if replace and recipe is None:
         raise UsageError("--replace is for the models of a recipe: name it by --recipe")
-    needed = load_recipe(recipe, replacements(replace)) if recipe is not None else None
+    needed = _recipe(recipe, replacements(replace), llm) if recipe is not None else None
     find_sources(sources)  # what is not there says so before a model is loaded
     settings = settings_from(
         store=store,
@@ -179,6 +179,18 @@ def ingest(
     if report.exit_code:
         where = f": {report.rejects} says which and why" if report.rejects else ""
         raise Incomplete(f"{counted(report.rejected, 'record')} could not be used{where}")
+
+
+def _recipe(name: str, replace: Mapping[str, str], llm: str | None) -> Recipe:
+    """The recipe; a language model that a flag names takes the place of the one that it has for additional texts."""
+    from ..recipe import load_recipe
+
+    recipe = load_recipe(name, replace)
+    stage = recipe.ingest.additional
+    if llm is None or stage is None or stage.llm in (None, llm):
+        return recipe
+    own = next((old for old, new in recipe.replace.items() if new == stage.llm), stage.llm)
+    return load_recipe(name, {**replace, own: llm})
 
 
 @contextmanager

@@ -402,3 +402,18 @@ def test_stand_ins_are_for_a_recipe(tmp_path, shape):
 def test_a_recipe_of_words_needs_no_model(tmp_path, no_models):
     assert ccheck("ingest", CORPUS, "--recipe", "bm25").err.count("\n") == 1
     assert ccheck("index", "info", "--json").objects[0]["layout"] == {"embedding": None, "chunking": None}
+
+
+def test_a_language_model_that_a_flag_names_takes_the_place_of_the_recipe_s(tmp_path, monkeypatch):
+    pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    (tmp_path / "r.toml").write_text('[ingest.additional]\nllm = "llama-3.2"\n[retrievers.bm25]\n')
+    few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:2])
+    with scripted(writes) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        for flags, asked in (([], "llama-3.2"), (["--llm", "m"], "m"), (["--replace", "llama-3.2=n"], "n")):
+            # With two posts in the place of one the answers are not of use, and the documents are rejects.
+            ran = ccheck("ingest", few, "--recipe", "r.toml", "--store", f"local:{asked}", *flags)
+            assert ran.code == 7 and {request["model"] for request in server.requests} == {asked}
+            assert (f"{asked} stands in for llama-3.2" in ran.err) == bool(flags)
+            server.requests.clear()
