@@ -339,8 +339,8 @@ def test_the_index_has_the_layouts_fields(store: ElasticStore, elasticsearch_url
     assert properties[SECOND.name]["properties"]["vector"]["dims"] == 8
     assert properties[SECOND.name]["properties"].keys() == properties["passages"]["properties"].keys()
     assert properties["sparse"]["type"] == "sparse_vector"
-    said = {"analysis": '{"stopwords": "nltk"}'}
-    whitespace = {"type": "text", "analyzer": "whitespace", "index_options": "freqs", "meta": said}
+    assert mapping["_meta"]["ccheck"]["terms"] == {analysis_key(PLAIN): {"stopwords": "nltk"}}
+    whitespace = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
     assert properties["terms"]["properties"] == {analysis_key(PLAIN): whitespace}
     assert properties["additional"]["analyzer"] == "ccheck_english"
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
 from ... import es_mappings
-from ...stages import Analysis
 from ..store import MAIN_VECTORS, Layout, analysis_key
 
 FORMAT: Final = 1
@@ -21,8 +19,8 @@ ADDITIONAL, SPARSE, TERMS = "additional", "sparse", "terms"
 ID: Final = "id"
 """Repeats `_id` as a doc value: the ids of 10,000 hits are read in a tenth of the time that stored ones take."""
 
-_LONGEST_META = 500
-"""Elasticsearch's own limit."""
+_BY_WHITE_SPACE = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
+"""Terms that ccheck made, joined by spaces. In `_source`, so that a partial update or a reindex keeps them."""
 
 
 def create_body(alias: str, layout: Layout) -> dict[str, Any]:
@@ -44,24 +42,19 @@ def layout_mappings(layout: Layout) -> dict[str, Any]:
     if layout.sparse is not None:
         properties |= es_mappings.sparse()["properties"]
     if layout.analyses:
-        properties[TERMS] = {"properties": {analysis_key(analysis): _terms(analysis) for analysis in layout.analyses}}
+        properties[TERMS] = {
+            "properties": {analysis_key(analysis): dict(_BY_WHITE_SPACE) for analysis in layout.analyses}
+        }
     if layout.additional is not None:  # an index of an earlier ccheck lacks it
         properties[ADDITIONAL] = es_mappings.fields()["properties"][ADDITIONAL]
     return {"properties": properties}
 
 
 def remembered(layout: Layout) -> dict[str, Any]:
-    """What ccheck keeps in the mapping's `_meta`."""
-    return {"version": version("ccheck"), "format": FORMAT, "layout": layout.to_dict()}
-
-
-def _terms(analysis: Analysis) -> Mapping[str, Any]:
-    """A field of terms that ccheck made, joined by spaces; a person who looks at the mapping reads of what analysis.
-
-    It stays in `_source`, so that a partial update or a reindex keeps it.
-    """
-    said = json.dumps(analysis.model_dump(mode="json", exclude_defaults=True), sort_keys=True)[:_LONGEST_META]
-    return {"type": "text", "analyzer": "whitespace", "index_options": "freqs", "meta": {"analysis": said}}
+    """What ccheck keeps in the mapping's `_meta`; `terms` says to people of what analysis each such field is."""
+    kept = {"version": version("ccheck"), "format": FORMAT, "layout": layout.to_dict()}
+    said = {analysis_key(one): one.model_dump(mode="json", exclude_defaults=True) for one in layout.analyses}
+    return kept | ({TERMS: said} if said else {})
 
 
 def _passages(name: str, dimensions: int) -> Mapping[str, Any]:
