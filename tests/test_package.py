@@ -48,15 +48,16 @@ def test_every_room_is_a_package():
 
 def test_the_wheel_holds_every_file_and_no_other(wheel):
     wanted = {
-        f"{package.replace('.', '/')}/{file.name}"
+        f"{package.replace('.', '/')}/{file.relative_to(ROOT / folder).as_posix()}"
         for package, folder in PACKAGES.items()
-        for file in (ROOT / folder).iterdir()
+        for file in [*(ROOT / folder).iterdir(), *(ROOT / folder).glob("prompts/*"), *(ROOT / folder).glob("presets/*")]
         if file.name == "py.typed" or file.suffix in KINDS
     }
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == wanted
     for kind in (*KINDS[:4], "py.typed"):
         assert any(name.endswith(kind) for name in held), kind
+    assert {name.split("/")[1] for name in held if "/prompts/" in name} == {"ingest", "rerank", "search", "verdict"}
 
 
 def test_the_wheel_has_the_licence_and_the_program(wheel):
