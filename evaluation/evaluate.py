@@ -144,15 +144,21 @@ def evaluate(
         raise InvalidData(f"no claim that has judgements could be answered; claim {claim}: {reason}")
     stages = answers.in_order()
     stances, claim_verdicts = answers.classified(gold) if verdicts and gold is not None else (None, None)
+    measured = measure(answers.run, judged, metrics)
+    final = {claim: tuple(scores) for claim, scores in answers.run.items()}
     return Evaluation(
         checker.recipe,
         answers.store,
         depth,
         tuple(claims),
         answers.run,
-        measure(answers.run, judged, metrics),
+        measured,
         stages,
-        {name: measure(as_run(stage, depth), judged, metrics) for name, stage in stages.items()},
+        {
+            # The last one is most often the recipe's own ranking.
+            name: measured if _same(rankings, final, depth) else measure(as_run(rankings, depth), judged, metrics)
+            for name, rankings in stages.items()
+        },
         stances,
         claim_verdicts,
         answers.seconds(total),
@@ -165,6 +171,10 @@ def evaluate(
 def as_run(rankings: Rankings, depth: int) -> Run:
     """The first `depth` documents of rankings as a run."""
     return run_of_ids({claim: ranking[:depth] for claim, ranking in rankings.items()})
+
+
+def _same(rankings: Rankings, final: Rankings, depth: int) -> bool:
+    return all(rankings[claim][:depth] == ranking for claim, ranking in final.items())
 
 
 def _ids(claims: Sequence[Claim]) -> list[str]:
@@ -209,11 +219,11 @@ class _Answers:
             self._milliseconds[name] = self._milliseconds.get(name, 0.0) + spent
         hits = [piece.hit for piece in result.evidence]
         scores = strictly_decreasing([hit.score for hit in hits])
-        self.run[claim] = {self._one(hit.document.id): score for hit, score in zip(hits, scores, strict=True)}
+        self.run[claim] = dict(zip(self._one(tuple(hit.document.id for hit in hits)), scores, strict=True))
         # A stage can have failed at a claim: the order is that of the claim at which most of them ran.
         self._most = max(self._most, list(result.stages), key=len)
         for name, ids in result.stages.items():
-            self._stages.setdefault(name, {})[claim] = tuple(map(self._one, ids))
+            self._stages.setdefault(name, {})[claim] = self._one(ids)
         for piece in result.evidence[: self.recipe.verdict.documents]:
             if piece.stance is not None:
                 self._stances[claim, piece.document.id] = piece.stance
@@ -258,6 +268,6 @@ class _Answers:
         more = len(said) - MAX_LISTED
         return (*said[:MAX_LISTED], *([f"and {more:,} other warnings"] if more > 0 else []))
 
-    def _one(self, id_: str) -> str:
-        """One object for all that are equal: thousands of documents come with every claim."""
-        return self._names.setdefault(id_, id_)
+    def _one(self, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """The same ids, one object for all that are equal: thousands of documents come with every claim."""
+        return tuple(map(self._names.setdefault, ids, ids))

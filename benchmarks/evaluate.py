@@ -1,0 +1,109 @@
+"""`ccheck evaluate` against the same stages called bare: claims a second, on SciFact's claims.
+
+    python benchmarks/evaluate.py FOLDER --rounds 5
+
+FOLDER holds `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. Both sides rank with the default
+recipe without its reranker and judge, over the same local store, with the model loaded. Bare: all claims embedded in
+one call, one call of the store, ir-measures. The command also fills an empty memory, keeps the rankings of each stage,
+measures each, and computes intervals. The sides alternate; printed are both, and the ratio by round with its spread.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from ccheck.analysis import clean
+from ccheck.cli.evaluating import Given, given, session
+from ccheck.evaluation.evaluate import retrieval_only
+from ccheck.ingest import IngestOptions
+from ccheck.pipeline import Checker
+from ccheck.recipe import changed, load_recipe
+from ccheck.search import open_store
+from ccheck.settings import Settings, resolve
+from ccheck.types import Query
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option("--rounds", default=5, show_default=True)
+@click.option("--limit", type=int, help="Only the first claims.")
+@click.option("--store", type=click.Path(path_type=Path), help="Keep the store here and use it again.")
+def main(folder: Path, rounds: int, limit: int | None, store: Path | None) -> None:
+    recipe = changed(retrieval_only(load_recipe("default")), {"rerankers.rerank": False})
+    with tempfile.TemporaryDirectory() as scratch:
+        place = store or Path(scratch) / "store"
+        settings = resolve({"store": str(place)}).settings
+        if not place.exists():
+            with Checker(settings) as checker:
+                checker.ingest(str(folder / "corpus.jsonl.gz"), options=IngestOptions(cache_dir=settings.cache_dir))
+        asked = given(str(folder / "queries.jsonl"), str(folder / "qrels.tsv"), limit=limit)
+        print(f"{platform.machine()}, Python {platform.python_version()}, {len(asked.claims)} claims")
+
+        def command(number: int) -> Callable[[], float]:
+            empty = settings.model_copy(update={"cache_dir": Path(scratch) / str(number)})
+            return lambda: _command(empty, recipe, asked)
+
+        sides = [[], []]
+        cpu = [[], []]
+        _bare(settings, recipe, asked)  # the first one warms the caches up
+        for number in range(rounds):
+            order = [(0, command(number)), (1, lambda: _bare(settings, recipe, asked))]
+            figures = {}
+            for side, run in order if number % 2 else reversed(order):
+                started, spent = time.perf_counter(), time.process_time()
+                figures[side] = run()
+                sides[side].append(len(asked.claims) / (time.perf_counter() - started))
+                cpu[side].append(len(asked.claims) / (time.process_time() - spent))
+            assert abs(figures[0] - figures[1]) < 1e-9, figures
+            print(f"round {number + 1}: command {sides[0][-1]:.1f}, bare {sides[1][-1]:.1f} claims/s", flush=True)
+        for what, (ours, bare) in {"claims/s": sides, "claims/CPU-s": cpu}.items():
+            ratios = sorted(a / b for a, b in zip(ours, bare, strict=True))
+            print(
+                f"{what}: command {statistics.median(ours):.1f}, bare {statistics.median(bare):.1f}, "
+                f"ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+            )
+        print(f"nDCG@10 of both: {figures[0]:.4f}")
+
+
+_MODELS: dict[str, object] = {}
+"""Loaded once for both sides."""
+
+
+def _command(settings: Settings, recipe: object, asked: Given) -> float:
+    """What the command does after its options are read."""
+    with session(settings, quiet=True, fresh=False) as opened:
+        opened.loaded._things.update(_MODELS)
+        opened.check(recipe, judged=False)
+        made = opened.evaluate(recipe, asked, "default")
+        _MODELS.update(opened.loaded._things)
+    return made.measured.mean["nDCG@10"]
+
+
+def _bare(settings: Settings, recipe: object, asked: Given) -> float:
+    import ir_measures
+
+    with open_store(settings) as store:
+        if not _MODELS:
+            _command(settings.model_copy(update={"cache_bytes": 0}), recipe, asked)
+        embedder = next(one for key, one in _MODELS.items() if key[0] == "embedder")
+        texts = [clean(claim.text) for claim in asked.claims]
+        queries = [Query(text, vector) for text, vector in zip(texts, embedder.encode_queries(texts), strict=True)]
+        rankings = store.search(queries, recipe.retrievers, recipe.fusion, k=asked.depth, details=False)
+        run = {
+            claim.id: {hit.document.id: -hit.rank for hit in ranking.hits}  # as ranked, where scores are equal
+            for claim, ranking in zip(asked.claims, rankings, strict=True)
+        }
+    measures = [ir_measures.parse_measure(name) for name in asked.metrics]
+    found = ir_measures.calc_aggregate(measures, asked.qrels, run)
+    return found[ir_measures.parse_measure("nDCG@10")]
+
+
+if __name__ == "__main__":
+    main()
