@@ -300,6 +300,10 @@ def _trainer(
         def __len__(self) -> int:
             return math.ceil(len(rows) / self.batch_size)
 
+    class EmbedderTrainer(checkpointing(SentenceTransformerTrainer)):  # type: ignore[misc] # made when it is called
+        def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+            """None: ccheck writes the card, and theirs prints and embeds examples."""
+
     prompts = _prompts(model, list(columns))
     told = arguments(
         options, folder, device, epochs=options.epochs, learning_rate=options.learning_rate, rows=len(rows)
@@ -308,7 +312,7 @@ def _trainer(
         told["batch_sampler"] = Batches
     if prompts:
         told["prompts"] = prompts
-    trainer = checkpointing(SentenceTransformerTrainer)(
+    trainer = EmbedderTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(**told),
         train_dataset=Dataset.from_dict(columns),

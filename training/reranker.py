@@ -143,7 +143,7 @@ def softmax_loss(scores: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
     """The mean of -log softmax of the first of each group. `scores`: the groups one after the other."""
     import torch
 
-    return torch.stack([torch.logsumexp(group, 0) - group[0] for group in scores.split(list(sizes))]).mean()
+    return torch.stack([torch.logsumexp(group, 0) - group[0] for group in torch.split(scores, list(sizes))]).mean()
 
 
 def loss_of(scores: torch.Tensor, rows: Sequence[Row], options: RerankerOptions) -> torch.Tensor:

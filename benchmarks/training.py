@@ -1,0 +1,221 @@
+"""What training from SciFact's claims is worth, on claims whose documents were not trained on.
+
+    python benchmarks/training.py FOLDER --work WORK [--part embedder|adapter|reranker] [--quick]
+
+FOLDER holds `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. All starts from the packaged
+all-MiniLM-L6-v2 and is apart by document (`ccheck train` does it so). WORK keeps the store, what was found for claims
+and the models: what is there is not made again, and what was interrupted goes on.
+
+For each variant: the development metric before and after with 95% intervals, of both groups of claims. Of rerankers
+also what a mix of their scores with the retrieval's is worth, w * reranker + (1 - w) * retrieval, both scaled to 0..1
+over a claim's candidates; w is chosen on the claims that were kept apart by claim, and measured on the others. Each
+variant changes one thing of the one before it, so that what helps can be told from what does not.
+
+On two cores the embedder takes some ten minutes, the adapter as long as embedding the corpus, each reranker about an
+hour; --quick is a twentieth of that and says that everything runs, no more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import ccheck
+from ccheck.errors import UsageError
+from ccheck.evaluation.datasets import read_claims, read_qrels
+from ccheck.evaluation.metrics import bootstrap, measure, only
+from ccheck.ingest import IngestOptions
+from ccheck.ingest.documents import make_document
+from ccheck.ingest.readers import Record, read
+from ccheck.recipe import load_recipe
+from ccheck.rerank.apply import passage_of
+from ccheck.rerank.load import load_scorer
+from ccheck.stages import EvidenceStage, VerdictStage
+from ccheck.training.adapter import train_adapter
+from ccheck.training.embedder import train_embedder
+from ccheck.training.loop import Silent
+from ccheck.training.options import AdapterOptions, EmbedderOptions, RerankerOptions
+from ccheck.training.reranker import train_reranker
+from ccheck.training.retrieval_data import SEEN, UNSEEN, RetrievalData, retrieval_data
+from ccheck.types import Claim
+
+METRIC = "nDCG@10"
+EMBEDDERS = {
+    "multiple negatives": {"epochs": 2, "batch": 64, "learning_rate": 2e-5},
+    "multiple negatives, LoRA": {"epochs": 2, "batch": 64, "learning_rate": 2e-4, "lora": {}},
+    "triplet, random negatives": {"epochs": 2, "batch": 16, "learning_rate": 2e-5, "loss": "triplet"},
+}
+_COMMON = {"max_tokens": 256, "depth": 50, "batch": 16, "learning_rate": 5e-5, "epochs": 2, "eval_claims": 80}
+RERANKERS = {
+    # As most do it: what stands high and is not relevant. Every document that is relevant to some claim is a positive
+    # of it and hardly ever a negative, so that a document alone tells its label.
+    "bce, hard negatives": {**_COMMON, "hard": 3, "random": 0},
+    "softmax, hard negatives": {**_COMMON, "loss": "softmax", "batch": 4, "hard": 3, "random": 0},
+    "softmax, negatives relevant elsewhere": {
+        **_COMMON,
+        "loss": "softmax",
+        "batch": 4,
+        "hard": 1,
+        "random": 2,
+        "random_from": "relevant",
+    },
+    "the same after 4,000 weak pairs": {
+        **_COMMON,
+        "loss": "softmax",
+        "batch": 4,
+        "hard": 1,
+        "random": 2,
+        "random_from": "relevant",
+        "weak_pairs": 4000,
+        "weak_learning_rate": 1e-4,
+    },
+    "weak pairs alone": {
+        **_COMMON,
+        "loss": "softmax",
+        "batch": 4,
+        "hard": 3,
+        "random": 0,
+        "epochs": 0,
+        "weak_pairs": 4000,
+    },
+}
+_QUICK = {"epochs": 1, "max_tokens": 64}
+
+
+class Shown(Silent):
+    """A line for what was measured."""
+
+    def measured(self, phase: str, epoch: float, metric: str, value: float) -> None:
+        print(f"    {phase}, epoch {epoch:.4g}: {metric} {value:.4f}", flush=True)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option("--work", type=click.Path(path_type=Path), required=True, help="Where all that is made is kept.")
+@click.option("--part", type=click.Choice(["embedder", "adapter", "reranker"]), help="One of the three.")
+@click.option("--variant", "only_variant", help="One of its variants, by the start of its name.")
+@click.option("--quick", is_flag=True, help="See it run: the figures say nothing.")
+def main(folder: Path, work: Path, part: str | None, only_variant: str | None, quick: bool) -> None:
+    work.mkdir(parents=True, exist_ok=True)
+    data = retrieval_data(
+        [
+            make_document(one.data).document
+            for one in read([str(folder / "corpus.jsonl.gz")])
+            if isinstance(one, Record)
+        ],
+        read_claims(folder / "queries.jsonl"),
+        read_qrels(folder / "qrels.tsv"),
+    )
+    print(f"{len(data.documents):,} documents; {'; '.join(data.messages)}; {os.cpu_count()} cores")
+    for kind, variants in (("embedder", EMBEDDERS), ("adapter", {"linear": {}}), ("reranker", RERANKERS)):
+        if part not in (None, kind):
+            continue
+        for name, settings in variants.items():
+            if only_variant is None or name.startswith(only_variant):
+                print(f"\n{kind}: {name}", flush=True)
+                run(kind, name, settings, data, folder, work, quick)
+
+
+def run(
+    kind: str, name: str, settings: Mapping[str, Any], data: RetrievalData, folder: Path, work: Path, quick: bool
+) -> None:
+    output = work / f"{kind}-{''.join(c if c.isalnum() else '-' for c in name)}{'-quick' if quick else ''}"
+    if output.exists():
+        raise UsageError(f"{output} is there already: remove it to train it again")
+    resume = output.with_name(f"{output.name}.training").exists()
+    started, cpu = time.perf_counter(), time.process_time()
+    if kind == "embedder":
+        small = {**_QUICK, "pool": 200, "final_pool": 300} if quick else {"pool": 1500, "final_pool": 6000}
+        chosen = EmbedderOptions(**{**settings, **small})
+        report = train_embedder(chosen, data, output, resume=resume, listener=Shown())
+    elif kind == "adapter":
+        small = {"final_pool": 300, "epochs": 3} if quick else {"final_pool": 6000}
+        report = train_adapter(AdapterOptions(**{**settings, **small}), data, output, listener=Shown())
+    else:
+        found = Found(folder, work)
+        small = {**_QUICK, "eval_claims": 5, "eval_depth": 5, "weak_pairs": min(settings.get("weak_pairs", 0), 40)}
+        report = train_reranker(
+            RerankerOptions(**{**settings, **(small if quick else {})}),
+            data,
+            output,
+            found.candidates,
+            resume=resume,
+            listener=Shown(),
+        )
+    for figure in report.figures:
+        low, high = figure.difference_interval or (float("nan"),) * 2
+        change = f"{figure.after - figure.before:+.4f} [{low:+.3f}, {high:+.3f}]"
+        print(f"  {figure.group} ({figure.claims}) {figure.metric:<8} {figure.describe()}  {change}")
+    if kind == "reranker" and not quick:
+        mixed(output, data, found)
+    print(f"  {time.perf_counter() - started:.0f} s, {time.process_time() - cpu:.0f} s of CPU", flush=True)
+
+
+class Found:
+    """What the default recipe's retrieval finds; the store is made once, rankings are kept by claim."""
+
+    def __init__(self, folder: Path, work: Path) -> None:
+        self._store, self._file = work / "store", work / "found.json"
+        self._corpus = folder / "corpus.jsonl.gz"
+        self._kept: dict[str, dict[str, float]] = json.loads(self._file.read_text()) if self._file.exists() else {}
+
+    def candidates(self, claims: Sequence[Claim], depth: int) -> dict[str, dict[str, float]]:
+        missing = [claim for claim in claims if f"{claim.id}\t{claim.text}" not in self._kept]
+        if missing:
+            settings = ccheck.open(str(self._store)).settings
+            recipe = load_recipe("default").model_copy(
+                update={"rerankers": {}, "evidence": EvidenceStage(sentences=0), "verdict": VerdictStage(method="none")}
+            )
+            with ccheck.Checker(settings, recipe=recipe) as checker:
+                checker.ingest(str(self._corpus), options=IngestOptions(cache_dir=settings.cache_dir))
+                for claim, result in zip(missing, checker.check_many(missing, k=200, details=False), strict=True):
+                    scores = {one.document.id: one.hit.score for one in result.evidence}
+                    self._kept[f"{claim.id}\t{claim.text}"] = scores
+            self._file.write_text(json.dumps(self._kept))
+        return {str(claim.id): dict(list(self._kept[f"{claim.id}\t{claim.text}"].items())[:depth]) for claim in claims}
+
+
+def mixed(model: Path, data: RetrievalData, found: Found, depth: int = 50) -> None:
+    """What the reranker adds to the retrieval that it reorders, as `ccheck query` would score it."""
+    scorer = load_scorer(str(model), max_tokens=256)
+    parts = {}
+    for group, claims in data.groups.items():
+        parts[group] = {}
+        for claim_id, before in found.candidates(claims, depth).items():
+            claim = next(claim for claim in claims if str(claim.id) == claim_id)
+            encoded = scorer.encode(claim.text, [passage_of(data.documents[id_]) for id_ in before])
+            parts[group][claim_id] = (list(before), scaled(list(before.values())), scaled(scorer.score(encoded)))
+
+    def values(group: str, weight: float) -> list[float]:
+        run = {
+            claim: dict(zip(ids, ((1 - weight) * first + weight * second).tolist(), strict=True))
+            for claim, (ids, first, second) in parts[group].items()
+        }
+        return list(measure(run, only(data.qrels, run), [METRIC]).by_claim[METRIC].values())
+
+    weights = [step / 10 for step in range(11)]
+    best = max(weights, key=lambda weight: sum(values(SEEN, weight)))
+    print(
+        "  mix, by document: " + "  ".join(f"{weight:.1f} {np.mean(values(UNSEEN, weight)):.4f}" for weight in weights)
+    )
+    changes = [after - before for before, after in zip(values(UNSEEN, 0), values(UNSEEN, best), strict=True)]
+    low, high = bootstrap(changes)
+    print(
+        f"  mix chosen on the other claims, {best:.1f}: {np.mean(changes):+.4f} [{low:+.3f}, {high:+.3f}] by document"
+    )
+
+
+def scaled(scores: Sequence[float]) -> np.ndarray:
+    array = np.asarray(scores, np.float64)
+    return (array - array.min()) / max(float(np.ptp(array)), 1e-12)
+
+
+if __name__ == "__main__":
+    main()
