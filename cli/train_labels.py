@@ -91,7 +91,7 @@ def stance(**given: Any) -> None:
     require_training()
     config = read_config(Path(given["config"])) if given["config"] else {}
     preset = given["preset"] or config.get("preset")
-    files = {name: given[name] or config.get(name) for name in (*_FILES, "method")}
+    files: dict[str, Any] = {name: given[name] or config.get(name) for name in (*_FILES, "method")}
     left = {name: value for name, value in config.items() if name not in (*_FILES, "method", "preset")}
     flags = {name: given[name] for name in StanceOptions.model_fields if name in given}
     chosen = load_options(StanceOptions, preset, left, {**flags, **_settings(given["settings"])})

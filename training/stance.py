@@ -388,11 +388,9 @@ def _phase(
 def _freeze(model: Any, options: StanceOptions) -> None:
     """Leave what is to stay as it is out of the training."""
     encoder = getattr(model, model.base_model_prefix)
-    layers = getattr(getattr(encoder, "encoder", encoder), "layer", None) or getattr(encoder, "layers", None)
-    if options.frozen_layers and (layers is None or options.frozen_layers > len(layers)):
-        raise UsageError(
-            f"frozen_layers is {options.frozen_layers}; the model has {len(layers) if layers else 'no'} such layers"
-        )
+    layers: Any = getattr(getattr(encoder, "encoder", encoder), "layer", None) or getattr(encoder, "layers", ())
+    if options.frozen_layers > len(layers):
+        raise UsageError(f"frozen_layers is {options.frozen_layers}; the model has {len(layers)} such layers")
     if options.frozen:
         for name, parameter in encoder.named_parameters():
             parameter.requires_grad = name.startswith("pooler")
