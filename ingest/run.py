@@ -77,7 +77,7 @@ def ingest(
         rejects = stack.enter_context(RejectFile(found, options.rejects))
         maker = stack.enter_context(EntryMaker(encoders, options.cache_dir, options.cache_bytes))
         run = _Run(store, encoders, maker, layout, options, rejects, found, on_progress)
-        gained = info is not None and info.documents > 0 and info.layout != layout
+        gained = info is not None and info.documents > 0 and layout_bytes(info.layout) != layout_bytes(layout)
         records = with_text_field(run.records(found), options.fields)
         store.prepare(layout)
         try:
@@ -218,7 +218,7 @@ class _Run:
     def _entries(self, batch: _Batch) -> list[Entry]:
         """What the store gets of a batch, from which what could not be written about is taken out."""
         before, after = self._bytes_done, batch.bytes_read
-        written = 0.5 if self._writer is not None else 0.0  # of the time; the slower half, whatever the model
+        written = 0.5 if self._writer is not None else 0.0  # the share of writing in what is shown as done
 
         def on_share(phase: Phase, share: float) -> None:
             # An error of the store need not wait for the models.
