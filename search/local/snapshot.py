@@ -104,8 +104,9 @@ class Snapshot:
         field_name = vector_field(retriever)
         if field_name not in self.layout.dense_fields:
             which = f"no field of vectors {field_name!r}" if retriever.field else "no vectors"
-            how = "--recipe NAME" if retriever.field else "--embedding-model MODEL, or --recipe NAME"
-            raise NotFound(f"the store {store} has {which}: ingest with its model (ccheck ingest FILE {how})")
+            how = "for a recipe that has it" if retriever.field else "with an embedding model for dense retrieval"
+            example = "--recipe NAME" if retriever.field else "--model MODEL"
+            raise NotFound(f"the store {store} has {which}: ingest {how} (ccheck ingest FILE {example})")
         rankings: list[Ranked] = [[] for _ in queries]
         vectors = {i: vector for i, query in enumerate(queries) if (vector := query.embedding(name)) is not None}
         if vectors:
