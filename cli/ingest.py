@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import Incomplete, UsageError
+from ..errors import CcheckError, Incomplete, UsageError
 from .common import (
     counted,
     device_option,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
     from ..search import Chunking, Store
     from ..settings import Settings
+    from ..types import Usage
 
 
 @click.command()
@@ -166,6 +167,11 @@ def ingest(
                 report = run(list(sources), opened, encoders, made_options, on_progress)
         except KeyboardInterrupt:
             notice(f"what was stored stays in {opened.name}; the same command goes on from there")
+            raise
+        except CcheckError:
+            if encoders.additional is not None and not quiet:
+                for message in _usage(encoders.additional.usage):
+                    notice(message)
             raise
         if as_json:
             rejects = str(report.rejects) if report.rejects else None
@@ -309,11 +315,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
 def _report(report: Report, store: str) -> Iterator[str]:
     """What was done, in a few lines."""
     yield from report.notices
-    usage = report.usage
-    if usage.llm_calls or usage.cached:
-        tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
-        cached = f"; {counted(usage.cached, 'answer')} from the cache, at no cost" if usage.cached else ""
-        yield f"language model: {counted(usage.llm_calls, 'call')}, {tokens}{cached}"
+    yield from _usage(report.usage)
     if report.files and report.files == report.files_unchanged:
         what = "the file is" if report.files == 1 else f"all {report.files} files are"
         yield f"{store}: {what} stored already, unchanged (--force reads again)"
@@ -335,6 +337,13 @@ def _report(report: Report, store: str) -> Iterator[str]:
         yield f"{report.without_id:,} without an id got one made from their content (--id-field names another field)"
     if report.dates_unread:
         yield f"{report.dates_unread:,} with a date that could not be read: --before leaves these out"
+
+
+def _usage(usage: Usage) -> Iterator[str]:
+    if usage.llm_calls or usage.cached:
+        tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
+        cached = f"; {counted(usage.cached, 'answer')} from the cache, at no cost" if usage.cached else ""
+        yield f"language model: {counted(usage.llm_calls, 'call')}, {tokens}{cached}"
 
 
 def _show_preview(preview: Preview, *, as_json: bool) -> None:
