@@ -109,7 +109,7 @@ def sweep(
 
     \b
     ccheck sweep default --claims C --qrels Q --grid fusion.k=10,20,60
-    ccheck sweep default --claims C --qrels Q --grid retrievers.bm25.depth=50,100 --save best.toml
+    ccheck sweep mine.toml --claims C --qrels Q --grid rerankers.rerank=true,false
 
     Use development claims: a setting that is the best on some claims is, on these, better than it is. The held-out
     figure is of claims that the setting was not chosen on. What does not change from point to point is computed once,
