@@ -36,10 +36,9 @@ class LazyKinds(click.Group):
 
 @click.group(cls=LazyKinds)
 def train() -> None:
-    r"""Make models from labels.
+    """Make models from labels.
 
     \b
-    ccheck train reranker --corpus corpus.jsonl --claims claims.jsonl \\
-        --qrels qrels.tsv --output my-reranker
+    ccheck train reranker --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
     ccheck train embedder --preset climatecheck-hybrid --config mine.toml
     """

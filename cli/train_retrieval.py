@@ -104,9 +104,8 @@ def embedder(**given: Any) -> None:
     """Train an embedding model on claims and the documents that bear on them.
 
     \b
-    ccheck train embedder --corpus corpus.jsonl --claims claims.jsonl \\
-        --qrels qrels.tsv --output my-embedder
-    ccheck ingest corpus.jsonl --model my-embedder
+    ccheck train embedder --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
+    ccheck ingest c.jsonl --model out
 
     Claims to measure on are kept apart by document, unless told otherwise. A training that was stopped goes on by
     --resume.
@@ -136,10 +135,9 @@ def adapter(**given: Any) -> None:
     """Train a map of the claims' embeddings, which needs no new ingest.
 
     \b
-    ccheck train adapter --corpus corpus.jsonl --claims claims.jsonl \\
-        --qrels qrels.tsv --output my-adapter
+    ccheck train adapter --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
 
-    A recipe's dense retriever uses it by adapter = "my-adapter". --base is the model that the store was made with.
+    A recipe's dense retriever uses it by adapter = "out". --base is the model that the store was made with.
     """
     from ..training.adapter import train_adapter
     from ..training.options import AdapterOptions
@@ -169,10 +167,10 @@ def reranker(**given: Any) -> None:
     """Train a reranking model on claims and the documents that bear on them.
 
     \b
-    ccheck train reranker --corpus corpus.jsonl --claims claims.jsonl \\
-        --qrels qrels.tsv --output my-reranker --weak-pairs 2000
+    ccheck train reranker --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
+    ccheck train reranker --config mine.toml --weak-pairs 2000
     ccheck train reranker --preset climatecheck-hybrid --config mine.toml
-    ccheck query "..." --rerank my-reranker
+    ccheck query "..." --rerank out
 
     Claims to measure on are kept apart by document, unless told otherwise. A training that was stopped goes on by
     --resume.

@@ -124,7 +124,9 @@ def work_folder(output: Path, settings: str, *, resume: bool, overwrite: bool) -
     work = output.with_name(f"{output.name}.training")
     if output.exists() and not overwrite:
         raise UsageError(f"{output} is there already: name another output, or replace it by --overwrite")
-    if work.exists() and overwrite and not resume:
+    # What ended before its first checkpoint, over a base that is none for example, has nothing to go on with.
+    begun = any(work.glob("*/checkpoints/*")) or any(work.glob("*/done.json"))
+    if work.exists() and not resume and (overwrite or not begun):
         shutil.rmtree(work)
     if not work.exists():
         work.mkdir(parents=True)

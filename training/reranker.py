@@ -285,12 +285,11 @@ def _mined_again(
     options: RerankerOptions, data: RetrievalData, candidates: Candidates, judge: _Judge
 ) -> dict[str, list[str]]:
     """What the retrieval found for the claims, in the model's order."""
-    hidden = data.hidden
+    hidden, claims = data.hidden, {str(claim.id): claim for claim in data.train}
     ranked = {}
     for claim_id, scores in candidates(data.train, options.depth).items():
         ids = [id_ for id_ in scores if id_ not in hidden]
-        claim = next(claim for claim in data.train if str(claim.id) == claim_id)
-        values = judge.score(claim, [data.documents[id_] for id_ in ids])
+        values = judge.score(claims[claim_id], [data.documents[id_] for id_ in ids])
         ranked[claim_id] = [id_ for _, id_ in sorted(zip(values, ids, strict=True), key=lambda pair: -pair[0])]
     return ranked
 
