@@ -38,6 +38,7 @@ from .evaluating import (
     labels_row,
     limit_option,
     load_recipes,
+    print_table,
     qrels_option,
     replace_option,
     replacing,
@@ -197,7 +198,7 @@ def _show(console: Console, done: Mapping[str, Evaluation], asked: Given) -> Non
             figures = _published(published, asked.metrics)
             if any(figures):
                 made.add_row(f"  published: {published.on}", *figures, style="dim")
-    console.print(made)
+    print_table(console, made)
     if any(one.remembered for one in done.values()):
         console.print("* some of it was computed before and took no time; --fresh computes all again", style="dim")
     for name, one in done.items():
@@ -232,7 +233,7 @@ def _show_stages(console: Console, one: Evaluation, asked: Given) -> None:
             "" if retriever else f"+{gain.won:,}",
             "" if retriever else f"-{gain.lost:,}",
         )
-    console.print(made)
+    print_table(console, made)
 
 
 def _show_labels(console: Console, done: Mapping[str, Evaluation]) -> None:
@@ -247,9 +248,9 @@ def _show_labels(console: Console, done: Mapping[str, Evaluation]) -> None:
     made = table("labels", *LABEL_COLUMNS)
     for name, kind, classified in labelled:
         made.add_row(*labels_row(f"{name}: {kind}", classified))
-    console.print(made)
+    print_table(console, made)
     for name, kind, classified in labelled:
-        console.print(confusion(f"{name}: {kind}", classified))
+        print_table(console, confusion(f"{name}: {kind}", classified))
 
 
 def _published(published: Published, metrics: tuple[str, ...]) -> list[str]:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
-from .common import counted, notice, printable, stderr
+from .common import NO_WIDTH, counted, notice, printable, stderr
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from ..evaluation.evaluate import Evaluation
@@ -249,6 +250,13 @@ def table(*columns: str, title: str | None = None) -> Table:
     for number, column in enumerate(columns):
         made.add_column(Text(printable(column)), justify="left" if number == 0 else "right", no_wrap=number > 0)
     return made
+
+
+def print_table(console: Console, made: Table) -> None:
+    """Print a table whole: in a terminal that is too narrow its lines go on below, where rich would cut figures off."""
+    needed = console.measure(made, options=console.options.update(max_width=NO_WIDTH)).maximum
+    console.width = max(console.width, needed)
+    console.print(made)
 
 
 def labels_row(name: str, classified: Classified) -> list[str]:

@@ -33,6 +33,7 @@ from .evaluating import (
     given,
     limit_option,
     load_recipes,
+    print_table,
     qrels_option,
     replace_option,
     replacing,
@@ -172,7 +173,7 @@ def _show(points: Sequence[Point], asked: Given, metric: str) -> None:
             f"{seconds(one.seconds['total'])}{' *' if one.remembered else ''}",
             style="bold" if place == chosen else "",
         )
-    stdout().print(made)
+    print_table(stdout(), made)
     if any(point.evaluation.remembered for point in points):
         stdout().print("* some of it was computed before and took no time; --fresh computes all again", style="dim")
 
