@@ -1,4 +1,4 @@
-"""Sparse encoders: models of the true architecture with random weights, held to sentence-transformers and the formula."""
+"""Sparse encoders with random weights, of the true architecture, held to sentence-transformers and to the formula."""
 
 from __future__ import annotations
 
@@ -117,12 +117,12 @@ def test_an_embedding_model_is_no_sparse_encoder() -> None:
 
 
 def test_a_head_that_would_be_random_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidData, match="its weights lack cls.predictions"):
+    with pytest.raises(InvalidData, match=r"its weights lack cls\.predictions"):
         load_sparse_embedder(str(make_mlm(tmp_path / "body", head=False)), "cpu")
 
 
 def test_what_can_not_be_had_or_used_is_said(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotFound, match="nobody/splade.*hf download"):
+    with pytest.raises(NotFound, match=r"nobody/splade.*hf download"):
         load_sparse_embedder("nobody/splade")
     pickled = shutil.copytree(folder, tmp_path / "pickled")
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
