@@ -56,12 +56,10 @@ def train_features(
 
     require_training()
     listener = listener or Silent()
-    work = work_folder(
-        output,
-        hashlib.sha256(repr(data).encode("utf-8", "surrogatepass")).hexdigest(),
-        resume=output.with_name(f"{output.name}.training").exists(),
-        overwrite=overwrite,
-    )
+    # It takes so little time that it begins anew, whatever an earlier one has left.
+    digest = hashlib.sha256(repr((options, data)).encode("utf-8", "surrogatepass")).hexdigest()
+    left_over = output.with_name(f"{output.name}.training").exists()
+    work = work_folder(output, digest, resume=left_over and not overwrite, overwrite=overwrite)
     found = find_model(options.base)
     embed = embedding(found.path, device)
     listener.message(f"embedding {len(data.train) + len(data.dev):,} pairs")
