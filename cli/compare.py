@@ -11,7 +11,7 @@ import click
 
 from ..errors import UsageError
 from .common import counted, json_option, notice, options, print_hanging, print_json, printable, quiet_option, stdout
-from .evaluating import figure, table
+from .evaluating import figure, print_table, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -130,7 +130,7 @@ def _show(console: Console, compared: Comparison, names: list[str], texts: Mappi
     for run, measured in compared.measured.items():
         cells = [figure(measured.mean[name], measured.intervals.get(name)) for name in names]
         made.add_row(printable(run), *cells, f"{max(map(len, measured.by_claim.values())):,}")
-    console.print(made)
+    print_table(console, made)
     made = table(
         "against " + printable(compared.baseline), "metric", "difference", "p", "p (Holm)", "wins", "losses", "ties"
     )
@@ -144,7 +144,7 @@ def _show(console: Console, compared: Comparison, names: list[str], texts: Mappi
             _p(one.p_holm),
             *(f"{count:,}" for count in (one.wins, one.losses, one.ties)),
         )
-    console.print(made)
+    print_table(console, made)
     for one in compared.differences:
         if one.metric == names[0] and one.changes:
             console.print(

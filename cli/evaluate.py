@@ -19,6 +19,8 @@ from .common import (
     options,
     print_json,
     quiet_option,
+    replace_option,
+    replacements,
     settings_from,
     stance_option,
     stdout,
@@ -40,8 +42,6 @@ from .evaluating import (
     load_recipes,
     print_table,
     qrels_option,
-    replace_option,
-    replacing,
     sample_option,
     seconds,
     seed_option,
@@ -100,7 +100,7 @@ def evaluate(
     depth: int | None,
     run_path: str | None,
     report: str | None,
-    replacements: tuple[str, ...],
+    replace: tuple[str, ...],
     limit: int | None,
     sample: int | None,
     seed: int,
@@ -123,7 +123,7 @@ def evaluate(
     computed is kept, so that a run that was cut off goes on, and other recipes compute only what differs. A claim that
     fails is named and in no mean, and the exit code is 7.
     """
-    found = load_recipes(recipes, replacing(replacements))
+    found = load_recipes(recipes, replacements(replace))
     settings = settings_from(store=store, embedding_model=model, device=device, llm_model=llm, stance_model=stance)
     asked = given(claims, qrels, verdicts=verdicts, metrics=metrics, depth=depth, limit=limit, sample=sample, seed=seed)
     page = as_file(report, "the report")

@@ -45,9 +45,6 @@ depth_option = click.option(
 limit_option = click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N claims.")
 sample_option = click.option("--sample", type=click.IntRange(1), metavar="N", help="Only N claims, drawn by --seed.")
 seed_option = click.option("--seed", type=int, default=0, show_default=True, help="For what is drawn by chance.")
-replace_option = click.option(
-    "--replace", "replacements", multiple=True, metavar="MODEL=OTHER", help="A model that stands in for another."
-)
 fresh_option = click.option("--fresh", is_flag=True, help="Compute everything again, whatever earlier runs have left.")
 
 
@@ -91,17 +88,6 @@ def given(
     gold = read_gold(verdicts) if verdicts is not None else None
     deepest = max([DEPTH, *(int(cut) for name in wanted for cut in re.findall(r"@(\d+)$", name))])
     return Given(chosen, judged, gold, wanted, depth or deepest)
-
-
-def replacing(replacements: Sequence[str]) -> dict[str, str]:
-    """MODEL=OTHER as a mapping. Raises UsageError."""
-    made = {}
-    for text in replacements:
-        old, equals, new = text.partition("=")
-        if not equals or not old.strip() or not new.strip():
-            raise UsageError(f"--replace {text!r} is not MODEL=OTHER")
-        made[old.strip()] = new.strip()
-    return made
 
 
 def load_recipes(names: Sequence[str], replacements: Mapping[str, str]) -> dict[str, Recipe]:
@@ -302,6 +288,7 @@ def failures(evaluations: Mapping[str, Evaluation]) -> str:
             )
         if one.unjudged:
             said.append(f"{name}: {one.unjudged:,} stances and verdicts could not be made")
+        said += [f"{name}: {reason}" for reason in one.unmeasured]
     return "; ".join(said)
 
 

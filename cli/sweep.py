@@ -18,6 +18,8 @@ from .common import (
     options,
     print_json,
     quiet_option,
+    replace_option,
+    replacements,
     settings_from,
     stdout,
     store_option,
@@ -35,8 +37,6 @@ from .evaluating import (
     load_recipes,
     print_table,
     qrels_option,
-    replace_option,
-    replacing,
     sample_option,
     seconds,
     seed_option,
@@ -95,7 +95,7 @@ def sweep(
     folds: int,
     save: str | None,
     depth: int | None,
-    replacements: tuple[str, ...],
+    replace: tuple[str, ...],
     limit: int | None,
     sample: int | None,
     seed: int,
@@ -120,7 +120,7 @@ def sweep(
     from ..evaluation.sweep import best, hold_out, parse_grid, points_of
     from ..evaluation.sweep import sweep as swept
 
-    ((name, base),) = load_recipes([recipe], replacing(replacements)).items()
+    ((name, base),) = load_recipes([recipe], replacements(replace)).items()
     points = points_of(retrieval_only(base), parse_grid(grid))
     settings = settings_from(store=store, embedding_model=model, device=device)
     asked = given(claims, qrels, metrics=[metric], depth=depth, limit=limit, sample=sample, seed=seed)

@@ -28,6 +28,8 @@ BATCH = 64
 """How many claims are embedded and searched at a time."""
 ANSWERED_AT_ONCE = 8
 """How many of them are reranked and judged at a time: few, so that the first answers are there soon."""
+MEASURED_BATCH = 512
+"""The same where recipes are measured: texts of like length meet, and what is read once serves many."""
 
 
 class Checker:
@@ -135,7 +137,7 @@ class Checker:
     def _prepared(self, plan: Plan, claims: Iterable[Claim], asked: Asked) -> Iterator[list[Result]]:
         """The claims, some at a time, with all but stances and verdicts."""
         documents = self._documents_to_read(plan) if asked.trace else None
-        for batch in _batches(claims, BATCH):
+        for batch in _batches(claims, MEASURED_BATCH if asked.trace else BATCH):
             results, vectors = retrieved(plan, self.recipe, self.store, batch, asked, self.memory)
             for some in _batches(results, BATCH if asked.trace else ANSWERED_AT_ONCE):
                 ordered = reranked(plan, self.recipe, some, asked, strict=self._strict)

@@ -36,6 +36,7 @@ class Encoder:
 class Plan:
     """What can run: retrievers with their encoders, rerankers, who judges, and what the user should know.
 
+    `state` is the store's when the plan was made (`StoreInfo.state`), by which a memory knows it again.
     `embedder` is the model of the store's main vectors, where it is used. `rewriter` is who rewrites claims, None where
     nobody does. Where nobody judges, though the recipe asks for it, `no_method` says why.
     """
@@ -50,6 +51,7 @@ class Plan:
     no_method: str
     conclude: Conclude
     warnings: tuple[str, ...]
+    state: str | None = None
 
     @property
     def found_by(self) -> str:
@@ -110,6 +112,7 @@ def make_plan(
         no_method,
         conclude,
         (*warnings, *loaded.notices),
+        info.state,
     )
 
 

@@ -77,7 +77,7 @@ def retrieved(
     begun = time.perf_counter()
     questions = _questions(plan, recipe, texts, rewritten, memory)
     embedded = time.perf_counter()
-    answers = iter(_searched(plan, recipe, store, questions.queries, asked, memory))
+    answers = iter(list(_searched(plan, recipe, store, questions.queries, asked, memory)))
     timings = {
         "embed": _milliseconds(embedded - begun, len(good)),
         "retrieve": _milliseconds(time.perf_counter() - embedded, len(good)),
@@ -231,7 +231,7 @@ def _joined(
 ) -> Iterator[Answer]:
     """As `Store.search` does it, with what each retriever handed on kept apart."""
     retrievers = asked.retrievers(plan)
-    rankings = _rankings(store, queries, retrievers, asked.filters, memory)
+    rankings = _rankings(plan, store, queries, retrievers, asked.filters, memory)
     weights = {name: stage.weight for name, stage in retrievers.items()}
     fusion = recipe.fusion if len(retrievers) > 1 else None
     tops: list[list[tuple[str, float]]] = []
@@ -253,6 +253,7 @@ def _joined(
 
 
 def _rankings(
+    plan: Plan,
     store: Store,
     queries: Sequence[Query],
     retrievers: Mapping[str, Retriever],
@@ -260,15 +261,14 @@ def _rankings(
     memory: Memory | None,
 ) -> list[Mapping[str, Ranked] | CcheckError]:
     """What each retriever hands on for each query, of what the memory does not have."""
-    info = store.info() if memory is not None else None
-    if memory is None or info is None or info.state is None:
+    if memory is None or plan.state is None:
         return list(store.rankings(queries, retrievers, filters=filters))
     import orjson
 
     by_name: dict[str, list[Ranked | CcheckError]] = {}
     for name, stage in retrievers.items():
         settings = stage.model_dump(mode="json", exclude={"weight", "required", "query", "model", "adapter"})
-        state = [info.state, settings, [str(one) for one in filters]]
+        state = [plan.state, settings, [str(one) for one in filters]]
         keys = [memory_key("ranking", state, _content(query, name)) for query in queries]
 
         def compute(places: list[int], name: str = name, stage: Retriever = stage) -> list[Ranked | CcheckError]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..errors import InvalidData, UsageError
 from ..stages import EvidenceStage, VerdictStage
-from ..types import Claim, Result, Stance, Usage, Verdict, strictly_decreasing
+from ..types import Claim, Label, Result, Stance, Usage, Verdict, strictly_decreasing
 from .metrics import measure
 from .runs import run_of_ids
 from .types import Classified, Gold, Measured, Qrels, Run
@@ -58,6 +58,8 @@ class Evaluation:
     errors: Mapping[str, str] = field(default_factory=dict)
     remembered: Mapping[str, int] = field(default_factory=dict)
     """How many values of which kind came from a memory, and cost no time."""
+    unmeasured: tuple[str, ...] = ()
+    """What was asked for and could not be measured, and why."""
 
     @property
     def judged_claims(self) -> int:
@@ -88,6 +90,7 @@ class Evaluation:
             "seconds_per_claim": dict(self.seconds),
             "tokens_per_claim": tokens,
             "remembered": dict(self.remembered),
+            "unmeasured": list(self.unmeasured),
             "warnings": list(self.warnings),
             "errors": [{"claim": claim, "error": reason} for claim, reason in self.errors.items()],
         }
@@ -165,6 +168,7 @@ def evaluate(
         answers.usage,
         answers.said(),
         answers.errors,
+        unmeasured=tuple(answers.unmeasured),
     )
 
 
@@ -205,6 +209,7 @@ class _Answers:
         self._milliseconds: dict[str, float] = {}
         self._warned: dict[str, int] = {}
         self._names: dict[str, str] = {}
+        self.unmeasured: list[str] = []
 
     def add(self, result: Result) -> None:
         claim = str(result.claim.id)
@@ -248,10 +253,20 @@ class _Answers:
         verdicts = {claim: label for claim, label in gold.verdicts.items() if claim in self.run}
         if not stances and not verdicts:
             raise InvalidData("there are true labels of none of the claims: do the files belong together?")
-        return (
-            classify(self._stances, stances) if stances else None,
-            classify(self._verdicts, verdicts) if verdicts else None,
+        return self._classified("stances", self._stances, stances), self._classified(
+            "verdicts", self._verdicts, verdicts
         )
+
+    def _classified(self, what: str, made: Mapping[Any, Any], true: Mapping[Any, Label]) -> Classified | None:
+        """None where there are no true labels, or, with its reason in `unmeasured`, where nothing could be measured.
+
+        The rankings were measured all the same, and may have taken hours.
+        """
+        try:
+            return classify(made, true) if true else None
+        except InvalidData as error:
+            self.unmeasured.append(f"the {what} could not be measured: {error}")
+            return None
 
     def seconds(self, total: float) -> dict[str, float]:
         """Of a claim: in all, as the clock saw it, and by stage."""

@@ -132,8 +132,8 @@ def coverage(claims: Sequence[Claim] | None, run: Run, qrels: Qrels, known: Know
     `known` says which documents the store has.
     """
     said = []
-    asked = {claim.id for claim in claims if claim.id is not None} if claims is not None else set(run)
-    if unjudged := [claim for claim in dict.fromkeys(asked) if claim not in qrels]:
+    asked = dict.fromkeys(claim.id for claim in claims if claim.id is not None) if claims is not None else run
+    if unjudged := [claim for claim in asked if claim not in qrels]:
         said.append(f"{_of(unjudged, asked, 'claim')} without judgements, left out of all metrics: {_first(unjudged)}")
     if strange := [claim for claim in qrels if claim not in asked]:
         where = "the claims" if claims is not None else "the run"

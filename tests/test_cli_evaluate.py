@@ -183,7 +183,7 @@ def test_ids_that_do_not_match_are_said(papers, files):
         (["bm25", "--metric", "nonsense@3"], 2, "nonsense"),
         (["bm25", "--metric", "Bpref"], 5, "not relevant"),
         (["bm25", "--replace", "big=small"], 2, "names no model 'big'"),
-        (["bm25", "--replace", "big"], 2, "is not MODEL=OTHER"),
+        (["bm25", "--replace", "big"], 2, "write MODEL=OTHER"),
         (["bm25", "--run", "no/where.run"], 2, "can't be written"),
         (["bm25", "--report", "."], 2, "can't be written"),
         (["bm25", "--verdicts", "nosuch.jsonl"], 4, "nosuch.jsonl"),
