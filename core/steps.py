@@ -16,7 +16,7 @@ from .recipe import Recipe
 from .rerank import AnyReranker, HitReranker
 from .rerank.apply import rerank_many
 from .search import Filter, Store
-from .stages import ListwiseReranker, QueryText, RerankerStage, Retriever
+from .stages import LearnedReranker, ListwiseReranker, QueryText, RerankerStage, Retriever
 from .types import Claim, Evidence, Query, Ranking, Result, SparseVector, Stance, Usage, Vector, Verdict
 from .verdict import Case, Judge, all_judged, choose_sentences_many, conclude, with_stances
 
@@ -218,9 +218,9 @@ def _searched(
         found = _joined(plan, recipe, store, going, asked, memory)
     elif going:
         retrievers, window = asked.retrievers(plan), asked.window(plan)
-        rankings = store.search(
-            going, retrievers, recipe.fusion, k=window, filters=asked.filters, details=asked.details
-        )
+        # Trees read the scores and ranks of each retriever.
+        details = asked.details or any(isinstance(stage, LearnedReranker) for stage, _ in plan.rerankers.values())
+        rankings = store.search(going, retrievers, recipe.fusion, k=window, filters=asked.filters, details=details)
         found = ((ranking, {}) for ranking in rankings)
     for query in queries:
         yield (query, {}) if isinstance(query, CcheckError) else next(found)
