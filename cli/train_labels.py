@@ -24,7 +24,7 @@ from .common import (
     stdout,
     store_option,
 )
-from .train_retrieval import _listening, _settings
+from .train_retrieval import listening, settings_of
 
 if TYPE_CHECKING:
     from ..evaluation.types import Classified
@@ -75,8 +75,7 @@ def stance(**given: Any) -> None:
 
     \b
     ccheck train stance --train pairs.jsonl --output my-stance
-    ccheck train stance --train verdicts.jsonl --corpus corpus.jsonl \\
-        --method features --output my-stance
+    ccheck train stance --train v.jsonl --corpus c.jsonl --method features -o out
     ccheck query "..." --stance my-stance
 
     What is measured on is kept apart by document, unless told otherwise. A training that was stopped goes on by
@@ -94,7 +93,7 @@ def stance(**given: Any) -> None:
     files: dict[str, Any] = {name: given[name] or config.get(name) for name in (*_FILES, "method")}
     left = {name: value for name, value in config.items() if name not in (*_FILES, "method", "preset")}
     flags = {name: given[name] for name in StanceOptions.model_fields if name in given}
-    chosen = load_options(StanceOptions, preset, left, {**flags, **_settings(given["settings"])})
+    chosen = load_options(StanceOptions, preset, left, {**flags, **settings_of(given["settings"])})
     for name in ("train", "output"):
         if not files[name]:
             raise UsageError(f"--{name} is missing (or {name} in the file of --config)")
@@ -103,7 +102,7 @@ def stance(**given: Any) -> None:
     if method not in ("classifier", "features"):
         raise UsageError(f"there is no method {method!r}: it is classifier or features")
     corpus = files["corpus"]
-    with _listening(given["quiet"]) as listener:
+    with listening(given["quiet"]) as listener:
         read = [read_rows(file, corpus) for file in trains]
         for file, rows in zip(trains, read, strict=True):
             listener.message(f"{file}: {rows.describe()}")
@@ -193,11 +192,8 @@ def fusion(
     ccheck train fusion --claims claims.jsonl --qrels qrels.tsv -o fusion.json
 
     It orders the first documents of the recipe's retrievers again, by their scores and ranks and the words that they
-    share with the claim. A recipe uses it, before other rerankers, by:
-
-    \b
-    [rerankers.learned]
-    model = "fusion.json"
+    share with the claim. A recipe uses it, before other rerankers, by the table [rerankers.learned] with the file as its
+    model.
     """
     from ..evaluation.datasets import read_claims, read_qrels
     from ..evaluation.evaluate import retrieval_only

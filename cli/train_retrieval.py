@@ -114,7 +114,7 @@ def embedder(**given: Any) -> None:
     from ..training.options import EmbedderOptions
 
     chosen, run = _prepared(EmbedderOptions, given)
-    with _listening(run.quiet) as listener:
+    with listening(run.quiet) as listener:
         data = _data(run, chosen, listener)
         report = train_embedder(
             chosen,
@@ -143,7 +143,7 @@ def adapter(**given: Any) -> None:
     from ..training.options import AdapterOptions
 
     chosen, run = _prepared(AdapterOptions, given)
-    with _listening(run.quiet) as listener:
+    with listening(run.quiet) as listener:
         data = _data(run, chosen, listener)
         report = train_adapter(chosen, data, run.output, overwrite=run.overwrite, device=run.device, listener=listener)
     _print(report, run.as_json)
@@ -179,7 +179,7 @@ def reranker(**given: Any) -> None:
     from ..training.reranker import train_reranker
 
     chosen, run = _prepared(RerankerOptions, given, also=("store", "recipe"))
-    with _listening(run.quiet) as listener:
+    with listening(run.quiet) as listener:
         data = _data(run, chosen, listener)
         with _retrieval(run, data.documents, listener) as candidates:
             report = train_reranker(
@@ -228,11 +228,11 @@ def _prepared(kind: type[T], given: dict[str, Any], also: tuple[str, ...] = ()) 
     files = {name: config.pop(name) for name in (*FILES, *also) if name in config}
     files |= {name: given[name] for name in (*FILES, *also) if given.get(name) is not None}
     flags = {name: given[name] for name in kind.model_fields if name in given}
-    flags |= _settings(given["settings"])
+    flags |= settings_of(given["settings"])
     return load_options(kind, preset, config, flags), _Run(files, given)
 
 
-def _settings(given: Sequence[str]) -> dict[str, Any]:
+def settings_of(given: Sequence[str]) -> dict[str, Any]:
     """`lora={r=8}` and the like; a value that is no TOML is a text."""
     found: dict[str, Any] = {}
     for one in given:
@@ -326,7 +326,7 @@ def _retrieval(
 
 
 @contextmanager
-def _listening(quiet: bool) -> Iterator[Listener]:
+def listening(quiet: bool) -> Iterator[Listener]:
     """A line for what happens, and on a terminal a bar with the loss and the time left."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

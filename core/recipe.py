@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -175,7 +175,8 @@ def _tables(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     key = name if packaged else str(Path(name).resolve())
     if key in seen:
         raise InvalidData(f"the recipe {name} extends itself: {' -> '.join([*seen, key])}")
-    data = _beside(data, Path(str(_folder())) if packaged else Path(name).parent)
+    own = Path(str(_folder()))
+    data = _beside(data, (own,) if packaged else (Path(name).parent, own))
     base = data.get("extends")
     if not isinstance(base, str):
         return data
@@ -213,14 +214,16 @@ def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return laid
 
 
-def _beside(data: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The tables with the files that they name beside the recipe found there."""
+def _beside(data: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
+    """The tables with the files that they name where they are found: beside the recipe, or among the packaged ones."""
     found: dict[str, Any] = {}
     for key, value in data.items():
-        if key in _FILE_KEYS and isinstance(value, str) and (folder / value).exists():
-            found[key] = str((folder / value).resolve())
+        there = [folder / value for folder in folders] if key in _FILE_KEYS and isinstance(value, str) else []
+        file = next((one for one in there if one.exists()), None)
+        if file is not None:
+            found[key] = str(file.resolve())
         else:
-            found[key] = _beside(value, folder) if isinstance(value, dict) else value
+            found[key] = _beside(value, folders) if isinstance(value, dict) else value
     return found
 
 

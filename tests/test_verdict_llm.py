@@ -17,8 +17,10 @@ import pytest
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 from ccheck.errors import InvalidData, NotFound, UsageError
+from ccheck.ingest import additional
 from ccheck.llm import LanguageModel, Refused, load_prompt, open_llm
 from ccheck.rerank.listwise import PLACEHOLDERS
+from ccheck.search import rewriting
 from ccheck.settings import Settings
 from ccheck.stages import VerdictStage
 from ccheck.types import Claim, Document, Evidence, Hit, Sentence, Stance, Usage
@@ -567,7 +569,8 @@ def test_the_prompts_are_documented_with_their_placeholders():
     text = (Path(__file__).parents[1] / "docs" / "language-models.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w-]+)\.txt` \|(.*)$", text, re.MULTILINE)
     documented = {name: set(re.findall(r"\$(\w+)", row)) for name, row in rows}
-    assert documented == {name: set(known) for name, known in (PROMPTS | {"listwise": PLACEHOLDERS}).items()}
+    every = PROMPTS | rewriting.PROMPTS | additional.PROMPTS | {"listwise": PLACEHOLDERS}
+    assert documented == {name: set(known) for name, known in every.items()}
     for name, known in PROMPTS.items():
         load_prompt("ccheck.verdict", name, known)
     load_prompt("ccheck.rerank", "listwise", PLACEHOLDERS)
