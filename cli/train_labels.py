@@ -192,8 +192,8 @@ def fusion(
     ccheck train fusion --claims claims.jsonl --qrels qrels.tsv -o fusion.json
 
     It orders the first documents of the recipe's retrievers again, by their scores and ranks and the words that they
-    share with the claim. A recipe uses it, before other rerankers, by the table [rerankers.learned] with the file as its
-    model.
+    share with the claim. A recipe uses it, before other rerankers, by the table [rerankers.learned] with the file as
+    its model.
     """
     from ..evaluation.datasets import read_claims, read_qrels
     from ..evaluation.evaluate import retrieval_only
