@@ -201,15 +201,25 @@ def _published(recipe: Recipe) -> list[str]:
 def _runs(runs: list[dict[str, Any]]) -> list[str]:
     if not runs:
         return []
-    rows = ["| measured here | claims | figures | stand-ins |", "| --- | --- | --- | --- |"]
+    rows = ["| measured here | claims | figures | of its stages | stand-ins |", "| --- | --- | --- | --- | --- |"]
     for run in runs:
         figures = ", ".join(
             f"{name} {_figure(value)}{_interval(run.get('intervals', {}).get(name))}"
             for name, value in run["metrics"].items()
         )
         swapped = "; ".join(f"{new} for {old}" for old, new in run.get("replaced", {}).items())
-        rows.append(f"| {run.get('note', '')} | {run['claims']} | {figures} | {swapped or '–'} |")
+        said = [run.get("note", ""), str(run["claims"]), figures, _shares(run), swapped or "–"]
+        rows.append(f"| {' | '.join(said)} |")
     return [*rows, ""]
+
+
+def _shares(run: dict[str, Any]) -> str:
+    """The first metric of each stage, where there are several."""
+    stages = run.get("stages", {})
+    metric = next(iter(run["metrics"]))
+    if len(stages) < 2:
+        return "–"
+    return f"{metric}: " + ", ".join(f"{name} {_figure(found[metric])}" for name, found in stages.items())
 
 
 def _figure(value: float) -> str:
