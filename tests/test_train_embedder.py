@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 from tiny_rerankers import make_encoder
+from weights import saved_weights
 
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.search.adapter import load_adapter
@@ -185,10 +186,8 @@ def test_the_packaged_model_is_trained_and_used(tmp_path):
     value = embedder.development_value(ranking, DATA.qrels, claims, "nDCG@10")
     assert value == pytest.approx(figure.after, abs=0.02)
     # LoRA is merged: names and shapes are the base's, and what was not adapted is as it was.
-    from safetensors.torch import load_file
-
-    old = load_file(find_model(MINILM).path / "model.safetensors")
-    new = load_file(out / "model.safetensors")
+    old = saved_weights(find_model(MINILM).path / "model.safetensors")
+    new = saved_weights(out / "model.safetensors")
     assert set(new) == set(old) - {"embeddings.position_ids"}
     assert {name for name in new if not torch.equal(old[name], new[name])} == {
         f"encoder.layer.5.attention.self.{part}.weight" for part in ("query", "key", "value")

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_rerankers import make_encoder
+from weights import saved_weights
 
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.settings import Settings
@@ -219,11 +220,9 @@ def test_a_trained_folder_is_a_stance_model(base, tmp_path):
 
 
 def test_a_frozen_encoder_stays_as_it_is(base, tmp_path):
-    from safetensors.torch import load_file
-
     options = options_for(base, frozen=True, epochs=1)
     train_stance(stance_data(rows_of(), options), options, tmp_path / "model", device="cpu")
-    before, after = load_file(base / "model.safetensors"), load_file(tmp_path / "model" / "model.safetensors")
+    before, after = (saved_weights(folder / "model.safetensors") for folder in (base, tmp_path / "model"))
     same = {name: torch.equal(before[name], after[name]) for name in after if before[name].shape == after[name].shape}
     assert all(same[name] for name in same if ".encoder." in name or ".embeddings." in name)
     assert not any(same[name] for name in same if ".pooler." in name)
