@@ -370,7 +370,9 @@ def test_an_interrupt_while_writing_keeps_the_answers(
         before = len(server.requests)
         assert before == 7
         ingest([path], store, encoders, options)
-        assert len(server.requests) == before + 2 and set(store.entries) == {"0", "1", "2", "3"}
+        # What was answered is not asked again; a question that was under way can come twice.
+        assert {paper_of(request)["title"] for request in server.requests[before:]} == {"Title 3"}
+        assert set(store.entries) == {"0", "1", "2", "3"}
 
 
 # -- layouts
