@@ -58,6 +58,13 @@ replace_option = click.option(
     metavar="MODEL=OTHER",
     help="A model in the place of one that the recipe names; what is printed says so. Can be given several times.",
 )
+max_calls_option = click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Ask it at most N times.")
+max_cost_option = click.option(
+    "--max-cost",
+    type=click.FloatRange(0),
+    metavar="X",
+    help="Spend at most X on it; the prices are the settings llm_prompt_price and llm_completion_price.",
+)
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress and no notices.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 

@@ -77,7 +77,7 @@ def retrieved(
     begun = time.perf_counter()
     questions = _questions(plan, recipe, texts, rewritten, memory)
     embedded = time.perf_counter()
-    answers = iter(list(_searched(plan, recipe, store, questions.queries, asked, memory)))
+    answers = iter(_searched(plan, recipe, store, questions.queries, asked, memory))
     timings = {
         "embed": _milliseconds(embedded - begun, len(good)),
         "retrieve": _milliseconds(time.perf_counter() - embedded, len(good)),
@@ -210,7 +210,7 @@ def _searched(
     queries: Sequence[Query | CcheckError],
     asked: Asked,
     memory: Memory | None,
-) -> Iterator[Answer]:
+) -> list[Answer]:
     """The ranking of each query, and what `Result.stages` has of it."""
     going = [query for query in queries if isinstance(query, Query)]
     found: Iterator[Answer] = iter(())
@@ -222,8 +222,7 @@ def _searched(
         details = asked.details or any(isinstance(stage, LearnedReranker) for stage, _ in plan.rerankers.values())
         rankings = store.search(going, retrievers, recipe.fusion, k=window, filters=asked.filters, details=details)
         found = ((ranking, {}) for ranking in rankings)
-    for query in queries:
-        yield (query, {}) if isinstance(query, CcheckError) else next(found)
+    return [(query, {}) if isinstance(query, CcheckError) else next(found) for query in queries]
 
 
 def _joined(

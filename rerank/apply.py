@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..errors import CcheckError
 from ..stages import ListwiseReranker, RerankerStage
 from ..types import Document, Hit, Ranking, Usage
-from .types import AnyReranker, BatchReranker, HitReranker, Request, Reranker, Scores
+from .types import AnyReranker, BatchReranker, HitReranker, Request, Reranker, Scores, only
 
 
 def passage_of(document: Document) -> str:
@@ -27,10 +27,7 @@ def rerank(
     previous: str = "",
 ) -> tuple[Ranking, Usage]:
     """See `rerank_many`. Raises what the reranker raises."""
-    (answer,) = rerank_many([query], [ranking], reranker, stage, name, before, [previous])
-    if isinstance(answer, CcheckError):
-        raise answer
-    return answer
+    return only(rerank_many([query], [ranking], reranker, stage, name, before, [previous]))
 
 
 def rerank_many(

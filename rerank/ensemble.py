@@ -9,7 +9,7 @@ from ..errors import CcheckError
 from ..fusion import fuse
 from ..stages import Fusion
 from .apply import score_many
-from .types import Request, Reranker, Scores
+from .types import Request, Reranker, Scores, only
 
 
 class EnsembleReranker:
@@ -24,10 +24,7 @@ class EnsembleReranker:
         self.name = f"{method} of {', '.join(reranker.name for reranker in rerankers)}"
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
-        (scores,) = self.many([(query, passages)])
-        if isinstance(scores, CcheckError):
-            raise scores
-        return scores
+        return only(self.many([(query, passages)]))
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
         """One model after the other, each for all queries."""

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from ..errors import CcheckError, InvalidData, NotFound, UsageError
 from ..llm import Failure, LanguageModel, Message, Question, Reply, load_prompt, quoted
 from ..types import Usage
-from .types import Request, Scores
+from .types import Request, Scores, only
 
 ALPHA = 0.4
 """The share of the scores before, of the ClimateCheck system (its table 5)."""
@@ -90,9 +90,7 @@ class ListwiseReranker:
         Raises CcheckError where a window got no usable answer: an order of a part of the passages is none. What was
         paid until then is in the language model's `usage`.
         """
-        (scores,) = self.many([(query, passages)])
-        if isinstance(scores, CcheckError):
-            raise scores
+        scores = only(self.many([(query, passages)]))
         return scores, scores.usage
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from ..errors import CcheckError
-from .types import Request, Scorer, Scores
+from .types import Request, Scorer, Scores, only
 from .values import telling
 
 
@@ -20,10 +20,7 @@ class LocalReranker:
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         """One score for each passage. Raises InvalidData where scores are not finite, or all the same."""
-        (scores,) = self.many([(query, passages)])
-        if isinstance(scores, CcheckError):
-            raise scores
-        return scores
+        return only(self.many([(query, passages)]))
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
         """The passages of all queries go through the model together, in its own batches of tokens."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..errors import CcheckError
 from ..memory import Memory, memory_key
 from .apply import score_many
-from .types import Request, Reranker, Scores
+from .types import Request, Reranker, Scores, only
 
 
 class RememberedReranker:
@@ -23,10 +23,7 @@ class RememberedReranker:
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         """See the reranker's own. Raises what it raises."""
-        (scores,) = self.many([(query, passages)])
-        if isinstance(scores, CcheckError):
-            raise scores
-        return scores
+        return only(self.many([(query, passages)]))
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
         keys = [

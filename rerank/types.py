@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ..errors import CcheckError
 from ..types import Hit, Usage
@@ -44,6 +44,7 @@ class Reranker(Protocol):
         ...
 
 
+T = TypeVar("T")
 Request: TypeAlias = tuple[str, Sequence[str]]
 """A query and its passages."""
 
@@ -55,6 +56,14 @@ class BatchReranker(Reranker, Protocol):
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
         """As calling it for each; an error in the place of a request that failed."""
         ...
+
+
+def only(answers: Sequence[T | CcheckError]) -> T:
+    """The answer of a batch of one. Raises it where it is an error."""
+    (answer,) = answers
+    if isinstance(answer, CcheckError):
+        raise answer
+    return answer
 
 
 @runtime_checkable
