@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import httpx
 from cli_runs import command
 
-from ccheck.rerank import Encoded
+from ccheck.rerank import Encoded, Scorer
+
+if TYPE_CHECKING:
+    from ccheck.rerank.server.service import Service
 
 START_SECONDS = 120
 
@@ -90,6 +95,52 @@ def running(app: Any) -> Iterator[str]:
         thread.join(60)
         listening.close()
         assert not thread.is_alive()
+
+
+class Served:
+    """A running server of words, and what to do with it."""
+
+    def __init__(self, url: str, app: Any, scorer: WordScorer) -> None:
+        self.url, self.scorer = url, scorer
+        self.service: Service = app.state.service
+        self.client = httpx.Client(base_url=url, timeout=60)
+
+    def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
+        return self.client.post(path, json=body, headers=headers)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        lines = [line for line in self.client.get("/metrics").text.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+@contextmanager
+def starting() -> Iterator[Callable[..., Served]]:
+    """What starts servers, `start(limits…)`, which run until the end."""
+    with ExitStack() as stack:
+        yield functools.partial(_start, stack)
+
+
+def _start(
+    stack: ExitStack, *, scorers: dict[str, Scorer] | None = None, key: str | None = None, **given: Any
+) -> Served:
+    from ccheck.rerank.server.app import create_app
+    from ccheck.rerank.server.config import Access, Limits
+
+    batch_tokens = given.pop("batch_tokens", 4096)
+    embedder = given.pop("embedder", None)
+    scorer = WordScorer()
+    app = create_app(
+        scorers or {"words": scorer},
+        limits=Limits(**given),
+        access=Access(key),
+        embedder=embedder,
+        batch_tokens=batch_tokens,
+    )
+    served = Served(stack.enter_context(running(app)), app, scorer)
+    stack.callback(served.client.close)
+    stack.callback(scorer.go.set)
+    return served
 
 
 class Sidecar:

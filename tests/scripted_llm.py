@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ccheck.llm import LanguageModel
 
 KEY = "sk-secret-9f8e7d6c5b4a"
 
@@ -133,3 +139,21 @@ def scripted(answer: Callable[[dict[str, Any]], Said] | list[Said]) -> Iterator[
 def user_text(request: dict[str, Any]) -> str:
     """What the user's first message of a request says."""
     return next(message["content"] for message in request["messages"] if message["role"] == "user")
+
+
+@pytest.fixture
+def open_model(tmp_path: Path) -> Iterator[Callable[..., LanguageModel]]:
+    """Opens models of a server and closes them after the test."""
+    from ccheck.llm import open_llm
+    from ccheck.settings import Settings
+
+    opened: list[LanguageModel] = []
+
+    def open_one(url: str, **settings: Any) -> LanguageModel:
+        values = {"llm_model": "m", "llm_api_key": KEY, "cache_dir": tmp_path / "cache", "llm_retry_seconds": 0}
+        opened.append(open_llm(Settings.model_validate(values | {"llm_base_url": url} | settings)))
+        return opened[-1]
+
+    yield open_one
+    for model in opened:
+        model.close()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from memory_store import MemoryStore
-from scripted_llm import KEY, Said, error, say, scripted, user_text
+from scripted_llm import Said, error, say, scripted, user_text
 from tiny_embedder import TinyEmbedder
 
 from ccheck.errors import CcheckError, InvalidData, UsageError
@@ -32,9 +32,8 @@ from ccheck.ingest import (
 from ccheck.ingest import run as run_module
 from ccheck.ingest.additional import LONGEST, AdditionalWriter
 from ccheck.ingest.cache import SparseCache, embed_sparse
-from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused, Unreachable, open_llm
+from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused, Unreachable
 from ccheck.search.store import Chunking, DenseField, Layout, SparseField
-from ccheck.settings import Settings
 from ccheck.stages import AdditionalStage, Analysis
 from ccheck.types import Document, SparseVector
 
@@ -63,21 +62,6 @@ class TinySparse:
     def vector(self, text: str) -> SparseVector:
         ids = np.array(sorted({sum(word.encode()) % 1000 for word in text.split()}), np.int32)
         return SparseVector(ids, (ids.astype(np.float32) + 1) / 7)
-
-
-@pytest.fixture
-def open_model(tmp_path: Path):
-    """Opens models of a server and closes them after the test."""
-    opened: list[LanguageModel] = []
-
-    def open_one(url: str, **settings: Any) -> LanguageModel:
-        values = {"llm_model": "m", "llm_api_key": KEY, "cache_dir": tmp_path / "cache", "llm_retry_seconds": 0}
-        opened.append(open_llm(Settings.model_validate(values | {"llm_base_url": url} | settings)))
-        return opened[-1]
-
-    yield open_one
-    for model in opened:
-        model.close()
 
 
 OpenModel = Callable[..., LanguageModel]

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_llm import KEY, Said, error, say, scripted, user_text
+from scripted_llm import Said, error, say, scripted, user_text
 
 from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
-from ccheck.llm import InvalidReply, LanguageModel, open_llm
+from ccheck.llm import InvalidReply
 from ccheck.rerank.listwise import LONGEST, ListwiseReranker, fuse_scores, load_examples, permuted, windows
-from ccheck.settings import Settings
 from ccheck.types import Usage
 
 pytest.importorskip("openai", reason="needs the extra llm")
-
-
-@pytest.fixture
-def open_model(tmp_path: Path):
-    opened: list[LanguageModel] = []
-
-    def open_one(url: str, **settings: Any) -> LanguageModel:
-        values = {"llm_model": "m", "llm_api_key": KEY, "cache_dir": tmp_path / "cache", "llm_retry_seconds": 0}
-        opened.append(open_llm(Settings.model_validate(values | {"llm_base_url": url} | settings)))
-        return opened[-1]
-
-    yield open_one
-    for model in opened:
-        model.close()
 
 
 def shown(request: dict[str, Any]) -> list[str]:

@@ -7,35 +7,24 @@ import functools
 import json
 import logging
 import re
-import signal
-import socket
 import struct
-import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from cli_runs import ccheck
-from rerank_servers import Sidecar, WordScorer, running, wait_until
+from rerank_servers import Served, WordScorer, starting
 from tiny_embedder import TinyEmbedder
-from tiny_rerankers import TEXTS, make_decoder, make_encoder
+from tiny_rerankers import TEXTS
 
-from ccheck.errors import InvalidData, UsageError
-from ccheck.rerank import Scorer, sigmoid
+from ccheck.rerank import sigmoid
 
 pytest.importorskip("fastapi", reason="the server extra is not installed")
 
 from ccheck.rerank.server import app as app_module
 from ccheck.rerank.server import service as service_module
-from ccheck.rerank.server.app import create_app
-from ccheck.rerank.server.canary import check_scorer
-from ccheck.rerank.server.config import Access, Limits
+from ccheck.rerank.server.config import Access
 from ccheck.rerank.server.dialects import CUT, from_ranges, ranges
-from ccheck.rerank.server.run import named_models, public
 
 QUERY = "sea level rise"
 LONG = "sea " * 9
@@ -43,60 +32,18 @@ TEI_BODY = {"query": QUERY, "texts": ["tea with milk", "the sea level", "sea lev
 COHERE_BODY = {"query": QUERY, "documents": TEI_BODY["texts"]}
 
 
-class Served:
-    """A running server of words, and what to do with it."""
-
-    def __init__(self, url: str, app: Any, scorer: WordScorer) -> None:
-        self.url, self.scorer = url, scorer
-        self.service: service_module.Service = app.state.service
-        self.client = httpx.Client(base_url=url, timeout=60)
-
-    def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
-        return self.client.post(path, json=body, headers=headers)
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        lines = [line for line in self.client.get("/metrics").text.splitlines() if not line.startswith("#")]
-        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
-
-
-@pytest.fixture(scope="module")
-def start() -> Iterator[Any]:
-    """Starts servers that all tests may use."""
-    with ExitStack() as stack:
-        yield functools.partial(_start, stack)
-
-
 @pytest.fixture
-def serve() -> Iterator[Any]:
+def serve() -> Iterator[Callable[..., Served]]:
     """Starts servers for one test: `serve(limits…)`."""
-    with ExitStack() as stack:
-        yield functools.partial(_start, stack)
+    with starting() as start:
+        yield start
 
 
 @pytest.fixture(scope="module")
-def words(start) -> Served:
+def words() -> Iterator[Served]:
     """A server whose requests leave nothing behind."""
-    return start()
-
-
-def _start(
-    stack: ExitStack, *, scorers: dict[str, Scorer] | None = None, key: str | None = None, **given: Any
-) -> Served:
-    batch_tokens = given.pop("batch_tokens", 4096)
-    embedder = given.pop("embedder", None)
-    scorer = WordScorer()
-    app = create_app(
-        scorers or {"words": scorer},
-        limits=Limits(**given),
-        access=Access(key),
-        embedder=embedder,
-        batch_tokens=batch_tokens,
-    )
-    served = Served(stack.enter_context(running(app)), app, scorer)
-    stack.callback(served.client.close)
-    stack.callback(scorer.go.set)
-    return served
+    with starting() as start:
+        yield start()
 
 
 # -- dialects
@@ -333,245 +280,6 @@ def test_a_key_is_asked_for(serve, caplog):
     assert served.client.post("/rerank", content=json.dumps(TEI_BODY), headers=headers).status_code == 200
     assert served.client.get("/info", headers=headers).status_code == 200
     assert "s3cret" not in caplog.text + repr(Access("s3cret-é"))
-
-
-# -- load
-
-
-def test_a_full_queue_says_when_to_come_again(serve):
-    """Every request is answered: as many as are taken with the true scores, the others with 429."""
-    served = serve(requests=4)
-    served.scorer.hold()
-    bodies = [{"query": QUERY, "texts": [f"sea number {i}", f"level {i}"], "raw_scores": True} for i in range(24)]
-    with ThreadPoolExecutor(24) as callers:
-        asked = [callers.submit(served.post, "/rerank", body) for body in bodies]
-        wait_until(lambda: sum(one.done() for one in asked) == 20)
-        served.scorer.go.set()
-        answers = [one.result() for one in asked]
-    refused = [answer for answer in answers if answer.status_code == 429]
-    assert len(refused) == 20
-    for answer in refused:
-        assert int(answer.headers["retry-after"]) >= 1
-        assert answer.json() == {"error": "the queue is full (4 requests)", "error_type": "Overloaded"}
-    for body, answer in zip(bodies, answers, strict=True):
-        if answer.status_code != 429:
-            scores = {item["index"]: item["score"] for item in answer.json()}
-            assert scores == {i: served.scorer.expected(QUERY, text) for i, text in enumerate(body["texts"])}
-    assert served.metrics['ccheck_requests_total{path="/rerank",status="429"}'] == 20
-    assert served.post("/rerank", TEI_BODY).status_code == 200
-
-
-def test_a_caller_that_hung_up_costs_no_more(serve):
-    served = serve()
-    served.scorer.hold()
-    with ThreadPoolExecutor(1) as caller:
-        first = caller.submit(served.post, "/rerank", {"query": "q", "texts": ["first"]})
-        assert served.scorer.busy.wait(30)
-        gone = socket.create_connection(("127.0.0.1", httpx.URL(served.url).port))
-        gone.sendall(request_of({"query": "q", "texts": ["gone"] * 50}))
-        wait_until(lambda: served.service.gate.requests == 2)
-        gone.close()
-        wait_until(lambda: served.service.gate.requests == 1)
-        served.scorer.go.set()
-        assert first.result().status_code == 200
-    served.post("/rerank", {"query": "q", "texts": ["last"]})
-    assert served.scorer.seen == ["first", "last"]
-    assert served.metrics["ccheck_gone_total"] == 1
-
-
-def test_a_deadline(serve):
-    served = serve(timeout=0.5)
-    served.scorer.hold()
-    late = [served.post("/rerank", {"query": "q", "texts": [text]}) for text in ("running", "waiting")]
-    assert [answer.status_code for answer in late] == [504, 504]
-    assert late[0].json()["error_type"] == "Timeout" and "0.5 s" in late[0].json()["error"]
-    served.scorer.go.set()
-    wait_until(lambda: served.post("/rerank", {"query": "q", "texts": ["next"]}).status_code == 200)
-    assert "waiting" not in served.scorer.seen
-
-
-def test_a_slow_caller_holds_up_nobody(serve):
-    """It takes no place in the queue while it sends, and is told when it took too long."""
-    served = serve(requests=1, timeout=1.0)
-    whole = request_of(TEI_BODY)
-    with socket.create_connection(("127.0.0.1", httpx.URL(served.url).port)) as slow:
-        slow.settimeout(30)
-        slow.sendall(whole[:-10])
-        wait_until(lambda: served.service.gate.bytes > 0)
-        assert served.post("/rerank", TEI_BODY).status_code == 200
-        answer = b""
-        while part := slow.recv(65536):
-            answer += part
-    assert answer.startswith(b"HTTP/1.1 408") and b"did not arrive within 1 s" in answer
-    assert served.service.gate.bytes == 0
-
-
-def request_of(body: Any) -> bytes:
-    data = json.dumps(body).encode()
-    head = f"POST /rerank HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-    return head.encode() + data
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("rerankers")
-    return {"decoder": make_decoder(folder / "decoder"), "encoder": make_encoder(folder / "encoder")}
-
-
-@pytest.mark.parametrize("kind", ["decoder", "encoder"])
-def test_32_callers_get_the_scores_of_the_bare_scorer(serve, folders, kind):
-    """Their texts share batches; queries, lengths and duplicates differ."""
-    from ccheck.rerank.load import load_scorer
-
-    scorer = load_scorer(str(folders[kind]), device="cpu", max_tokens=128)
-    asked = [
-        (
-            f"{TEXTS[i % 8]} {i}",
-            [f"{TEXTS[(i + j) % 8]} {j} " * (1 + (i * j) % 5) for j in range(1 + i % 13)] + ["", "é"],
-        )
-        for i in range(64)
-    ]
-    expected = [scorer.score(scorer.encode(query, texts)) for query, texts in asked]
-    served = serve(scorers={kind: scorer}, batch_tokens=1024)
-    with ThreadPoolExecutor(32) as callers:
-        answers = list(
-            callers.map(
-                lambda one: served.post("/rerank", {"query": one[0], "texts": one[1], "raw_scores": True}), asked
-            )
-        )
-    for answer, scores in zip(answers, expected, strict=True):
-        found = {item["index"]: item["score"] for item in answer.json()}
-        assert [found[i] for i in range(len(scores))] == pytest.approx(scores, abs=1e-5)
-    metrics = served.metrics
-    assert metrics["ccheck_batch_requests_sum"] > metrics["ccheck_batch_requests_count"]  # they did share
-    assert metrics[f'ccheck_texts_total{{model="{kind}"}}'] == sum(len(texts) for _, texts in asked)
-
-
-# -- state
-
-
-def test_health_info_metrics_and_the_openapi_page(serve, caplog):
-    caplog.set_level(logging.CRITICAL)
-    served = serve(texts=77)
-    assert served.client.get("/health").json() == {"status": "ok"}
-    info = served.client.get("/info").json()
-    assert (info["model_id"], info["max_client_batch_size"], info["max_input_length"]) == ("words", 77, 8)
-    served.post("/rerank", TEI_BODY)
-    assert served.metrics['ccheck_requests_total{path="/rerank",status="200"}'] == 1
-    assert served.metrics['ccheck_texts_total{model="words"}'] == 3
-    page = served.client.get("/openapi.json").json()
-    assert {"/rerank", "/v1/rerank", "/v2/rerank", "/v1/embeddings", "/embed", "/health", "/info"} <= set(page["paths"])
-    sent = page["paths"]["/rerank"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert {"query", "texts", "raw_scores", "return_text"} <= set(sent["properties"])
-    assert served.client.get("/docs").status_code == 200
-    for _ in range(3):
-        served.post("/rerank", {"query": "q", "texts": ["boom"]})
-    sick = served.client.get("/health")
-    assert sick.status_code == 503 and sick.json()["error_type"] == "Unhealthy"
-
-
-def test_the_canary(folders):
-    from ccheck.rerank.load import load_scorer
-
-    good = WordScorer()
-    check_scorer(good)
-    with pytest.raises(InvalidData, match="answers it has the score"):
-        check_scorer(WordScorer(scale=-4.0))
-    check_scorer(WordScorer(scale=-4.0), "repeat")
-    for values, said in [
-        (lambda encoded: [0.5] * len(encoded), "every pair has the same score, 0.5"),
-        (lambda encoded: [float("nan")] * len(encoded), "not a number"),
-        (lambda encoded: [float(i) for i in range(len(encoded))], "differ by"),
-    ]:
-        good.score = values
-        with pytest.raises(InvalidData, match=said):
-            check_scorer(good, "repeat")
-    for folder in folders.values():
-        check_scorer(load_scorer(str(folder), device="cpu"), "repeat")
-
-
-def test_names_of_models(tmp_path):
-    (tmp_path / "a=b").mkdir()
-    (tmp_path / "mine").mkdir()
-    given = ["org/model", "rerank-v3.5=org/other", str(tmp_path / "mine"), str(tmp_path / "a=b")]
-    assert named_models(given) == {
-        "org/model": "org/model",
-        "rerank-v3.5": "org/other",
-        "mine": str(tmp_path / "mine"),
-        "a=b": str(tmp_path / "a=b"),
-    }
-    for wrong in (["x", "x"], ["a=x", "a=y"], ["a="]):
-        with pytest.raises(UsageError, match="--model"):
-            named_models(wrong)
-
-
-@pytest.mark.parametrize(
-    ("host", "is_public"),
-    [("127.0.0.1", False), ("::1", False), ("localhost", False), ("0.0.0.0", True), ("::", True), ("box", True)],
-)
-def test_who_can_reach_it(host, is_public):
-    assert public(host) is is_public
-
-
-# -- the program
-
-
-def test_the_program_serves_and_finishes_what_it_took_when_it_is_stopped(folders, tmp_path):
-    sidecar = Sidecar(
-        tmp_path / "log",
-        *("--model", folders["decoder"], "--model", f"small={folders['encoder']}", "--canary", "repeat"),
-        CCHECK_SERVE_DEVICE="cpu",
-        CCHECK_SERVE_API_KEY="s3cret",
-        CCHECK_SERVE_MAX_TEXTS="5000",
-    )
-    try:
-        headers = {"Authorization": "Bearer s3cret"}
-        with httpx.Client(base_url=sidecar.url, timeout=60, headers=headers) as client:
-            assert client.get("/health").status_code == 200
-            assert client.get("/info").json()["models"] == ["decoder", "small"]
-            texts = [f"{TEXTS[i % 8]} {i}" * 4 for i in range(1500)]
-            with ThreadPoolExecutor(2) as callers:
-                works = callers.submit(client.post, "/rerank", json={"query": QUERY, "texts": texts})
-                wait_until(lambda: "ccheck_batch_requests_count 0.0" not in client.get("/metrics").text)
-                sidecar.process.send_signal(signal.SIGTERM)
-                answer = works.result()
-        assert answer.status_code == 200 and len(answer.json()) == 1500
-        assert sidecar.process.wait(60) == 0
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{sidecar.url}/health")
-        assert f"decoder ({folders['decoder']}), small ({folders['encoder']}) at http://127.0.0.1:" in sidecar.said
-        assert "s3cret" not in sidecar.said and "Traceback" not in sidecar.said
-    finally:
-        sidecar.stop(signal.SIGKILL)
-
-
-def test_a_model_that_was_not_trained_is_not_served(folders):
-    ran = ccheck("serve", "rerank", "--model", folders["encoder"], "--port", 0, "--device", "cpu")
-    assert ran.code == 5 and "known pairs come out wrong" in ran.err and "--canary repeat" in ran.err
-
-
-def test_what_is_said_when_it_can_not_start(monkeypatch, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        ran = ccheck("serve", "rerank", "--model", tmp_path, "--port", taken.getsockname()[1])
-        assert ran.code == 6 and "--port" in ran.err
-    ran = ccheck("serve", "rerank", "--model", "nobody/none", "--host", "nowhere.invalid")
-    assert ran.code == 6 and "nowhere.invalid" in ran.err
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert ccheck("serve", "rerank", "--model", "nobody/no-such-model", "--port", 0).code == 4
-    assert ccheck("serve", "rerank").code == 2
-    monkeypatch.setitem(sys.modules, "fastapi", None)
-    ran = ccheck("serve", "rerank", "--model", "x")
-    assert ran.code == 3 and "pip install 'ccheck[server]'" in ran.err
-
-
-def test_every_flag_has_a_twin_in_the_environment():
-    from ccheck.cli.serve import rerank
-
-    flags = [option for option in rerank.params if option.name != "quiet"]
-    for option in flags:
-        twin = f"CCHECK_SERVE_{option.opts[0].removeprefix('--').replace('-', '_').upper()}"
-        assert option.envvar == twin and twin in " ".join(ccheck("serve", "rerank", "--help").out.split())
 
 
 # -- its page

@@ -9,32 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_llm import KEY, Said, error, say, scripted, user_text
+from scripted_llm import Said, error, say, scripted, user_text
 
 from ccheck.errors import CcheckError, InvalidData
-from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused, open_llm
+from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused
 from ccheck.search.rewriting import LONGEST, Rewritten, rewrite
-from ccheck.settings import Settings
 from ccheck.stages import QueryText, RewritingStage
 
 pytest.importorskip("openai", reason="needs the extra llm")
 
 ALL: tuple[QueryText, ...] = ("claim", "rewrite", "expand", "hyde")
-
-
-@pytest.fixture
-def open_model(tmp_path: Path):
-    """Opens models of a server and closes them after the test."""
-    opened: list[LanguageModel] = []
-
-    def open_one(url: str, **settings: Any) -> LanguageModel:
-        values = {"llm_model": "m", "llm_api_key": KEY, "cache_dir": tmp_path / "cache", "llm_retry_seconds": 0}
-        opened.append(open_llm(Settings.model_validate(values | {"llm_base_url": url} | settings)))
-        return opened[-1]
-
-    yield open_one
-    for model in opened:
-        model.close()
 
 
 def kind_of(request: dict[str, Any]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,6 @@ from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Document, Entry, Hit, Passage, Query, Ranking
 
 DIMENSIONS = 8
-SERVERS = {
-    "elasticsearch": "elasticsearch_url",
-    "elasticsearch-basic": "elasticsearch_basic_url",
-    "elasticsearch-8": "elasticsearch_8_url",
-}
-"""The fixture of each server: its own rrf, without the licence for it, and the version before."""
 LAYOUT = Layout(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
 BM25: dict[str, Retriever] = {"bm25": Bm25()}
 DENSE: dict[str, Retriever] = {"dense": Dense()}
@@ -63,35 +56,10 @@ def entry(document: Document, *vectors: np.ndarray[Any, np.dtype[np.float32]], d
     return Entry(document, digest, tuple(Passage(0, len(document.text), vector) for vector in vectors))
 
 
-@pytest.fixture(params=["local", *SERVERS])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """Opens the same store anew at each call."""
-    opened: list[Store] = []
-    if request.param == "local":
-        from ccheck.search.local import LocalStore
-
-        def make_store() -> Store:
-            opened.append(LocalStore(tmp_path / "store"))
-            return opened[-1]
-    else:
-        from ccheck.search.elastic import Connection, ElasticStore
-
-        url = request.getfixturevalue(SERVERS[request.param])
-        index = request.getfixturevalue("elasticsearch_index")
-
-        def make_store() -> Store:
-            opened.append(ElasticStore(Connection(url=url), index))
-            return opened[-1]
-
-    yield make_store
-    for store in opened:
-        store.close()
-
-
 @pytest.fixture
-def store(make: Callable[[], Store]) -> Store:
+def store(make_store: Callable[[], Store]) -> Store:
     """A store with the five documents."""
-    store = make()
+    store = make_store()
     store.prepare(LAYOUT)
     assert store.upsert([entry(document, VECTORS[document.id]) for document in DOCUMENTS]) == {}
     store.publish()
@@ -114,8 +82,8 @@ def ids(hits: tuple[Hit, ...]) -> list[str]:
 # -- writing and reading
 
 
-def test_a_store_that_does_not_exist(make: Callable[[], Store]) -> None:
-    store = make()
+def test_a_store_that_does_not_exist(make_store: Callable[[], Store]) -> None:
+    store = make_store()
     assert store.info() is None
     with pytest.raises(NotFound, match="ccheck ingest"):
         store.search([Query("sea")], BM25, Fusion(), k=1)
@@ -161,8 +129,8 @@ def test_a_deleted_document_is_gone_everywhere(store: Store) -> None:
     assert store.delete(["sea"]) == 0
 
 
-def test_another_process_sees_what_was_published(make: Callable[[], Store], store: Store) -> None:
-    other = make()
+def test_another_process_sees_what_was_published(make_store: Callable[[], Store], store: Store) -> None:
+    other = make_store()
     assert ids(search(other, Query("influenza"), BM25)) == ["flu"]
     store.upsert([entry(Document("new", "Influenza", "Influenza again."), unit(0, 0, 0, 0, 1))])
     store.publish()
@@ -189,8 +157,8 @@ def test_another_model_is_refused_with_both_names(store: Store) -> None:
     store.prepare(LAYOUT)
 
 
-def test_a_store_without_vectors_may_gain_them(make: Callable[[], Store]) -> None:
-    store = make()
+def test_a_store_without_vectors_may_gain_them(make_store: Callable[[], Store]) -> None:
+    store = make_store()
     store.prepare(Layout())
     store.upsert([entry(DOCUMENTS[0])])
     store.publish()
@@ -205,9 +173,9 @@ def test_a_store_without_vectors_may_gain_them(make: Callable[[], Store]) -> Non
     assert info is not None and info.layout == LAYOUT
 
 
-def test_drop_removes_it(make: Callable[[], Store], store: Store) -> None:
+def test_drop_removes_it(make_store: Callable[[], Store], store: Store) -> None:
     store.drop()
-    assert make().info() is None
+    assert make_store().info() is None
 
 
 # -- retrieval
@@ -318,8 +286,8 @@ def test_many_queries_at_once_are_answered_in_order(store: Store) -> None:
     assert firsts == ["flu", None, "tea", None]
 
 
-def test_dense_needs_vectors(make: Callable[[], Store]) -> None:
-    store = make()
+def test_dense_needs_vectors(make_store: Callable[[], Store]) -> None:
+    store = make_store()
     store.prepare(Layout())
     store.upsert([entry(DOCUMENTS[0])])
     store.publish()

@@ -2,133 +2,39 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from test_store import BM25, DENSE, LAYOUT, SERVERS, ids, search, unit
+from store_fields import (
+    DOCUMENTS,
+    FULL,
+    MAIN,
+    OTHER,
+    PLAIN,
+    SECOND,
+    SPARSE,
+    WEIGHTS,
+    entry,
+    filled,
+    names,
+    one,
+    ranked,
+    second,
+    sparse,
+)
+from test_store import BM25, DENSE, LAYOUT, ids, search
 
-from ccheck.analysis import open_analysis, terms
 from ccheck.errors import CcheckError, InvalidData, NotFound
-from ccheck.search import Chunking, Embedding, Layout, Store, parse_filter
-from ccheck.search.store import AdditionalTexts, DenseField, SparseField
-from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.types import Document, Entry, Passage, Query, SparseVector
-
-SECOND = DenseField(Embedding("second-model", 4, "e" * 64, 512), Chunking(512, 512, 0))
-SPARSE = SparseField("sparse-model", 100, "d" * 64, 512)
-PLAIN = Analysis(stopwords="nltk")
-STEMMED = Analysis(keep="%", hashtags="remove", stopwords="lucene", stemming=True)
-TEXTS = AdditionalTexts("a-model", True, 1, "prompts-1")
-FULL = replace(LAYOUT, more=(SECOND,), sparse=SPARSE, analyses=(PLAIN, STEMMED), additional=TEXTS)
-
-DOCUMENTS = [
-    Document("sea", "Sea level", "Global mean sea level has risen by 20 cm since 1900.", {"year": 2011}),
-    Document("ice", "Ice sheets", "Greenland loses ice, which raises the sea.", {"year": 2019}),
-    Document("flu", "Influenza vaccines", "Vaccination lowers the risk of influenza by 40% in adults.", {"year": 2015}),
-    Document("tea", "Green tea", "Drinking tea was not associated with weight. #tea #weightloss", {"year": 2015}),
-]
-MAIN = {"sea": unit(1, 0.1), "ice": unit(1, 0.5), "flu": unit(0, 1), "tea": unit(0, 0, 1)}
-WEIGHTS = {
-    "sea": {3: 1.5, 7: 0.5, 40: 0.25},
-    "ice": {3: 0.5, 8: 2.0},
-    "flu": {50: 1.0, 99: 1.75},
-    "tea": {0: 1.25},
-}
-ADDITIONAL = {
-    "sea": ("Oceans climb along every coast.", "wow, the beaches vanish"),
-    "flu": ("A jab keeps grandparents out of hospital.",),
-}
-
-
-def second(*values: float) -> np.ndarray[Any, np.dtype[np.float32]]:
-    vector = np.zeros(4, np.float32)
-    vector[: len(values)] = values
-    return vector / np.linalg.norm(vector)
-
-
-OTHER = {"sea": second(0, 1), "ice": second(0, 0, 1), "flu": second(1), "tea": second(0, 0, 0, 1)}
-
-
-def sparse(weights: Mapping[int, float]) -> SparseVector:
-    tokens = sorted(weights)
-    return SparseVector(np.array(tokens, np.int32), np.array([weights[token] for token in tokens], np.float32))
-
-
-def entry(document: Document, digest: str = "1") -> Entry:
-    id_, end = document.id, len(document.text)
-    return Entry(
-        document,
-        digest,
-        (Passage(0, end, MAIN[id_]),),
-        {SECOND.name: (Passage(0, end, OTHER[id_]), Passage(0, 0, OTHER[id_]))},
-        sparse(WEIGHTS[id_]),
-        ADDITIONAL.get(id_, ()),
-    )
-
-
-@pytest.fixture(params=["local", *SERVERS])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Store]]:
-    """Opens the store of that name anew at each call."""
-    opened: list[Store] = []
-    if request.param == "local":
-        from ccheck.search.local import LocalStore
-
-        def make_store(name: str = "store") -> Store:
-            opened.append(LocalStore(tmp_path / name))
-            return opened[-1]
-    else:
-        from ccheck.search.elastic import Connection, ElasticStore
-
-        url = request.getfixturevalue(SERVERS[request.param])
-        index = request.getfixturevalue("elasticsearch_index")
-
-        def make_store(name: str = "store") -> Store:
-            # The fixture removes the index of its own name only.
-            opened.append(ElasticStore(Connection(url=url), index if name == "store" else f"{index}-{name}"))
-            return opened[-1]
-
-    yield make_store
-    for store in opened:
-        if not store.name.endswith("-other"):
-            store.close()
-            continue
-        if store.info() is not None:
-            store.drop()
-        store.close()
+from ccheck.search import Layout, Store, parse_filter
+from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.types import Document, Entry, Passage, Query
 
 
 @pytest.fixture
-def store(make: Callable[..., Store]) -> Store:
-    """A store with every kind of field and the four documents."""
-    store = make()
-    store.prepare(FULL)
-    assert store.upsert([entry(document) for document in DOCUMENTS]) == {}
-    store.publish()
-    return store
-
-
-def one(retriever: Retriever) -> dict[str, Retriever]:
-    return {retriever.kind: retriever}
-
-
-def ranked(store: Store, query: Query, retriever: Retriever, **options: Any) -> list[tuple[str, float]]:
-    """What one retriever hands on; `search` must agree with it."""
-    (ranking,) = store.rankings([query], one(retriever), **options)
-    assert not isinstance(ranking, CcheckError), ranking
-    found = list(ranking[retriever.kind])
-    hits = search(store, query, one(retriever), k=retriever.depth, **options)
-    assert ids(hits) == [id_ for id_, _ in found]
-    assert [hit.scores[retriever.kind] for hit in hits] == pytest.approx([score for _, score in found], rel=1e-5)
-    return found
-
-
-def names(found: Sequence[tuple[str, float]]) -> list[str]:
-    return [id_ for id_, _ in found]
+def store(make_store: Callable[..., Store]) -> Store:
+    return filled(make_store())
 
 
 # -- rankings
@@ -159,8 +65,8 @@ def test_rankings_are_what_the_retrievers_hand_on(store: Store) -> None:
         assert hit.ranks == {name: of.index(id_) + 1 for name, of in places.items() if id_ in of}
 
 
-def test_rankings_of_thousands(make: Callable[..., Store]) -> None:
-    store = make()
+def test_rankings_of_thousands(make_store: Callable[..., Store]) -> None:
+    store = make_store()
     store.prepare(Layout())
     numbers = range(3000)
     store.upsert([Entry(Document(f"d{n}", "", "zebra " * (1 + n % 3) + f"n{n}"), "1") for n in numbers])
@@ -186,8 +92,8 @@ def test_rankings_with_filters(store: Store) -> None:
     }
 
 
-def test_rankings_say_what_is_missing(make: Callable[..., Store]) -> None:
-    store = make()
+def test_rankings_say_what_is_missing(make_store: Callable[..., Store]) -> None:
+    store = make_store()
     with pytest.raises(NotFound, match="ccheck ingest"):
         store.rankings([Query("sea")], BM25)
     store.prepare(Layout())
@@ -208,8 +114,8 @@ def test_rankings_say_what_is_missing(make: Callable[..., Store]) -> None:
     ],
     ids=["analysis", "additional", "content and additional", "dense", "sparse"],
 )
-def test_a_field_that_the_store_lacks(make: Callable[..., Store], retriever: Retriever) -> None:
-    store = make()
+def test_a_field_that_the_store_lacks(make_store: Callable[..., Store], retriever: Retriever) -> None:
+    store = make_store()
     store.prepare(LAYOUT)
     store.upsert([Entry(DOCUMENTS[0], "1", (Passage(0, 4, MAIN["sea"]),))])
     store.publish()
@@ -230,74 +136,6 @@ def test_each_retriever_can_be_asked_something_of_its_own(store: Store) -> None:
     assert {name: ranking[0][0] for name, ranking in found.items()} == {"a": "sea", "b": "flu", "c": "sea", "d": "tea"}
     only: dict[str, Retriever] = {"b": Bm25(depth=1), "d": Dense(depth=1)}
     assert set(ids(search(store, query, only))) == {"flu", "tea"}
-
-
-# -- the words of an analysis
-
-
-def test_a_field_of_another_analysis(store: Store) -> None:
-    """Without stemming "risen" is not "rise"; with it, "vaccinated" is "vaccination"."""
-    assert names(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
-    assert ranked(store, Query("raised vaccinated"), Bm25(analysis=PLAIN)) == []
-    assert set(names(ranked(store, Query("raised vaccinated"), Bm25(analysis=STEMMED)))) == {"ice", "flu"}
-
-
-def test_an_analysis_keeps_and_removes_what_it_says(store: Store) -> None:
-    assert names(ranked(store, Query("40%"), Bm25(analysis=STEMMED))) == ["flu"]
-    assert ranked(store, Query("40"), Bm25(analysis=STEMMED)) == []
-    assert names(ranked(store, Query("40%"), Bm25(analysis=PLAIN))) == ["flu"]
-    assert names(ranked(store, Query("weightloss"), Bm25(analysis=PLAIN))) == ["tea"]
-    assert ranked(store, Query("weightloss"), Bm25(analysis=STEMMED)) == []
-    assert ranked(store, Query("the of #weightloss"), Bm25(analysis=STEMMED)) == []
-
-
-def test_scores_of_an_analysis_are_bm25s(store: Store) -> None:
-    cut = open_analysis(PLAIN)
-    lengths = [len(cut(f"{document.title}\n{document.text}")) for document in DOCUMENTS]
-    ((id_, score),) = ranked(store, Query("influenza"), Bm25(analysis=PLAIN))
-    assert (id_, score) == ("flu", pytest.approx(bm25(1, 2, lengths[2], lengths), rel=1e-4))
-    ((_, twice),) = ranked(store, Query("influenza influenza"), Bm25(analysis=PLAIN))
-    assert twice == pytest.approx(2 * score, rel=1e-4)
-
-
-def bm25(df: int, tf: int, length: int, lengths: Sequence[int], total: int | None = None) -> float:
-    total = total or len(lengths)
-    mean = sum(lengths) / len(lengths)
-    return math.log(1 + (total - df + 0.5) / (df + 0.5)) * 2.2 * tf / (tf + 1.2 * (0.25 + 0.75 * length / mean))
-
-
-def test_subwords_of_a_model(make: Callable[..., Store]) -> None:
-    pytest.importorskip("tokenizers")
-    pieces = Analysis(keep="%", hashtags="remove", subwords="sentence-transformers/all-MiniLM-L6-v2")
-    store = make()
-    store.prepare(Layout(analyses=(pieces,)))
-    store.upsert(
-        [Entry(Document("gland", "Hypoparathyroidism", "Too little of a hormone."), "1"), Entry(DOCUMENTS[2], "1")]
-    )
-    store.publish()
-    assert names(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25())) == []
-    assert names(ranked(store, Query("HYPERPARATHYROIDISM!"), Bm25(analysis=pieces))) == ["gland"]
-    assert names(ranked(store, Query("40%"), Bm25(analysis=pieces)))[0] == "flu"
-    info = make().info()
-    assert info is not None and info.layout.analyses == (pieces,)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "?!", "the of", "\0 \ud800", "x" * 40_000, '( AND "quote: ~2 [a TO b]', "w " * 5_000]
-)
-def test_hostile_claims_of_an_analysis(store: Store, text: str) -> None:
-    for fuzziness in (0, "auto"):
-        retriever = Bm25(analysis=STEMMED, fuzziness=fuzziness)  # type: ignore[arg-type]
-        assert set(names(ranked(store, Query(f"influenza {text}"), retriever))) >= {"flu"}
-
-
-def test_hostile_documents_of_an_analysis(store: Store) -> None:
-    for number, text in enumerate(["", "\0", "x" * 40_000 + " zebra", "\u2028zebra\u00a0\u3000\x85zebra", "« zebra »"]):
-        document = Document(f"h{number}", "", text)
-        given = Entry(document, "1", (), {}, None, ())
-        assert store.upsert([given]) == {}
-    store.publish()
-    assert set(names(ranked(store, Query("zebra"), Bm25(analysis=PLAIN)))) == {"h2", "h3", "h4"}
 
 
 # -- additional texts
@@ -410,10 +248,10 @@ def test_three_retrievers_are_fused(store: Store) -> None:
     assert hits[0].ranks == {"bm25": 1, "dense": 1, "sparse": 1}
 
 
-def test_sparse_against_a_product_of_matrices(make: Callable[..., Store]) -> None:
+def test_sparse_against_a_product_of_matrices(make_store: Callable[..., Store]) -> None:
     random = np.random.default_rng(0)
     field = replace(SPARSE, vocabulary=1000)
-    store = make()
+    store = make_store()
     store.prepare(Layout(sparse=field))
     matrix = np.zeros((400, 1000), np.float32)
     for row in matrix:
@@ -436,83 +274,6 @@ def test_sparse_against_a_product_of_matrices(make: Callable[..., Store]) -> Non
         assert dict(found) == pytest.approx({f"d{n}": s for n, s in enumerate(scores.tolist()) if s > 0}, rel=CLOSE)
 
 
-# -- fuzzy matching
-
-
-def fuzzy(**options: Any) -> Bm25:
-    return Bm25(fuzziness=options.pop("fuzziness", "auto"), **options)
-
-
-def test_words_that_are_spelt_nearly_so(store: Store) -> None:
-    assert ranked(store, Query("inflenza"), Bm25()) == []
-    assert names(ranked(store, Query("inflenza"), fuzzy())) == ["flu"]
-    assert names(ranked(store, Query("inlfuenza"), fuzzy(fuzziness=1))) == ["flu"]  # a transposition is one edit
-    assert ranked(store, Query("inlfuneza"), fuzzy(fuzziness=1)) == []
-    assert names(ranked(store, Query("inlfuneza"), fuzzy(fuzziness=2))) == ["flu"]
-    assert ranked(store, Query("ixflxexza"), fuzzy()) == []
-    # Up to two letters none may differ, up to five one.
-    assert ranked(store, Query("bm"), fuzzy()) == []
-    assert names(ranked(store, Query("icy"), fuzzy())) == ["ice"]
-    assert ranked(store, Query("grien gxxen"), fuzzy(fields={"title": 1.0}))[0][0] == "tea"
-
-
-def test_scores_of_fuzzy_matches_are_lucenes(store: Store) -> None:
-    lengths = [len(terms(f"{document.title}\n{document.text}")) for document in DOCUMENTS]
-    (stem,) = terms("influenza")
-    (given,) = terms("inflenza")
-    # One edit away: 1 - 1 / the length of the shorter one.
-    ((id_, score),) = ranked(store, Query("inflenza"), fuzzy())
-    boost = 1 - 1 / min(len(stem), len(given))
-    assert (id_, score) == ("flu", pytest.approx(boost * bm25(1, 2, lengths[2], lengths), rel=1e-4))
-    ((_, exact),) = ranked(store, Query("influenza"), fuzzy())
-    assert exact == pytest.approx(bm25(1, 2, lengths[2], lengths), rel=1e-4)
-
-
-def test_the_words_near_one_share_the_most_frequents_weight(make: Callable[..., Store]) -> None:
-    """The rewrite `top_terms_blended_freqs`: each term near counts as if it were as frequent as the most frequent."""
-    store = make()
-    store.prepare(Layout(analyses=(PLAIN,)))
-    texts = {
-        "a": "zebra one",
-        "b": "zebra two",
-        "c": "zebra three",
-        "d": "zebro four",
-        "e": "zabra zebra",
-        "f": "giraffe five",
-    }
-    store.upsert([Entry(Document(id_, "", text), "1") for id_, text in texts.items()])
-    store.publish()
-    found = dict(ranked(store, Query("zebro"), fuzzy(analysis=PLAIN)))
-    lengths = [2] * 6
-    weight = bm25(4, 1, 2, lengths)
-    assert found == {
-        "d": pytest.approx(weight, rel=1e-4),
-        **{id_: pytest.approx(weight * (1 - 1 / 5), rel=1e-4) for id_ in "abce"},
-    }
-    two = dict(ranked(store, Query("zebro"), fuzzy(analysis=PLAIN, fuzziness=2)))
-    assert two["e"] == pytest.approx(weight * (1 - 1 / 5 + 1 - 2 / 5), rel=1e-4)
-
-
-def test_at_most_fifty_words_are_near(make: Callable[..., Store]) -> None:
-    store = make()
-    store.prepare(Layout(analyses=(PLAIN,)))
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    near = [f"quack{a}{b}" for a in letters for b in letters][:120]
-    store.upsert([Entry(Document(word, "", word), "1") for word in [*near, "quackl"]])
-    store.publish()
-    found = names(ranked(store, Query("quack"), fuzzy(analysis=PLAIN, fuzziness=2, depth=200)))
-    # The one of one edit, and of those of two the first by the alphabet.
-    assert found[0] == "quackl"
-    assert sorted(found[1:]) == sorted(near)[:49]
-
-
-def test_fuzzy_matching_over_several_fields_and_filters(store: Store) -> None:
-    both = fuzzy(fields={"title": 2.0, "additional": 1.0})
-    assert names(ranked(store, Query("beeches"), both)) == ["sea"]
-    assert names(ranked(store, Query("vacinnes"), both)) == ["flu"]
-    assert ranked(store, Query("vacinnes"), both, filters=[parse_filter("year!=2015")]) == []
-
-
 # -- the store's state
 
 
@@ -522,9 +283,9 @@ def state(store: Store) -> str:
     return info.state
 
 
-def test_the_state_changes_with_what_is_stored(make: Callable[..., Store], store: Store) -> None:
+def test_the_state_changes_with_what_is_stored(make_store: Callable[..., Store], store: Store) -> None:
     seen = [state(store)]
-    assert state(make()) == state(store) == seen[0]
+    assert state(make_store()) == state(store) == seen[0]
     store.rankings([Query("sea")], BM25)
     assert state(store) == seen[0]
     store.upsert([entry(DOCUMENTS[0], "2")])
@@ -533,8 +294,8 @@ def test_the_state_changes_with_what_is_stored(make: Callable[..., Store], store
     store.delete(["tea"])
     store.publish()
     seen.append(state(store))
-    assert state(make()) == seen[-1]
-    other = make("other")
+    assert state(make_store()) == seen[-1]
+    other = make_store("other")
     other.prepare(FULL)
     other.upsert([entry(document) for document in DOCUMENTS])
     other.publish()
@@ -545,12 +306,12 @@ def test_the_state_changes_with_what_is_stored(make: Callable[..., Store], store
 # -- a store that gains fields
 
 
-def test_a_store_gains_fields(make: Callable[..., Store]) -> None:
-    store = make()
+def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
+    store = make_store()
     store.prepare(LAYOUT)
     store.upsert([replace(entry(d), more={}, sparse=None, additional=()) for d in DOCUMENTS])
     store.publish()
-    reader = make()
+    reader = make_store()
     assert names(ranked(reader, Query("influenza"), Bm25())) == ["flu"]
     before = state(store)
     store.prepare(FULL)
@@ -563,7 +324,7 @@ def test_a_store_gains_fields(make: Callable[..., Store]) -> None:
     assert ranked(store, Query("", OTHER["flu"]), Dense(field=SECOND.name)) == []
     store.upsert([entry(document, "2") for document in DOCUMENTS[:2]])
     store.publish()
-    for one_of in (store, reader, make()):
+    for one_of in (store, reader, make_store()):
         assert names(ranked(one_of, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
         assert names(ranked(one_of, asked({3: 1.0}), Sparse())) == ["sea", "ice"]
         assert names(ranked(one_of, Query("", OTHER["sea"]), Dense(field=SECOND.name)))[0] == "sea"
