@@ -77,7 +77,8 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
             models[model] = "language model, on the server of the settings"
             continue
         try:
-            models[model] = f"{kind}, {find_model(model, allow_download=False).path}"
+            found = find_model(model, allow_download=False, tokenizer_only=kind == "tokenizer")
+            models[model] = f"{kind}, {found.path}"
         except NotFound:
             missing = True
             models[model] = f"{kind}, not here: {how_to_have(recipe, model)}"

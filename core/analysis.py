@@ -14,7 +14,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import InvalidData, MissingExtra, NotFound
@@ -225,9 +224,7 @@ def _tokenizer(model: str) -> tokenizers.Tokenizer:
         import tokenizers
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the subwords of {model}", "models") from error
-    folder = Path(model).expanduser()
-    if not (folder / "tokenizer.json").is_file():
-        folder = find_model(model).path
+    folder = find_model(model, tokenizer_only=True).path
     file = folder / "tokenizer.json"
     if not file.is_file():
         raise NotFound(

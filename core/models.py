@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 import importlib.util
+import json
 import logging
 import os
 import threading
@@ -22,6 +23,9 @@ from .errors import InvalidData, MissingExtra, NotFound, UsageError
 
 HUB_TIMEOUT_S = 2.0
 """How long it may take to find out that the hub can't be reached."""
+_WEIGHTS = ["*.safetensors", "*.json", "*.txt", "*.model"]
+_CODE = ["*.py"]
+_TOKENIZER = ["tokenizer.json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +58,33 @@ def canonical_name(name: str) -> str:
     return next((full for full in PACKAGED if name == full.rpartition("/")[2]), name)
 
 
-def find_model(name: str, *, allow_download: bool = True, with_code: bool = False) -> FoundModel:
-    """Where a model's files lie, downloading them from the hub where they are nowhere else; `with_code`: also the
-    Python files beside the weights.
+def find_model(
+    name: str, *, allow_download: bool = True, with_code: bool = False, tokenizer_only: bool = False
+) -> FoundModel:
+    """Where a model's files lie, downloading them from the hub where they are nowhere else.
+
+    `with_code`: also the Python files beside the weights. `tokenizer_only`: no more than `tokenizer.json` is needed,
+    for which no weights are downloaded or checked.
 
     Raises NotFound with what to do where they can't be had, InvalidData where packaged weights are not the true ones.
     """
     folder = Path(name).expanduser()
-    if (folder / "config.json").is_file() or (folder / "modules.json").is_file():
+    marks = ("tokenizer.json", "config.json", "modules.json") if tokenizer_only else ("config.json", "modules.json")
+    if any((folder / mark).is_file() for mark in marks):
         return FoundModel(str(folder.resolve()), folder.resolve(), "folder")
     if folder.is_dir() and (folder.is_absolute() or name.startswith(".")):
-        raise NotFound(f"the folder {name} holds no model: there is no config.json in it")
+        raise NotFound(f"the folder {name} holds no model: there is no {marks[0]} in it")
     name = canonical_name(name)
     packaged = PACKAGED.get(name)
     if packaged is not None:
         spec = importlib.util.find_spec(packaged.module)
         if spec is not None and spec.origin is not None:
             path = Path(spec.origin).parent / packaged.folder
-            _check_weights(path / "model.safetensors", packaged)
+            if not tokenizer_only:
+                _check_weights(path / "model.safetensors", packaged)
             return FoundModel(name, path, "package")
-    return FoundModel(name, _from_hub(name, allow_download, with_code), "hub")
+    wanted = _TOKENIZER if tokenizer_only else [*_WEIGHTS, *(_CODE if with_code else [])]
+    return FoundModel(name, _from_hub(name, allow_download, wanted), "hub")
 
 
 def fingerprint(path: Path) -> str:
@@ -104,33 +115,56 @@ def _check_weights(file: Path, packaged: PackagedModel) -> None:
             raise InvalidData(f"{file} is not the published model (its SHA-256 differs): reinstall {packaged.module}")
 
 
-def _from_hub(name: str, allow_download: bool, with_code: bool) -> Path:
+def _from_hub(name: str, allow_download: bool, wanted: list[str]) -> Path:
+    what = " ".join([name, *wanted]) if wanted == _TOKENIZER else name
     what_to_do = (
-        f"download it on a machine that reaches the hub (hf download {name}) and name the folder, "
+        f"download it on a machine that reaches the hub (hf download {what}) and name the folder, "
         "or set HF_HOME to a folder that has it"
     )
     try:
         import huggingface_hub
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+        from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
     except ModuleNotFoundError as error:
         raise NotFound(f"the model {name} is in no folder or installed package; {what_to_do}") from error
-    wanted = ["*.safetensors", "*.json", "*.txt", "*.model", *(["*.py"] if with_code else [])]
+    here = None
     try:
         here = Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, local_files_only=True))
-        # It may have been downloaded without its code.
-        if not with_code or any(here.glob("*.py")) or not (allow_download and hub_reachable()):
+        if _has_all(here, wanted):
             return here
     except HFValidationError as error:
         raise NotFound(f"the model {name!r} is neither a folder nor a name that the hub could know") from error
     except LocalEntryNotFoundError:
         pass
     if not allow_download or not hub_reachable():
+        if here is not None and wanted[-1:] == _CODE and _has_all(here, _WEIGHTS):
+            return here  # most models have no code of their own
         why = "the hub can't be reached" if allow_download else "the hub was not asked"
-        raise NotFound(f"the model {name} is not on this machine and {why}; {what_to_do}")
+        lacking = "is not on this machine" if here is None else f"is on this machine in part only ({here})"
+        raise NotFound(f"the model {name} {lacking} and {why}; {what_to_do}")
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
-    except (HfHubHTTPError, OSError) as error:
+    except Exception as error:
+        # A network can fail in any way, and the client raises what its HTTP library of the day does.
         raise NotFound(f"the hub did not give the model {name}: {error}; {what_to_do}") from error
+
+
+def _has_all(here: Path, wanted: list[str]) -> bool:
+    """Whether a snapshot, of which any part may have been downloaded before, has what was asked for.
+
+    Weights in several files are all there where their index names none that is missing.
+    """
+    if wanted == _TOKENIZER:
+        return (here / _TOKENIZER[0]).is_file()
+    if wanted[-1:] == _CODE and not any(here.glob(_CODE[0])):
+        return False
+    for index in here.rglob("*.safetensors.index.json"):
+        try:
+            parts = set(json.loads(index.read_bytes())["weight_map"].values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return False
+        if not all((index.parent / part).is_file() for part in parts):
+            return False
+    return any(here.rglob("*.safetensors"))
 
 
 def hub_reachable() -> bool:

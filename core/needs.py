@@ -78,7 +78,7 @@ def models_used(recipe: Recipe) -> dict[str, ModelKind]:
     for retriever in recipe.retrievers.values():
         if isinstance(retriever, Bm25):
             if retriever.analysis is not None and retriever.analysis.subwords is not None:
-                used[retriever.analysis.subwords] = "tokenizer"
+                used.setdefault(retriever.analysis.subwords, "tokenizer")
         elif retriever.model is not None:
             used[retriever.model] = "sparse" if isinstance(retriever, Sparse) else "embedding"
         if retriever.query != "claim":
