@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from .analysis import clean
 from .errors import CcheckError, InvalidData
@@ -22,6 +22,11 @@ from .verdict import Case, Judge, all_judged, choose_sentences_many, conclude, w
 
 if TYPE_CHECKING:
     from .search.rewriting import Rewritten
+    from .search.store import Embedding, SparseField
+
+T = TypeVar("T")
+Role: TypeAlias = Literal["query", "document"]
+"""As what a text is encoded: some models have two ways."""
 
 MAX_CLAIM_CHARS = 100_000
 Ranked = Sequence[tuple[str, float]]
@@ -172,24 +177,27 @@ def _encoded(
     """One for each tuple of texts: of several the mean embedding, of unit length (HyDE's equation 8)."""
     import numpy as np
 
+    role: Role = "document" if kind == "hyde" else "query"
     if encoder.sparse is not None:
-        encode = encoder.sparse.encode_documents if kind == "hyde" else encoder.sparse.encode_queries
-        return list(encode(["\n".join(some) for some in texts]))
+        sparse = encoder.sparse
+        encode = sparse.encode_documents if role == "document" else sparse.encode_queries
+        joined = ["\n".join(some) for some in texts]
+        vectors = _each_once(
+            joined, encode, "sparse", sparse.spec, role, memory, SparseVector.to_bytes, SparseVector.from_bytes
+        )
+        return [vectors[text] for text in joined]
     assert encoder.dense is not None
     embedder = encoder.dense
-    encode_all = embedder.encode_documents if kind == "hyde" else embedder.encode_queries
-    flat = list(dict.fromkeys(text for some in texts for text in some))
-    role = "document" if kind == "hyde" else "query"
-    keys = [memory_key("embedding", embedder.spec.fingerprint, embedder.spec.max_tokens, role, text) for text in flat]
-    vectors = recall(
-        memory,
+    by_text = _each_once(
+        [text for some in texts for text in some],
+        embedder.encode_documents if role == "document" else embedder.encode_queries,
         "embedding",
-        keys,
-        lambda places: list(encode_all([flat[place] for place in places])) if places else [],
+        embedder.spec,
+        role,
+        memory,
         lambda vector: vector.astype(np.float32).tobytes(),
         lambda data: np.frombuffer(data, np.float32),
     )
-    by_text = dict(zip(flat, vectors, strict=True))
     encoded: list[Vector | SparseVector] = []
     for some in texts:
         vector = by_text[some[0]]
@@ -198,6 +206,23 @@ def _encoded(
             vector = (mean / max(float(np.linalg.norm(mean)), np.finfo(np.float32).tiny)).astype(np.float32)
         encoded.append(encoder.adapter(vector) if encoder.adapter is not None else vector)
     return encoded
+
+
+def _each_once(
+    texts: Sequence[str],
+    encode: Callable[[list[str]], Iterable[T]],
+    kind: str,
+    spec: Embedding | SparseField,
+    role: Role,
+    memory: Memory | None,
+    dump: Callable[[T], bytes],
+    load: Callable[[bytes], T],
+) -> dict[str, T]:
+    """What the model makes of each text, of those that the memory does not have."""
+    once = list(dict.fromkeys(texts))
+    keys = [memory_key(kind, spec.fingerprint, spec.max_tokens, role, text) for text in once]
+    made = recall(memory, kind, keys, lambda places: list(encode([once[place] for place in places])), dump, load)
+    return dict(zip(once, made, strict=True))
 
 
 Answer = tuple[Ranking | CcheckError, dict[str, tuple[str, ...]]]

@@ -29,6 +29,21 @@ class SparseVector:
     ids: NDArray[np.int32]
     weights: NDArray[np.float32]
 
+    def to_bytes(self) -> bytes:
+        """All token ids, and then all weights, 4 bytes each."""
+        return self.ids.astype("<i4").tobytes() + self.weights.astype("<f4").tobytes()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> SparseVector:
+        """What `to_bytes` made; `data` has a multiple of 8 bytes."""
+        import numpy as np
+
+        half = len(data) // 2
+        return SparseVector(
+            np.frombuffer(data[:half], "<i4").astype(np.int32, copy=False),
+            np.frombuffer(data[half:], "<f4").astype(np.float32, copy=False),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:

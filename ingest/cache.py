@@ -103,18 +103,15 @@ class SparseCache(_Kept[SparseVector]):
         super().__init__(name, "the cache of sparse vectors", folder, max_bytes)
 
     def _dump(self, value: SparseVector) -> bytes:
-        return value.ids.astype("<i4").tobytes() + value.weights.astype("<f4").tobytes()
+        return value.to_bytes()
 
     def _load(self, data: bytes) -> SparseVector | None:
-        import numpy as np
-
         if len(data) % 8:
             return None
-        half = len(data) // 2
-        ids = np.frombuffer(data[:half], "<i4").astype(np.int32, copy=False)
-        if ids.size and not 0 <= ids[0] <= ids[-1] < self._vocabulary:
+        value = SparseVector.from_bytes(data)
+        if value.ids.size and not 0 <= value.ids[0] <= value.ids[-1] < self._vocabulary:
             return None
-        return SparseVector(ids, np.frombuffer(data[half:], "<f4").astype(np.float32, copy=False))
+        return value
 
 
 def embed(

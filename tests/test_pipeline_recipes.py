@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from ccheck.fusion import fuse
 from ccheck.loaded import Loaded
 from ccheck.recipe import Recipe, load_recipe
 from ccheck.settings import Settings, resolve
+from ccheck.types import Query, Result
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
 pytest.importorskip("openai", reason="needs the extra llm")
@@ -153,10 +155,10 @@ def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, rec
     loaded = Loaded(settings, memory)
     with Checker(settings, recipe=recipe, loaded=loaded) as checker:
         first = list(checker.check_many(CLAIMS, k=8, trace=True))
-        assert memory.missed == {"embedding": 6, "ranking": 15}
+        assert memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
         monkeypatch.setattr(checker.store, "rankings", lambda *_, **__: pytest.fail("searched again"))
         second = list(checker.check_many(CLAIMS, k=8, trace=True))
-        assert memory.missed == {"embedding": 6, "ranking": 15}
+        assert memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
     strip = [(result.stages, [piece.hit for piece in result.evidence]) for result in first]
     assert strip == [(result.stages, [piece.hit for piece in result.evidence]) for result in second]
     # Another fusion or weight is no other search.
@@ -165,6 +167,40 @@ def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, rec
         monkeypatch.setattr(checker.store, "rankings", lambda *_, **__: pytest.fail("searched again"))
         assert list(checker.check_many(CLAIMS, k=8, trace=True))
     loaded.close()
+
+
+def test_a_second_run_with_a_memory_loads_no_model(settings: Settings, recipe: Recipe, monkeypatch) -> None:
+    memory = Kept()
+
+    def run() -> tuple[list[Result], dict[str, Query]]:
+        """The results, and what the store was asked for each claim."""
+        asked: dict[str, Query] = {}
+        loaded = Loaded(settings, memory)
+        with Checker(settings, recipe=recipe, loaded=loaded) as checker:
+            search = checker.store.rankings
+
+            def rankings(queries: Sequence[Query], *given: Any, **more: Any) -> Any:
+                asked.update({query.text: query for query in queries})
+                return search(queries, *given, **more)
+
+            monkeypatch.setattr(checker.store, "rankings", rankings)
+            results = list(checker.check_many([*CLAIMS, CLAIMS[0]], k=8, trace=True))
+        loaded.close()
+        return results, asked
+
+    first, before = run()
+    # The rankings are asked for again, with vectors that the memory gives.
+    memory.values = {key: value for key, value in memory.values.items() if key[0] != "ranking"}
+    for room in ("embedding", "sparse"):
+        monkeypatch.setattr(f"ccheck.search.{room}._load", lambda *_: pytest.fail("a model was loaded"))
+    second, after = run()
+    assert memory.missed["sparse"] == len(after) == 3
+    for text, query in after.items():
+        made, was = query.weights("sparse"), before[text].weights("sparse")
+        assert made is not None and was is not None and made.ids.size
+        for one, other in ((made.ids, was.ids), (made.weights, was.weights)):
+            assert one.dtype == other.dtype and one.tolist() == other.tolist()
+    assert [result.stages for result in second] == [result.stages for result in first]
 
 
 def test_a_memory_forgets_what_another_state_of_the_store_gave(tmp_path: Path) -> None:
