@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..pipeline import Checker
     from ..settings import Settings
+    from ..types import Usage
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,6 +121,19 @@ def notice(message: str) -> None:
 def counted(count: int, what: str) -> str:
     """`1 record`, `2,000 records`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def usage_said(by_stage: Mapping[str, Usage]) -> Iterator[str]:
+    """What language models were asked, in words; with the stages where there are several. Nothing where nobody was."""
+    from ..types import Usage
+
+    usage = sum(by_stage.values(), Usage())
+    if usage.llm_calls or usage.cached:
+        tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
+        each = [f"{stage} {one.prompt_tokens:,} + {one.completion_tokens:,}" for stage, one in by_stage.items()]
+        stages = f" ({', '.join(each)})" if len(each) > 1 else ""
+        cached = f"; {counted(usage.cached, 'answer')} from the cache, at no cost" if usage.cached else ""
+        yield f"language model: {counted(usage.llm_calls, 'call')}, {tokens}{stages}{cached}"
 
 
 def argument_text(text: str) -> str:

@@ -199,6 +199,9 @@ def _show(console: Console, done: Mapping[str, Evaluation], asked: Given) -> Non
             if any(figures):
                 made.add_row(f"  published: {published.on}", *figures, style="dim")
     print_table(console, made)
+    for name, one in done.items():
+        if one.usage:
+            console.print(f"{name}, a claim asked language models: {_asked_of_llms(one)}", style="dim", markup=False)
     if any(one.remembered for one in done.values()):
         console.print("* some of it was computed before and took no time; --fresh computes all again", style="dim")
     for name, one in done.items():
@@ -212,6 +215,18 @@ def _show(console: Console, done: Mapping[str, Evaluation], asked: Given) -> Non
         (one,) = done.values()
         _show_stages(console, one, asked)
     _show_labels(console, done)
+
+
+def _asked_of_llms(one: Evaluation) -> str:
+    """What each stage asked, a claim: `rewrite 1 call, 120 + 40 tokens; verdict 10 calls, …`."""
+    said = []
+    for stage, usage in one.usage_by_stage.items():
+        share = one.per_claim(usage)
+        calls = f"{share['llm_calls']:g} {'call' if share['llm_calls'] == 1 else 'calls'}"
+        cached = f", {share['cached']:g} from the cache" if share["cached"] else ""
+        tokens = f"{share['prompt_tokens']:,.0f} + {share['completion_tokens']:,.0f} tokens"
+        said.append(f"{stage} {calls}, {tokens}{cached}")
+    return "; ".join(said)
 
 
 def _show_stages(console: Console, one: Evaluation, asked: Given) -> None:

@@ -30,6 +30,7 @@ from .common import (
     stderr,
     stdout,
     store_option,
+    usage_said,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
     from ..search import Chunking, Store
     from ..settings import Settings
-    from ..types import Usage
 
 
 @click.command()
@@ -167,7 +167,7 @@ def ingest(
             raise
         except CcheckError:
             if encoders.additional is not None and not quiet:
-                for message in _usage(encoders.additional.usage):
+                for message in usage_said({"additional": encoders.additional.usage}):
                     notice(message)
             raise
         if as_json:
@@ -312,7 +312,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
 def _report(report: Report, store: str) -> Iterator[str]:
     """What was done, in a few lines."""
     yield from report.notices
-    yield from _usage(report.usage)
+    yield from usage_said({"additional": report.usage})
     if report.files and report.files == report.files_unchanged:
         what = "the file is" if report.files == 1 else f"all {report.files} files are"
         yield f"{store}: {what} stored already, unchanged (--force reads again)"
@@ -334,13 +334,6 @@ def _report(report: Report, store: str) -> Iterator[str]:
         yield f"{report.without_id:,} without an id got one made from their content (--id-field names another field)"
     if report.dates_unread:
         yield f"{report.dates_unread:,} with a date that could not be read: --before leaves these out"
-
-
-def _usage(usage: Usage) -> Iterator[str]:
-    if usage.llm_calls or usage.cached:
-        tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
-        cached = f"; {counted(usage.cached, 'answer')} from the cache, at no cost" if usage.cached else ""
-        yield f"language model: {counted(usage.llm_calls, 'call')}, {tokens}{cached}"
 
 
 def _show_preview(preview: Preview, *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ from .common import (
     stdout,
     store_option,
     strategy_option,
+    usage_said,
 )
 from .outputs import outputs, refuse_overwriting
 
@@ -229,20 +230,21 @@ def _check_one(
     if not asked.quiet:
         for warning in result.warnings:
             notice(warning)
-        _tell_usage(result.usage)
+        for message in usage_said(result.usage_by_stage):
+            notice(message)
     if _unjudged(result):
         raise Incomplete("not everything could be judged: the documents and the verdict say why")
 
 
 def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About]) -> None:
     """Print an object for each claim of a file, in order. Raises Incomplete where some could not be checked."""
-    from ..types import Usage
+    from ..types import add_usage
 
     # What is missing, the claims or the store, says so before an old run is overwritten.
     claims = read_claims(file, unique=asked.run is not None)
     warnings = checked.plan().warnings
     done = failed = unjudged = warned = 0
-    usage = Usage()
+    by_stage: Mapping[str, Usage] = {}
     for output in (asked.run, asked.report):
         refuse_overwriting(file, output)
     with outputs(asked.run, asked.report, about) as write:
@@ -251,7 +253,8 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
             failed += result.error is not None
             unjudged += _unjudged(result)
             warned += len(result.warnings) > len(warnings)
-            usage += result.usage
+            for stage, usage in result.usage_by_stage.items():
+                by_stage = add_usage(by_stage, stage, usage)
             print_json(result.to_dict())
             write(result)
     if not asked.quiet:
@@ -261,7 +264,8 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
             notice(f"{counted(warned, 'claim')} came with warnings: see the object of each")
         if not done:
             notice(f"{file} holds no claims")
-        _tell_usage(usage)
+        for message in usage_said(by_stage):
+            notice(message)
     if failed:
         raise Incomplete(f"{failed:,} of {counted(done, 'claim')} could not be checked: the object of each says why")
     if unjudged:
@@ -277,13 +281,6 @@ def _unjudged(result: Result) -> bool:
     return bool(result.evidence) and (
         no_verdict or any(piece.stance is not None and piece.stance.error is not None for piece in result.evidence)
     )
-
-
-def _tell_usage(usage: Usage) -> None:
-    if usage.llm_calls or usage.cached:
-        tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
-        cached = f"; {counted(usage.cached, 'answer')} from the cache, at no cost" if usage.cached else ""
-        notice(f"language model: {counted(usage.llm_calls, 'call')}, {tokens}{cached}")
 
 
 def _about(resolved: Resolved, checked: Checker) -> About:

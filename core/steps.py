@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from .analysis import clean
+from .asking import questions, rewritten
 from .errors import CcheckError, InvalidData
 from .fusion import fuse, ranking_of
 from .memory import Memory, memory_key, recall
-from .plan import Encoder, Plan
+from .plan import Plan
 from .recipe import Recipe
 from .rerank import AnyReranker, HitReranker
 from .rerank.apply import rerank_many
 from .search import Filter, Store
-from .stages import LearnedReranker, ListwiseReranker, QueryText, RerankerStage, Retriever
-from .types import Claim, Evidence, Query, Ranking, Result, SparseVector, Stance, Usage, Vector, Verdict
+from .stages import LearnedReranker, ListwiseReranker, RerankerStage, Retriever
+from .types import Claim, Evidence, Query, Ranking, Result, SparseVector, Stance, Vector, Verdict, add_usage
 from .verdict import Case, Judge, all_judged, choose_sentences_many, conclude, with_stances
-
-if TYPE_CHECKING:
-    from .search.rewriting import Rewritten
-    from .search.store import Embedding, SparseField
-
-T = TypeVar("T")
-Role: TypeAlias = Literal["query", "document"]
-"""As what a text is encoded: some models have two ways."""
 
 MAX_CLAIM_CHARS = 100_000
 Ranked = Sequence[tuple[str, float]]
@@ -56,17 +48,6 @@ class Asked:
         return max([self.k, *(stage.depth for stage, _ in plan.rerankers.values())])
 
 
-@dataclass(slots=True)
-class _Questions:
-    """What the stores are asked for some claims, with what making it cost."""
-
-    queries: list[Query | CcheckError]
-    warnings: list[tuple[str, ...]]
-    usages: list[Usage]
-    vectors: dict[str, Vector] = field(default_factory=dict)
-    """The embeddings of the claims by their text, where there is a model."""
-
-
 def retrieved(
     plan: Plan, recipe: Recipe, store: Store, claims: Sequence[Claim], asked: Asked, memory: Memory | None
 ) -> tuple[list[Result], dict[str, Vector]]:
@@ -78,18 +59,18 @@ def retrieved(
     good = [claim for claim, problem in zip(claims, problems, strict=True) if problem is None]
     started = time.perf_counter()
     texts = [clean(claim.text) for claim in good]
-    rewritten = _rewritten(plan, recipe, texts)
+    texts_made = rewritten(plan, recipe, texts)
     begun = time.perf_counter()
-    questions = _questions(plan, recipe, texts, rewritten, memory)
+    found = questions(plan, recipe, texts, texts_made, memory)
     embedded = time.perf_counter()
-    answers = iter(_searched(plan, recipe, store, questions.queries, asked, memory))
+    answers = iter(_searched(plan, recipe, store, found.queries, asked, memory))
     timings = {
         "embed": _milliseconds(embedded - begun, len(good)),
         "retrieve": _milliseconds(time.perf_counter() - embedded, len(good)),
     }
     if plan.rewriter is not None:
         timings = {"rewrite": _milliseconds(begun - started, len(good)), **timings}
-    made = iter(zip(questions.usages, questions.warnings, strict=True))
+    made = iter(zip(found.usages, found.warnings, strict=True))
     results: list[Result] = []
     for claim, problem in zip(claims, problems, strict=True):
         result = Result(claim, (), None, recipe.name, store.name, plan.warnings)
@@ -97,132 +78,17 @@ def retrieved(
             results.append(replace(result, error=problem))
             continue
         (usage, warnings), (answer, stages) = next(made), next(answers)
-        result = replace(result, usage=usage, warnings=(*plan.warnings, *warnings))
+        usage_by_stage = add_usage({}, "rewrite", usage)
+        result = replace(result, usage_by_stage=usage_by_stage, warnings=(*plan.warnings, *warnings))
         if isinstance(answer, CcheckError):
             results.append(replace(result, error=answer))
         else:
             evidence = tuple(Evidence(hit) for hit in answer.hits)
             results.append(replace(result, evidence=evidence, timings_ms=timings, stages=stages))
     by_text = {
-        claim.text: questions.vectors[text]
-        for claim, text in zip(good, texts, strict=True)
-        if text in questions.vectors
+        claim.text: found.vectors[text] for claim, text in zip(good, texts, strict=True) if text in found.vectors
     }
     return results, by_text
-
-
-def _rewritten(plan: Plan, recipe: Recipe, texts: Sequence[str]) -> list[Rewritten | CcheckError | None]:
-    if plan.rewriter is None or not texts:
-        return [None] * len(texts)
-    from .search.rewriting import rewrite
-
-    kinds = {stage.query for stage in plan.retrievers.values()} - {"claim"}
-    return list(rewrite(texts, kinds, recipe.rewriting, plan.rewriter))
-
-
-def _questions(
-    plan: Plan,
-    recipe: Recipe,
-    texts: Sequence[str],
-    rewritten: Sequence[Rewritten | CcheckError | None],
-    memory: Memory | None,
-) -> _Questions:
-    """The queries of all claims; texts are embedded together, each once."""
-    found = _Questions([], [], [])
-    words: list[dict[QueryText, tuple[str, ...]]] = []
-    for text, made in zip(texts, rewritten, strict=True):
-        error = made if isinstance(made, CcheckError) else None
-        own = dict(made.texts) if made is not None and not isinstance(made, CcheckError) else {}
-        words.append({"claim": (text,), **own})
-        found.usages.append(made.usage if made is not None and not isinstance(made, CcheckError) else Usage())
-        found.warnings.append((f"the claim itself was searched for: {error}",) if error is not None else ())
-        found.queries.append(error if error is not None and recipe.rewriting.required else Query(text))
-    going = [place for place, query in enumerate(found.queries) if isinstance(query, Query)]
-    asked: list[dict[str, str | Vector | SparseVector]] = [{} for _ in texts]
-    for name, stage in plan.retrievers.items():
-        encoder = plan.encoders.get(name)
-        chosen = [words[place].get(stage.query, words[place]["claim"]) for place in going]
-        if encoder is None:
-            for place, some in zip(going, chosen, strict=True):
-                if stage.query != "claim":
-                    asked[place][name] = "\n".join(some)
-            continue
-        if stage.query == "hyde" and recipe.rewriting.with_claim:
-            chosen = [(*some, texts[place]) for place, some in zip(going, chosen, strict=True)]
-        encoded = _encoded(encoder, chosen, stage.query, memory)
-        for place, made_of in zip(going, encoded, strict=True):
-            asked[place][name] = made_of
-        if encoder.dense is plan.embedder and stage.query == "claim" and encoder.adapter is None:
-            found.vectors |= {
-                texts[place]: vector
-                for place, vector in zip(going, encoded, strict=True)
-                if not isinstance(vector, SparseVector)
-            }
-    if plan.embedder is not None and not found.vectors and going:
-        # Sentences are compared with the claim as it is, whatever was searched for.
-        claims = _encoded(Encoder(plan.embedder), [(texts[place],) for place in going], "claim", memory)
-        found.vectors = {
-            texts[place]: vector
-            for place, vector in zip(going, claims, strict=True)
-            if not isinstance(vector, SparseVector)
-        }
-    for place in going:
-        found.queries[place] = Query(texts[place], found.vectors.get(texts[place]), asked[place])
-    return found
-
-
-def _encoded(
-    encoder: Encoder, texts: Sequence[tuple[str, ...]], kind: QueryText, memory: Memory | None
-) -> list[Vector | SparseVector]:
-    """One for each tuple of texts: of several the mean embedding, of unit length (HyDE's equation 8)."""
-    import numpy as np
-
-    role: Role = "document" if kind == "hyde" else "query"
-    if encoder.sparse is not None:
-        sparse = encoder.sparse
-        encode = sparse.encode_documents if role == "document" else sparse.encode_queries
-        joined = ["\n".join(some) for some in texts]
-        vectors = _each_once(
-            joined, encode, "sparse", sparse.spec, role, memory, SparseVector.to_bytes, SparseVector.from_bytes
-        )
-        return [vectors[text] for text in joined]
-    assert encoder.dense is not None
-    embedder = encoder.dense
-    by_text = _each_once(
-        [text for some in texts for text in some],
-        embedder.encode_documents if role == "document" else embedder.encode_queries,
-        "embedding",
-        embedder.spec,
-        role,
-        memory,
-        lambda vector: vector.astype(np.float32).tobytes(),
-        lambda data: np.frombuffer(data, np.float32),
-    )
-    encoded: list[Vector | SparseVector] = []
-    for some in texts:
-        vector = by_text[some[0]]
-        if len(some) > 1:
-            mean = np.mean([by_text[text] for text in some], axis=0)
-            vector = (mean / max(float(np.linalg.norm(mean)), np.finfo(np.float32).tiny)).astype(np.float32)
-        encoded.append(encoder.adapter(vector) if encoder.adapter is not None else vector)
-    return encoded
-
-
-def _each_once(
-    texts: Sequence[str],
-    encode: Callable[[list[str]], Iterable[T]],
-    kind: str,
-    spec: Embedding | SparseField,
-    role: Role,
-    memory: Memory | None,
-    dump: Callable[[T], bytes],
-    load: Callable[[bytes], T],
-) -> dict[str, T]:
-    """What the model makes of each text, of those that the memory does not have."""
-    once = list(dict.fromkeys(texts))
-    keys = [memory_key(kind, spec.fingerprint, spec.max_tokens, role, text) for text in once]
-    made = recall(memory, kind, keys, lambda places: list(encode([once[place] for place in places])), dump, load)
-    return dict(zip(once, made, strict=True))
 
 
 Answer = tuple[Ranking | CcheckError, dict[str, tuple[str, ...]]]
@@ -356,7 +222,8 @@ def reranked(plan: Plan, recipe: Recipe, results: Sequence[Result], asked: Asked
             if asked.trace:
                 stages = {**stages, name: tuple(hit.document.id for hit in ranking.hits)}
             evidence = tuple(Evidence(hit) for hit in ranking.hits)
-            done[place] = replace(result, evidence=evidence, usage=result.usage + used, stages=stages)
+            usage = add_usage(result.usage_by_stage, "rerank", used)
+            done[place] = replace(result, evidence=evidence, usage_by_stage=usage, stages=stages)
     return [
         result
         if result.error is not None
@@ -436,7 +303,7 @@ def judged(plan: Plan, recipe: Recipe, results: Sequence[Result]) -> Iterator[Re
                 result,
                 evidence=evidence,
                 verdict=verdict,
-                usage=result.usage + one.usage + used,
+                usage_by_stage=add_usage(result.usage_by_stage, "verdict", one.usage + used),
                 timings_ms={**result.timings_ms, "verdict": _milliseconds(time.perf_counter() - started)},
             )
     next(answers, None)  # where a method was interrupted it says so after its last answer

@@ -195,6 +195,18 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
+    def __bool__(self) -> bool:
+        """Whether anything was asked."""
+        return self != Usage()
+
+    def to_dict(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def add_usage(by_stage: Mapping[str, Usage], stage: str, used: Usage) -> Mapping[str, Usage]:
+    """What the stages asked, with what one of them asked more."""
+    return {**by_stage, stage: by_stage.get(stage, Usage()) + used} if used else by_stage
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -228,6 +240,9 @@ class Evidence:
 class Result:
     """The answer for one claim. `error` is set, and the evidence empty, where the claim could not be checked.
 
+    `usage_by_stage` has the stages that asked a language model, as `timings_ms` names them: `rewrite`, `rerank`,
+    `verdict`.
+
     `stages` has, where it was asked for, the ids of the documents after each stage, best first, by the names of the
     retrievers, of the fusion's method and of the rerankers, in the order in which they ran.
     """
@@ -239,9 +254,14 @@ class Result:
     store: str
     warnings: tuple[str, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
-    usage: Usage = field(default_factory=Usage)
+    usage_by_stage: Mapping[str, Usage] = field(default_factory=dict)
     error: CcheckError | None = None
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def usage(self) -> Usage:
+        """What all stages asked of language models."""
+        return sum(self.usage_by_stage.values(), Usage())
 
     def to_dict(self) -> dict[str, Any]:
         """One object of `ccheck query --json`, as docs/json.md describes it."""
@@ -253,7 +273,8 @@ class Result:
             "store": self.store,
             "warnings": list(self.warnings),
             "timings_ms": dict(self.timings_ms),
-            "usage": {name: getattr(self.usage, name) for name in Usage.__slots__},
+            "usage": self.usage.to_dict(),
+            "usage_by_stage": {stage: usage.to_dict() for stage, usage in self.usage_by_stage.items()},
         }
         if self.error is not None:
             answer["error"] = str(self.error)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..errors import InvalidData, UsageError
 from ..stages import EvidenceStage, VerdictStage
-from ..types import Claim, Label, Result, Stance, Usage, Verdict, strictly_decreasing
+from ..types import Claim, Label, Result, Stance, Usage, Verdict, add_usage, strictly_decreasing
 from .metrics import measure
 from .runs import run_of_ids
 from .types import Classified, Gold, Measured, Qrels, Run
@@ -39,7 +39,7 @@ class Evaluation:
 
     `run` is what the recipe ranks in the end, `stages` what each of its stages ranked, in the order in which they ran.
     Claims that failed are in `errors`, by id, with the reason, and in no mean. `seconds` are of a claim, by stage, with
-    `total` as the clock saw it; `usage` is that of all claims.
+    `total` as the clock saw it; `usage_by_stage` is that of all claims.
     """
 
     recipe: Recipe
@@ -53,13 +53,23 @@ class Evaluation:
     stances: Classified | None = None
     verdicts: Classified | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
-    usage: Usage = field(default_factory=Usage)
+    usage_by_stage: Mapping[str, Usage] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
     remembered: Mapping[str, int] = field(default_factory=dict)
     """How many values of which kind came from a memory, and cost no time."""
     unmeasured: tuple[str, ...] = ()
     """What was asked for and could not be measured, and why."""
+
+    @property
+    def usage(self) -> Usage:
+        """What all claims and stages asked of language models."""
+        return sum(self.usage_by_stage.values(), Usage())
+
+    def per_claim(self, usage: Usage) -> dict[str, float]:
+        """A share of `usage` for each claim that was answered."""
+        answered = max(1, len(self.claims) - len(self.errors))
+        return {name: round(count / answered, 2) for name, count in usage.to_dict().items()}
 
     @property
     def judged_claims(self) -> int:
@@ -73,8 +83,6 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """One line of `ccheck evaluate --json`, as docs/json.md describes it."""
-        answered = max(1, len(self.claims) - len(self.errors))
-        tokens = {name: round(getattr(self.usage, name) / answered, 2) for name in Usage.__slots__}
         return {
             "recipe": self.recipe.name,
             "store": self.store,
@@ -88,7 +96,8 @@ class Evaluation:
             "published": [one.model_dump(mode="json") for one in self.recipe.published],
             "replaced": dict(self.recipe.replace),
             "seconds_per_claim": dict(self.seconds),
-            "tokens_per_claim": tokens,
+            "tokens_per_claim": self.per_claim(self.usage),
+            "tokens_per_claim_by_stage": {stage: self.per_claim(one) for stage, one in self.usage_by_stage.items()},
             "remembered": dict(self.remembered),
             "unmeasured": list(self.unmeasured),
             "warnings": list(self.warnings),
@@ -165,7 +174,7 @@ def evaluate(
         stances,
         claim_verdicts,
         answers.seconds(total),
-        answers.usage,
+        answers.usage_by_stage,
         answers.said(),
         answers.errors,
         unmeasured=tuple(answers.unmeasured),
@@ -201,7 +210,7 @@ class _Answers:
         self.store = ""
         self.run: dict[str, dict[str, float]] = {}
         self.errors: dict[str, str] = {}
-        self.usage = Usage()
+        self.usage_by_stage: Mapping[str, Usage] = {}
         self._stages: dict[str, dict[str, tuple[str, ...]]] = {}
         self._most: list[str] = []
         self._stances: dict[tuple[str, str], Stance] = {}
@@ -214,7 +223,8 @@ class _Answers:
     def add(self, result: Result) -> None:
         claim = str(result.claim.id)
         self.store = result.store
-        self.usage += result.usage
+        for stage, usage in result.usage_by_stage.items():
+            self.usage_by_stage = add_usage(self.usage_by_stage, stage, usage)
         if result.error is not None:
             self.errors[claim] = str(result.error)
             return

@@ -25,6 +25,8 @@ from .types import Classified, Qrels
 if TYPE_CHECKING:
     import jinja2
 
+    from ..types import Usage
+
 TOP = 10
 """Among how many first documents a relevant one is wanted, where the metrics do not say."""
 MAX_CHANGES = 25
@@ -61,7 +63,13 @@ def write_report(
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    return environment(__package__ or "", "report.css", figure=_figure, duration=_duration)
+    return environment(__package__ or "", "report.css", figure=_figure, duration=_duration, tokens=_tokens)
+
+
+def _tokens(one: Evaluation, usage: Usage) -> float:
+    """Tokens a claim, read and written."""
+    share = one.per_claim(usage)
+    return share["prompt_tokens"] + share["completion_tokens"]
 
 
 def _page(evaluations: Mapping[str, Evaluation], qrels: Qrels, texts: Mapping[str, str], top: int) -> dict[str, Any]:

@@ -28,10 +28,14 @@ _PAPER_TOKENS = 400
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What became of a claim: one text each of `rewrite` and `expand`, as many of `hyde` as papers were wanted."""
+    """What became of a claim: one text each of `rewrite` and `expand`, as many of `hyde` as papers were wanted.
+
+    Where one of them could not be made there are none, and `error` says why; `usage` has what was paid all the same.
+    """
 
     texts: Mapping[QueryText, tuple[str, ...]]
     usage: Usage = field(default_factory=Usage)
+    error: CcheckError | None = None
 
 
 class Rewrite(Reply):
@@ -61,7 +65,7 @@ class Papers(Reply):
 
 def rewrite(
     claims: Sequence[str], kinds: Collection[QueryText], stage: RewritingStage, llm: LanguageModel
-) -> list[Rewritten | CcheckError]:
+) -> list[Rewritten]:
     """The texts of those kinds for each claim, or why they could not be made. `claim`, the text as it is, is no kind.
 
     Each kind is one question a claim; all are asked together. `expand` gives the claim and the sentences after it,
@@ -73,14 +77,14 @@ def rewrite(
     wanted = [kind for kind in PROMPTS if kind in kinds]
     prompts = {kind: load_prompt(__package__, kind, PROMPTS[kind], llm.prompts_dir) for kind in wanted}
     answers = llm.ask_many(_questions(claims, prompts, stage.papers))
-    made: list[Rewritten | CcheckError] = []
+    made: list[Rewritten] = []
     try:
         for claim in claims:
             made.append(_rewritten(claim, {kind: next(answers) for kind in wanted}))
     except Refused as error:
         if stage.required:
             raise
-        made += [error] * (len(claims) - len(made))
+        made += [Rewritten({}, error=error)] * (len(claims) - len(made))
     return made
 
 
@@ -97,13 +101,12 @@ def _questions(claims: Sequence[str], prompts: Mapping[QueryText, Prompt], paper
                 yield Question(messages, Papers, _check_papers(papers), _PAPER_TOKENS * papers)
 
 
-def _rewritten(claim: str, answers: Mapping[QueryText, Answer[Any] | Failure]) -> Rewritten | CcheckError:
+def _rewritten(claim: str, answers: Mapping[QueryText, Answer[Any] | Failure]) -> Rewritten:
     texts: dict[QueryText, tuple[str, ...]] = {}
-    usage = Usage()
+    usage = sum((answer.usage for answer in answers.values()), Usage())
     for kind, answer in answers.items():
-        usage += answer.usage
         if isinstance(answer, Failure):
-            return answer.error
+            return Rewritten({}, usage, answer.error)
         reply = answer.value
         if isinstance(reply, Rewrite):
             texts[kind] = (_plain(reply.rewritten),)

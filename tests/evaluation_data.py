@@ -60,9 +60,9 @@ class Told:
         self.asked.append((k, trace))
         for claim in claims:
             found = self.final[claim.id]
-            usage = Usage(1, 100, 20)
+            usage = {"rewrite": Usage(1, 40, 15), "verdict": Usage(0, 60, 5)}
             if isinstance(found, CcheckError):
-                yield Result(claim, (), None, self.recipe.name, "told", usage=usage, error=found)
+                yield Result(claim, (), None, self.recipe.name, "told", usage_by_stage=usage, error=found)
                 continue
             evidence = tuple(
                 Evidence(Hit(rank, Document(id_, "", ""), 1 / rank), stance=self.stances.get((claim.id, id_)))

@@ -22,7 +22,7 @@ MODULES = {
 }
 ROOMS = {package.split(".")[1] for package in PACKAGES if package != "ccheck"}
 LINES = 500
-PIPELINE = {f"ccheck.{name}" for name in ("pipeline", "plan", "steps", "loaded", "providing", "__main__")}
+PIPELINE = {f"ccheck.{name}" for name in ("pipeline", "plan", "asking", "steps", "loaded", "providing", "__main__")}
 """The modules of core that may call other rooms."""
 
 

@@ -47,7 +47,9 @@ def test_a_ranking_is_read_at_a_glance(query):
 
 def test_json_is_what_the_page_promises(query):
     (answer,) = query(SEA, "--json").objects
-    assert list(answer) == ["claim", "verdict", "evidence", "recipe", "store", "warnings", "timings_ms", "usage"]
+    assert list(answer) == [
+        *("claim", "verdict", "evidence", "recipe", "store", "warnings", "timings_ms", "usage", "usage_by_stage")
+    ]
     assert answer["claim"] == {"id": None, "text": SEA}
     assert answer["verdict"]["label"] is None and "no verdict model" in answer["verdict"]["error"]
     assert [piece["rank"] for piece in answer["evidence"]] == list(range(1, 11))

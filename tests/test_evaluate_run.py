@@ -36,6 +36,13 @@ def test_the_means_are_those_of_ir_measures_over_the_claims_with_judgements():
     # Of a claim: as the stages say, and in all as the clock saw it.
     assert made.seconds["retrieve"] == 0.002 and made.seconds["rerank"] == 0.004 and made.seconds["total"] > 0
     assert made.usage == Usage(4, 400, 80)
+    assert made.usage_by_stage == {"rewrite": Usage(4, 160, 60), "verdict": Usage(0, 240, 20)}
+    told = made.to_dict()
+    assert told["tokens_per_claim"] == {"llm_calls": 1, "prompt_tokens": 100, "completion_tokens": 20, "cached": 0}
+    by_stage = told["tokens_per_claim_by_stage"]
+    assert list(by_stage) == ["rewrite", "verdict"] and by_stage["rewrite"]["prompt_tokens"] == 40
+    whole = {name: sum(one[name] for one in by_stage.values()) for name in by_stage["verdict"]}
+    assert whole == told["tokens_per_claim"]
 
 
 def test_judgements_of_claims_that_were_not_asked_count_in_no_mean():

@@ -287,6 +287,7 @@ def test_each_retriever_searches_for_what_its_query_says(settings, recipe, llm_s
             (result,) = checker.check_many(CLAIMS[:1])
     assert len(server.requests) == 3
     assert result.usage.llm_calls == 3 and result.timings_ms["rewrite"] > 0
+    assert result.usage_by_stage == {"rewrite": result.usage}
     (query,) = asked
     assert query.text == CLAIMS[0].text
     assert query.words("bm25").startswith(CLAIMS[0].text) and "tide gauge records" in query.words("bm25")
@@ -304,6 +305,7 @@ def test_where_rewriting_fails_the_claim_itself_is_searched_for_or_it_is_an_erro
         with Checker(made, recipe=changed) as checker:
             (failed,) = checker.check_many(CLAIMS[:1])
         assert failed.error is not None and not failed.evidence
+        assert failed.usage_by_stage["rewrite"].llm_calls == 2  # what came to nothing was paid too
         lenient = changed.model_copy(update={"rewriting": changed.rewriting.model_copy(update={"required": False})})
         with Checker(made, recipe=lenient) as checker:
             (went_on,) = checker.check_many(CLAIMS[:1])
@@ -313,6 +315,7 @@ def test_where_rewriting_fails_the_claim_itself_is_searched_for_or_it_is_an_erro
             (plain,) = checker.check_many(CLAIMS[:1])
     assert [piece.document.id for piece in went_on.evidence] == [piece.document.id for piece in plain.evidence]
     assert any("the claim itself was searched for" in warning for warning in went_on.warnings)
+    assert went_on.usage_by_stage["rewrite"].llm_calls == 2
 
 
 def test_stand_ins_are_named_in_every_result(settings: Settings, tmp_path: Path, splade: Path) -> None:

@@ -107,6 +107,9 @@ def test_documents_are_retrieved_to_the_rerankers_depth_and_cut_to_k_after_it(op
     assert all("bm25" in piece.hit.ranks for piece in result.evidence)
     assert result.usage == Usage(1, 10, 2) and result.timings_ms["rerank"] >= 0
     assert result.to_dict()["usage"]["llm_calls"] == 1
+    assert result.to_dict()["usage_by_stage"] == {
+        "rerank": {"llm_calls": 1, "prompt_tokens": 10, "completion_tokens": 2, "cached": 0}
+    }
 
 
 def test_more_documents_than_the_reranker_reads_come_after_those(opened):
@@ -158,7 +161,7 @@ def test_stances_lead_to_a_verdict(opened):
     result = opened(method=method, verdict=VerdictStage(method="stance", documents=4)).check(SEA, k=6)
     assert [piece.stance is not None for piece in result.evidence] == [True] * 4 + [False] * 2
     assert result.verdict is not None and result.verdict.label == "SUPPORTS" and result.verdict.method == "test"
-    assert result.usage == Usage(2, 20, 4)
+    assert result.usage == Usage(2, 20, 4) and result.usage_by_stage == {"verdict": Usage(2, 20, 4)}
     assert len(method.cases[0].evidence) == 4 and all(piece.sentences for piece in method.cases[0].evidence)
 
 

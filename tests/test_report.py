@@ -81,8 +81,8 @@ MANY = [
 
 def test_a_claim_with_all_that_is_known_of_it(tmp_path):
     evidence = piece(ROSE, stance=Stance("SUPPORTS", 0.9, "It says so.", None, {"SUPPORTS": 0.9, "REFUTES": 0.1}))
-    usage = Usage(3, 1200, 40, 1)
-    html = page(tmp_path, result(evidence, timings_ms={"retrieve": 4.1, "verdict": 2300.0}, usage=usage))
+    usage = {"rewrite": Usage(1, 200, 10), "verdict": Usage(2, 1000, 30, 1)}
+    html = page(tmp_path, result(evidence, timings_ms={"retrieve": 4.1, "verdict": 2300.0}, usage_by_stage=usage))
     claim = html.one("section", id="c1")
     assert claim.one("h2").text == "Seas rise"
     verdict = claim.one(class_="verdict").words
