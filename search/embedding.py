@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidData, MissingExtra
-from ..models import (
-    FoundModel,
-    check_device,
-    cpu_has_bfloat16,
-    find_model,
-    fingerprint,
-    loading_quietly,
-    require_models,
-)
+from ..errors import InvalidData
+from ..models import FoundModel, cpu_has_bfloat16, find_model, require_models
 from ..types import Vector
+from .loading import load_encoder, spec_of
 from .store import Embedding
 
 if TYPE_CHECKING:
@@ -43,18 +34,17 @@ class Embedder:
 
         The model is loaded when it is needed: now to learn its dimensions, later where `known` has them of the same
         weights. `on_load` is called before. Raises MissingExtra without sentence-transformers, NotFound without
-        safetensors weights, and UsageError for a device that is none, here or when it loads.
+        safetensors weights, InvalidData for a folder that holds no embedding model, and UsageError for a device that is
+        none, here or when it loads.
         """
-        identity = fingerprint(found.path)
-        self.found = found
-        self._device, self._on_load = device, on_load
-        if known is not None and known.fingerprint == identity:
-            self.spec = replace(known, model=found.name)
-            return
+        self.found, self._device, self._on_load = found, device, on_load
+        self.spec = spec_of(found, known, self._described)
+
+    def _described(self, identity: str) -> Embedding:
         dimensions, max_tokens = self._model.get_embedding_dimension(), self._model.max_seq_length
         if dimensions is None or max_tokens is None:
-            raise InvalidData(f"the model {found.name} does not say how many dimensions and tokens it has")
-        self.spec = Embedding(found.name, dimensions, identity, max_tokens)
+            raise InvalidData(f"the model {self.found.name} does not say how many dimensions and tokens it has")
+        return Embedding(self.found.name, dimensions, identity, max_tokens)
 
     @functools.cached_property
     def _model(self) -> SentenceTransformer:
@@ -110,20 +100,5 @@ def load_embedder(
 
 
 def _load(found: FoundModel, device: str | None) -> SentenceTransformer:
-    # oneDNN keeps a few MB for each shape of batch that it met, which over a corpus is half a gigabyte.
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
-    if device is not None:
-        check_device(device)
-    with loading_quietly():
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ModuleNotFoundError as error:
-            raise MissingExtra("dense retrieval", "models") from error
-        return SentenceTransformer(
-            str(found.path),
-            device=device,
-            trust_remote_code=False,
-            local_files_only=True,
-            model_kwargs={"use_safetensors": True},
-        )
+    model: SentenceTransformer = load_encoder("SentenceTransformer", "an embedding model", found, device)
+    return model

@@ -10,15 +10,14 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidData, MissingExtra
-from ..models import FoundModel, check_device, find_model, fingerprint, loading_quietly, require_models
+from ..errors import InvalidData
+from ..models import FoundModel, find_model, require_models
 from ..types import SparseVector
+from .loading import load_encoder, spec_of
 from .store import SparseField
 
 if TYPE_CHECKING:
@@ -49,16 +48,14 @@ class SparseEmbedder:
         safetensors weights, InvalidData for a folder that holds no sparse encoder, and UsageError for a device that is
         none, here or when it loads.
         """
-        identity = fingerprint(found.path)
-        self.found = found
-        self._device, self._on_load = device, on_load
-        if known is not None and known.fingerprint == identity:
-            self.spec = replace(known, model=found.name)
-            return
+        self.found, self._device, self._on_load = found, device, on_load
+        self.spec = spec_of(found, known, self._described)
+
+    def _described(self, identity: str) -> SparseField:
         max_tokens = _window(self._model)
         if max_tokens is None:
-            raise InvalidData(f"the model {found.name} does not say how many tokens it reads")
-        self.spec = SparseField(found.name, _vocabulary(self._model), identity, max_tokens)
+            raise InvalidData(f"the model {self.found.name} does not say how many tokens it reads")
+        return SparseField(self.found.name, _vocabulary(self._model), identity, max_tokens)
 
     @functools.cached_property
     def _model(self) -> SparseEncoder:
@@ -118,28 +115,7 @@ def _rows(encoded: torch.Tensor, count: int, name: str) -> Iterator[SparseVector
 
 def _load(found: FoundModel, device: str | None) -> SparseEncoder:
     _check_folder(found)
-    # As for embedders: oneDNN keeps a few MB for each shape of batch that it met.
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
-    if device is not None:
-        check_device(device)
-    with loading_quietly():
-        try:
-            from sentence_transformers import SparseEncoder
-        except ModuleNotFoundError as error:
-            raise MissingExtra("sparse retrieval", "models") from error
-        try:
-            model = SparseEncoder(
-                str(found.path),
-                device=device,
-                trust_remote_code=False,
-                local_files_only=True,
-                model_kwargs={"use_safetensors": True},
-            )
-        except Exception as error:
-            # A folder can be broken in any way.
-            reason = str(error).strip().partition("\n")[0]
-            raise InvalidData(f"{found.path} can't be loaded as a sparse encoder: {reason}") from error
+    model: SparseEncoder = load_encoder("SparseEncoder", "a sparse encoder", found, device)
     _check_head(model, found)
     return model
 

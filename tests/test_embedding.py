@@ -75,6 +75,13 @@ def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
         Embedder(find_model(str(tmp_path)))
 
 
+def test_a_folder_that_is_broken_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(InvalidData, match=f"{tmp_path} can't be loaded as an embedding model: "):
+        Embedder(find_model(str(tmp_path)), "cpu")
+
+
 @pytest.mark.parametrize("name", ["nobody/such-a-model-for-ccheck", "./no/such/folder", "a b c"])
 def test_a_model_that_can_not_be_had_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
