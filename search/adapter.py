@@ -31,9 +31,7 @@ def load_adapter(folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
 
     file, weights = folder / SETTINGS, folder / WEIGHTS
     if not file.is_file() or not weights.is_file():
-        raise NotFound(
-            f"the folder {folder} holds no adapter ({SETTINGS} and {WEIGHTS}): ccheck train adapter makes one"
-        )
+        raise NotFound(_why_none(folder))
     try:
         settings: Any = json.loads(file.read_text(encoding="utf-8"))
         kind, dimensions, made_for = settings["kind"], int(settings["dimensions"]), str(settings["fingerprint"])
@@ -45,7 +43,8 @@ def load_adapter(folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
     if made_for != fingerprint:
         raise InvalidData(
             f"the adapter {folder} was made for {model} (weights {made_for[:8]}), and the embeddings are of other "
-            f"weights ({fingerprint[:8]}): leave it out, or train one for this model: ccheck train adapter --base MODEL"
+            f"weights ({fingerprint[:8]}): leave adapter out of the recipe, or train one from the model that the store "
+            "was made with (ccheck train adapter --base MODEL)"
         )
     try:
         from safetensors import SafetensorError
@@ -57,15 +56,37 @@ def load_adapter(folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
         raise InvalidData(f"{weights} can't be read as an adapter's weights: {error}") from error
     if matrix.shape != (dimensions, dimensions) or matrix.dtype != np.float32 or not np.isfinite(matrix).all():
-        raise InvalidData(f"{weights} does not hold {dimensions} x {dimensions} finite numbers in float32")
+        shape = " x ".join(map(str, matrix.shape))
+        raise InvalidData(
+            f"{weights} does not hold {dimensions} x {dimensions} finite numbers in float32, as {SETTINGS} beside it "
+            f"says (it holds {shape} in {matrix.dtype}): train the adapter again"
+        )
 
     def adapt(vector: Vector) -> Vector:
         if vector.shape[-1] != dimensions:
             raise InvalidData(
-                f"the adapter {folder} is for {dimensions} dimensions, and the embedding has {vector.shape[-1]}"
+                f"the adapter {folder} is for {dimensions} dimensions, and the embedding has {vector.shape[-1]}: train "
+                "the adapter again, or leave it out of the recipe"
             )
         made = np.asarray(vector @ matrix.T, np.float32)
         made /= np.maximum(np.linalg.norm(made, axis=-1, keepdims=True), np.finfo(np.float32).tiny)
         return made
 
     return adapt
+
+
+def _why_none(folder: Path) -> str:
+    """What is wrong with a folder that holds no adapter."""
+    if not folder.exists():
+        return (
+            f"there is no folder {folder}, which the recipe names as its adapter: a relative name is looked for beside "
+            "the recipe, then here; ccheck train adapter makes one"
+        )
+    if not folder.is_dir():
+        return f"{folder}, which the recipe names as its adapter, is a file: name the folder that it is in"
+    if (folder / "config.json").is_file():
+        return (
+            f"the folder {folder} holds a model and no adapter: name a model by model, and ingest by it (ccheck ingest "
+            "CORPUS --model FOLDER)"
+        )
+    return f"the folder {folder} holds no adapter ({SETTINGS} and {WEIGHTS}): ccheck train adapter makes one"

@@ -73,6 +73,10 @@ def test_the_losses_are_what_they_are_by_hand(base):
     by_hand = [math.log(sum(math.exp(20 * cos) for cos in row)) - 20 * row[i] for i, row in enumerate(cosines)]
     found = many.calculate_loss([[claims], [near]], with_backward=False)
     assert found.item() == pytest.approx(sum(by_hand) / 2, rel=1e-4)
+    # A chunk that holds a whole batch leaves nothing to compute twice.
+    whole = embedder._loss(model, options(scale=20.0, chunk=8))
+    assert not isinstance(whole, type(many))
+    assert whole.compute_loss_from_embeddings([claims, near], None).item() == pytest.approx(found.item(), rel=1e-6)
 
 
 def test_the_adapters_loss_is_what_it_is_by_hand():
@@ -87,13 +91,13 @@ def test_the_adapters_loss_is_what_it_is_by_hand():
 # -- one step
 
 
-@pytest.mark.parametrize("loss", ["multiple-negatives", "triplet"])
-def test_a_step_is_that_of_plain_torch(tmp_path, base, loss):
+@pytest.mark.parametrize(("loss", "chunk"), [("multiple-negatives", 3), ("multiple-negatives", 8), ("triplet", 3)])
+def test_a_step_is_that_of_plain_torch(tmp_path, base, loss, chunk):
     from transformers import AutoModel, AutoTokenizer
 
     plain = _without_dropout(base, tmp_path / "plain")
     how = {"schedule": "constant", "weight_decay": 0.0, "clip": 100.0, "learning_rate": 1e-3}
-    chosen = options(base=str(plain), loss=loss, **how)
+    chosen = options(base=str(plain), loss=loss, chunk=chunk, **how)
     rows = embedder.make_rows(chosen, DATA)[:8]
     model = embedder.load_base(chosen, "cpu")
     embedder._trainer(model, chosen, DATA, rows, tmp_path / "run", "cpu").train()
@@ -271,16 +275,22 @@ def test_an_adapter_is_trained_and_used(tmp_path):
 def test_an_adapter_that_is_none(tmp_path):
     from safetensors.numpy import save_file
 
-    with pytest.raises(NotFound, match="ccheck train adapter"):
+    with pytest.raises(NotFound, match=r"holds no adapter .*ccheck train adapter"):
         load_adapter(tmp_path, "f")
+    with pytest.raises(NotFound, match=r"there is no folder .*looked for beside the recipe"):
+        load_adapter(tmp_path / "absent", "f")
+    with pytest.raises(NotFound, match=r"holds a model and no adapter: .*ccheck ingest CORPUS --model"):
+        load_adapter(find_model(MINILM).path, "f")
     settings = {"kind": "linear", "dimensions": 2, "fingerprint": "f"}
     (tmp_path / "adapter.json").write_text(json.dumps(settings))
     (tmp_path / "adapter.safetensors").write_bytes(b"nothing")
+    with pytest.raises(NotFound, match="is a file: name the folder"):
+        load_adapter(tmp_path / "adapter.safetensors", "f")
     with pytest.raises(InvalidData, match="can't be read"):
         load_adapter(tmp_path, "f")
     for weight in (np.eye(3, dtype=np.float32), np.eye(2), np.full((2, 2), np.nan, np.float32)):
         save_file({"weight": weight}, tmp_path / "adapter.safetensors")
-        with pytest.raises(InvalidData, match="finite numbers"):
+        with pytest.raises(InvalidData, match=r"finite numbers .* \(it holds \d x \d in float\d\d\)"):
             load_adapter(tmp_path, "f")
     for broken in ("[]", "{}", "nothing", json.dumps({**settings, "kind": "other"})):
         (tmp_path / "adapter.json").write_text(broken)

@@ -329,6 +329,9 @@ def _loss(model: Any, options: EmbedderOptions) -> Any:
     if options.loss == "triplet":
         metric = losses.TripletDistanceMetric.COSINE
         return losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.margin)
+    if options.chunk >= options.batch:
+        # The same value, without computing everything twice.
+        return losses.MultipleNegativesRankingLoss(model, scale=options.scale)
     return losses.CachedMultipleNegativesRankingLoss(model, scale=options.scale, mini_batch_size=options.chunk)
 
 

@@ -80,7 +80,9 @@ class EmbedderOptions(TrainingOptions):
 
     loss: Literal["multiple-negatives", "triplet"] = "multiple-negatives"
     batch: int = Field(default=64, ge=2)
-    chunk: int = Field(default=16, ge=1, description="multiple-negatives: texts computed at a time")
+    chunk: int = Field(
+        default=16, ge=1, description="multiple-negatives: texts computed at a time; batch or more: faster, more memory"
+    )
     scale: float = Field(default=20.0, gt=0, description="multiple-negatives: what cosines are multiplied by")
     margin: float = Field(default=0.3, gt=0, description="triplet")
     hard: int = Field(default=1, ge=0, description="negatives for each pair; multiple-negatives does without, too")
