@@ -42,6 +42,12 @@ _CLAIM_CHARS = 200
         metavar="N",
         help="How many of the claims that changed most are shown.",
     ),
+    click.option(
+        "--common",
+        is_flag=True,
+        help="Compare over the claims that all runs have. Without it a claim that a run lacks counts as 0, as with "
+        "trec_eval -c: a run has no line of a claim for which nothing was found.",
+    ),
     json_option,
     quiet_option,
 )
@@ -52,6 +58,7 @@ def compare(
     metrics: tuple[str, ...],
     claims: str | None,
     changes: int,
+    common: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -75,10 +82,12 @@ def compare(
     judged = read_qrels(qrels)
     texts = {str(claim.id): claim.text for claim in read_claims(claims)} if claims is not None else {}
     read = {name: read_run(path) for name, path in _names(runs).items()}
-    compared = compare_runs(read, judged, names, changes=changes)
+    compared = compare_runs(read, judged, names, changes=changes, common=common)
     if not quiet:
         for message in compared.messages:
             notice(message)
+        if not common and any(claim not in run for run in read.values() for claim in judged):
+            notice("where a run was made of a part of the claims, --common compares over those that all runs have")
     if as_json:
         for name, measured in compared.measured.items():
             print_json(_line(name, measured, compared, texts))

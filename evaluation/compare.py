@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..errors import UsageError
-from .metrics import DEFAULT_METRICS, SEED, bootstrap, check_metrics, coverage, measure, scipy_stats
+from ..errors import InvalidData, UsageError
+from .metrics import DEFAULT_METRICS, SEED, bootstrap, check_metrics, coverage, measure, only, scipy_stats
 from .types import Change, Comparison, Difference, Qrels, Run
 
 PERMUTATIONS = 10_000
@@ -25,16 +25,32 @@ def compare(
     permutations: int = PERMUTATIONS,
     changes: int = CHANGES,
     seed: int = SEED,
+    common: bool = False,
 ) -> Comparison:
     """Each run but the first against the first, the baseline, in each metric.
 
+    The means are over all claims that have judgements, and one that a run lacks counts as 0 there, as trec_eval does
+    with `-c`: a run has no line of a claim for which nothing was found. With `common` they are over the claims that all
+    runs have, where a run is of a part of them.
+
     Paired over claims: a two-sided randomisation test of the mean difference (Smucker, Allan and Carterette, CIKM
     2007, section 3), its p-values corrected for all tests of the comparison (Holm 1979), and a bootstrap interval of
-    the difference. Raises UsageError for fewer than two runs, and what `measure` raises.
+    the difference. Raises UsageError for fewer than two runs, InvalidData where no judged claim is in all of them, and
+    what `measure` raises.
     """
     if len(runs) < 2:
         raise UsageError("a comparison needs two runs or more")
     names = check_metrics(metrics)
+    said = []
+    if common:
+        shared = [claim for claim in qrels if all(claim in run for run in runs.values())]
+        if not shared:
+            raise InvalidData("no claim that has judgements is in all runs: do the files belong together?")
+        if len(shared) < len(qrels):
+            said.append(f"compared over the {len(shared):,} of {len(qrels):,} judged claims that are in all runs")
+        outside = qrels.keys() - set(shared)
+        qrels = only(qrels, shared)
+        runs = {name: {claim: run[claim] for claim in run if claim not in outside} for name, run in runs.items()}
     measured = {name: measure(run, qrels, names, seed=seed) for name, run in runs.items()}
     baseline, *others = runs
     differences = [
@@ -54,7 +70,7 @@ def compare(
         baseline,
         measured,
         tuple(replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)),
-        tuple(_messages({name: coverage(None, run, qrels) for name, run in runs.items()})),
+        (*said, *_messages({name: coverage(None, run, qrels) for name, run in runs.items()})),
     )
 
 

@@ -136,7 +136,7 @@ def coverage(claims: Sequence[Claim] | None, run: Run, qrels: Qrels, known: Know
     if unjudged := [claim for claim in asked if claim not in qrels]:
         said.append(f"{_of(unjudged, asked, 'claim')} without judgements, left out of all metrics: {_first(unjudged)}")
     if strange := [claim for claim in qrels if claim not in asked]:
-        where = "the claims" if claims is not None else "the run"
+        where = "the claims" if claims is not None else "the run, counted as 0"
         said.append(f"{_of(strange, qrels, 'judged claim')} not in {where}: {_first(strange)}")
     if empty := [claim for claim in qrels if claim in asked and not run.get(claim)]:
         said.append(f"{_of(empty, qrels, 'judged claim')} with nothing retrieved, counted as 0: {_first(empty)}")

@@ -64,8 +64,29 @@ def test_the_answers_of_query_are_a_run(papers):
     ran = ccheck("compare", "answers.jsonl", "other.run", "--qrels", "judged", "--metric", "MRR@5", "--json")
     assert ran.code == 0, ran.err
     assert [one["metrics"] for one in ran.objects] == [{"RR@5": 1.0}, {"RR@5": 0.5}]
-    assert ran.err == "ccheck: other: 1 of 2 judged claims not in the run: 2\n"
+    missing, hint = ran.err.splitlines()
+    assert missing == "ccheck: other: 1 of 2 judged claims not in the run, counted as 0: 2" and "--common" in hint
     assert ccheck("compare", "answers.jsonl", "other.run", "--qrels", "judged", "--quiet").err == ""
+
+
+def test_a_run_of_a_part_of_the_claims():
+    write_run("part.run", {f"q{i}": {"r": 1.0} for i in range(5)} | {"other": {"r": 1.0}}, "part")
+    options = ("--qrels", "qrels", "--metric", "RR@10", "--json")
+    whole = ccheck("compare", "bad.run", "part.run", *options)
+    assert [one["metrics"]["RR@10"] for one in whole.objects] == [0.525, 0.25]
+    assert "part: 15 of 20 judged claims not in the run, counted as 0" in whole.err and "--common" in whole.err
+    common = ccheck("compare", "bad.run", "part.run", "--common", *options)
+    assert [(one["metrics"]["RR@10"], one["claims"]) for one in common.objects] == [(0.6, 5), (1.0, 5)]
+    difference = common.objects[1]["differences"]["RR@10"]
+    assert (difference["claims"], difference["wins"], difference["ties"]) == (5, 4, 1)
+    said, unjudged = common.err.splitlines()
+    assert said == "ccheck: compared over the 5 of 20 judged claims that are in all runs"
+    assert unjudged.startswith("ccheck: part: 1 of 6 claims without judgements")
+    write_run("other.run", {"other": {"r": 1.0}}, "other")
+    none = ccheck("compare", "bad.run", "other.run", "--common", *options)
+    assert none.code == 5 and "no claim that has judgements is in all runs" in none.err
+    every = ccheck("compare", "bad.run", "good.run", "--common", *options)
+    assert every.err == "" and every.out == ccheck("compare", "bad.run", "good.run", *options).out
 
 
 def test_runs_with_the_same_name_are_told_apart():

@@ -90,9 +90,9 @@ def test_holm_is_over_runs_and_metrics():
 def test_what_runs_do_not_answer_is_said_with_their_names():
     made = compare({"one": FIRST, "two": {"q0": LATER}}, QRELS | {"open": {"x": 0}}, ["RR"])
     assert made.messages == (
-        "one: 1 of 7 judged claims not in the run: open",
+        "one: 1 of 7 judged claims not in the run, counted as 0: open",
         "1 of 7 judged claims without a relevant document, counted as 0 (left out of ClimateCheck's score): open",
-        "two: 6 of 7 judged claims not in the run: q1, q2, q3, ...",
+        "two: 6 of 7 judged claims not in the run, counted as 0: q1, q2, q3, ...",
     )
     assert made.differences[0].claims == 7 and made.differences[0].losses == 6
 
