@@ -8,7 +8,7 @@ several of these at once: pairs of claim and document with a label are claims, j
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..ingest import Record
 from ..ingest.readers import is_utf8
 from ..types import Claim, Label
 from ..verdict.labels import parse_label, parse_stance
-from .files import SHOWN, bad_lines, read_records
+from .files import take_all
 from .types import Gold, Qrels
 
 CLAIM_IDS = ("_id", "claim_id", "claim-id", "query-id", "query_id", "qid", "post_id", "topic", "id")
@@ -81,7 +81,7 @@ def read_claims(path: str | os.PathLike[str]) -> list[Claim]:
             raise InvalidData(f"the id {claim} is on line {texts.lines[claim]} already")
         texts.put(claim, text, record, f"claim {claim}")
 
-    _take_all(path, take)
+    take_all(path, _COLUMNS, take)
     if not texts.values:
         raise InvalidData(f"{os.fspath(path)} has no claims")
     return [Claim(text, claim) for claim, text in texts.values.items()]
@@ -102,7 +102,7 @@ def read_qrels(path: str | os.PathLike[str]) -> Qrels:
             name = f"the pair of claim {pair.claim} and document {pair.document}"
             grades.put((pair.claim, pair.document), pair.grade, record, name)
 
-    _take_all(path, take)
+    take_all(path, _COLUMNS, take)
     qrels: dict[str, dict[str, int]] = {}
     for (claim, document), grade in grades.values.items():
         qrels.setdefault(claim, {})[document] = grade
@@ -138,28 +138,13 @@ def read_gold(path: str | os.PathLike[str]) -> Gold:
             claim = _claim_id(data, number)
             verdicts.put(claim, parse_label(_text(label)), record, f"claim {claim}")
 
-    _take_all(path, take)
+    take_all(path, _COLUMNS, take)
     if not stances.values and not verdicts.values:
         raise InvalidData(
             f"{os.fspath(path)} has no labels: give records with claim_id and label, and doc_id where the label is of "
             "one document"
         )
     return Gold(stances.values, verdicts.values, sentences)
-
-
-def _take_all(path: str | os.PathLike[str], take: Callable[[Record, int], None]) -> None:
-    """Give each record to `take` with its number; what it finds wrong is raised together, with line numbers."""
-    problems: list[str] = []
-    bad = 0
-    for number, record in enumerate(read_records(path, _COLUMNS), 1):
-        try:
-            take(record, number)
-        except InvalidData as error:
-            bad += 1
-            if bad <= SHOWN:
-                problems.append(f"line {record.line}: {error}")
-    if bad:
-        raise bad_lines(path, problems, bad)
 
 
 # -- what a record says

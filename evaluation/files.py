@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,24 @@ def read_records(path: str | os.PathLike[str], columns: frozenset[str]) -> Itera
         bad += 1
         if bad <= SHOWN:
             problems.append(f"line {record.line}: {record.reason}" if record.line else record.reason)
+    if bad:
+        raise bad_lines(path, problems, bad)
+
+
+def take_all(path: str | os.PathLike[str], columns: frozenset[str], take: Callable[[Record, int], None]) -> None:
+    """Give each record of a file to `take` with its number, from 1; see `read_records`.
+
+    What it finds wrong (InvalidData) is raised together, with line numbers.
+    """
+    problems: list[str] = []
+    bad = 0
+    for number, record in enumerate(read_records(path, columns), 1):
+        try:
+            take(record, number)
+        except InvalidData as error:
+            bad += 1
+            if bad <= SHOWN:
+                problems.append(f"line {record.line}: {error}")
     if bad:
         raise bad_lines(path, problems, bad)
 

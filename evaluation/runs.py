@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..errors import InvalidData, NotFound
+from ..ingest import Record
 from ..ingest.readers import is_utf8
 from ..types import strictly_decreasing
-from .files import SHOWN, bad_lines, read_records
+from .files import take_all
 from .types import Run
 
 if TYPE_CHECKING:
@@ -100,20 +101,14 @@ def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
     the lines.
     """
     run: dict[str, dict[str, float]] = {}
-    problems: list[str] = []
-    bad = 0
-    for record in read_records(path, frozenset()):
-        try:
-            if "0" in record.data:
-                _take_line(run, list(record.data.values()))
-            else:
-                _take_result(run, record.data)
-        except InvalidData as error:
-            bad += 1
-            if bad <= SHOWN:
-                problems.append(f"line {record.line}: {error}")
-    if bad:
-        raise bad_lines(path, problems, bad)
+
+    def take(record: Record, _: int) -> None:
+        if "0" in record.data:
+            _take_line(run, list(record.data.values()))
+        else:
+            _take_result(run, record.data)
+
+    take_all(path, frozenset(), take)
     return {claim: _in_order(scores) for claim, scores in run.items()}
 
 

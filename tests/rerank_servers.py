@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 from cli_runs import command
 
 from ccheck.rerank import Encoded, Scorer
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from ccheck.rerank.server.service import Service
 
 START_SECONDS = 120
+QUERY = "sea level rise"
+LONG = "sea " * 9
+TEI_BODY = {"query": QUERY, "texts": ["tea with milk", "the sea level", "sea level rise"]}
+COHERE_BODY = {"query": QUERY, "documents": TEI_BODY["texts"]}
 
 
 class WordScorer:
@@ -119,6 +124,20 @@ def starting() -> Iterator[Callable[..., Served]]:
     """What starts servers, `start(limits…)`, which run until the end."""
     with ExitStack() as stack:
         yield functools.partial(_start, stack)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    """Starts servers for one test: `serve(limits…)`."""
+    with starting() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def words() -> Iterator[Served]:
+    """A server whose requests leave nothing behind."""
+    with starting() as start:
+        yield start()
 
 
 def _start(

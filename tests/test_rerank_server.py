@@ -8,12 +8,11 @@ import json
 import logging
 import re
 import struct
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rerank_servers import Served, WordScorer, starting
+from rerank_servers import COHERE_BODY, LONG, QUERY, TEI_BODY, WordScorer
 from tiny_embedder import TinyEmbedder
 from tiny_rerankers import TEXTS
 
@@ -25,26 +24,6 @@ from ccheck.rerank.server import app as app_module
 from ccheck.rerank.server import service as service_module
 from ccheck.rerank.server.config import Access
 from ccheck.rerank.server.dialects import CUT, from_ranges, ranges
-
-QUERY = "sea level rise"
-LONG = "sea " * 9
-TEI_BODY = {"query": QUERY, "texts": ["tea with milk", "the sea level", "sea level rise"]}
-COHERE_BODY = {"query": QUERY, "documents": TEI_BODY["texts"]}
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Served]]:
-    """Starts servers for one test: `serve(limits…)`."""
-    with starting() as start:
-        yield start
-
-
-@pytest.fixture(scope="module")
-def words() -> Iterator[Served]:
-    """A server whose requests leave nothing behind."""
-    with starting() as start:
-        yield start()
-
 
 # -- dialects
 

@@ -7,7 +7,6 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from cli_runs import ccheck
-from rerank_servers import Served, Sidecar, WordScorer, starting, wait_until
+from rerank_servers import QUERY, TEI_BODY, Sidecar, WordScorer, wait_until
 from tiny_rerankers import TEXTS, make_decoder, make_encoder
 
 from ccheck.errors import InvalidData, UsageError
@@ -24,26 +23,6 @@ pytest.importorskip("fastapi", reason="the server extra is not installed")
 
 from ccheck.rerank.server.canary import check_scorer
 from ccheck.rerank.server.run import named_models, public
-
-QUERY = "sea level rise"
-LONG = "sea " * 9
-TEI_BODY = {"query": QUERY, "texts": ["tea with milk", "the sea level", "sea level rise"]}
-COHERE_BODY = {"query": QUERY, "documents": TEI_BODY["texts"]}
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Served]]:
-    """Starts servers for one test: `serve(limits…)`."""
-    with starting() as start:
-        yield start
-
-
-@pytest.fixture(scope="module")
-def words() -> Iterator[Served]:
-    """A server whose requests leave nothing behind."""
-    with starting() as start:
-        yield start()
-
 
 # -- load
 
