@@ -124,16 +124,15 @@ def read_gold(path: str | os.PathLike[str]) -> Gold:
 
     def take(record: Record, number: int) -> None:
         data = record.data
-        alone = True
         for pair in _pairs(data, number):
-            alone = False
             if pair.label is None:
                 continue
             key = pair.claim, pair.document
             stances.put(key, pair.label, record, f"the pair of claim {pair.claim} and document {pair.document}")
             if pair.sentences:
                 sentences[key] = tuple(dict.fromkeys((*sentences.get(key, ()), *pair.sentences)))
-        name, label = _found(data, ("claim_label",) if not alone else LABELS)
+        of_document = _found(data, DOCUMENTS)[0] is not None
+        name, label = _found(data, ("claim_label",) if of_document else LABELS)
         if name is not None:
             claim = _claim_id(data, number)
             verdicts.put(claim, parse_label(_text(label)), record, f"claim {claim}")
@@ -169,6 +168,8 @@ def _pairs(data: Mapping[str, Any], number: int) -> Iterator[_Pair]:
         yield from _climate_fever(_claim_id(data, number), data["evidences"])
     elif isinstance(data.get("evidence"), Mapping):
         yield from _scifact(_claim_id(data, number), data)
+    elif isinstance(data.get("evidence"), list):
+        yield from _listed(_claim_id(data, number), data["evidence"])
 
 
 def _trec_pair(data: Mapping[str, Any]) -> _Pair:
@@ -202,6 +203,18 @@ def _scifact(claim: str, data: Mapping[str, Any]) -> Iterator[_Pair]:
     for document in data.get("cited_doc_ids") or ():
         if (cited := _id(document, "cited_doc_ids")) not in data["evidence"]:
             yield _Pair(claim, cited, 1, "NOT_ENOUGH_INFO")
+
+
+def _listed(claim: str, evidence: Sequence[Any]) -> Iterator[_Pair]:
+    """A claim with a list of `doc_id` and `label`, as the sample corpus has it; another list names no documents."""
+    if not any(isinstance(one, Mapping) and _found(one, DOCUMENTS)[0] is not None for one in evidence):
+        return
+    for one in evidence:
+        name, document = _found(one, DOCUMENTS) if isinstance(one, Mapping) else (None, None)
+        if name is None:
+            raise InvalidData(f"claim {claim} has evidence without doc_id")
+        label = _stance(one)
+        yield _Pair(claim, _id(document, name), _grade(one, label), label, _sentences(_found(one, SENTENCES)[1]))
 
 
 def _stance(data: Mapping[str, Any]) -> Label | None:

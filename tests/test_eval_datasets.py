@@ -13,6 +13,7 @@ import zstandard
 from cli_runs import jsonl
 from conftest import SHARED
 
+from ccheck.demo import CLAIMS
 from ccheck.errors import CcheckError, InvalidData, NotFound
 from ccheck.evaluation.datasets import read_claims, read_gold, read_qrels
 from ccheck.evaluation.runs import read_run
@@ -130,6 +131,34 @@ def test_climatechecks_test_set_has_claims_alone():
 def test_its_gold_files_name_documents_as_the_collection_does():
     row = "claim_id,abstract_id,abstract_original_index,annotation"
     assert read_qrels(text("gold.csv", row, "1,0,77,Supports")) == {"1": {"77": 1}}
+
+
+def test_the_sample_claims_are_claims_judgements_and_true_labels():
+    rows = [json.loads(line) for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
+    assert [claim.id for claim in read_claims(CLAIMS)] == [row["_id"] for row in rows]
+    gold = read_gold(CLAIMS)
+    assert gold.verdicts == {row["_id"]: row["label"] for row in rows}
+    assert gold.stances == {(row["_id"], one["doc_id"]): one["label"] for row in rows for one in row["evidence"]}
+    qrels = read_qrels(CLAIMS)
+    assert qrels["1"] == {"church-white-2011": 1, "frederikse-2020": 1, "nerem-2018": 0}
+    assert {(claim, document) for claim, grades in qrels.items() for document in grades} == gold.stances.keys()
+
+
+def test_evidence_in_a_list():
+    cited = {"doc_id": "d", "label": "REFUTES", "sentences": [2]}
+    path = jsonl(Path("a.jsonl"), {"id": 1, "evidence": [cited]}, {"id": 2, "evidence": []})
+    assert read_qrels(path) == {"1": {"d": 1}} and read_gold(path).sentences == {("1", "d"): (2,)}
+    # FEVER's own has pages and sentences, and no documents by their ids.
+    other = jsonl(Path("b.jsonl"), {"id": 1, "label": "SUPPORTS", "evidence": [[[1, 2, "Sea_level", 0]]]})
+    assert read_gold(other).verdicts == {"1": "SUPPORTS"}
+    with pytest.raises(InvalidData, match="no judgements"):
+        read_qrels(other)
+    for wrong, said in (
+        ({"label": "REFUTES"}, "evidence without doc_id"),
+        ({"doc_id": "e"}, "neither grade nor label"),
+    ):
+        with pytest.raises(InvalidData, match=f"line 1: claim 1 .*{said}"):
+            read_qrels(jsonl(Path("c.jsonl"), {"id": 1, "evidence": [cited, wrong]}))
 
 
 def test_checkthat_4b():
