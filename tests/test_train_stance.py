@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import random
 import signal
@@ -23,13 +24,21 @@ from ccheck.settings import Settings
 from ccheck.stages import VerdictStage
 from ccheck.training.options import load_options, preset_names
 from ccheck.training.rows import StanceRow, read_rows, split_rows, without_leaks
-from ccheck.training.stance import BalancedSampler, StanceOptions, class_weights, focal_loss, judge_rows, train_stance
+from ccheck.training.stance import (
+    BalancedSampler,
+    StanceData,
+    StanceOptions,
+    class_weights,
+    focal_loss,
+    judge_rows,
+    train_stance,
+)
 from ccheck.training.stance_data import joined, stance_data
 from ccheck.training.stance_features import train_features
 from ccheck.training.synthetic import contradicted, shortened, weak_rows
 from ccheck.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.classifier import StanceClassifier
-from ccheck.verdict.features import FeatureStances, pair_features
+from ccheck.verdict.features import COUNTS, FeatureStances, pair_features, scaled
 from ccheck.verdict.judge import Case
 from ccheck.verdict.open import open_method
 
@@ -91,7 +100,10 @@ def test_batches_are_balanced_and_an_epoch_is_its_numbers_alone():
     again = BalancedSampler([n % 37 for n in range(600)], labels, 32, 7)
     again.set_epoch(3)
     assert list(again) == third != first
-    plain = BalancedSampler([n % 37 for n in range(600)], labels, 32, 7, balanced=False)
+    half = Counter(labels[row] for row in BalancedSampler([1] * 600, labels, 32, 7, balanced=0.5))
+    # Square roots of 500, 20 and 80 are 22.4, 4.5 and 8.9, of 35.8.
+    assert [half[label] / 600 for label in range(3)] == pytest.approx([0.625, 0.125, 0.25], abs=0.06)
+    plain = BalancedSampler([n % 37 for n in range(600)], labels, 32, 7, balanced=0)
     assert sorted(plain) == list(range(600)) and list(plain) != list(range(600))
 
 
@@ -187,7 +199,7 @@ def test_the_preset_has_the_papers_values():
     assert "climatecheck-hybrid" in preset_names(StanceOptions)
     options = load_options(StanceOptions, "climatecheck-hybrid", {}, {"base": "x"})
     assert (options.epochs, options.learning_rate, options.schedule, options.gamma) == (10, 5e-5, "constant", 2.0)
-    assert options.frozen and options.balanced and options.class_weights
+    assert options.frozen and options.balanced == 1 and options.class_weights
     assert options.batch * options.accumulate == 32
 
 
@@ -326,4 +338,39 @@ def test_the_nearest_sentence_is_what_is_compared():
     (row,) = pair_features([("the sea rose by 20 cm", document)], embed)
     assert row[:8].tolist() == [1, 0, 1, 0, 0, 0, 1, 0]  # u, v, |u - v|, u * v
     assert row[8] == 1 and row[11:15].tolist() == [1, 0, 1, 1]  # all words; numbers shared, missing, of each
-    assert row[-4:].tolist() == pytest.approx([1, 0, 1 / 3, 0])  # best, second best, mean, title
+    # The three nearest in the mean: one has all of the claim's words, and one of the two that have none denies.
+    assert row[21:25].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 8 / 3]) and row[34] == pytest.approx(1 / 3)
+    # The whole document has all words; of three sentences the middle one is nearest.
+    assert row[41:47].tolist() == pytest.approx([1, 0, math.log(4), 0.5, 0, 0])
+    # Cosines: the best, the second, their difference, the three nearest, all, their deviation; the title's.
+    assert row[47:].tolist() == pytest.approx([1, 0, 1, 1 / 3, 1 / 3, math.sqrt(2) / 3, 0])
+    assert len(row) == 8 + COUNTS
+
+
+def test_counts_are_standardised_and_cut():
+    import numpy as np
+
+    row = np.concatenate([np.full(4, 0.5), np.full(COUNTS, 3.0), np.zeros(0)]).astype(np.float32)
+    mean, scale = np.zeros(COUNTS), np.full(COUNTS, 2.0)
+    scale[0], mean[1] = 0.1, 1.0
+    taken = scaled(row, {"mean": mean, "scale": scale})
+    assert taken[:4].tolist() == [1.5] * 4 and taken[4:7].tolist() == [5.0, 1.0, 1.5]
+
+
+def test_the_regularisation_is_chosen_without_pairs_that_are_measured_on(tmp_path):
+    """Pairs that were given to choose by are not learned from; those that were split off are."""
+    rows = rows_of()
+    options = StanceOptions()
+    split_off = stance_data(rows, options)
+    given = stance_data([*split_off.train], options, dev=split_off.dev, test=split_off.groups["by document"])
+    assert not split_off.dev_given and given.dev_given
+    cards = []
+    for name, data in (("folds", split_off), ("given", given)):
+        train_features(data, options, tmp_path / name, device="cpu")
+        cards.append((tmp_path / name / "README.md").read_text())
+    count = len(split_off.train) + len(split_off.dev)
+    assert f"on {count} pairs" in cards[0] and "in 3 parts" in cards[0]
+    assert f"on {len(split_off.dev)} pairs" in cards[1] and "in 3 parts" not in cards[1]
+    with pytest.raises(InvalidData, match="too few of the"):
+        few = [row for row in rows if row.label != "REFUTES"] + [row for row in rows if row.label == "REFUTES"][:1]
+        train_features(StanceData(tuple(few), (), {}), options, tmp_path / "few", device="cpu")

@@ -69,7 +69,12 @@ class StanceOptions(TrainingOptions):
     class_weights: bool = Field(
         default=False, description="alpha: the inverse frequency of a class; the sum is 3; else alpha is 1"
     )
-    balanced: bool = Field(default=True, description="batches have about as many pairs of each class")
+    balanced: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="1: as many pairs of each class; 0: as they are; pairs drawn by count^-balanced",
+    )
     frozen: bool = Field(default=False, description="the encoder stays as it is: pooler and classifier are trained")
     frozen_layers: int = Field(default=0, ge=0, description="so many of the lowest layers stay as they are")
     weak_pairs: int = Field(default=0, ge=0, description="pairs made from the documents, learned first")
@@ -86,6 +91,8 @@ class StanceData:
     groups: Mapping[str, tuple[StanceRow, ...]]
     messages: tuple[str, ...] = ()
     weak: tuple[StanceRow, ...] = ()
+    dev_given: bool = False
+    """Whether `dev` was given to choose by, and not split off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +144,7 @@ def train_stance(
     method = StanceClassifier(str(start), device, max_tokens=options.max_tokens)
     phases = []
     if data.weak:
-        weak = options.model_copy(update={"gamma": 0.0, "class_weights": False, "balanced": False})
+        weak = options.model_copy(update={"gamma": 0.0, "class_weights": False, "balanced": 0.0})
         pairs = _pairs(method, data.weak, options.seed, listener)
         phases.append(
             _phase("weak", work, weak, method, pairs, data, listener, options.weak_epochs, options.weak_learning_rate)
@@ -200,17 +207,17 @@ def class_weights(labels: Sequence[int], classes: int = 3) -> list[float]:
 
 
 class BalancedSampler:
-    """Row numbers of an epoch: as many as there are rows, drawn with the weights, or each once without weights.
+    """Row numbers of an epoch: as many as there are rows, drawn by their label's count^-balanced; each once for 0.
 
     Rows of about one length come together. An epoch's order is that of the seed and its number alone, so that a
     training which goes on has the order that it would have had.
     """
 
     def __init__(
-        self, lengths: Sequence[int], labels: Sequence[int], batch: int, seed: int, *, balanced: bool = True
+        self, lengths: Sequence[int], labels: Sequence[int], batch: int, seed: int, *, balanced: float = 1.0
     ) -> None:
         counts = Counter(labels)
-        self._weights = [1 / counts[label] for label in labels] if balanced else None
+        self._weights = [counts[label] ** -balanced for label in labels] if balanced else None
         self._lengths, self._batch, self._seed, self._epoch = list(lengths), batch, seed, 0
 
     def set_epoch(self, epoch: int) -> None:

@@ -42,6 +42,7 @@ def stance_data(
     Raises InvalidData where too little is left.
     """
     messages: list[str] = []
+    dev_given = bool(dev)
     left = list(rows)
     groups: dict[str, tuple[StanceRow, ...]] = {}
     held = [*dev, *test]
@@ -77,4 +78,4 @@ def stance_data(
             )
         )
         messages.append(f"{len(weak):,} weak pairs, of documents that are not measured on")
-    return StanceData(tuple(left), tuple(dev), groups, tuple(messages), weak)
+    return StanceData(tuple(left), tuple(dev), groups, tuple(messages), weak, dev_given)

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..analysis import clean
 from ..errors import InvalidData
 from ..models import find_model, fingerprint
 from ..types import Document, Stance
@@ -34,8 +39,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-STRENGTHS = (0.03, 0.1, 0.3, 1.0)
-"""Inverse strengths of the regularisation, of which the pairs to choose by choose one."""
+STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1)
+"""Inverse strengths of the regularisation, of which one is chosen."""
+FOLDS = 3
+"""In which the strength is chosen where no pairs to choose by are given."""
 
 
 def train_features(
@@ -64,23 +71,26 @@ def train_features(
     embed = embedding(found.path, device)
     listener.message(f"embedding {len(data.train) + len(data.dev):,} pairs")
     train, dev = ([row for row in rows if sentences_of(_document(row))] for rows in (data.train, data.dev))
+    if not data.dev_given:
+        # A tenth of the pairs is too few to choose by; in folds all choose, and all are learned from.
+        train, dev = [*train, *dev], []
     labels = np.array([STANCES.index(row.label) for row in train])
     if len(set(labels.tolist())) < len(STANCES):
         raise InvalidData(f"the {len(train)} pairs to train on do not have all of {', '.join(STANCES)}")
-    rows = pair_features([(row.claim, _document(row)) for row in train], embed)
-    others = pair_features([(row.claim, _document(row)) for row in dev], embed)
-    counts = rows[:, -COUNTS:].astype(np.float64)
-    scale = {"mean": counts.mean(0), "scale": np.where(counts.std(0) > 0, counts.std(0), 1.0)}
-    best: tuple[float, float, Any] | None = None
+    rows = pair_features([(row.claim, _document(row)) for row in [*train, *dev]], embed)
+    parts = [(list(range(len(train))), list(range(len(train), len(rows))))] if dev else _folds(train, options.seed)
+    by = counted(dev) if dev else f"{counted(train)} in {FOLDS} parts, each by what the others taught"
+    values: dict[float, float] = {}
     for strength in STRENGTHS:
-        model = _fitted(scaled(rows, scale), labels, strength, options)
-        said = [Stance(STANCES[number]) for number in model.predict(scaled(others, scale))]
-        value = measure_rows(dev, said, resamples=2).weighted.f1
-        listener.measured("features", strength, options.metric, value)
-        if best is None or value > best[0]:
-            best = value, strength, model
-    assert best is not None
-    value, strength, model = best
+        known, said = [], []
+        for taken, asked in parts:
+            learned = _fitted(rows[taken], labels[taken], strength, options)
+            known += [[*train, *dev][number] for number in asked]
+            said += [Stance(STANCES[number]) for number in learned.predict(rows[asked])]
+        values[strength] = measure_rows(known, said, resamples=2).weighted.f1
+        listener.message(f"regularisation C = {strength:g}: {options.metric} {values[strength]:.4f}")
+    strength = max(values, key=lambda one: (values[one], -one))
+    model = _fitted(rows[: len(train)], labels, strength, options)
     made = work / "model"
     made.mkdir(exist_ok=True)
     config = {
@@ -94,7 +104,7 @@ def train_features(
         },
     }
     write_whole(made / "config.json", json.dumps(config, indent=1))
-    _save_weights(made, {**scale, "coefficients": model.coef_, "intercept": model.intercept_})
+    _save_weights(made, model.weights)
     measured = measure_groups(FeatureStances(str(made), device), data)
     card = [
         "---",
@@ -107,8 +117,8 @@ def train_features(
         f"Logistic regression over embeddings of `{options.base}`. To use it: `ccheck query CLAIM --stance FOLDER`.",
         "",
         *data_lines(data),
-        f"- The strength of the regularisation, C = {strength}, was chosen by {options.metric}, {value:.3f}, on "
-        f"{counted(data.dev)}.",
+        f"- The strength of the regularisation, C = {strength:g}, was chosen by {options.metric}, "
+        f"{values[strength]:.3f}, on {by}.",
         "",
         *figure_lines(measured),
         "",
@@ -133,13 +143,54 @@ def _document(row: StanceRow) -> Document:
     return Document(row.doc_id, row.title, row.text)
 
 
-def _fitted(rows: NDArray[np.float64], labels: NDArray[Any], strength: float, options: StanceOptions) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """A fitted model with what its features are standardised by."""
+
+    weights: dict[str, NDArray[np.float64]]
+    classes: NDArray[Any]
+
+    def predict(self, rows: NDArray[np.float32]) -> list[int]:
+        """The number of the label of each row."""
+        values = scaled(rows, self.weights) @ self.weights["coefficients"].T + self.weights["intercept"]
+        return [int(self.classes[number]) for number in values.argmax(1)]
+
+
+def _fitted(rows: NDArray[np.float32], labels: NDArray[Any], strength: float, options: StanceOptions) -> _Linear:
+    import numpy as np
     from sklearn.linear_model import LogisticRegression
 
-    weights = "balanced" if options.balanced else None
-    return LogisticRegression(max_iter=3000, C=strength, class_weight=weights, random_state=options.seed).fit(
-        rows, labels
-    )
+    counts = rows[:, -COUNTS:].astype(np.float64)
+    scale = {"mean": counts.mean(0), "scale": np.where(counts.std(0) > 0, counts.std(0), 1.0)}
+    of_label = Counter(labels.tolist())
+    weights = {label: (len(labels) / len(of_label) / count) ** options.balanced for label, count in of_label.items()}
+    model = LogisticRegression(max_iter=3000, C=strength, class_weight=weights, random_state=options.seed)
+    model.fit(scaled(rows, scale), labels)
+    return _Linear({**scale, "coefficients": model.coef_, "intercept": model.intercept_}, model.classes_)
+
+
+def _folds(rows: Sequence[StanceRow], seed: int) -> list[tuple[list[int], list[int]]]:
+    """`FOLDS` times the numbers of rows to learn from and of rows to choose by, of other claims and documents.
+
+    Raises InvalidData where what is left to learn from lacks a label.
+    """
+    words = [" ".join(clean(row.claim).casefold().split()) for row in rows]
+    claims = sorted(set(words))
+    random.Random(seed).shuffle(claims)  # noqa: S311 - a split, not a secret
+    folds = []
+    for number in range(FOLDS):
+        held = set(claims[number::FOLDS])
+        asked = [place for place, claim in enumerate(words) if claim in held]
+        documents = {rows[place].doc_id for place in asked}
+        taken = [place for place, row in enumerate(rows) if words[place] not in held and row.doc_id not in documents]
+        missing = set(STANCES).difference(rows[place].label for place in taken)
+        if missing:
+            raise InvalidData(
+                f"too few of the {len(rows)} pairs have the label {', '.join(sorted(missing))}, or all claims share "
+                "documents: give more pairs, or pairs to choose by with --dev"
+            )
+        folds.append((taken, asked))
+    return folds
 
 
 def _save_weights(folder: Path, weights: dict[str, NDArray[Any]]) -> None:

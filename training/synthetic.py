@@ -12,49 +12,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..analysis import clean, sentence_spans
+from ..verdict.polarity import BOTH_WAYS
 from .rows import StanceRow
 
-OPPOSITES = {
-    "increase": "decrease",
-    "increases": "decreases",
-    "increased": "decreased",
-    "increasing": "decreasing",
-    "higher": "lower",
-    "high": "low",
-    "more": "less",
-    "many": "few",
-    "greater": "smaller",
-    "stronger": "weaker",
-    "promotes": "inhibits",
-    "promote": "inhibit",
-    "activates": "inhibits",
-    "activation": "inhibition",
-    "enhances": "impairs",
-    "enhance": "impair",
-    "enhanced": "impaired",
-    "improves": "worsens",
-    "improved": "worsened",
-    "induces": "prevents",
-    "induced": "prevented",
-    "causes": "prevents",
-    "upregulated": "downregulated",
-    "upregulation": "downregulation",
-    "positive": "negative",
-    "gain": "loss",
-    "rise": "fall",
-    "rises": "falls",
-    "rising": "falling",
-    "warming": "cooling",
-    "warmer": "colder",
-    "melting": "growing",
-    "essential": "dispensable",
-    "sufficient": "insufficient",
-    "effective": "ineffective",
-    "susceptible": "resistant",
-    "beneficial": "harmful",
-    "before": "after",
-}
-_OPPOSITES = OPPOSITES | {second: first for first, second in OPPOSITES.items()}
 _WORD = re.compile(r"[A-Za-z]+")
 _AUXILIARY = re.compile(r"\b(?:is|are|was|were|can|could|may|will|does|do|did|has|have|had|should)\b(?! not\b)")
 _DENIAL = re.compile(r"\b(?:do|does|did) not |\bnot |\bnever ")
@@ -68,7 +28,7 @@ def contradicted(text: str, draw: random.Random) -> str | None:
 
     None where the text offers nothing of that kind.
     """
-    turned = [match for match in _WORD.finditer(text) if match.group().lower() in _OPPOSITES]
+    turned = [match for match in _WORD.finditer(text) if match.group().lower() in BOTH_WAYS]
     auxiliaries = list(_AUXILIARY.finditer(text))
     denials = list(_DENIAL.finditer(text))
     numbers = list(_NUMBER.finditer(text))
@@ -79,7 +39,7 @@ def contradicted(text: str, draw: random.Random) -> str | None:
     match = draw.choice(way)
     word = match.group()
     if way is turned:
-        new = _OPPOSITES[word.lower()]
+        new = BOTH_WAYS[word.lower()]
         new = new.capitalize() if word[0].isupper() else new
     elif way is auxiliaries:
         new = f"{word} not"

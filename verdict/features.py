@@ -1,8 +1,9 @@
 """Stances by a linear model over what a claim and the nearest sentence of a document have in common.
 
 The sentence is the one whose embedding is nearest to the claim's. Of both embeddings u and v the model sees u, v,
-|u - v| and u * v (as Conneau et al., EMNLP 2017, join sentences for inference), and counts of shared words, numbers and
-denials.
+|u - v| and u * v (as Conneau et al., EMNLP 2017, join sentences for inference), and counts: shared words, numbers and
+denials of that sentence, what `polarity.relations` gives for the `NEAR` nearest sentences in the mean, and how much of
+the claim the whole document has.
 `ccheck train stance --method features` makes it, in seconds beyond the embedding.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,19 +24,27 @@ from ..types import Document, Stance
 from .classifier import read_labels
 from .judge import Case, Judged
 from .labels import STANCES
+from .polarity import RELATIONS, read_words, relations
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 MODEL_TYPE = "ccheck-pair-features"
-VERSION = 1
+VERSION = 2
 MAX_SENTENCES = 64
 """Of a longer document the sentences that share most words with the claim are embedded."""
 GROUP = 64
 """About how many pairs are embedded together; the claims of a group are ready together."""
-COUNTS = 17
+NEAR = 3
+"""How many of the nearest sentences are compared with the claim word by word."""
+COUNTS = 26 + RELATIONS
 """Features that are no embeddings."""
+EMBEDDING_SCALE = 3.0
+"""What embeddings, which are unit vectors, are multiplied by beside counts of deviation 1: the regularisation is one
+for all."""
+LARGEST = 5.0
+"""Standardised counts are cut here, so that no rare one decides alone."""
 _DENIAL = re.compile(
     r"\b(?:not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|false|myth|wrong|little|few|less|decrea\w*"
     r"|reduc\w*|inhibit\w*|low\w*|down\w*|declin\w*|prevent\w*|cool\w*)\b|n't\b",
@@ -170,22 +180,30 @@ def pair_features(
         u = vectors[place[clean(claim)]]
         near = vectors[[place[one] for one in some]]
         cosines = near @ u
-        best = int(cosines.argmax())
+        order = np.argsort(-cosines, kind="stable")
+        best = int(order[0])
         v = near[best]
-        order = np.sort(cosines)[::-1]
-        of_title = float(vectors[place[title]] @ u) if title else 0.0
-        similar = [order[0], order[min(1, len(order) - 1)], cosines.mean(), of_title]
-        counts = np.array([*_counts(clean(claim), some[best], title), *similar], dtype=np.float32)
-        rows.append(np.concatenate([u, v, np.abs(u - v), u * v, counts]))
+        words = read_words(clean(claim))
+        said = [relations(words, read_words(some[number])) for number in order[:NEAR]]
+        counts = [
+            *_counts(clean(claim), some[best], title),
+            *np.mean(said, axis=0),
+            *_coverage(words.kinds, [*some, title]),
+            *_placed(cosines[order], best),
+            float(vectors[place[title]] @ u) if title else 0.0,
+        ]
+        rows.append(np.concatenate([u, v, np.abs(u - v), u * v, np.array(counts, dtype=np.float32)]))
     return np.stack(rows)
 
 
 def scaled(row: NDArray[np.float32], weights: dict[str, Any]) -> NDArray[np.float64]:
-    """The features as the linear model takes them: the counts, which are the last ones, standardised."""
+    """The features as the linear model takes them: the counts, which are the last ones, standardised and cut."""
     import numpy as np
 
     taken = row.astype(np.float64)
-    taken[..., -COUNTS:] = (taken[..., -COUNTS:] - weights["mean"]) / weights["scale"]
+    counts = (taken[..., -COUNTS:] - weights["mean"]) / weights["scale"]
+    taken[..., -COUNTS:] = np.clip(counts, -LARGEST, LARGEST)
+    taken[..., :-COUNTS] *= EMBEDDING_SCALE
     return taken
 
 
@@ -218,6 +236,29 @@ def _counts(claim: str, sentence: str, title: str) -> list[float]:
         (denied > 0) != (denies > 0),
         len(words),
         len(others),
+    ]
+
+
+def _coverage(words: set[str], texts: Sequence[str]) -> list[float]:
+    """How much of the claim's words the whole document has: 2 numbers."""
+    given = set().union(*(read_words(text).kinds for text in texts))
+    return [len(words & given) / max(1, len(words)), len(words - given)]
+
+
+def _placed(cosines: NDArray[np.float32], best: int) -> list[float]:
+    """Where the nearest sentence stands, and how near the others are: 10 numbers. The cosines are sorted."""
+    count = len(cosines)
+    return [
+        math.log1p(count),
+        best / max(1, count - 1),
+        best == count - 1,
+        count == 1,
+        float(cosines[0]),
+        float(cosines[min(1, count - 1)]),
+        float(cosines[0] - cosines[min(1, count - 1)]),
+        float(cosines[:NEAR].mean()),
+        float(cosines.mean()),
+        float(cosines.std()),
     ]
 
 
