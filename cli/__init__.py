@@ -51,6 +51,16 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not context.resilient_parsing:
+            import difflib
+
+            if near := difflib.get_close_matches(args[0], COMMANDS, n=1):
+                context.fail(f"No such command {args[0]!r}: did you mean {near[0]!r}?")
+        return super().resolve_command(context, args)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))

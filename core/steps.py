@@ -16,11 +16,14 @@ from .recipe import Recipe
 from .rerank import AnyReranker, HitReranker
 from .rerank.apply import rerank_many
 from .search import Filter, Store
+from .search.filters import PUBLISHED
 from .stages import LearnedReranker, ListwiseReranker, RerankerStage, Retriever
 from .types import Claim, Evidence, Query, Ranking, Result, SparseVector, Stance, Vector, Verdict, add_usage
 from .verdict import Case, Judge, all_judged, choose_sentences_many, conclude, with_stances
 
 MAX_CLAIM_CHARS = 100_000
+LOOKED_AT = 50
+"""In how many documents the field of a filter is looked for, where none passed."""
 Ranked = Sequence[tuple[str, float]]
 
 
@@ -70,25 +73,43 @@ def retrieved(
     }
     if plan.rewriter is not None:
         timings = {"rewrite": _milliseconds(begun - started, len(good)), **timings}
-    made = iter(zip(found.usages, found.warnings, strict=True))
+    made = iter(zip(found.usages, found.warnings, found.queries, strict=True))
     results: list[Result] = []
     for claim, problem in zip(claims, problems, strict=True):
         result = Result(claim, (), None, recipe.name, store.name, plan.warnings)
         if problem is not None:
             results.append(replace(result, error=problem))
             continue
-        (usage, warnings), (answer, stages) = next(made), next(answers)
+        (usage, warnings, query), (answer, stages) = next(made), next(answers)
         usage_by_stage = add_usage({}, "rewrite", usage)
         result = replace(result, usage_by_stage=usage_by_stage, warnings=(*plan.warnings, *warnings))
         if isinstance(answer, CcheckError):
             results.append(replace(result, error=answer))
         else:
+            if not answer.hits and isinstance(query, Query):
+                result = replace(
+                    result, warnings=(*result.warnings, *_strange_fields(plan, recipe, store, query, asked))
+                )
             evidence = tuple(Evidence(hit) for hit in answer.hits)
             results.append(replace(result, evidence=evidence, timings_ms=timings, stages=stages))
     by_text = {
         claim.text: found.vectors[text] for claim, text in zip(good, texts, strict=True) if text in found.vectors
     }
     return results, by_text
+
+
+def _strange_fields(plan: Plan, recipe: Recipe, store: Store, query: Query, asked: Asked) -> Iterator[str]:
+    """Where filters left nothing: which of their fields no document has that bears on the claim."""
+    wanted = {one.field for one in asked.filters} - {PUBLISHED}
+    if not wanted:
+        return
+    (ranking,) = store.search([query], asked.retrievers(plan), recipe.fusion, k=LOOKED_AT, details=False)
+    if isinstance(ranking, CcheckError) or not ranking.hits:
+        return
+    known = {field for hit in ranking.hits for field in hit.document.metadata}
+    for field in sorted(wanted - known):
+        have = f"they have {', '.join(sorted(known)[:20])}" if known else "they have none"
+        yield f"none of the {len(ranking.hits)} documents that bear most on the claim has a field {field}: {have}"
 
 
 Answer = tuple[Ranking | CcheckError, dict[str, tuple[str, ...]]]

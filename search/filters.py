@@ -42,6 +42,13 @@ def parse_filter(text: str) -> Filter:
     if match is None:
         raise UsageError(f"the filter {text!r} is not of the form FIELD=VALUE (or !=, <, <=, >, >=): try 'year>=2010'")
     operator, value = match["operator"], match["value"]
+    if value[0] in "=<>":
+        field, rest = match["field"], value[1:].strip()
+        meant = {"=>": ">=", "=<": "<=", "<>": "!="}.get(operator + value[0])
+        hint = (
+            f"did you mean {f'{field}{meant}{rest}'!r}?" if meant and rest else "quote a value that begins with a sign"
+        )
+        raise UsageError(f"the filter {text!r} has two operators, one after the other: {hint}")
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         value = value[1:-1]
     return Filter(match["field"], "=" if operator == "==" else operator, value)  # type: ignore[arg-type]

@@ -63,6 +63,7 @@ def test_runs_have_strictly_decreasing_scores_in_the_same_order() -> None:
         (" year <= 2010 ", Filter("year", "<=", "2010")),
         ("journal=Nature Food", Filter("journal", "=", "Nature Food")),
         ("journal == 'a=b>c'", Filter("journal", "=", "a=b>c")),
+        ("journal='>x'", Filter("journal", "=", ">x")),
         ('journal!="x"', Filter("journal", "!=", "x")),
         ("authors.name=Keeling, C. D.", Filter("authors.name", "=", "Keeling, C. D.")),
         ("n<-1.5", Filter("n", "<", "-1.5")),
@@ -75,6 +76,15 @@ def test_filters_are_read(text: str, expected: Filter) -> None:
 @pytest.mark.parametrize("text", ["", "year", "=2010", "year=", "year~2010", 'a"b=1', "two words=1"])
 def test_what_is_no_filter_is_said_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match="year>=2010"):
+        parse_filter(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("year => 2010", "'year>=2010'"), ("year=<2010", "'year<=2010'"), ("a<>b", "'a!=b'"), ("a>==1", "quote a value")],
+)
+def test_an_operator_that_is_turned_round_is_no_value(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
         parse_filter(text)
 
 

@@ -152,6 +152,16 @@ def test_filters_and_k(words: Checker) -> None:
         words.check("climate", k=0)
 
 
+def test_a_field_that_no_document_has_is_said_where_a_filter_leaves_nothing(words: Checker) -> None:
+    mistyped = words.check("the climate of the earth", filters=[parse_filter("yer>=1900"), parse_filter("year>=1900")])
+    assert not mistyped.evidence
+    (said,) = [warning for warning in mistyped.warnings if "yer" in warning]
+    assert "has a field yer: they have doi, first_author, journal, topic, year" in said
+    for condition, claim in (("year>3000", "the climate of the earth"), ("yer=1", "zzzqqq"), ("yer!=1", "climate")):
+        other = words.check(claim, filters=[parse_filter(condition)])
+        assert not [warning for warning in other.warnings if "has a field" in warning]
+
+
 def test_a_missing_and_an_empty_store_say_what_to_do(tmp_path: Path) -> None:
     with ccheck.open(str(tmp_path / "nothing")) as checker:
         with pytest.raises(NotFound, match="ccheck ingest"):
