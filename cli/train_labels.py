@@ -12,6 +12,7 @@ import click
 from ..errors import UsageError
 from .common import (
     checker,
+    counted,
     device_option,
     json_option,
     notice,
@@ -49,7 +50,8 @@ _FILES = ("train", "dev", "test", "corpus", "output")
     click.option(
         "--method",
         type=click.Choice(["classifier", "features"]),
-        help="Fine-tune the base, or learn what its embeddings tell, in seconds.  [default: classifier]",
+        help="Fine-tune the base, or learn from its embeddings and shared words.  [default: features for a base that "
+        "embeds, unless a setting of the classifier is given]",
     ),
     click.option("--preset", metavar="NAME", help="The settings of a published system: climatecheck-hybrid."),
     click.option("--config", metavar="FILE", help="A TOML of settings and files; options win."),
@@ -75,7 +77,7 @@ def stance(**given: Any) -> None:
 
     \b
     ccheck train stance --train pairs.jsonl --output my-stance
-    ccheck train stance --train v.jsonl --corpus c.jsonl --method features -o out
+    ccheck train stance --train v.jsonl --corpus c.jsonl --method classifier -o out
     ccheck query "..." --stance my-stance
 
     What is measured on is kept apart by document, unless told otherwise. A training that was stopped goes on by
@@ -86,6 +88,7 @@ def stance(**given: Any) -> None:
     from ..training.rows import read_documents, read_rows
     from ..training.stance import StanceOptions, train_stance
     from ..training.stance_data import joined, stance_data
+    from ..training.stance_features import chosen_method, train_features
 
     require_training()
     config = read_config(Path(given["config"])) if given["config"] else {}
@@ -98,11 +101,13 @@ def stance(**given: Any) -> None:
         if not files[name]:
             raise UsageError(f"--{name} is missing (or {name} in the file of --config)")
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
-    method = files["method"] or "classifier"
-    if method not in ("classifier", "features"):
-        raise UsageError(f"there is no method {method!r}: it is classifier or features")
+    if files["method"] not in ("classifier", "features", None):
+        raise UsageError(f"there is no method {files['method']!r}: it is classifier or features")
+    method = chosen_method(files["method"], chosen)
     corpus = files["corpus"]
     with listening(given["quiet"]) as listener:
+        if files["method"] is None and method == "features":
+            listener.message(f"--method features, as {chosen.base} is an embedding model")
         read = [read_rows(file, corpus) for file in trains]
         for file, rows in zip(trains, read, strict=True):
             listener.message(f"{file}: {rows.describe()}")
@@ -118,34 +123,41 @@ def stance(**given: Any) -> None:
         where = {"device": given["device"], "overwrite": given["overwrite"], "listener": listener}
         output = Path(files["output"])
         if method == "features":
-            from ..training.stance_features import train_features
-
             made = train_features(data, chosen, output, **where)
         else:
             made = train_stance(data, chosen, output, resume=given["resume"], **where)
-    _print_stance(made, given["as_json"])
+    _print_stance(made, method, chosen.base, given["as_json"])
 
 
-def _print_stance(made: StanceModel, as_json: bool) -> None:
+def _print_stance(made: StanceModel, method: str, base: str, as_json: bool) -> None:
     if as_json:
         print_json(
             {
+                "kind": "stance",
+                "method": method,
                 "output": str(made.folder),
+                "base": base,
+                "phases": [
+                    {"phase": one.phase, "steps": one.steps, "best_step": one.best_step, "seconds": one.seconds}
+                    for one in made.phases
+                ],
                 "figures": {
                     name: {"model": own.to_dict(), "floor": floor.to_dict()}
                     for name, (own, floor) in made.figures.items()
                 },
+                "most_frequent": made.most,
+                "notes": list(made.notes),
             }
         )
         return
-    fields = {"output": str(made.folder)}
+    fields = {"output": str(made.folder), "base": base, "method": method}
     for name, (own, floor) in made.figures.items():
-        fields[f"weighted F1 {name} ({own.count})"] = _with_interval(own)
-        fields[f"the same, of one label, {name}"] = f"{floor.weighted.f1:.4f}"
+        fields[f"weighted F1 {name} ({counted(own.count, 'pair')})"] = (
+            f"{_with_interval(own)}; {floor.weighted.f1:.4f} by always {made.most}"
+        )
     print_fields(stdout(), fields)
-    for name, (own, floor) in made.figures.items():
-        if own.intervals and own.intervals["weighted_f1"][0] <= floor.weighted.f1:
-            notice(f"{name}: {own.count} pairs can't tell the model from always giving the most frequent label")
+    for note in made.notes:
+        notice(note)
 
 
 def _with_interval(figures: Classified) -> str:
@@ -168,6 +180,7 @@ def _with_interval(figures: Classified) -> str:
         metavar="N",
         help="How many documents of each claim are ordered.",
     ),
+    click.option("--rerankers", is_flag=True, help="The recipe's rerankers run before, and are learned from too."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of what is drawn."),
     json_option,
     device_option,
@@ -181,6 +194,7 @@ def fusion(
     recipe: str | None,
     output: str,
     depth: int,
+    rerankers: bool,
     seed: int,
     as_json: bool,
     device: str | None,
@@ -192,8 +206,8 @@ def fusion(
     ccheck train fusion --claims claims.jsonl --qrels qrels.tsv -o fusion.json
 
     It orders the first documents of the recipe's retrievers again, by their scores and ranks and the words that they
-    share with the claim. A recipe uses it, before other rerankers, by the table [rerankers.learned] with the file as
-    its model.
+    share with the claim. A recipe uses it by the table [rerankers.learned] with the file as its model, before its other
+    rerankers, or with --rerankers after those that it had.
     """
     from ..evaluation.datasets import read_claims, read_qrels
     from ..evaluation.evaluate import retrieval_only
@@ -204,7 +218,15 @@ def fusion(
     refuse_overwriting(claims, output)
     refuse_overwriting(qrels, output)
     settings = settings_from(store=store, recipe=recipe, device=device)
-    piece = retrieval_only(load_recipe(settings.recipe)).model_copy(update={"rerankers": {}})
+    whole = load_recipe(settings.recipe)
+    before = {
+        name: stage.model_copy(update={"required": True})
+        for name, stage in whole.rerankers.items()
+        if rerankers and stage.kind != "learned"
+    }
+    if rerankers and not before:
+        raise UsageError(f"the recipe {whole.name} has no rerankers to learn from: leave --rerankers out")
+    piece = retrieval_only(whole).model_copy(update={"rerankers": before})
     judged = read_qrels(qrels)
     with checker(settings, quiet=quiet, recipe=piece) as made, progress("searching", quiet) as on_progress:
         about = {"recipe": piece.name, "store": made.store.name}
@@ -216,12 +238,15 @@ def fusion(
             FusionOptions(depth=depth, seed=seed),
             about,
             on_progress,
+            rerankers=list(before),
         )
     save_fusion(trained.model, Path(output))
     if as_json:
         print_json({"output": output, **dict(trained.model.about), "notes": list(trained.notes)})
         return
     fields = {"output": output, "retrievers": ", ".join(trained.model.retrievers)}
+    if before:
+        fields["rerankers"] = ", ".join(before)
     for figure in trained.figures:
         low, high = figure.difference_interval
         fields[f"{figure.metric} {figure.group} ({figure.claims})"] = (

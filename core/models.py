@@ -276,3 +276,14 @@ def load_transformer(path: Path, kind: str, what: str, dtype: str) -> tuple[Any,
         missing = ", ".join(sorted(info["missing_keys"])[:3])
         raise InvalidData(f"{path} is no {what}: its weights lack {missing}. Name another one")
     return model.eval(), tokenizer
+
+
+def positions(config: Any) -> int | None:
+    """How many tokens a transformer of this configuration has positions for; None where it does not say."""
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is None:
+        return None
+    if config.model_type in ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "mpnet"):
+        # Their positions are counted from behind the padding's.
+        limit -= (config.pad_token_id or 0) + 1
+    return int(limit)

@@ -12,6 +12,7 @@ from .stages import (
     Bm25,
     Dense,
     EnsembleReranker,
+    LateReranker,
     ListwiseReranker,
     ModelReranker,
     Sparse,
@@ -88,6 +89,8 @@ def models_used(recipe: Recipe) -> dict[str, ModelKind]:
             used |= dict.fromkeys(reranker.models, "reranker")
         elif isinstance(reranker, ModelReranker) and reranker.model != "auto" and "://" not in reranker.model:
             used[reranker.model] = "reranker"
+        elif isinstance(reranker, LateReranker):
+            used[reranker.model] = "embedding"
         elif isinstance(reranker, ListwiseReranker):
             llms.append(reranker.llm)
     if recipe.verdict.model is not None:

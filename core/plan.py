@@ -250,7 +250,7 @@ def _open_method(recipe: Recipe, embedder: Embedder | None, loaded: Loaded) -> t
 
 def _scores(stage: RerankerStage) -> bool:
     """Whether a reranker scores any text, sentences too."""
-    return stage.kind in ("model", "ensemble")
+    return stage.kind in ("model", "ensemble", "late")
 
 
 def _with_hint(error: CcheckError, recipe: Recipe) -> CcheckError:

@@ -192,7 +192,7 @@ def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
     """A stage without `kind` is of the kind that its name says, or for rerankers a model."""
     known: dict[str, tuple[tuple[str, ...], str | None]] = {
         "retrievers": ((), None),
-        "rerankers": (("ensemble", "listwise", "learned"), "model"),
+        "rerankers": (("ensemble", "late", "learned", "listwise"), "model"),
     }
     for stages, (kinds, usual) in known.items():
         tables = data.get(stages)

@@ -353,7 +353,7 @@ def _sentence_scorer(
     scoring = [
         reranker
         for stage, reranker in rerankers.values()
-        if stage.kind in ("model", "ensemble") and not isinstance(reranker, HitReranker)
+        if stage.kind in ("model", "ensemble", "late") and not isinstance(reranker, HitReranker)
     ]
     return (lambda claim, texts: scoring[-1](claim, texts).normalized) if scoring else None
 

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..errors import CcheckError
-from ..stages import ListwiseReranker, RerankerStage
+from ..errors import CcheckError, UsageError
+from ..stages import RerankerStage
 from ..types import Document, Hit, Ranking, Usage
 from .types import AnyReranker, BatchReranker, HitReranker, Request, Reranker, Scores, only
 
@@ -41,10 +41,10 @@ def rerank_many(
 ) -> list[tuple[Ranking, Usage] | CcheckError]:
     """Rankings with their first `stage.depth` documents in the order of the reranker's scores; the others come after.
 
-    `name` is the stage's, under which `Hit.scores` has the raw score; `Hit.score` is the one in 0..1. `before` is what
-    `Hit.ranks` calls the place that a document had before any reranker. A language model's order is fused with the
-    scores of the stage that came before (`previous`), else with those of the ranking. An error in the place of a query
-    for which the reranker failed.
+    `name` is the stage's, under which `Hit.scores` has the raw score; `Hit.score` is the one in 0..1. With the stage's
+    `alpha` the order and `Hit.score` are those of `interpolated` with the scores of the reranker that came before
+    (`previous`), else with those of the ranking. `before` is what `Hit.ranks` calls the place that a document had
+    before any reranker. An error in the place of a query for which the reranker failed.
     """
     heads = [ranking.hits[: stage.depth] for ranking in rankings]
     answers: list[tuple[Ranking, Usage] | CcheckError] = []
@@ -54,17 +54,38 @@ def rerank_many(
         if isinstance(scores, CcheckError):
             answers.append(scores)
             continue
-        if isinstance(stage, ListwiseReranker):
-            from .listwise import fuse_scores
-
-            # As they came from the model: sigmoids are nearly equal where it is sure.
-            known = all(earlier in hit.scores for hit in head)
-            fused = fuse_scores(
-                [hit.scores[earlier] if known else hit.score for hit in head], scores.values, stage.alpha
-            )
-            scores = replace(scores, values=tuple(fused))
-        answers.append((reordered(ranking, scores, name, before), scores.usage))
+        order = interpolated(_before(head, earlier), scores.values, stage.alpha) if stage.alpha else None
+        answers.append((reordered(ranking, scores, name, before, order), scores.usage))
     return answers
+
+
+def interpolated(before: Sequence[float], own: Sequence[float], alpha: float) -> list[float]:
+    """alpha * before + (1 - alpha) * own, both scaled to 0..1 over these passages by their minimum and maximum.
+
+    It is equation 5 of ClimateCheck's hybrid system (Kiepura and Lam, 2025), which calls the scores normalised and does
+    not say how: scaled so, alpha is the share that it says, where sigmoids would be nearly equal for a model that is
+    sure. Equal scores are all 1. Raises UsageError for lists of different lengths or an alpha outside 0..1.
+    """
+    if len(before) != len(own):
+        raise UsageError(f"{len(before)} scores can't be fused with {len(own)}")
+    if not 0 <= alpha <= 1:
+        raise UsageError(f"alpha is {alpha:g}; it must be between 0 and 1")
+    return [alpha * old + (1 - alpha) * new for old, new in zip(_scaled(before), _scaled(own), strict=True)]
+
+
+def _scaled(scores: Sequence[float]) -> list[float]:
+    low, high = (min(scores), max(scores)) if scores else (0.0, 0.0)
+    return [1.0 if high == low else (score - low) / (high - low) for score in scores]
+
+
+def _before(head: Sequence[Hit], earlier: str) -> list[float]:
+    """The scores that made the order: as they came from the model where they alone did, since sigmoids are nearly equal
+    where it is sure."""
+    if all(earlier in hit.scores for hit in head):
+        raw = [hit.scores[earlier] for hit in head]
+        if raw == sorted(raw, reverse=True):
+            return raw
+    return [hit.score for hit in head]
 
 
 def _scored(
@@ -91,19 +112,24 @@ def _caught(score: Callable[[], Scores]) -> Scores | CcheckError:
         return error
 
 
-def reordered(ranking: Ranking, scores: Scores, name: str, before: str) -> Ranking:
-    """The ranking by scores of its first documents. Equal scores keep their order."""
+def reordered(
+    ranking: Ranking, scores: Scores, name: str, before: str, order: Sequence[float] | None = None
+) -> Ranking:
+    """The ranking with its first documents by their scores, or by an `order` in 0..1. Equal ones stay as they are."""
     head = [
         replace(
             hit,
-            score=normalized,
+            score=shown,
             scores={**hit.scores, name: value},
             ranks={before: hit.rank, **hit.ranks} if before not in hit.ranks else hit.ranks,
             cut=(*hit.cut, name) if cut else hit.cut,
         )
-        for hit, value, normalized, cut in zip(ranking.hits, scores.values, scores.normalized, scores.cut, strict=False)
+        for hit, value, shown, cut in zip(
+            ranking.hits, scores.values, scores.normalized if order is None else order, scores.cut, strict=False
+        )
     ]
-    head.sort(key=lambda hit: -hit.scores[name])
+    by = scores.values if order is None else order
+    head = [hit for _, hit in sorted(zip(by, head, strict=True), key=lambda pair: -pair[0])]
     return Ranking(tuple(replace(hit, rank=rank) for rank, hit in enumerate([*head, *_below(head, ranking)], 1)))
 
 

@@ -29,7 +29,7 @@ KIND = "ccheck learned fusion"
 VERSION = 1
 MAX_BYTES = 64 << 20
 FUSIONS = ("rrf", "minmax")
-OF_RETRIEVER = ("score", "scaled", "rank")
+OF_SCORER = ("score", "scaled", "rank")
 SHARED = (
     "fused rank",
     "fused scaled",
@@ -45,37 +45,49 @@ SHARED = (
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-def feature_names(retrievers: Sequence[str]) -> list[str]:
-    """What the columns of `features` are, for retrievers in this order."""
-    return [*(f"{name} {one}" for name in retrievers for one in OF_RETRIEVER), *SHARED]
+def feature_names(scorers: Sequence[str]) -> list[str]:
+    """What the columns of `features` are, for retrievers and then rerankers in this order."""
+    return [*(f"{name} {one}" for name in scorers for one in OF_SCORER), *SHARED]
 
 
-def directions(retrievers: Sequence[str]) -> list[int]:
+def directions(scorers: Sequence[str]) -> list[int]:
     """How relevance can go with each feature: 1 up, -1 down, 0 either way. A better score never counts against."""
     up = ("score", "scaled", "title", "text", "claim words", "pairs of words", "claim numbers")
     return [
         -1 if name.endswith("rank") else int(name.endswith(up) and name != "numbers in claim")
-        for name in feature_names(retrievers)
+        for name in feature_names(scorers)
     ]
 
 
-def features(claim: str, hits: Sequence[Hit], retrievers: Sequence[str]) -> NDArray[np.float32]:
+def features(
+    claim: str, hits: Sequence[Hit], retrievers: Sequence[str], rerankers: Sequence[str] = ()
+) -> NDArray[np.float32]:
     """The features of the hits of one claim, shape [hits, features].
 
-    Of each retriever: its score, the same scaled to 0..1 over these hits, and the rank. A document that it did not find
-    has the lowest score of those that it found here, and a rank of one more than the last. Rare words are weighted by
-    how few of these hits have them.
+    Of each retriever, and of each reranker that ran before: its score, the same scaled to 0..1 over these hits, and the
+    rank. A document that it did not find or read has the lowest score of those that it did here, and a rank of one more
+    than the last. Rare words are weighted by how few of these hits have them.
     """
     rows = len(hits)
     columns: list[Sequence[float]] = []
-    for name in retrievers:
+    for name in (*retrievers, *rerankers):
         found = [hit.scores[name] for hit in hits if name in hit.scores]
-        last = max((hit.ranks.get(name, 0) for hit in hits), default=0) + 1
+        # Of rerankers no place is kept: it follows from their scores.
+        places = (
+            {hit.document.id: hit.ranks[name] for hit in hits if name in hit.ranks}
+            if name in retrievers
+            else {hit.document.id: 1 + sum(s > hit.scores[name] for s in found) for hit in hits if name in hit.scores}
+        )
+        last = max(places.values(), default=0) + 1
         low, high = min(found, default=0.0), max(found, default=0.0)
         scores = [hit.scores.get(name, low) for hit in hits]
-        columns += [scores, _scaled(scores, low, high), [hit.ranks.get(name, last) for hit in hits]]
-    fused = [hit.score for hit in hits]
-    columns += [[hit.rank for hit in hits], _scaled(fused, min(fused, default=0.0), max(fused, default=0.0))]
+        columns += [scores, _scaled(scores, low, high), [places.get(hit.document.id, last) for hit in hits]]
+    joined = next((name for name in FUSIONS if all(name in hit.scores for hit in hits)), next(iter(retrievers), ""))
+    fused = [hit.scores.get(joined, hit.score) for hit in hits]
+    columns += [
+        [hit.ranks.get(joined, hit.rank) for hit in hits],
+        _scaled(fused, min(fused, default=0.0), max(fused, default=0.0)),
+    ]
     wanted = terms(claim)
     words, pairs = set(wanted), set(itertools.pairwise(wanted))
     titles = [set(terms(hit.document.title)) for hit in hits]
@@ -138,12 +150,16 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class LearnedModel:
-    """Trees whose sum over `base` is the logit of a document's relevance. `about` is what else the file says."""
+    """Trees whose sum over `base` is the logit of a document's relevance. `about` is what else the file says.
+
+    `rerankers`: those before it, whose scores it reads too.
+    """
 
     retrievers: tuple[str, ...]
     base: float
     trees: tuple[Tree, ...]
     about: Mapping[str, Any]
+    rerankers: tuple[str, ...] = ()
 
     def logits(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
         """Shape [rows, features] to [rows]."""
@@ -158,7 +174,8 @@ class LearnedModel:
             "version": VERSION,
             **self.about,
             "retrievers": list(self.retrievers),
-            "features": feature_names(self.retrievers),
+            "rerankers": list(self.rerankers),
+            "features": feature_names((*self.retrievers, *self.rerankers)),
             "base": self.base,
             "trees": [tree.to_dict() for tree in self.trees],
         }
@@ -172,18 +189,18 @@ class LearnedReranker:
         self.name = name
 
     def score_hits(self, query: str, hits: Sequence[Hit]) -> Scores:
-        """The logits of relevance. Raises InvalidData for hits of other retrievers than the model was made for."""
+        """The logits of relevance. Raises InvalidData for hits of other stages than the model was made for."""
         if not hits:
             return Scores((), ())
-        made_for = set(self._model.retrievers)
+        made_for = {*self._model.retrievers, *self._model.rerankers}
         found = {name for hit in hits for name in hit.scores} - set(FUSIONS)
         if found != made_for:
             raise InvalidData(
                 f"{self.name} was made for the scores of {', '.join(sorted(made_for))}; these documents have scores of "
                 f"{', '.join(sorted(found)) or 'nothing'}. Make one for this recipe by ccheck train fusion, and put it "
-                "before other rerankers"
+                "before rerankers that it was not made for"
             )
-        values = self._model.logits(features(clean(query), hits, self._model.retrievers))
+        values = self._model.logits(features(clean(query), hits, self._model.retrievers, self._model.rerankers))
         return Scores(tuple(values.tolist()), (False,) * len(hits))
 
 
@@ -208,15 +225,17 @@ def parse_learned(data: Mapping[str, Any]) -> LearnedModel:
     if data["kind"] != KIND or data["version"] != VERSION:
         raise ValueError(f"kind {str(data['kind'])[:40]!r}, version {str(data['version'])[:10]!r}")
     retrievers = tuple(str(name) for name in data["retrievers"])
-    names = feature_names(retrievers)
+    rerankers = tuple(str(name) for name in data.get("rerankers", ()))
+    names = feature_names((*retrievers, *rerankers))
     if list(data["features"]) != names:
         raise ValueError("it has other features than this version of ccheck makes")
     trees = tuple(_tree(tree, len(names)) for tree in data["trees"])
     base = float(data["base"])
     if not math.isfinite(base) or not retrievers:
         raise ValueError("it has no base or no retrievers")
-    about = {key: value for key, value in data.items() if key not in ("trees", "base", "features", "retrievers")}
-    return LearnedModel(retrievers, base, trees, {k: v for k, v in about.items() if k not in ("kind", "version")})
+    own = ("kind", "version", "retrievers", "rerankers", "features", "base", "trees")
+    about = {key: value for key, value in data.items() if key not in own}
+    return LearnedModel(retrievers, base, trees, about, rerankers)
 
 
 def _tree(data: Mapping[str, Any], count: int) -> Tree:

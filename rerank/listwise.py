@@ -20,8 +20,6 @@ from ..llm import Failure, LanguageModel, Message, Question, Reply, load_prompt,
 from ..types import Usage
 from .types import Request, Scores, only
 
-ALPHA = 0.4
-"""The share of the scores before, of the ClimateCheck system (its table 5)."""
 LONGEST = 6_000
 """Characters of a passage that the model reads: an abstract has 1,500 to 2,500."""
 _MAX_EXAMPLES = 20
@@ -165,24 +163,6 @@ def permuted(items: Sequence[int], order: Sequence[int]) -> list[int]:
 def rank_score(rank: int, count: int) -> float:
     """1 - (rank - 1) / (N - 1): from 1 for the first to 0 for the last; 1 for the only one."""
     return 1.0 if count == 1 else 1 - (rank - 1) / (count - 1)
-
-
-def fuse_scores(before: Sequence[float], permutation_scores: Sequence[float], alpha: float = ALPHA) -> list[float]:
-    """alpha * CE_norm + (1 - alpha) * LLM_norm for each passage (ClimateCheck's hybrid system, equation 5).
-
-    `before`: the scores of the reranker before, of any scale. The paper calls them normalised and does not say how;
-    here they are scaled to 0..1 over these passages (minimum and maximum), as the ranks are, so that alpha is the share
-    that it says: a sigmoid would leave nearly equal values where a model is sure. Equal scores are all 1.
-
-    Raises UsageError for lists of different lengths or an alpha outside 0..1.
-    """
-    if len(before) != len(permutation_scores):
-        raise UsageError(f"{len(before)} scores can't be fused with {len(permutation_scores)}")
-    if not 0 <= alpha <= 1:
-        raise UsageError(f"alpha is {alpha:g}; it must be between 0 and 1")
-    low, high = (min(before), max(before)) if before else (0.0, 0.0)
-    scaled = [1.0 if high == low else (score - low) / (high - low) for score in before]
-    return [alpha * old + (1 - alpha) * new for old, new in zip(scaled, permutation_scores, strict=True)]
 
 
 def load_examples(path: Path) -> list[Example]:

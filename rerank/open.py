@@ -10,6 +10,7 @@ from ..errors import MissingExtra, NotFound
 from ..memory import Memory
 from ..settings import Settings
 from ..stages import EnsembleReranker as EnsembleStage
+from ..stages import LateReranker as LateStage
 from ..stages import LearnedReranker as LearnedStage
 from ..stages import ListwiseReranker as ListwiseStage
 from ..stages import ModelReranker as ModelStage
@@ -48,6 +49,8 @@ def open_reranker(
         from .learned import load_learned
 
         return load_learned(stage.model)
+    if isinstance(stage, LateStage):
+        return _open_late(stage, settings, notify, memory)
     if isinstance(stage, EnsembleStage):
         options = ModelStage(max_tokens=stage.max_tokens, long=stage.long)
         models = [_open(name, options, settings, notify, memory) for name in stage.models]
@@ -110,11 +113,37 @@ def _open(
         if Path(name).exists():
             raise
         raise NotFound(f"{error}; or choose another reranker by --rerank, or none") from error
-    reranker = LocalReranker(scorer)
+    return _remembered(LocalReranker(scorer), stage, name, settings, memory)
+
+
+def _open_late(stage: LateStage, settings: Settings, notify: Callable[[str], None], memory: Memory | None) -> Reranker:
+    from .late import load_late
+
+    reranker = load_late(
+        stage.model,
+        device=settings.device,
+        max_tokens=stage.max_tokens,
+        window=stage.window,
+        idf=stage.idf,
+        on_load=lambda: notify(f"loading {stage.model}"),
+    )
+    return _remembered(reranker, stage, stage.model, settings, memory, together=stage.idf)
+
+
+def _remembered(
+    reranker: Reranker,
+    stage: ModelStage | LateStage,
+    name: str,
+    settings: Settings,
+    memory: Memory | None,
+    *,
+    together: bool = False,
+) -> Reranker:
     if memory is None:
         return reranker
     from ..models import find_model, fingerprint
     from .remembered import RememberedReranker
 
-    options = stage.model_dump_json(exclude={"model", "depth", "required"})
-    return RememberedReranker(reranker, memory, f"{fingerprint(find_model(name).path)} {settings.device} {options}")
+    options = stage.model_dump_json(exclude={"model", "depth", "alpha", "required"})
+    identity = f"{fingerprint(find_model(name).path)} {settings.device} {options}"
+    return RememberedReranker(reranker, memory, identity, together=together)

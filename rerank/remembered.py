@@ -14,12 +14,13 @@ from .types import Request, Reranker, Scores, only
 class RememberedReranker:
     """Asks another reranker only for the pairs that the memory does not have.
 
-    `identity` stands for everything that its scores depend on beside the texts: weights and options.
+    `identity` stands for everything that its scores depend on beside the texts: weights and options. `together`: they
+    depend on the other passages too.
     """
 
-    def __init__(self, reranker: Reranker, memory: Memory, identity: str) -> None:
+    def __init__(self, reranker: Reranker, memory: Memory, identity: str, *, together: bool = False) -> None:
         self.name = reranker.name
-        self._reranker, self._memory, self._identity = reranker, memory, identity
+        self._reranker, self._memory, self._identity, self._together = reranker, memory, identity, together
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         """See the reranker's own. Raises what it raises."""
@@ -27,7 +28,9 @@ class RememberedReranker:
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
         keys = [
-            [memory_key("rerank", self._identity, query, text) for text in passages] for query, passages in requests
+            [memory_key("rerank", self._identity, query, text, *beside) for text in passages]
+            for query, passages in requests
+            for beside in [[memory_key(*passages)] if self._together else []]
         ]
         known = self._memory.get("rerank", [key for some in keys for key in some])
         missing = [

@@ -10,7 +10,7 @@ from scripted_llm import Said, error, say, scripted, user_text
 
 from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.llm import InvalidReply
-from ccheck.rerank.listwise import LONGEST, ListwiseReranker, fuse_scores, load_examples, permuted, windows
+from ccheck.rerank.listwise import LONGEST, ListwiseReranker, load_examples, permuted, windows
 from ccheck.types import Usage
 
 pytest.importorskip("openai", reason="needs the extra llm")
@@ -168,22 +168,3 @@ def test_examples_that_can_not_be_used_are_named(tmp_path, line, why):
         load_examples(tmp_path / "examples.jsonl")
     with pytest.raises(NotFound):
         load_examples(tmp_path / "none.jsonl")
-
-
-# -- fusing
-
-
-def test_scores_are_fused_as_in_the_paper():
-    # Cross-encoder logits 4, 0, -4 scale to 1, .5, 0; the model's order is 2, 3, 1.
-    fused = fuse_scores([4.0, 0.0, -4.0], [0.0, 1.0, 0.5])
-    assert fused == pytest.approx([0.4 * 1 + 0.6 * 0, 0.4 * 0.5 + 0.6 * 1, 0.4 * 0 + 0.6 * 0.5])
-    assert fuse_scores([4.0, 0.0, -4.0], [0.0, 1.0, 0.5], alpha=1) == pytest.approx([1, 0.5, 0])
-    assert fuse_scores([4.0, 0.0, -4.0], [0.0, 1.0, 0.5], alpha=0) == [0.0, 1.0, 0.5]
-    assert fuse_scores([2.0, 2.0], [0.0, 1.0]) == pytest.approx([0.4, 1.0]) and fuse_scores([], []) == []
-
-
-def test_what_can_not_be_fused_is_refused():
-    with pytest.raises(UsageError, match="2 scores"):
-        fuse_scores([1.0, 2.0], [1.0])
-    with pytest.raises(UsageError, match="between 0 and 1"):
-        fuse_scores([1.0], [1.0], alpha=1.1)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import pytest
 
 from ccheck import models
-from ccheck.errors import MissingExtra, NotFound
+from ccheck.errors import MissingExtra, NotFound, UsageError
 from ccheck.rerank import Scores, sigmoid
 from ccheck.rerank import open as opening
-from ccheck.rerank.apply import passage_of, rerank
+from ccheck.rerank.apply import interpolated, passage_of, rerank
 from ccheck.rerank.ensemble import EnsembleReranker
 from ccheck.settings import Settings
 from ccheck.stages import ModelReranker
@@ -55,6 +55,7 @@ def no_llm(name: str | None):
 
 
 STAGE = ModelReranker(model="x", depth=3)
+HALF = ModelReranker(model="x", depth=3, alpha=0.5)
 
 
 def test_the_first_documents_are_ordered_again_and_the_others_come_after():
@@ -129,3 +130,42 @@ def test_a_model_that_is_not_there_says_what_to_do(monkeypatch: pytest.MonkeyPat
         opening.open_reranker(ModelReranker(), Settings(device="cpu"), no_llm)
     with pytest.raises(NotFound, match=r"some/thing .*or choose another reranker by --rerank, or none"):
         opening.open_reranker(ModelReranker(model="some/thing"), Settings(), no_llm)
+
+
+# -- the share of the scores before
+
+
+def test_scores_are_interpolated_as_in_the_paper():
+    # Cross-encoder logits 4, 0, -4 scale to 1, .5, 0; the model's order is 2, 3, 1.
+    both = interpolated([4.0, 0.0, -4.0], [0.0, 1.0, 0.5], 0.4)
+    assert both == pytest.approx([0.4 * 1 + 0.6 * 0, 0.4 * 0.5 + 0.6 * 1, 0.4 * 0 + 0.6 * 0.5])
+    assert interpolated([4.0, 0.0, -4.0], [0.0, 1.0, 0.5], 1) == pytest.approx([1, 0.5, 0])
+    assert interpolated([4.0, 0.0, -4.0], [2.0, 10.0, 6.0], 0) == [0.0, 1.0, 0.5]
+    assert interpolated([2.0, 2.0], [0.0, 1.0], 0.4) == pytest.approx([0.4, 1.0]) and interpolated([], [], 0.4) == []
+
+
+def test_what_can_not_be_interpolated_is_refused():
+    with pytest.raises(UsageError, match="2 scores"):
+        interpolated([1.0, 2.0], [1.0], 0.4)
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        interpolated([1.0], [1.0], 1.1)
+
+
+def test_with_alpha_a_part_of_the_ranking_before_is_kept_and_scores_are_the_rerankers_own():
+    # Before: 1/21, 1/22, 1/23, which scale to 1, .477, 0. Own: 0, 10, 9, which scale to 0, 1, .9.
+    found, _ = rerank("q", ranking("a", "b", "c", "d"), Table({"a": 0.0, "b": 10.0, "c": 9.0}), HALF, "table", "rrf")
+    assert ids(found) == ["b", "a", "c", "d"]
+    assert [hit.score for hit in found.hits[:3]] == pytest.approx([0.7386, 0.5, 0.45], abs=1e-3)
+    assert [hit.scores["table"] for hit in found.hits[:3]] == [10.0, 0.0, 9.0]
+    assert found.hits[3].score <= found.hits[2].score
+
+
+def test_the_scores_before_are_those_that_made_the_order():
+    raw = {"a": 30.0, "b": 20.0, "c": 10.0}  # sigmoids of which are nearly equal
+    first, _ = rerank("q", ranking("a", "b", "c"), Table(raw), STAGE, "first", "rrf")
+    own = Table({"a": 0.0, "b": 1.0, "c": 0.9})
+    assert ids(rerank("q", first, own, HALF, "second", "rrf", "first")[0]) == ["b", "a", "c"]
+    # Own scores of a stage with alpha did not make the order alone: what did is Hit.score.
+    mixed, _ = rerank("q", ranking("a", "b", "c"), Table({"a": 0.0, "b": 10.0, "c": 9.0}), HALF, "first", "rrf")
+    again, _ = rerank("q", mixed, Table({"a": 1.0, "b": 0.0, "c": 0.0}), HALF, "second", "rrf", "first")
+    assert [hit.score for hit in again.hits] == pytest.approx([0.5 * (0.05 / 0.2886) + 0.5, 0.5, 0.0], abs=1e-3)

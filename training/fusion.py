@@ -1,4 +1,4 @@
-"""Training of a learned fusion: gradient-boosted trees over what retrievers and words say of each document.
+"""Training of a learned fusion: gradient-boosted trees over what retrievers, rerankers and words say of a document.
 
 It takes seconds, needs scikit-learn and no torch, and what it writes needs numpy alone (`rerank/learned.py`). The
 figures are out of fold: the claims of each fold are ranked by trees that saw none of them and none of their documents.
@@ -92,8 +92,10 @@ def train_fusion(
     options: FusionOptions,
     about: Mapping[str, Any],
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    rerankers: Sequence[str] = (),
 ) -> Fusion:
-    """Learn to order what a checker finds, whose recipe has these retrievers and no rerankers.
+    """Learn to order what a checker finds, whose recipe has these retrievers and rerankers.
 
     `about` is written into the file too. Raises MissingExtra without scikit-learn, InvalidData where too few claims
     have relevant documents, or the checker does not find them.
@@ -101,7 +103,8 @@ def train_fusion(
     if importlib.util.find_spec("sklearn") is None:
         raise MissingExtra("training a fusion", "evaluation")
     judged = [claim for claim in claims if any(grade > 0 for grade in qrels.get(str(claim.id), {}).values())]
-    examples, notes = _examples(checker, retrievers, judged, qrels, options, on_progress)
+    examples, notes = _examples(checker, retrievers, rerankers, judged, qrels, options, on_progress)
+    scorers = (*retrievers, *rerankers)
     learnable = sum(bool(example.relevant.any()) for example in examples)
     if learnable < CLAIMS_AT_LEAST:
         raise InvalidData(
@@ -109,12 +112,10 @@ def train_fusion(
             f"{CLAIMS_AT_LEAST}. Do the ids of claims, judgements and store match?"
         )
     found = tuple(
-        _figure(
-            group, examples, retrievers, qrels, _folds(examples, qrels, options, by_document=group == UNSEEN), options
-        )
+        _figure(group, examples, scorers, qrels, _folds(examples, qrels, options, by_document=group == UNSEEN), options)
         for group in (UNSEEN, SEEN)
     )
-    base, trees = _grown(examples, retrievers, options)
+    base, trees = _grown(examples, scorers, options)
     model = LearnedModel(
         tuple(retrievers),
         base,
@@ -126,6 +127,7 @@ def train_fusion(
             "options": asdict(options),
             "figures": [asdict(figure) for figure in found],
         },
+        tuple(rerankers),
     )
     return Fusion(model, found, (*notes, *_said(found)))
 
@@ -139,6 +141,7 @@ def save_fusion(model: LearnedModel, path: Path) -> None:
 def _examples(
     checker: Checks,
     retrievers: Sequence[str],
+    rerankers: Sequence[str],
     claims: Sequence[Claim],
     qrels: Qrels,
     options: FusionOptions,
@@ -155,7 +158,7 @@ def _examples(
             failed.append(f"claim {result.claim.id}: {result.error}")
             continue
         hits = tuple(piece.hit for piece in result.evidence)
-        if {name for hit in hits for name in hit.scores} < set(retrievers):
+        if not {name for hit in hits for name in hit.scores}.issuperset((*retrievers, *rerankers)):
             partial += 1  # as it is when the trees are used: such a claim keeps the ranking before
             continue
         grades = qrels[str(result.claim.id)]
@@ -163,7 +166,7 @@ def _examples(
             _Example(
                 str(result.claim.id),
                 hits,
-                features(result.claim.text, hits, retrievers),
+                features(result.claim.text, hits, retrievers, rerankers),
                 np.array([grades.get(hit.document.id, 0) > 0 for hit in hits], dtype=bool),
             )
         )
@@ -171,7 +174,7 @@ def _examples(
     if failed:
         notes.append(f"{len(failed)} claims could not be searched for: {failed[0]}")
     if partial:
-        notes.append(f"{partial} claims were not learned from, for which some retriever found nothing")
+        notes.append(f"{partial} claims were not learned from, for which some retriever or reranker has nothing")
     return examples, notes
 
 
@@ -218,7 +221,7 @@ def _folds(
 def _figure(
     group: str,
     examples: Sequence[_Example],
-    retrievers: Sequence[str],
+    scorers: Sequence[str],
     qrels: Qrels,
     folds: Sequence[tuple[Fold, frozenset[str]]],
     options: FusionOptions,
@@ -228,7 +231,7 @@ def _figure(
     for (learned, ranked), held in folds:
         if not learned or not ranked:
             raise InvalidData("the claims share so many documents that they can't be kept apart: give more claims")
-        base, trees = _grown([examples[number] for number in learned], retrievers, options, held)
+        base, trees = _grown([examples[number] for number in learned], scorers, options, held)
         model = LearnedModel((), base, trees, {})
         for number in ranked:
             example = examples[number]
@@ -243,7 +246,7 @@ def _figure(
 
 def _grown(
     examples: Sequence[_Example],
-    retrievers: Sequence[str],
+    scorers: Sequence[str],
     options: FusionOptions,
     held: frozenset[str] = frozenset(),
 ) -> tuple[float, tuple[Tree, ...]]:
@@ -255,7 +258,7 @@ def _grown(
     seen = np.array([hit.document.id not in held for example in examples for hit in example.hits], dtype=bool)
     if not relevant[seen].any() or relevant[seen].all():
         raise InvalidData("there is nothing to tell apart: give claims with relevant documents among others")
-    return exported(fitted(rows[seen], relevant[seen], options, directions(retrievers)), rows[seen][:1000])
+    return exported(fitted(rows[seen], relevant[seen], options, directions(scorers)), rows[seen][:1000])
 
 
 def fitted(

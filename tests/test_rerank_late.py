@@ -1,0 +1,155 @@
+"""Late interaction: by hand, with the packaged model's own token embeddings, and with a model trained for it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from ccheck.errors import InvalidData, NotFound, UsageError
+from ccheck.models import find_model
+from ccheck.rerank.late import LateReranker, load_late, maxsim, rarity, trained_for_it
+from ccheck.rerank.open import open_reranker
+from ccheck.settings import Settings
+from ccheck.stages import LateReranker as LateStage
+
+torch = pytest.importorskip("torch")
+
+MODEL = "all-MiniLM-L6-v2"
+CLAIM = "Global sea level rose 20 cm"
+PASSAGES = [
+    "Sea level. Tide gauges show that the global mean sea level has risen by about 20 centimetres since 1900.",
+    "Cats sleep for most of the day, and hunt at night.",
+    "Coral reefs are bleached when the sea is too warm for some weeks.",
+]
+
+
+@pytest.fixture(scope="module")
+def late() -> LateReranker:
+    return load_late(MODEL, device="cpu")
+
+
+def test_maxsim_by_hand():
+    claim = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    passage = torch.tensor([[0.6, 0.8], [1.0, 0.0], [0.8, 0.6]])
+    # The first token's best is 1, the second's .8.
+    assert maxsim(claim, passage, [1.0, 1.0]) == pytest.approx(0.9)
+    assert maxsim(claim, passage, [3.0, 1.0]) == pytest.approx((3 * 1 + 0.8) / 4)
+    # Stretches of two tokens: (1, .8) and (1, .6).
+    assert maxsim(claim, passage, [1.0, 1.0], window=2) == pytest.approx(0.9)
+    apart = torch.tensor([[1.0, 0.0], [0.0, -1.0], [0.0, -1.0], [0.0, 1.0]])
+    assert maxsim(claim, apart, [1.0, 1.0]) == pytest.approx(1.0)
+    assert maxsim(claim, apart, [1.0, 1.0], window=2) == pytest.approx(0.5)
+    assert maxsim(claim, apart, [1.0, 1.0], window=100) == pytest.approx(1.0)
+    assert maxsim(claim, passage[:0], [1.0, 1.0]) == 0.0
+
+
+@pytest.mark.parametrize(("length", "window"), [(1, 1), (5, 2), (48, 48), (49, 48), (73, 48), (100, 7)])
+def test_stretches_leave_no_token_out(length, window):
+    claim = torch.nn.functional.normalize(torch.randn(4, 8, generator=torch.Generator().manual_seed(length)), dim=1)
+    passage = torch.nn.functional.normalize(torch.randn(length, 8, generator=torch.Generator().manual_seed(7)), dim=1)
+    weights = [1.0, 2.0, 1.0, 0.5]
+    starts = range(0, length, max(1, window // 2))
+    by_hand = max(
+        sum(w * float((passage[at : at + window] @ token).max()) for w, token in zip(weights, claim, strict=True)) / 4.5
+        for at in starts
+    )
+    assert maxsim(claim, passage, weights, window) == pytest.approx(by_hand, abs=1e-6)
+
+
+def test_rare_tokens_count_more_by_hand():
+    passages = [{1, 2}, {1}, {1, 3}]
+    weights = rarity([1, 2, 9, 3], passages, special={3})
+    assert weights == pytest.approx([1 + math.log(4 / 3.5), 1 + math.log(4 / 1.5), 1 + math.log(4 / 0.5), 1.0])
+
+
+def test_token_embeddings_are_the_models_own(late):
+    """Against transformers alone: the last layer's states without [CLS] and [SEP]."""
+    from transformers import AutoModel, AutoTokenizer
+
+    path = find_model(MODEL).path
+    tokenizer, model = AutoTokenizer.from_pretrained(path), AutoModel.from_pretrained(path).eval()
+
+    def states(text):
+        with torch.no_grad():
+            found = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, 1:-1]
+        return torch.nn.functional.normalize(found, dim=-1)
+
+    whole = LateReranker(late._model, "whole", window=0, idf=False)
+    claim = states(CLAIM)
+    by_hand = [float((claim @ states(text).T).max(1).values.mean()) for text in PASSAGES]
+    assert whole(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=5e-3)  # documents are read in bfloat16
+
+
+def test_what_bears_on_the_claim_comes_first(late):
+    scores = late(CLAIM, PASSAGES)
+    assert np.argmax(scores.values) == 0 and not scores.logits and not any(scores.cut)
+    assert all(0 <= value <= 1 for value in scores.values)
+    assert late(CLAIM, PASSAGES[::-1]).values == pytest.approx(scores.values[::-1], abs=1e-6)  # and from what is kept
+    assert late(CLAIM, []).values == ()
+    assert late(CLAIM, ["", PASSAGES[0]]).values[0] == 0.0
+    assert late("", PASSAGES).values == (0.0, 0.0, 0.0)
+
+
+def test_long_documents_are_cut_and_said_to_be():
+    short = load_late(MODEL, device="cpu", max_tokens=32)
+    assert short(CLAIM, [" ".join(["word"] * 31), " ".join(["word"] * 30)]).cut == (True, False)
+    with pytest.raises(UsageError, match="512 tokens at most"):
+        load_late(MODEL, device="cpu", max_tokens=513)
+
+
+def test_a_model_that_was_trained_for_it_is_used_as_it_is(tmp_path, late):
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    torch.manual_seed(0)
+    base = Transformer(str(find_model(MODEL).path))
+    projection = Dense(
+        384, 16, bias=False, activation_function=torch.nn.Identity(), module_input_name="token_embeddings"
+    )
+    parts = [base, projection, MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
+    model = MultiVectorEncoder(modules=parts, device="cpu")
+    model.save_pretrained(str(tmp_path / "colbert"))
+    assert trained_for_it(tmp_path / "colbert") and not trained_for_it(find_model(MODEL).path)
+    own = model.similarity(model.encode_query([CLAIM]), model.encode_document(PASSAGES))[0].tolist()
+    tokens = len(model.tokenizer(CLAIM).input_ids)
+    found = load_late(str(tmp_path / "colbert"), device="cpu", window=0, idf=False)(CLAIM, PASSAGES)
+    assert np.array(found.values) * tokens == pytest.approx(own, abs=0.05)
+    assert np.argsort(found.values).tolist() == np.argsort(own).tolist()
+
+
+def test_what_is_no_such_model_is_an_error(tmp_path):
+    with pytest.raises(NotFound):
+        load_late(str(tmp_path / "nothing"))
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(NotFound, match="safetensors"):
+        load_late(str(tmp_path))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(InvalidData, match="can't be read"):
+        load_late(str(tmp_path))
+
+
+class Kept:
+    """A memory in a dictionary."""
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes] = {}
+
+    def get(self, kind, keys):
+        return {key: self.values[key] for key in keys if key in self.values}
+
+    def put(self, kind, values):
+        self.values |= values
+
+
+def test_a_memory_keeps_scores_by_all_that_they_depend_on():
+    def no_llm(name):
+        raise AssertionError(name)
+
+    reranker = open_reranker(LateStage(), Settings(device="cpu"), no_llm, memory=Kept())
+    three, two = reranker(CLAIM, PASSAGES).values, reranker(CLAIM, PASSAGES[:2]).values
+    assert three[:2] != two  # rarity is among the passages
+    reranker._reranker = None  # from now on the memory alone can answer
+    assert reranker(CLAIM, PASSAGES).values == three and reranker(CLAIM, PASSAGES[:2]).values == two
