@@ -50,7 +50,7 @@ def rows_of(count: int = 96) -> list[StanceRow]:
     """Claims that something rises, with documents that say so, that deny it, or that are about another thing."""
     made = []
     for n in range(count):
-        thing, other = THINGS[n % 12], THINGS[(n + 5) % 12]
+        thing, other = THINGS[n // 3 % 12], THINGS[(n // 3 + 5) % 12]  # each thing has each label
         said = {
             "SUPPORTS": f"We found that {thing} rises in year {n}.",
             "REFUTES": f"We found that {thing} never rises in year {n}.",

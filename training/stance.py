@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -47,7 +47,6 @@ from .stance_card import stance_card
 if TYPE_CHECKING:
     import torch
 
-METRIC = "weighted F1"
 LONGEST = 512
 SORTED_TOGETHER = 16
 """How many batches are drawn together and sorted by length."""
@@ -64,7 +63,7 @@ class StanceOptions(TrainingOptions):
     learning_rate: float = Field(default=5e-5, gt=0)
     warmup: float = Field(default=0.1, ge=0)
     max_tokens: int | None = Field(default=256, ge=16, le=131_072, description="of claim and document, read at a time")
-    metric: str = METRIC
+    metric: Literal["weighted F1", "macro F1"] = "weighted F1"
     gamma: float = Field(default=2.0, ge=0, description="how much pairs count less that are right already")
     class_weights: bool = Field(
         default=False, description="alpha: the inverse frequency of a class; the sum is 3; else alpha is 1"
@@ -97,12 +96,14 @@ class StanceData:
 
 @dataclass(frozen=True, slots=True)
 class StanceModel:
-    """A trained model's folder and its figures by group: the model's own, and those of always the same label, which is
-    the most frequent one of training."""
+    """A trained model's folder and its figures by group: the model's own, and those of always saying `most`, the most
+    frequent label of training. `notes` say what a user should know of them."""
 
     folder: Path
     phases: tuple[Trained, ...]
     figures: Mapping[str, tuple[Classified, Classified]]
+    most: Label
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +161,10 @@ def train_stance(
         numbers = {name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in measured.items()}
         write_whole(folder / "figures.json", json.dumps(numbers, indent=1))
 
-    card = stance_card(options, data, phases, measured)
+    most, notes = most_frequent(data.train), notes_of(measured, most_frequent(data.train))
+    card = stance_card(options, data, phases, measured, notes)
     finish(work, output, save, card, [phase.phase for phase in phases])
-    return StanceModel(output, tuple(phases), measured)
+    return StanceModel(output, tuple(phases), measured, most, notes)
 
 
 def judge_rows(method: StanceMethod, rows: Sequence[StanceRow]) -> list[Stance]:
@@ -185,11 +187,34 @@ def measure_rows(rows: Sequence[StanceRow], said: Sequence[Stance], resamples: i
 
 def measure_groups(method: StanceMethod, data: StanceData) -> dict[str, tuple[Classified, Classified]]:
     """The figures of each group: the method's, and those of always saying the most frequent label of training."""
-    most = Counter(row.label for row in data.train).most_common(1)[0][0]
+    most = most_frequent(data.train)
     return {
         name: (measure_rows(rows, judge_rows(method, rows)), measure_rows(rows, [Stance(most)] * len(rows)))
         for name, rows in data.groups.items()
     }
+
+
+def most_frequent(rows: Sequence[StanceRow]) -> Label:
+    """The label that most rows have; of equals the first of `STANCES`."""
+    counts = Counter(row.label for row in rows)
+    return max(STANCES, key=lambda label: counts[label])
+
+
+def notes_of(measured: Mapping[str, tuple[Classified, Classified]], most: Label) -> tuple[str, ...]:
+    """Where a model is no better than always saying the most frequent label, in words."""
+    notes = []
+    for name, (own, floor) in measured.items():
+        low, high = own.intervals.get("weighted_f1", (own.weighted.f1, own.weighted.f1))
+        if high < floor.weighted.f1:
+            notes.append(f"{name}: the model is worse than always saying {most}: do not use it")
+        elif low <= floor.weighted.f1:
+            notes.append(f"{name}: on {own.count} pairs the model can't be told from always saying {most}")
+    return tuple(notes)
+
+
+def metric_of(figures: Classified, metric: str) -> float:
+    """The value of `StanceOptions.metric`."""
+    return figures.macro.f1 if metric == "macro F1" else figures.weighted.f1
 
 
 def focal_loss(logits: torch.Tensor, labels: torch.Tensor, alpha: torch.Tensor, gamma: float) -> torch.Tensor:
@@ -380,7 +405,7 @@ def _phase(
     _freeze(method.network, options)
 
     def evaluate() -> float:
-        return measure_rows(data.dev, judge_rows(method, data.dev), resamples=1).weighted.f1
+        return metric_of(measure_rows(data.dev, judge_rows(method, data.dev), resamples=1), options.metric)
 
     return run_phase(
         name,

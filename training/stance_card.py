@@ -23,6 +23,7 @@ def stance_card(
     data: StanceData,
     phases: Sequence[Trained],
     measured: Mapping[str, tuple[Classified, Classified]],
+    notes: Sequence[str],
 ) -> str:
     """Markdown with the metadata that model hubs read."""
     lines = [
@@ -42,7 +43,7 @@ def stance_card(
     ]
     if data.weak:
         lines.append(f"- First trained on {counted(data.weak)}, which were made from documents without labels.")
-    lines += ["", *figure_lines(measured), "", "## Training", ""]
+    lines += ["", *figure_lines(measured, notes), "", "## Training", ""]
     for phase in phases:
         values = ", ".join(f"{value:.3f}" for _, _, value in phase.history)
         lines.append(
@@ -59,8 +60,8 @@ def data_lines(data: StanceData) -> list[str]:
     return ["## Data", "", *messages, f"- Trained on {counted(data.train)}."]
 
 
-def figure_lines(measured: Mapping[str, tuple[Classified, Classified]]) -> list[str]:
-    """A table of each group's figures."""
+def figure_lines(measured: Mapping[str, tuple[Classified, Classified]], notes: Sequence[str]) -> list[str]:
+    """A table of each group's figures, and what is to be said of them."""
     lines = [
         "## Figures",
         "",
@@ -80,7 +81,7 @@ def figure_lines(measured: Mapping[str, tuple[Classified, Classified]]) -> list[
         ]
         failed = f", {own.failed} not told" if own.failed else ""
         lines.append(f"| {name} ({own.count:,}{failed}) | {' | '.join(cells)} | {floor.weighted.f1:.3f} |")
-    return lines
+    return [*lines, *([""] if notes else []), *(f"- {note[0].upper()}{note[1:]}." for note in notes)]
 
 
 def shown(figures: Classified, key: str) -> str:

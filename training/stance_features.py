@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..analysis import clean
-from ..errors import InvalidData
+from ..errors import InvalidData, UsageError
 from ..models import find_model, fingerprint
 from ..types import Document, Stance
 from ..verdict.features import (
@@ -32,7 +32,16 @@ from ..verdict.labels import STANCES
 from .card import work_folder
 from .loop import Listener, Silent, require_training, write_whole
 from .rows import StanceRow
-from .stance import StanceData, StanceModel, StanceOptions, measure_groups, measure_rows
+from .stance import (
+    StanceData,
+    StanceModel,
+    StanceOptions,
+    measure_groups,
+    measure_rows,
+    metric_of,
+    most_frequent,
+    notes_of,
+)
 from .stance_card import counted, data_lines, figure_lines
 
 if TYPE_CHECKING:
@@ -45,6 +54,35 @@ FOLDS = 3
 """In which the strength is chosen where no pairs to choose by are given."""
 
 
+HEEDED = frozenset(("base", "seed", "balanced", "metric", "split", "dev_share"))
+"""The settings of `StanceOptions` that there are here, too."""
+
+
+def chosen_method(asked: str | None, options: StanceOptions) -> str:
+    """`classifier` or `features`. Unasked: `features` where the base is an embedding model, which a classifier of few
+    pairs can't match, and nothing is set that only the classifier has.
+
+    Raises UsageError for settings that `features` does not have, NotFound for a base that can't be had.
+    """
+    others = sorted(options.model_fields_set - HEEDED)
+    if asked == "features" and others:
+        raise UsageError(
+            f"--method features has no setting {', '.join(others)}: leave that out, or use --method classifier"
+        )
+    if asked is not None:
+        return asked
+    return "features" if not others and _is_embedding_model(find_model(options.base).path) else "classifier"
+
+
+def _is_embedding_model(path: Path) -> bool:
+    """Whether sentence-transformers made the folder, of a model that is no classifier."""
+    try:
+        made = json.loads((path / "config.json").read_text(encoding="utf-8")).get("architectures") or []
+    except (OSError, ValueError, AttributeError):
+        made = []
+    return (path / "modules.json").is_file() and not any("Classification" in str(name) for name in made)
+
+
 def train_features(
     data: StanceData,
     options: StanceOptions,
@@ -54,7 +92,7 @@ def train_features(
     overwrite: bool = False,
     listener: Listener | None = None,
 ) -> StanceModel:
-    """Train and write a folder that `--stance` takes. Of the options `base`, `seed` and `balanced` are heeded.
+    """Train and write a folder that `--stance` takes. Of the options those in `HEEDED` count.
 
     Raises MissingExtra, NotFound for a base that can't be had, InvalidData for rows that can't be learned from,
     UsageError for an output that is there already.
@@ -87,7 +125,7 @@ def train_features(
             learned = _fitted(rows[taken], labels[taken], strength, options)
             known += [[*train, *dev][number] for number in asked]
             said += [Stance(STANCES[number]) for number in learned.predict(rows[asked])]
-        values[strength] = measure_rows(known, said, resamples=2).weighted.f1
+        values[strength] = metric_of(measure_rows(known, said, resamples=2), options.metric)
         listener.message(f"regularisation C = {strength:g}: {options.metric} {values[strength]:.4f}")
     strength = max(values, key=lambda one: (values[one], -one))
     model = _fitted(rows[: len(train)], labels, strength, options)
@@ -106,6 +144,8 @@ def train_features(
     write_whole(made / "config.json", json.dumps(config, indent=1))
     _save_weights(made, model.weights)
     measured = measure_groups(FeatureStances(str(made), device), data)
+    most = most_frequent(data.train)
+    notes = notes_of(measured, most)
     card = [
         "---",
         f"base_model: {options.base}",
@@ -120,14 +160,14 @@ def train_features(
         f"- The strength of the regularisation, C = {strength:g}, was chosen by {options.metric}, "
         f"{values[strength]:.3f}, on {by}.",
         "",
-        *figure_lines(measured),
+        *figure_lines(measured, notes),
         "",
     ]
     write_whole(made / "README.md", "\n".join(card))
     numbers = {name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in measured.items()}
     write_whole(made / "figures.json", json.dumps(numbers, indent=1))
     _put_in_place(work, made, output)
-    return StanceModel(output, (), measured)
+    return StanceModel(output, (), measured, most, notes)
 
 
 def _put_in_place(work: Path, made: Path, output: Path) -> None:

@@ -1,0 +1,120 @@
+"""`ccheck train stance` on the command line, by both methods, and `ccheck query` with what it made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import BM25, ccheck, jsonl
+from tiny_rerankers import make_encoder
+
+pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+THINGS = "the sea|the ice|carbon|coral|the forest|the wind|rain|the soil|the glacier|snow|the river|the crop".split("|")
+SAID = {
+    "SUPPORTS": "We found that {thing} rises in year {n}.",
+    "REFUTES": "We found that {thing} never rises in year {n}.",
+    "NOT_ENOUGH_INFO": "Little is known of {other} in year {n}.",
+}
+SPELLED = {"SUPPORTS": "entailment", "REFUTES": "Contradict", "NOT_ENOUGH_INFO": "NEI"}
+
+
+def records(count: int = 72) -> list[dict[str, str]]:
+    made = []
+    for n in range(count):
+        label = list(SAID)[n % 3]
+        thing, other = THINGS[n // 3 % 12], THINGS[(n // 3 + 5) % 12]  # each thing has each label
+        said = SAID[label].format(thing=thing, other=other, n=n)
+        made.append({"claim": f"{thing} rises, case {n}", "evidence": said, "label": SPELLED[label]})
+    return made
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("stance")
+    jsonl(folder / "pairs.jsonl", *records())
+    jsonl(folder / "corpus.jsonl", *({"_id": f"d{n}", "text": one["evidence"]} for n, one in enumerate(records())))
+    texts = [f"{one['claim']} {one['evidence']}" for one in records()]
+    make_encoder(folder / "base", architecture="bert", texts=texts, num_hidden_layers=1)
+    return folder
+
+
+def asked(folder: Path, output: Path) -> list[str | None]:
+    """What a query's results say of a claim, by a model."""
+    store = folder / "store"
+    if not store.exists():
+        assert ccheck("ingest", folder / "corpus.jsonl", "--store", store, "--no-dense").code == 0
+    ran = ccheck("query", "the sea rises", "--store", store, *BM25, "--stance", output, "-k", "4", "--json")
+    assert ran.code == 0, ran.err
+    (answer,) = ran.objects
+    assert answer["verdict"]["method"].startswith("stance:")
+    return [piece["stance"]["label"] for piece in answer["evidence"]]
+
+
+def test_pair_features_from_files_to_a_query(files, tmp_path):
+    output = tmp_path / "out"
+    ran = ccheck("train", "stance", "--train", files / "pairs.jsonl", "-o", output, "--seed", "1", "--device", "cpu")
+    assert ran.code == 0, ran.err
+    # The base is an embedding model: nobody has to know which method is for it.
+    assert "--method features" in ran.err and "72 pairs (24 SUPPORTS, 24 REFUTES, 24 NOT_ENOUGH_INFO)" in ran.err
+    shown = " ".join(ran.out.split())
+    assert "weighted F1 by document (14 pairs)" in shown and "always" in shown
+    again = ccheck("train", "stance", "--train", files / "pairs.jsonl", "-o", output)
+    assert again.code == 2 and "--overwrite" in again.err
+    labels = asked(files, output)
+    assert labels.count("SUPPORTS") == labels.count("REFUTES") == 2
+    assert not list(tmp_path.glob("*.training"))
+
+
+def test_a_classifier_from_a_file_of_settings_to_a_query(files, tmp_path):
+    config = tmp_path / "mine.toml"
+    settings = {"train": str(files / "pairs.jsonl"), "base": str(files / "base"), "epochs": 9, "max_tokens": 64}
+    config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
+    output = tmp_path / "out"
+    how = ("--config", config, "-o", output, "--epochs", "2", "--set", "gamma=0", "--device", "cpu")
+    ran = ccheck("train", "stance", *how, "--learning-rate", "1e-3", "--weak-pairs", "0", "--json")
+    assert ran.code == 0, ran.err
+    (report,) = ran.objects
+    assert (report["kind"], report["method"], report["output"]) == ("stance", "classifier", str(output))
+    assert set(report["figures"]) == {"by document", "by claim"}
+    figure = report["figures"]["by document"]
+    assert figure["model"]["count"] == figure["floor"]["count"] == 14
+    assert 0 <= figure["model"]["weighted"]["f1"] <= 1
+    assert [phase["phase"] for phase in report["phases"]] == ["stance"] and report["phases"][0]["steps"] > 0
+    assert "stance, epoch 2: weighted F1" in ran.err
+    assert "epochs = 2" in (output / "README.md").read_text()
+    assert set(asked(files, output)) <= set(SAID)
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "code", "message"),
+    [
+        ([*records(6), {"claim": "c", "evidence": "e", "label": "perhaps"}], (), 5, "line 7: the label 'perhaps'"),
+        ([*records(6), {"claim": "c", "label": "NEI"}], (), 5, "line 7: there is neither evidence nor the id"),
+        ([{**one, "label": "supports"} for one in records(30)], (), 5, "REFUTES"),
+        (records(30), ("--method", "classifier", "--base", "no-such-model"), 4, "no-such-model"),
+        (records(30), ("--base", "no-such-model"), 4, "no-such-model"),
+        (records(30), ("--corpus", "nothing.jsonl"), 4, "nothing.jsonl"),
+        (records(30), ("--set", "balanced=2"), 2, "balanced"),
+        (records(30), ("--set", "gama=2"), 5, "did you mean 'gamma'"),
+        (records(30), ("--method", "features", "--epochs", "3"), 2, "epochs"),
+        (records(30), ("--set", "metric=nDCG"), 2, "'weighted F1' or 'macro F1'"),
+        ([], (), 5, "pairs.jsonl is empty"),
+    ],
+)
+def test_what_can_not_be_trained_is_said(tmp_path, monkeypatch, lines, options, code, message):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    jsonl(tmp_path / "pairs.jsonl", *lines)
+    ran = ccheck("train", "stance", "--train", "pairs.jsonl", "-o", "out", *options)
+    assert (ran.code, ran.out) == (code, "") and message in ran.err, ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_are_missing_are_named():
+    ran = ccheck("train", "stance", "-o", "out")
+    assert ran.code == 2 and "--train is missing" in ran.err
+    ran = ccheck("train", "stance", "--train", "pairs.jsonl")
+    assert ran.code == 2 and "--output is missing" in ran.err
