@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,29 @@ def test_a_trained_folder_is_a_stance_model(base, tmp_path):
     assert sum(label == row.label for label, row in zip(said, rows, strict=False)) > 15
     with pytest.raises(UsageError, match="--overwrite"):
         train_stance(stance_data(rows, options), options, output, device="cpu")
+
+
+def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp_path):
+    """Documents that say nothing of their labels: balanced batches made such a model say any label at all."""
+    draw = random.Random(3)
+    labels = ["SUPPORTS"] * 60 + ["REFUTES"] * 12 + ["NOT_ENOUGH_INFO"] * 24
+    draw.shuffle(labels)
+    rows = tuple(
+        replace(row, label=label, claim=f"{row.claim} {draw.random()}")
+        for row, label in zip(rows_of(96), labels, strict=True)
+    )
+    options = options_for(base, epochs=2, learning_rate=3e-4)
+    made = train_stance(StanceData(rows[:64], rows[:64], {"other": rows[64:]}), options, tmp_path / "m", device="cpu")
+    said = Counter(stance.label for stance in judge_rows(StanceClassifier(str(made.folder), "cpu"), rows[64:]))
+    assert made.most == "SUPPORTS" and said["SUPPORTS"] >= 30
+    assert made.notes == ("other: on 32 pairs the model can't be told from always saying SUPPORTS",)
+    assert "can't be told from always saying SUPPORTS." in (made.folder / "README.md").read_text()
+
+
+def test_few_pairs_leave_more_to_choose_by():
+    few, many = (stance_data(rows_of(count), StanceOptions()) for count in (240, 3000))
+    assert len(few.dev) / (len(few.train) + len(few.dev)) == pytest.approx(0.25, abs=0.02)
+    assert len(many.dev) / (len(many.train) + len(many.dev)) == pytest.approx(0.1, abs=0.02)
 
 
 def test_a_frozen_encoder_stays_as_it_is(base, tmp_path):
