@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
+from pathlib import Path
 
 import click
 
@@ -63,6 +67,18 @@ def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bo
             notice(warning)
     if claim is None:
         console.print("\nTry next:", style="bold")
+        name = _called()
         for text in claims[1:4]:
-            console.print(f'  ccheck query --store {checked.store.name} "{text}"', markup=False, soft_wrap=True)
-        console.print("  ccheck ingest YOUR_PAPERS.jsonl   and   ccheck query YOUR_CLAIM", markup=False)
+            console.print(f'  {name} query --store {checked.store.name} "{text}"', markup=False, soft_wrap=True)
+        console.print(
+            f"  {name} ingest YOUR_PAPERS.jsonl   and   {name} query YOUR_CLAIM", markup=False, soft_wrap=True
+        )
+
+
+def _called() -> str:
+    """How a shell starts ccheck: by its name, or by its path where it is in no folder of PATH (after `make demo`)."""
+    started = Path(sys.argv[0])
+    if started.name != "ccheck" or shutil.which("ccheck") is not None:
+        return "ccheck"
+    near = os.path.relpath(started)
+    return str(started) if near.startswith(os.pardir) else near

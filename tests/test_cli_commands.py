@@ -6,6 +6,7 @@ import http.server
 import importlib
 import json
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,6 +83,17 @@ def test_demo():
     assert "Verdict  none" in ran.out and "ccheck query --store local:demo" in ran.out
     again = ccheck("demo", "vaccines cause autism", "-k", "1", "-q")
     assert again.code == 0 and again.out.startswith("Claim  vaccines cause autism\n") and again.err == ""
+
+
+def test_the_demo_names_the_program_as_the_shell_finds_it(tmp_path, monkeypatch):
+    """`make demo` leaves it in a folder that is not in PATH."""
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv" / "bin" / "ccheck")])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert f"\n  {Path('.venv/bin/ccheck')} query --store local:demo" in ccheck("demo").out
+    program = tmp_path / "ccheck"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert "\n  ccheck query --store local:demo" in ccheck("demo").out
 
 
 # -- index
