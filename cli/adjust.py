@@ -74,11 +74,14 @@ def _fields(text: str) -> dict[str, float]:
 
 
 def _rerankers(recipe: Recipe, rerank: str | None, depth: int | None) -> dict[str, Any]:
+    from ..recipe import load_recipe
     from ..stages import ModelReranker
 
     stages: dict[str, Any] = dict(recipe.rerankers)
     if rerank == "none":
         stages = {}
+    elif rerank == "late":
+        stages = dict(load_recipe("late").rerankers)
     elif rerank is not None:
         own = next((stage for stage in stages.values() if isinstance(stage, ModelReranker)), ModelReranker())
         # What somebody names must be there; auto takes what there is.

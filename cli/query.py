@@ -86,8 +86,8 @@ if TYPE_CHECKING:
     click.option("--no-dense", is_flag=True, help="Without embeddings: BM25 only."),
     click.option(
         "--rerank",
-        metavar="MODEL|URL|none",
-        help="Who orders what was found again: a model's name or folder, a server's URL, auto, or none.  "
+        metavar="MODEL|URL|late|none",
+        help="Who orders what was found again: a model's name or folder, a server's URL, late, auto, or none.  "
         "[env: CCHECK_RERANK; default: the recipe's]",
     ),
     click.option(

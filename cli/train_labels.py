@@ -11,7 +11,6 @@ import click
 
 from ..errors import UsageError
 from .common import (
-    checker,
     counted,
     device_option,
     json_option,
@@ -211,8 +210,10 @@ def fusion(
     """
     from ..evaluation.datasets import read_claims, read_qrels
     from ..evaluation.evaluate import retrieval_only
+    from ..pipeline import Checker
     from ..recipe import load_recipe
     from ..training.fusion import FusionOptions, save_fusion, train_fusion
+    from .evaluating import session
     from .outputs import refuse_overwriting
 
     refuse_overwriting(claims, output)
@@ -228,7 +229,11 @@ def fusion(
         raise UsageError(f"the recipe {whole.name} has no rerankers to learn from: leave --rerankers out")
     piece = retrieval_only(whole).model_copy(update={"rerankers": before})
     judged = read_qrels(qrels)
-    with checker(settings, quiet=quiet, recipe=piece) as made, progress("searching", quiet) as on_progress:
+    with (
+        session(settings, quiet=quiet, fresh=False) as opened,
+        Checker(settings, recipe=piece, loaded=opened.loaded, store=opened.store) as made,
+        progress("searching", quiet) as on_progress,
+    ):
         about = {"recipe": piece.name, "store": made.store.name}
         trained = train_fusion(
             made,

@@ -29,6 +29,7 @@ def test_a_named_reranker_takes_the_place_of_the_recipes_and_must_be_there():
     (stage,) = change("bm25", rerank="http://127.0.0.1:8080").rerankers.values()
     assert stage == ModelReranker(model="http://127.0.0.1:8080")
     assert change(rerank="none").rerankers == {}
+    assert change("bm25", rerank="late").rerankers == load_recipe("late").rerankers
 
 
 def test_depth_is_for_a_reranker():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,43 @@ def test_features_by_hand():
     assert first["claim pairs of words"] == pytest.approx(2 / 4)  # rose (by) 20, 20 cm
     assert first["rare claim words"] == pytest.approx(1)
     assert features("sea", [], RETRIEVERS).shape == (0, len(names))
+
+
+def test_features_of_rerankers_that_ran_before_by_hand():
+    def hit(rank, id_, score, **scores):
+        return Hit(rank, Document(id_, "", "Corals."), score, scores, {"bm25": int(scores["bm25"]), "rrf": 4 - rank})
+
+    # As a reranker left them: what was last of three is first; the third was not read.
+    hits = [
+        hit(1, "a", 0.9, bm25=1.0, rrf=0.1, late=0.8),
+        hit(2, "b", 0.7, bm25=2.0, rrf=0.2, late=0.6),
+        hit(3, "c", 0.7, bm25=3.0, rrf=0.4),
+    ]
+    names = feature_names(["bm25", "late"])
+    rows = [dict(zip(names, row.tolist(), strict=True)) for row in features("coral", hits, ["bm25"], ["late"])]
+    assert [row["late score"] for row in rows] == pytest.approx([0.8, 0.6, 0.6])
+    assert [row["late scaled"] for row in rows] == pytest.approx([1, 0, 0])
+    assert [row["late rank"] for row in rows] == [1, 2, 3]
+    # The fusion's own order and scores, not those of the reranker.
+    assert [row["fused rank"] for row in rows] == [3, 2, 1]
+    assert [row["fused scaled"] for row in rows] == pytest.approx([0, 1 / 3, 1])
+
+
+def test_a_rerankers_scores_are_learned_from_and_asked_for(tmp_path):
+    claims, qrels, found = claims_and_hits()
+    told = {
+        key: [replace(hit, scores={**hit.scores, "late": float(hit.document.id.startswith("r"))}) for hit in hits]
+        for key, hits in found.items()
+    }
+    options = FusionOptions(trees=30, folds=3)
+    with_it = train_fusion(Found(told), RETRIEVERS, claims, qrels, options, {}, rerankers=["late"])
+    assert with_it.figures[0].after == 1.0
+    save_fusion(with_it.model, tmp_path / "fusion.json")
+    reranker = load_learned(tmp_path / "fusion.json")
+    values = reranker.score_hits(claims[0].text, told[claims[0].id]).values
+    assert np.argmax(values) == 9
+    with pytest.raises(InvalidData, match="scores of bm25, dense, late; these documents have scores of bm25, dense"):
+        reranker.score_hits(claims[0].text, found[claims[0].id])
 
 
 def test_trees_give_what_scikit_learn_gives():
