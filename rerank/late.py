@@ -183,16 +183,18 @@ def load_late(
     if max_tokens is not None:
         if limit is not None and max_tokens > limit:
             raise UsageError(f"max_tokens is {max_tokens}: {found.name} reads {limit} tokens at most")
+        first: Any = model[0]
         model.max_seq_length = max_tokens
-        if model[0].document_length is not None:
-            model[0].document_length = max_tokens
+        if first.document_length is not None:
+            first.document_length = max_tokens
     return LateReranker(model, name, window, idf)
 
 
 def longest(model: MultiVectorEncoder, task: Literal["query", "document"]) -> float:
     """How many tokens of a text the model reads, special ones too."""
-    own = model[0].query_length if task == "query" else model[0].document_length
-    return own or model.max_seq_length or math.inf
+    first: Any = model[0]
+    own = first.query_length if task == "query" else first.document_length
+    return float(own or model.max_seq_length or math.inf)
 
 
 def _load(found: FoundModel, device: str) -> MultiVectorEncoder:
