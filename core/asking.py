@@ -63,29 +63,35 @@ def questions(
     asked: list[dict[str, str | Vector | SparseVector]] = [{} for _ in texts]
     for name, stage in plan.retrievers.items():
         encoder = plan.encoders.get(name)
-        chosen = [words[place].get(stage.query, words[place]["claim"]) for place in going]
-        if encoder is None:
-            for place, some in zip(going, chosen, strict=True):
-                if stage.query != "claim":
-                    asked[place][name] = "\n".join(some)
-            continue
-        if stage.query == "hyde" and recipe.rewriting.with_claim:
-            chosen = [(*some, texts[place]) for place, some in zip(going, chosen, strict=True)]
-        encoded = _encoded(encoder, chosen, stage.query, memory)
-        for place, made_of in zip(going, encoded, strict=True):
-            asked[place][name] = made_of
-        if encoder.dense is plan.embedder and stage.query == "claim" and encoder.adapter is None:
-            found.vectors |= {
-                texts[place]: vector
-                for place, vector in zip(going, encoded, strict=True)
-                if not isinstance(vector, SparseVector)
-            }
-    if plan.embedder is not None and not found.vectors and going:
+        for kind in dict.fromkeys((stage.query, "claim")):
+            # A claim that nobody rewrote is searched for as it is, and encoded as one.
+            these = [place for place in going if kind == (stage.query if stage.query in words[place] else "claim")]
+            chosen = [words[place][kind] for place in these]
+            if encoder is None:
+                if kind != "claim":
+                    for place, some in zip(these, chosen, strict=True):
+                        asked[place][name] = "\n".join(some)
+                continue
+            if not these:
+                continue
+            if kind == "hyde" and recipe.rewriting.with_claim:
+                chosen = [(*some, texts[place]) for place, some in zip(these, chosen, strict=True)]
+            encoded = _encoded(encoder, chosen, kind, memory)
+            for place, made_of in zip(these, encoded, strict=True):
+                asked[place][name] = made_of
+            if encoder.dense is plan.embedder and kind == "claim" and encoder.adapter is None:
+                found.vectors |= {
+                    texts[place]: vector
+                    for place, vector in zip(these, encoded, strict=True)
+                    if not isinstance(vector, SparseVector)
+                }
+    missing = [place for place in going if texts[place] not in found.vectors]
+    if plan.embedder is not None and missing:
         # Sentences are compared with the claim as it is, whatever was searched for.
-        claims = _encoded(Encoder(plan.embedder), [(texts[place],) for place in going], "claim", memory)
-        found.vectors = {
+        claims = _encoded(Encoder(plan.embedder), [(texts[place],) for place in missing], "claim", memory)
+        found.vectors |= {
             texts[place]: vector
-            for place, vector in zip(going, claims, strict=True)
+            for place, vector in zip(missing, claims, strict=True)
             if not isinstance(vector, SparseVector)
         }
     for place in going:

@@ -318,6 +318,36 @@ def test_where_rewriting_fails_the_claim_itself_is_searched_for_or_it_is_an_erro
     assert went_on.usage_by_stage["rewrite"].llm_calls == 2
 
 
+def test_a_claim_that_nobody_rewrote_is_encoded_as_a_claim(recipe, llm_settings, monkeypatch) -> None:
+    from ccheck.search.embedding import Embedder
+
+    encoded: dict[str, list[str]] = {"documents": [], "queries": []}
+    for role, seen in encoded.items():
+        encode = getattr(Embedder, f"encode_{role}")
+        monkeypatch.setattr(
+            Embedder,
+            f"encode_{role}",
+            lambda self, texts, _encode=encode, _seen=seen: (_seen.extend(texts), _encode(self, texts))[1],
+        )
+    changed = _rewriting(recipe, dense="hyde")
+    changed = changed.model_copy(
+        update={
+            "retrievers": {"dense": changed.retrievers["dense"]},
+            "rewriting": changed.rewriting.model_copy(update={"required": False}),
+            "evidence": changed.evidence.model_copy(update={"sentences": 0}),
+        }
+    )
+
+    def sometimes(request: dict) -> object:
+        return say({"nonsense": 1}) if CLAIMS[1].text in user_text(request) else _answer(request)
+
+    with scripted(sometimes) as server, Checker(llm_settings(server.url), recipe=changed) as checker:
+        first, second = checker.check_many(CLAIMS[:2])
+    assert not first.warnings and any("the claim itself was searched for" in one for one in second.warnings)
+    assert "Tide gauges\nSea level by tide gauges." in encoded["documents"]
+    assert CLAIMS[1].text in encoded["queries"] and CLAIMS[1].text not in encoded["documents"]
+
+
 def test_stand_ins_are_named_in_every_result(settings: Settings, tmp_path: Path, splade: Path) -> None:
     file = tmp_path / "sparse.toml"
     file.write_text("[retrievers.bm25]\n[retrievers.sparse]\n[verdict]\nmethod = 'none'\n")
