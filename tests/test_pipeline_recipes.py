@@ -238,6 +238,21 @@ def test_a_store_without_what_the_recipe_needs_says_how_to_add_it(tmp_path: Path
     assert len(plan.warnings) == 4
 
 
+def test_what_a_store_lacks_comes_with_the_whole_command(tmp_path: Path, splade: Path) -> None:
+    store = tmp_path / "a store"
+    made = resolve({"store": str(store), "device": "cpu"}).settings
+    with Checker(made, recipe=load_recipe("bm25")) as checker:
+        checker.ingest(str(CORPUS), dense=False)
+    file = tmp_path / "mine.toml"
+    file.write_text(f'[retrievers.sparse]\nmodel = "{splade}"\n')
+    hybrid = load_recipe("climatecheck-hybrid", {"naver/splade-v3": str(splade)})
+    stand_in = f"--replace naver/splade-v3={splade}"
+    for recipe, rest in ((hybrid, f"climatecheck-hybrid {stand_in}"), (load_recipe(str(file)), "NAME")):
+        with Checker(made, recipe=recipe) as checker, pytest.raises(NotFound) as caught:
+            checker.plan()
+        assert str(caught.value).endswith(f": to add them ccheck ingest FILE --recipe {rest} --store 'local:{store}'")
+
+
 def test_sparse_vectors_of_other_weights_are_refused(settings: Settings, recipe: Recipe, tmp_path: Path) -> None:
     from tiny_sparse import make_splade
 
