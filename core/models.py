@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .errors import InvalidData, MissingExtra, NotFound, UsageError
 
@@ -276,6 +276,46 @@ def load_transformer(path: Path, kind: str, what: str, dtype: str) -> tuple[Any,
         missing = ", ".join(sorted(info["missing_keys"])[:3])
         raise InvalidData(f"{path} is no {what}: its weights lack {missing}. Name another one")
     return model.eval(), tokenizer
+
+
+def load_encoder(
+    kind: Literal["SentenceTransformer", "SparseEncoder", "MultiVectorEncoder"],
+    what: str,
+    found: FoundModel,
+    device: str | None,
+) -> Any:
+    """The model of a folder by a class of sentence-transformers; `device` as torch names it, by default the fastest.
+
+    No code of the model's author runs. Raises MissingExtra, UsageError for a device that is none, and InvalidData for a
+    folder that does not hold `what`.
+    """
+    keep_few_shapes()
+    if device is not None:
+        check_device(device)
+    with loading_quietly():
+        try:
+            import sentence_transformers
+        except ModuleNotFoundError as error:
+            raise MissingExtra(what, "models") from error
+        try:
+            return getattr(sentence_transformers, kind)(
+                str(found.path),
+                device=device,
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True},
+            )
+        except Exception as error:
+            # A folder can be broken in any way.
+            reason = str(error).strip().partition("\n")[0]
+            raise InvalidData(f"{found.path} can't be loaded as {what}: {reason}") from error
+
+
+def keep_few_shapes() -> None:
+    """Have oneDNN forget the shapes that it met: of each it keeps a few MB, and over a corpus half a gigabyte. To be
+    called before anything is computed."""
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
 
 
 def positions(config: Any) -> int | None:

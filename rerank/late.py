@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..errors import InvalidData, NotFound, UsageError
 from ..models import (
     FoundModel,
-    best_device,
-    check_device,
     cpu_has_bfloat16,
     find_model,
-    loading_quietly,
+    load_encoder,
     positions,
     require_models,
 )
@@ -175,10 +173,8 @@ def load_late(
     found = find_model(name)
     if not any(found.path.rglob("*.safetensors")):
         raise NotFound(f"{found.path} holds no safetensors weights; other formats are not loaded")
-    if device is not None:
-        check_device(device)
     on_load()
-    model = _load(found, device or best_device())
+    model = _load(found, device)
     limit = positions(model[0].config)
     if max_tokens is not None:
         if limit is not None and max_tokens > limit:
@@ -197,33 +193,27 @@ def longest(model: MultiVectorEncoder, task: Literal["query", "document"]) -> fl
     return float(own or model.max_seq_length or math.inf)
 
 
-def _load(found: FoundModel, device: str) -> MultiVectorEncoder:
+def _load(found: FoundModel, device: str | None) -> MultiVectorEncoder:
     """The model that was trained for this, or what an embedding model has before it makes one vector of many."""
-    with loading_quietly():
-        from sentence_transformers import MultiVectorEncoder, SentenceTransformer
-        from sentence_transformers.base.modules import Transformer
-        from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+    ready = trained_for_it(found.path)
+    kind: Literal["MultiVectorEncoder", "SentenceTransformer"] = (
+        "MultiVectorEncoder" if ready else "SentenceTransformer"
+    )
+    model = load_encoder(kind, "a model of token embeddings", found, device)
 
-        ready = trained_for_it(found.path)
-        try:
-            model: Any = (MultiVectorEncoder if ready else SentenceTransformer)(
-                str(found.path),
-                device=device,
-                trust_remote_code=False,
-                local_files_only=True,
-                model_kwargs={"use_safetensors": True},
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError) as error:
-            raise InvalidData(f"{found.name} can't be read as a model of token embeddings: {error}") from error
-        if not isinstance(model[0], Transformer):
-            raise InvalidData(f"{found.name} has no token embeddings: it begins with {type(model[0]).__name__}")
-        if not ready:
-            tokenizer = model.tokenizer
-            unread = [token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token]
-            mask = MultiVectorMask(skiplist_words=unread, skiplist_tasks=["query", "document"])
-            model = MultiVectorEncoder(modules=[model[0], mask], device=device, prompts=model.prompts)
-        encoder: MultiVectorEncoder = model
-        return encoder
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    if not isinstance(model[0], Transformer):
+        raise InvalidData(f"{found.name} has no token embeddings: it begins with {type(model[0]).__name__}")
+    if not ready:
+        tokenizer = model.tokenizer
+        unread = [token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token]
+        mask = MultiVectorMask(skiplist_words=unread, skiplist_tasks=["query", "document"])
+        model = MultiVectorEncoder(modules=[model[0], mask], device=str(model.device), prompts=model.prompts)
+    encoder: MultiVectorEncoder = model
+    return encoder
 
 
 def trained_for_it(folder: Path) -> bool:

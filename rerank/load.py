@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import InvalidData, NotFound, UsageError
-from ..models import FoundModel, best_device, check_device, find_model, loading_quietly, require_models
+from ..models import (
+    FoundModel,
+    best_device,
+    check_device,
+    find_model,
+    keep_few_shapes,
+    loading_quietly,
+    require_models,
+)
 from . import crossencoder, decoder, encoder, layerwise
 from .decoder import PackedDecoder, PaddedDecoder
 from .encoder import PackedEncoder, PaddedEncoder
@@ -112,9 +119,7 @@ def load_scorer(
         batch_tokens or _batch_tokens(device),
         trust_remote_code,
     )
-    # oneDNN keeps a few MB for each shape that it met, and rows are all of different lengths.
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
+    keep_few_shapes()
     with loading_quietly(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of a configuration's old spellings
         if parts:

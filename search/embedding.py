@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData
-from ..models import FoundModel, cpu_has_bfloat16, find_model, require_models
+from ..models import FoundModel, cpu_has_bfloat16, find_model, load_encoder, require_models
 from ..types import Vector
-from .loading import load_encoder, spec_of
+from .loading import spec_of
 from .store import Embedding
 
 if TYPE_CHECKING:

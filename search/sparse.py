@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData
-from ..models import FoundModel, find_model, require_models
+from ..models import FoundModel, find_model, load_encoder, require_models
 from ..types import SparseVector
-from .loading import load_encoder, spec_of
+from .loading import spec_of
 from .store import SparseField
 
 if TYPE_CHECKING:

@@ -127,7 +127,7 @@ def test_what_is_no_such_model_is_an_error(tmp_path):
     with pytest.raises(NotFound, match="safetensors"):
         load_late(str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(InvalidData, match="can't be read"):
+    with pytest.raises(InvalidData, match="can't be loaded"):
         load_late(str(tmp_path))
 
 

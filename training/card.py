@@ -111,7 +111,11 @@ def verdict_on(found: Sequence[Figure], metric: str) -> list[str]:
         )
     elif unseen.after < unseen.before:
         notes.append(f"training made it worse on claims of new documents: {metric} {unseen.describe()}")
-    if seen is not None and unseen is not None and (seen.after - seen.before) - (unseen.after - unseen.before) > 0.05:
+    if (
+        seen is not None
+        and unseen is not None
+        and seen.after - seen.before > max(0.0, unseen.after - unseen.before) + 0.05
+    ):
         notes.append(
             f"the gain by claim ({seen.after - seen.before:+.3f}) is larger than the gain by document "
             f"({unseen.after - unseen.before:+.3f}): a part of it is remembered documents"
