@@ -42,7 +42,7 @@ FILES = {
 @click.option("--seed", "seeds", type=int, multiple=True, default=[0], help="Of the split.")
 @click.option("--base", default="all-MiniLM-L6-v2", help="The model to start from.")
 @click.option("--classifier", is_flag=True, help="Fine-tune a classifier too: minutes to hours without a GPU.")
-@click.option("--epochs", type=int, default=4, help="Of the classifier.")
+@click.option("--epochs", type=int, default=10, help="Of the classifier.")
 @click.option("--weak", type=int, default=0, help="How many weak pairs the classifier learns first.")
 def main(
     folder: Path, names: tuple[str, ...], seeds: tuple[int, ...], base: str, classifier: bool, epochs: int, weak: int
