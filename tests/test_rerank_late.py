@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from cli_runs import ccheck
 
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.models import find_model
@@ -153,3 +154,28 @@ def test_a_memory_keeps_scores_by_all_that_they_depend_on():
     assert three[:2] != two  # rarity is among the passages
     reranker._reranker = None  # from now on the memory alone can answer
     assert reranker(CLAIM, PASSAGES).values == three and reranker(CLAIM, PASSAGES[:2]).values == two
+
+
+def test_from_the_command_line(embedded, minilm):
+    asked = (
+        "query",
+        "sea level has risen 20 cm since 1900",
+        "--store",
+        embedded,
+        "--verdict",
+        "none",
+        "--json",
+        "-k",
+        5,
+    )
+    by_recipe, by_flag = ccheck(*asked, "--recipe", "late"), ccheck(*asked, "--rerank", "late")
+    assert by_recipe.code == by_flag.code == 0, by_recipe.err + by_flag.err
+    (one,), (other,) = by_recipe.objects, by_flag.objects
+    ids = [piece["doc_id"] for piece in one["evidence"]]
+    assert ids == [piece["doc_id"] for piece in other["evidence"]]
+    first = one["evidence"][0]
+    assert {"bm25", "dense", "rrf", "late"} <= first["scores"].keys() and "rrf" in first["ranks"]
+    scores = [piece["score"] for piece in one["evidence"]]
+    assert scores == sorted(scores, reverse=True) and 0 < scores[0] <= 1
+    ran = ccheck(*asked[:-2], "--rerank", "late", "--strict", "--rerank-depth", 3)
+    assert ran.code == 0 and sum("late" in piece["scores"] for piece in ran.objects[0]["evidence"]) == 3
