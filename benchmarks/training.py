@@ -1,6 +1,6 @@
 """What training from SciFact's claims is worth, on claims whose documents were not trained on.
 
-    python benchmarks/training.py FOLDER --work WORK [--part embedder|adapter|reranker] [--quick]
+    python benchmarks/training.py FOLDER --work WORK [--part embedder|adapter|reranker] [--seed N] [--quick]
 
 FOLDER holds `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. All starts from the packaged
 all-MiniLM-L6-v2 and is apart by document (`ccheck train` does it so). WORK keeps the store, what was found for claims
@@ -10,6 +10,10 @@ For each variant: the development metric before and after with 95% intervals, of
 also what a mix of their scores with the retrieval's is worth, w * reranker + (1 - w) * retrieval, both scaled to 0..1
 over a claim's candidates; w is chosen on the claims that were kept apart by claim, and measured on the others. Each
 variant changes one thing of the one before it, so that what helps can be told from what does not.
+
+Of embedders also the weights halfway between before and after (WiSE-FT, Wortsman et al., CVPR 2022). "weak pairs alone"
+learns from documents that nobody judged, so that all claims are of new documents. A split's claims are few: --seed
+draws another, and what is worth something is so in most of them.
 
 On two cores the embedder takes some ten minutes, the adapter as long as embedding the corpus, each reranker about an
 hour; --quick is a twentieth of that and says that everything runs, no more.
@@ -39,7 +43,8 @@ from ccheck.rerank.apply import passage_of
 from ccheck.rerank.load import load_scorer
 from ccheck.stages import EvidenceStage, VerdictStage
 from ccheck.training.adapter import train_adapter
-from ccheck.training.embedder import train_embedder
+from ccheck.training.card import figures
+from ccheck.training.embedder import load_base, pool_of, rank, train_embedder
 from ccheck.training.loop import Silent
 from ccheck.training.options import AdapterOptions, EmbedderOptions, RerankerOptions
 from ccheck.training.reranker import train_reranker
@@ -51,7 +56,11 @@ EMBEDDERS = {
     "multiple negatives": {"epochs": 2, "batch": 64, "learning_rate": 2e-5},
     "multiple negatives, LoRA": {"epochs": 2, "batch": 64, "learning_rate": 2e-4, "lora": {}},
     "triplet, random negatives": {"epochs": 2, "batch": 16, "learning_rate": 2e-5, "loss": "triplet"},
+    "multiple negatives, one epoch of 128 tokens": {"epochs": 1, "max_tokens": 128},
+    "the same after 1,500 weak pairs": {"epochs": 1, "max_tokens": 128, "weak_pairs": 1500},
+    "weak pairs alone": {"epochs": 0, "max_tokens": 128, "weak_pairs": 1500},
 }
+ALONE = "weak pairs alone"
 _COMMON = {"max_tokens": 256, "depth": 50, "batch": 16, "learning_rate": 5e-5, "epochs": 2, "eval_claims": 80}
 RERANKERS = {
     # As most do it: what stands high and is not relevant. Every document that is relevant to some claim is a positive
@@ -101,8 +110,12 @@ class Shown(Silent):
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Where all that is made is kept.")
 @click.option("--part", type=click.Choice(["embedder", "adapter", "reranker"]), help="One of the three.")
 @click.option("--variant", "only_variant", help="One of its variants, by the start of its name.")
+@click.option("--seed", default=0, help="Of the split and of all that is drawn.")
+@click.option("--pool", default=6000, help="How many documents embedders and adapters rank.")
 @click.option("--quick", is_flag=True, help="See it run: the figures say nothing.")
-def main(folder: Path, work: Path, part: str | None, only_variant: str | None, quick: bool) -> None:
+def main(
+    folder: Path, work: Path, part: str | None, only_variant: str | None, seed: int, pool: int, quick: bool
+) -> None:
     work.mkdir(parents=True, exist_ok=True)
     data = retrieval_data(
         [
@@ -112,6 +125,7 @@ def main(folder: Path, work: Path, part: str | None, only_variant: str | None, q
         ],
         read_claims(folder / "queries.jsonl"),
         read_qrels(folder / "qrels.tsv"),
+        seed=seed,
     )
     print(f"{len(data.documents):,} documents; {'; '.join(data.messages)}; {os.cpu_count()} cores")
     for kind, variants in (("embedder", EMBEDDERS), ("adapter", {"linear": {}}), ("reranker", RERANKERS)):
@@ -120,23 +134,37 @@ def main(folder: Path, work: Path, part: str | None, only_variant: str | None, q
         for name, settings in variants.items():
             if only_variant is None or name.startswith(only_variant):
                 print(f"\n{kind}: {name}", flush=True)
-                run(kind, name, settings, data, folder, work, quick)
+                run(kind, name, {**settings, "seed": seed}, data, folder, work, quick, pool)
 
 
 def run(
-    kind: str, name: str, settings: Mapping[str, Any], data: RetrievalData, folder: Path, work: Path, quick: bool
+    kind: str,
+    name: str,
+    settings: Mapping[str, Any],
+    data: RetrievalData,
+    folder: Path,
+    work: Path,
+    quick: bool,
+    pool: int,
 ) -> None:
-    output = work / f"{kind}-{''.join(c if c.isalnum() else '-' for c in name)}{'-quick' if quick else ''}"
+    drawn = f"-{settings['seed']}" if settings["seed"] else ""
+    output = work / f"{kind}{drawn}-{''.join(c if c.isalnum() else '-' for c in name)}{'-quick' if quick else ''}"
     if output.exists():
         raise UsageError(f"{output} is there already: remove it to train it again")
     resume = output.with_name(f"{output.name}.training").exists()
     started, cpu = time.perf_counter(), time.process_time()
     if kind == "embedder":
-        small = {**_QUICK, "pool": 200, "final_pool": 300} if quick else {"pool": 1500, "final_pool": 6000}
+        alone = name == ALONE and kind == "embedder"
+        if alone:
+            data = unjudged(data, folder)
+        small = {**_QUICK, "pool": 200, "final_pool": 300} if quick else {"pool": min(1500, pool), "final_pool": pool}
+        if quick and settings.get("weak_pairs"):
+            small |= {"epochs": int(not alone), "weak_pairs": 40, "batch": 8}
         chosen = EmbedderOptions(**{**settings, **small})
         report = train_embedder(chosen, data, output, resume=resume, listener=Shown())
+        halfway(output, data, chosen)
     elif kind == "adapter":
-        small = {"final_pool": 300, "epochs": 3} if quick else {"final_pool": 6000}
+        small = {"final_pool": 300, "epochs": 3} if quick else {"final_pool": pool}
         report = train_adapter(AdapterOptions(**{**settings, **small}), data, output, listener=Shown())
     else:
         found = Found(folder, work)
@@ -156,6 +184,31 @@ def run(
     if kind == "reranker" and not quick:
         mixed(output, data, found)
     print(f"  {time.perf_counter() - started:.0f} s, {time.process_time() - cpu:.0f} s of CPU", flush=True)
+
+
+def unjudged(data: RetrievalData, folder: Path) -> RetrievalData:
+    """All claims to measure on, and only documents that nobody judged to learn from."""
+    claims = tuple(claim for claim in read_claims(folder / "queries.jsonl") if data.relevant(claim))
+    judged = frozenset(id_ for claim in claims for id_ in data.qrels[str(claim.id)])
+    return RetrievalData(data.documents, data.qrels, (), {UNSEEN: claims}, judged)
+
+
+def halfway(output: Path, data: RetrievalData, options: EmbedderOptions) -> None:
+    """The mean of the weights before and after training, measured as the figures are."""
+    models = [load_base(options.model_copy(update={"base": base}), "cpu") for base in (options.base, str(output))]
+    measured = [claim for claims in data.groups.values() for claim in claims]
+    pool = pool_of(data, measured, options.final_pool, options.seed)
+    runs = [rank(models[0], measured, pool, options, "cpu")]
+    before, after = (model.transformers_model.state_dict() for model in models)
+    mean = {
+        name: (before[name] + after[name]) / 2 if value.is_floating_point() else value for name, value in after.items()
+    }
+    models[1].transformers_model.load_state_dict(mean)
+    runs.append(rank(models[1], measured, pool, options, "cpu"))
+    for figure in figures(data, *runs, [METRIC]):
+        low, high = figure.difference_interval or (float("nan"),) * 2
+        change = f"{figure.after - figure.before:+.4f} [{low:+.3f}, {high:+.3f}]"
+        print(f"  halfway, {figure.group} ({figure.claims}) {figure.metric} {change}")
 
 
 class Found:

@@ -14,7 +14,6 @@ schedule and optimiser:
 | reranker-bce | `loss = "bce"` | CrossEncoderTrainer, BinaryCrossEntropyLoss |
 | reranker-softmax | `loss = "softmax"` | the same with ListNetLoss, its labels a softmax, all pairs in one pass |
 | stance | batches of like length | transformers' Trainer, DataCollatorWithPadding, cross-entropy |
-| stance-grouped | the same | the same in batches of like length (`group_by_length`) |
 
 The time is that of the steps after the first `--warm` ones, with all that happens between them; loading, measuring and
 the checkpoint at the end are not in it. ccheck's side goes through `run_phase`, as in use, with its log and progress.
@@ -50,7 +49,7 @@ from ccheck.models import find_model, loading_quietly
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-TASKS = tuple("embedder embedder-cached embedder-triplet reranker-bce reranker-softmax stance stance-grouped".split())
+TASKS = tuple("embedder embedder-cached embedder-triplet reranker-bce reranker-softmax stance".split())
 SIDES = ("plain", "ccheck")
 GROUP = 3
 """Documents of a row of reranker-softmax: the relevant one and two others."""
@@ -359,7 +358,7 @@ def embedder(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], obje
         model.max_seq_length = job.max_tokens
         model.to(job.device)
         clock.watch(model.transformers_model)
-        return phase(job, work, options, ours._trainer(model, options, data, rows, work, job.device), clock)
+        return phase(job, work, options, ours._trainer(model, options, data, rows, work, job.device, 1, 2e-5), clock)
     from sentence_transformers import (
         SentenceTransformer,
         SentenceTransformerTrainer,
@@ -457,10 +456,6 @@ def stance(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], object
         model = transformers.AutoModelForSequenceClassification.from_pretrained(start)
     clock.watch(model)
     told = plain_arguments(job, work)
-    if job.task.endswith("grouped"):
-        new = "train_sampling_strategy"
-        known = new in transformers.TrainingArguments.__dataclass_fields__
-        told |= {new: "group_by_length"} if known else {"group_by_length": True}
     trainer = transformers.Trainer(
         model=model,
         args=transformers.TrainingArguments(**told),

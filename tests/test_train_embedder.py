@@ -100,7 +100,7 @@ def test_a_step_is_that_of_plain_torch(tmp_path, base, loss, chunk):
     chosen = options(base=str(plain), loss=loss, chunk=chunk, **how)
     rows = embedder.make_rows(chosen, DATA)[:8]
     model = embedder.load_base(chosen, "cpu")
-    embedder._trainer(model, chosen, DATA, rows, tmp_path / "run", "cpu").train()
+    embedder._trainer(model, chosen, DATA, rows, tmp_path / "run", "cpu", 1, 1e-3).train()
     reference = AutoModel.from_pretrained(plain, add_pooling_layer=False).train()
     tokenizer = AutoTokenizer.from_pretrained(plain)
     optimizer = torch.optim.AdamW(reference.parameters(), lr=1e-3, weight_decay=0)
@@ -158,7 +158,8 @@ train_embedder(EmbedderOptions.model_validate_json(sys.argv[1]), DATA, Path(sys.
 
 
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(tmp_path, base):
-    chosen = options(base=str(base), epochs=3, learning_rate=1e-3, checkpoint_steps=3, lora=Lora(modules=("query",)))
+    lora = Lora(modules=("query",))
+    chosen = options(base=str(base), epochs=3, learning_rate=1e-3, checkpoint_steps=3, lora=lora, weak_pairs=24)
     whole = train(tmp_path / "whole", chosen)
     killed = subprocess.run(
         [sys.executable, "-c", SCRIPT, chosen.model_dump_json(), str(tmp_path / "killed"), "8"],
@@ -172,13 +173,33 @@ def test_a_training_that_was_killed_goes_on_to_the_same_weights(tmp_path, base):
     report = train(tmp_path / "killed", chosen, resume=True)
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1] and report.figures == whole.figures
-    assert report.phases[0].history == whole.phases[0].history
+    assert [phase.phase for phase in report.phases] == ["weak", "embedder"]
+    assert [phase.history for phase in report.phases] == [phase.history for phase in whole.phases]
+
+
+def test_a_phase_that_gains_nothing_is_undone(tmp_path, base):
+    weak = options(base=str(base), weak_pairs=16, weak_learning_rate=1e-3, epochs=0)
+    alone = train(tmp_path / "weak", weak)
+    assert [(phase.phase, phase.steps) for phase in alone.phases] == [("weak", 2)]
+    both = train(tmp_path / "both", weak.model_copy(update={"epochs": 1, "learning_rate": 1e-30}))
+    assert [phase.gained for phase in both.phases[1:]] == [False]
+    assert "the phase embedder brought no gain by nDCG@10, and was undone" in both.notes
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("weak", "both")]
+    assert weights[0] == weights[1] and alone.figures == both.figures
+    # The second phase changes nothing of whether there is a gain over the base.
+    for name, report in (("weak", alone), ("both", both)):
+        use, leave = f"to use it: ccheck ingest CORPUS --model {tmp_path / name}", "use the base"
+        assert [use in report.notes, not any(leave in note for note in report.notes)] == [alone.phases[0].gained] * 2
+    with pytest.raises(UsageError, match="epochs and weak_pairs are both 0"):
+        train(tmp_path / "none", options(epochs=0))
 
 
 def test_the_packaged_model_is_trained_and_used(tmp_path):
     chosen = options(base=MINILM, learning_rate=1e-4, batch=32, lora=Lora(last_layers=1, dropout=0.0), hard=0)
     report = train(tmp_path / "out", chosen)
     out = tmp_path / "out"
+    (phase,) = report.phases
+    assert phase.gained == (f"to use it: ccheck ingest CORPUS --model {out}" in report.notes)
     trained = load_embedder(str(out), device="cpu")
     assert trained.spec.dimensions == 384 and trained.spec.max_tokens == 256
     assert trained.spec.fingerprint != fingerprint(find_model(MINILM).path)
@@ -242,6 +263,26 @@ def test_negatives_are_mined_judged_or_drawn(tmp_path):
     assert all(len(set(row.negatives)) == 2 and DATA.hidden.isdisjoint(row.negatives) for row in rows)
 
 
+def test_weak_rows_do_not_show_what_is_to_be_found():
+    pairs = embedder.weak_rows(options(weak_pairs=1000), DATA)
+    triplets = embedder.weak_rows(options(weak_pairs=1000, loss="triplet"), DATA)
+    # A title and a sentence of each document that training may see.
+    assert len(pairs) == len(triplets) == 2 * len(DATA.visible)
+    assert [(row.claim, row.positive, *row.texts[:1]) for row in triplets] == [
+        (row.claim, row.positive, *row.texts) for row in pairs
+    ]
+    for row in triplets:
+        (negative,) = row.negatives
+        document, other = DATA.documents[row.positive], DATA.documents[negative]
+        assert negative != row.positive and DATA.hidden.isdisjoint((row.positive, negative))
+        if row.claim.id == f"weak:title:{row.positive}":
+            assert row.claim.text == document.title and row.texts == (document.text, other.text)
+        else:
+            assert row.claim.id == f"weak:sentence:{row.positive}" and row.claim.text in document.text
+            assert row.claim.text not in row.texts[0] and row.texts[0].startswith(f"{document.title}\n")
+            assert row.texts[1] == embedder.embedded_text(other)
+
+
 # -- the adapter
 
 
@@ -250,6 +291,11 @@ def test_an_adapter_is_trained_and_used(tmp_path):
     report = adapter.train_adapter(chosen, DATA, tmp_path / "out", device="cpu")
     again = adapter.train_adapter(chosen, DATA, tmp_path / "again", device="cpu")
     assert report.figures == again.figures
+    said = [note for note in report.notes if note.startswith("to use it")]
+    assert said == [
+        f'to use it: adapter = "{tmp_path / "out"}" in the table of a recipe\'s dense retriever, over a store '
+        f"made with {MINILM}"
+    ]
     files = [(tmp_path / name / "adapter.safetensors").read_bytes() for name in ("out", "again")]
     assert files[0] == files[1]
     model = load_embedder(MINILM, device="cpu")
@@ -270,6 +316,14 @@ def test_an_adapter_is_trained_and_used(tmp_path):
         load_adapter(tmp_path / "out", "0" * 64)
     with pytest.raises(InvalidData, match="384 dimensions"):
         adapt(np.ones(3, np.float32))
+
+
+def test_an_adapter_that_gained_nothing_says_so(tmp_path):
+    chosen = AdapterOptions(base=MINILM, epochs=1, precision="float32", learning_rate=1e-12)
+    report = adapter.train_adapter(chosen, DATA, tmp_path / "out", device="cpu")
+    assert not report.phases[0].gained
+    assert "no epoch was better than no adapter by nDCG@10: do without" in report.notes
+    assert not any(note.startswith("to use it") for note in report.notes)
 
 
 def test_an_adapter_that_is_none(tmp_path):

@@ -98,6 +98,8 @@ def train_adapter(
         phase = Trained("adapter", steps, best[0], tuple(history), time.monotonic() - started)
         found = figures(data, before, run_of(best[1]), metrics)
         notes = [f"ranked are {len(needed):,} of {len(data.documents):,} documents, by the embeddings alone"]
+        if not phase.gained:
+            notes.append(f"no epoch was better than no adapter by {options.metric}: do without")
         notes += verdict_on(found, metrics[0])
         use = f'adapter = "{output.name}" in the table of a recipe\'s dense retriever'
         card = model_card("adapter", use, options, data, [phase], found, notes, {"scale": options.scale})
@@ -116,6 +118,11 @@ def train_adapter(
         finish(work, output, save, card, ["adapter"])
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    if phase.gained:
+        notes.append(
+            f'to use it: adapter = "{output}" in the table of a recipe\'s dense retriever, over a store made with '
+            f"{options.base}"
+        )
     return Report("adapter", output, options.base, (phase,), found, tuple(notes))
 
 

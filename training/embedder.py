@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidData
+from ..errors import InvalidData, UsageError
 from ..models import find_model, fingerprint, loading_quietly
 from ..types import Claim, Document, Vector
 from .card import (
@@ -25,20 +25,24 @@ from .card import (
     work_folder,
 )
 from .loop import (
+    BEST,
     Listener,
     Silent,
+    Trained,
     arguments,
     autocast,
     checkpointing,
+    load_weights,
     mixed_precision,
     require_training,
     run_phase,
+    save_weights,
     training_device,
 )
 from .lora import add_lora, merged
 from .negatives import draw_negatives
 from .options import EmbedderOptions, TrainingOptions
-from .retrieval_data import RetrievalData, read_negatives
+from .retrieval_data import RetrievalData, read_negatives, weak_pairs
 
 METRICS = ("nDCG@10", "R@100")
 DEPTH = 100
@@ -48,11 +52,15 @@ _BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A claim, the id of a relevant document, ids of others that are not relevant to it."""
+    """A claim, the id of a relevant document, ids of others that are not relevant to it.
+
+    `texts`: what is embedded of the relevant one and the others, where that is not what `embedded_text` gives of them.
+    """
 
     claim: Claim
     positive: str
     negatives: tuple[str, ...]
+    texts: tuple[str, ...] = ()
 
 
 def train_embedder(
@@ -72,6 +80,8 @@ def train_embedder(
     """
     require_training()
     metrics = metric_names(options, METRICS)
+    if not options.epochs and not options.weak_pairs:
+        raise UsageError("there is nothing to train: epochs and weak_pairs are both 0")
     device, listener = training_device(device), listener or Silent()
     settings = json.dumps({"embedder": options.model_dump(mode="json"), "data": data.digest()}, sort_keys=True)
     work = work_folder(output, settings, resume=resume, overwrite=overwrite)
@@ -90,8 +100,6 @@ def train_embedder(
     adapted = add_lora(model.transformers_model, options.lora) if options.lora is not None else None
     if options.gradient_checkpointing and adapted is not None:
         model.transformers_model.enable_input_require_grads()
-    rows = make_rows(options, data)
-    listener.message(f"{len(rows):,} pairs, {options.epochs} epochs")
     chosen = data.groups[data.chosen_by]
     small = pool_of(data, chosen, options.pool, options.seed)
 
@@ -99,12 +107,31 @@ def train_embedder(
         run = rank(model, chosen, small, options, device)
         return development_value(run, data.qrels, chosen, options.metric)
 
-    trainer = functools.partial(_trainer, model, options, data, rows, work / "embedder", device)
-    phase = run_phase("embedder", work / "embedder", options, trainer, development, listener)
+    phases: list[Trained] = []
+    undone = []
+    for name, epochs, rate in (
+        ("weak", options.weak_epochs if options.weak_pairs else 0, options.weak_learning_rate),
+        ("embedder", options.epochs, options.learning_rate),
+    ):
+        if not epochs:
+            continue
+        rows = weak_rows(options, data) if name == "weak" else make_rows(options, data)
+        listener.message(f"{name}: {len(rows):,} pairs, {epochs} epochs")
+        trainer = functools.partial(_trainer, model, options, data, rows, work / name, device, epochs, rate)
+        phase = run_phase(name, work / name, options, trainer, development, listener)
+        if phases and not phase.gained:
+            load_weights(model, work / phases[-1].phase / BEST)
+            save_weights(model, work / name / BEST)
+            undone.append(f"the phase {name} brought no gain by {options.metric}, and was undone")
+        phases.append(phase)
     listener.message("measuring")
     values = figures(data, before, rank(model, measured, large, options, device), metrics)
     notes = [f"ranked are {len(large):,} of {len(data.documents):,} documents, by this model alone"]
-    if not phase.gained:
+    notes += undone
+    # A later phase can gain and still be below the base, where the one before it did harm.
+    base_value = phases[0].history[0][2]
+    gained = any(value > base_value for phase in phases for _, _, value in phase.history[1:])
+    if not gained:
         notes.append(f"no epoch was better than the base by {options.metric}: use the base")
     notes += verdict_on(values, metrics[0])
     card = model_card(
@@ -112,7 +139,7 @@ def train_embedder(
         f"ccheck ingest CORPUS --model {output.name}",
         options,
         data,
-        [phase],
+        phases,
         values,
         notes,
         {"loss": options.loss, "precision": mixed_precision(options, device), "tokens": model.max_seq_length},
@@ -126,8 +153,9 @@ def train_embedder(
         with loading_quietly():
             model.save(str(folder), create_model_card=False, safe_serialization=True)
 
-    finish(work, output, save, card, ["embedder"])
-    return Report("embedder", output, options.base, (phase,), values, tuple(notes))
+    finish(work, output, save, card, [phase.phase for phase in phases])
+    use = [f"to use it: ccheck ingest CORPUS --model {output}"] if gained else []
+    return Report("embedder", output, options.base, tuple(phases), values, (*notes, *use))
 
 
 def load_base(options: TrainingOptions, device: str) -> Any:
@@ -186,6 +214,26 @@ def make_rows(options: EmbedderOptions, data: RetrievalData) -> list[Row]:
     # Where the corpus is so small that some have fewer, all have as many as the fewest: a batch is a table.
     fewest = min(len(row.negatives) for row in rows)
     return [Row(row.claim, row.positive, row.negatives[:fewest]) for row in rows]
+
+
+def weak_rows(options: EmbedderOptions, data: RetrievalData) -> list[Row]:
+    """Rows of `weak_pairs`; for triplets each with a random document. Raises InvalidData where there can be none."""
+    pairs = list(weak_pairs(data, options.weak_pairs, options.seed))
+    if not pairs:
+        raise InvalidData("no pair can be made of the corpus: it has neither titles nor texts of several sentences")
+    wanted = int(options.loss == "triplet")
+    own = {str(claim.id): document.id for claim, document in pairs}
+    claims = [claim for claim, _ in pairs]
+    drawn = draw_negatives(data, claims, {}, hard=0, random_count=wanted, seed=options.seed, own=own)
+    rows = []
+    for (claim, document), (_, _, negatives) in zip(pairs, drawn, strict=True):
+        # Where the relevant one is without its title the other is too: it must not show by that.
+        titled = bool(document.title) or not data.documents[document.id].title
+        others = [data.documents[id_] for id_ in negatives]
+        texts = [embedded_text(document), *(embedded_text(other) if titled else other.text for other in others)]
+        if len(negatives) == wanted:
+            rows.append(Row(claim, document.id, tuple(negatives), tuple(texts)))
+    return rows
 
 
 def pool_of(data: RetrievalData, claims: Sequence[Claim], size: int, seed: int) -> list[Document]:
@@ -277,7 +325,14 @@ def batches(
 
 
 def _trainer(
-    model: Any, options: EmbedderOptions, data: RetrievalData, rows: Sequence[Row], folder: Path, device: str
+    model: Any,
+    options: EmbedderOptions,
+    data: RetrievalData,
+    rows: Sequence[Row],
+    folder: Path,
+    device: str,
+    epochs: int,
+    learning_rate: float,
 ) -> Any:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -285,13 +340,14 @@ def _trainer(
 
     if not rows:
         raise InvalidData("there is nothing to train on: no claim has both a relevant document and a negative")
-    texts = {id_: embedded_text(data.documents[id_]) for id_ in data.visible}
+    own = {id_: embedded_text(data.documents[id_]) for id_ in data.visible}
+    texts = [row.texts or tuple(own[id_] for id_ in (row.positive, *row.negatives)) for row in rows]
+    names = ["positive", *(f"negative_{n}" for n in range(len(rows[0].negatives)))]
     columns = {
         "anchor": [row.claim.text for row in rows],
-        "positive": [texts[row.positive] for row in rows],
-        **{f"negative_{n}": [texts[row.negatives[n]] for row in rows] for n in range(len(rows[0].negatives))},
+        **{name: [row[place] for row in texts] for place, name in enumerate(names)},
     }
-    relevant = {str(row.claim.id): frozenset(data.relevant(row.claim)) for row in rows}
+    relevant = {str(row.claim.id): frozenset([row.positive, *data.relevant(row.claim)]) for row in rows}
 
     class Batches(DefaultBatchSampler):
         def __iter__(self) -> Iterator[list[int]]:
@@ -305,9 +361,7 @@ def _trainer(
             """None: ccheck writes the card, and theirs prints and embeds examples."""
 
     prompts = _prompts(model, list(columns))
-    told = arguments(
-        options, folder, device, epochs=options.epochs, learning_rate=options.learning_rate, rows=len(rows)
-    )
+    told = arguments(options, folder, device, epochs=epochs, learning_rate=learning_rate, rows=len(rows))
     if options.loss == "multiple-negatives":
         told["batch_sampler"] = Batches
     if prompts:

@@ -78,6 +78,7 @@ class EmbedderOptions(TrainingOptions):
     is computed at a time. `triplet`: nearer by `margin`, in cosine, than to one other document.
     """
 
+    epochs: int = Field(default=3, ge=0, le=1000)
     loss: Literal["multiple-negatives", "triplet"] = "multiple-negatives"
     batch: int = Field(default=64, ge=2)
     chunk: int = Field(
@@ -85,6 +86,9 @@ class EmbedderOptions(TrainingOptions):
     )
     scale: float = Field(default=20.0, gt=0, description="multiple-negatives: what cosines are multiplied by")
     margin: float = Field(default=0.3, gt=0, description="triplet")
+    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the corpus itself, learned first")
+    weak_epochs: int = Field(default=1, ge=1)
+    weak_learning_rate: float = Field(default=2e-5, gt=0)
     hard: int = Field(default=1, ge=0, description="negatives for each pair; multiple-negatives does without, too")
     pool: int = Field(default=2000, ge=1, description="documents that are ranked to choose the best epoch")
     final_pool: int = Field(default=20_000, ge=1, description="documents that are ranked for the figures at the end")
