@@ -107,8 +107,8 @@ def _open(
     except NotFound as error:
         if automatic:
             raise NotFound(
-                f"{name} is not on this machine and the hub does not give it: name another (a folder, a URL, or late, which "
-                "needs no such model) or none, by --rerank or in the recipe"
+                f"{name} is not on this machine and the hub does not give it: name another (a folder, a URL, or late, "
+                "which needs no such model) or none, by --rerank or in the recipe"
             ) from error
         if Path(name).exists():
             raise
