@@ -393,8 +393,9 @@ def test_the_regularisation_is_chosen_without_pairs_that_are_measured_on(tmp_pat
         train_features(data, options, tmp_path / name, device="cpu")
         cards.append((tmp_path / name / "README.md").read_text())
     count = len(split_off.train) + len(split_off.dev)
-    assert f"on {count} pairs" in cards[0] and "in 3 parts" in cards[0]
-    assert f"on {len(split_off.dev)} pairs" in cards[1] and "in 3 parts" not in cards[1]
+    assert cards[0].count(f"on {count} pairs") == 2 and "in 3 folds" in cards[0]
+    assert f"- Trained on {len(given.train)} pairs" in cards[1]
+    assert f"on {len(split_off.dev)} pairs" in cards[1] and "in 3 folds" not in cards[1]
     with pytest.raises(InvalidData, match="too few of the"):
         few = [row for row in rows if row.label != "REFUTES"] + [row for row in rows if row.label == "REFUTES"][:1]
         train_features(StanceData(tuple(few), (), {}), options, tmp_path / "few", device="cpu")

@@ -152,7 +152,8 @@ def train_stance(
         )
     pairs = _pairs(method, data.train, options.seed, listener)
     phases.append(_phase("stance", work, options, method, pairs, data, listener, options.epochs, options.learning_rate))
-    measured = measure_groups(method, data)
+    most = most_frequent(data.train)
+    measured = measure_groups(method, data.groups, most)
 
     def save(folder: Path) -> None:
         with loading_quietly():
@@ -161,7 +162,7 @@ def train_stance(
         numbers = {name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in measured.items()}
         write_whole(folder / "figures.json", json.dumps(numbers, indent=1))
 
-    most, notes = most_frequent(data.train), notes_of(measured, most_frequent(data.train))
+    notes = notes_of(measured, most)
     card = stance_card(options, data, phases, measured, notes)
     finish(work, output, save, card, [phase.phase for phase in phases])
     return StanceModel(output, tuple(phases), measured, most, notes)
@@ -185,12 +186,13 @@ def measure_rows(rows: Sequence[StanceRow], said: Sequence[Stance], resamples: i
     )
 
 
-def measure_groups(method: StanceMethod, data: StanceData) -> dict[str, tuple[Classified, Classified]]:
-    """The figures of each group: the method's, and those of always saying the most frequent label of training."""
-    most = most_frequent(data.train)
+def measure_groups(
+    method: StanceMethod, groups: Mapping[str, Sequence[StanceRow]], most: Label
+) -> dict[str, tuple[Classified, Classified]]:
+    """The figures of each group: the method's, and those of always saying `most`."""
     return {
         name: (measure_rows(rows, judge_rows(method, rows)), measure_rows(rows, [Stance(most)] * len(rows)))
-        for name, rows in data.groups.items()
+        for name, rows in groups.items()
     }
 
 

@@ -38,7 +38,7 @@ def stance_card(
         f"From `{options.base}`. What a document (the first text) says of a claim (the second). To use it: "
         "`ccheck query CLAIM --stance FOLDER`.",
         "",
-        *data_lines(data),
+        *data_lines(data.messages, data.train),
         f"- The best epoch was chosen by {options.metric} on {counted(data.dev)}.",
     ]
     if data.weak:
@@ -54,10 +54,10 @@ def stance_card(
     return "\n".join(lines)
 
 
-def data_lines(data: StanceData) -> list[str]:
-    """What was trained on."""
-    messages = [f"- {message[0].upper()}{message[1:]}." for message in data.messages]
-    return ["## Data", "", *messages, f"- Trained on {counted(data.train)}."]
+def data_lines(messages: Sequence[str], train: Sequence[StanceRow]) -> list[str]:
+    """What was trained on, and what was said of it."""
+    said = [f"- {message[0].upper()}{message[1:]}." for message in messages]
+    return ["## Data", "", *said, f"- Trained on {counted(train)}."]
 
 
 def figure_lines(measured: Mapping[str, tuple[Classified, Classified]], notes: Sequence[str]) -> list[str]:

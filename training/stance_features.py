@@ -117,7 +117,7 @@ def train_features(
         raise InvalidData(f"the {len(train)} pairs to train on do not have all of {', '.join(STANCES)}")
     rows = pair_features([(row.claim, _document(row)) for row in [*train, *dev]], embed)
     parts = [(list(range(len(train))), list(range(len(train), len(rows))))] if dev else _folds(train, options.seed)
-    by = counted(dev) if dev else f"{counted(train)} in {FOLDS} parts, each by what the others taught"
+    by = counted(dev) if dev else f"{counted(train)}, in {FOLDS} folds"
     values: dict[float, float] = {}
     for strength in STRENGTHS:
         known, said = [], []
@@ -126,8 +126,8 @@ def train_features(
             known += [[*train, *dev][number] for number in asked]
             said += [Stance(STANCES[number]) for number in learned.predict(rows[asked])]
         values[strength] = metric_of(measure_rows(known, said, resamples=2), options.metric)
-        listener.message(f"regularisation C = {strength:g}: {options.metric} {values[strength]:.4f}")
     strength = max(values, key=lambda one: (values[one], -one))
+    listener.message(f"regularisation C = {strength:g}: {options.metric} {values[strength]:.4f} on {by}")
     model = _fitted(rows[: len(train)], labels, strength, options)
     made = work / "model"
     made.mkdir(exist_ok=True)
@@ -143,8 +143,8 @@ def train_features(
     }
     write_whole(made / "config.json", json.dumps(config, indent=1))
     _save_weights(made, model.weights)
-    measured = measure_groups(FeatureStances(str(made), device), data)
-    most = most_frequent(data.train)
+    most = most_frequent(train)
+    measured = measure_groups(FeatureStances(str(made), device), data.groups, most)
     notes = notes_of(measured, most)
     card = [
         "---",
@@ -156,7 +156,7 @@ def train_features(
         "",
         f"Logistic regression over embeddings of `{options.base}`. To use it: `ccheck query CLAIM --stance FOLDER`.",
         "",
-        *data_lines(data),
+        *data_lines(data.messages, train),
         f"- The strength of the regularisation, C = {strength:g}, was chosen by {options.metric}, "
         f"{values[strength]:.3f}, on {by}.",
         "",
