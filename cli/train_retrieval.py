@@ -364,7 +364,10 @@ def _print(report: Report, as_json: bool) -> None:
         print_json(report.to_dict())
         return
     fields = {"output": str(report.output), "base": report.base}
-    fields |= {f"{figure.metric} {figure.group} ({figure.claims})": figure.describe() for figure in report.figures}
+    fields |= {
+        f"{figure.metric} {figure.group} ({figure.claims})": f"{figure.describe()}, {figure.change()}"
+        for figure in report.figures
+    }
     print_fields(stdout(), fields)
     for note in report.notes:
         notice(note)

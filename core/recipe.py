@@ -34,8 +34,9 @@ from .stages import (
 
 _MODEL_KEYS = ("model", "models", "llm", "subwords")
 """The keys of stages that name models."""
-_FILE_KEYS = ("examples", "calibration", "adapter")
-"""The keys of stages that name files, looked for beside the recipe first. A model's folder is one too, by `model`."""
+_FILE_KEYS = ("examples", "calibration", "adapter", "model", "models")
+"""The keys of stages that name files or folders, looked for beside the recipe first. A model's name is none where there
+is nothing of that name."""
 
 
 class Recipe(Stage):
@@ -218,13 +219,23 @@ def _beside(data: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
     """The tables with the files that they name where they are found: beside the recipe, or among the packaged ones."""
     found: dict[str, Any] = {}
     for key, value in data.items():
-        there = [folder / value for folder in folders] if key in _FILE_KEYS and isinstance(value, str) else []
-        file = next((one for one in there if one.exists()), None)
-        if file is not None:
-            found[key] = str(file.resolve())
+        if isinstance(value, dict):
+            found[key] = _beside(value, folders)
+        elif key not in _FILE_KEYS:
+            found[key] = value
+        elif isinstance(value, list):
+            found[key] = [_place(one, folders) for one in value]
         else:
-            found[key] = _beside(value, folders) if isinstance(value, dict) else value
+            found[key] = _place(value, folders)
     return found
+
+
+def _place(value: Any, folders: Sequence[Path]) -> Any:
+    """Where a file or folder of that name lies, else the name."""
+    if not isinstance(value, str) or value in ("", "auto", "none"):
+        return value
+    there = (folder / value for folder in folders)
+    return next((str(one.resolve()) for one in there if one.exists()), value)
 
 
 def _naming(data: Any) -> Iterable[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,10 @@ class Figure:
 
     def describe(self) -> str:
         return f"{self.before:.4f} {_shown(self.before_interval)} to {self.after:.4f} {_shown(self.after_interval)}"
+
+    def change(self) -> str:
+        """The difference, with its interval."""
+        return f"{self.after - self.before:+.4f} {_shown(self.difference_interval)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,11 @@ def finish(work: Path, output: Path, save: Callable[[Path], None], card: str, ph
     strange = [file.name for file in made.rglob("*") if file.suffix in (".bin", ".pt", ".pth", ".pkl")]
     if strange:
         raise InvalidData(f"the model would be saved with {', '.join(strange)}, which is no safetensors file")
+    # safetensors writes files that nobody else may read.
+    mask = os.umask(0)
+    os.umask(mask)
+    for file in made.rglob("*"):
+        file.chmod((0o777 if file.is_dir() else 0o666) & ~mask)
     if output.exists():
         old = work / "replaced"
         output.replace(old)
@@ -216,7 +226,7 @@ def model_card(
     lines += [
         f"| {figure.group} ({figure.claims}) | {figure.metric} | {figure.before:.4f} {_shown(figure.before_interval)} "
         f"| {figure.after:.4f} {_shown(figure.after_interval)} "
-        f"| {figure.after - figure.before:+.4f} {_shown(figure.difference_interval)} |"
+        f"| {figure.change()} |"
         for figure in found
     ]
     lines += ["", *(f"- {note}" for note in notes), *([""] if notes else [])]
