@@ -284,7 +284,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_weights(base, tmp_path):
     from safetensors.torch import load_file
 
     def run(output: Path, how: str) -> subprocess.Popen[bytes]:
-        arguments = [str(base), str(output), str(Path(__file__).parent), how, "6"]
+        arguments = [str(base), str(output), str(Path(__file__).parent), how, "20"]
         return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], env={**os.environ, "OMP_NUM_THREADS": "1"})
 
     whole = run(tmp_path / "whole", "new")
