@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis import clean, sentence_spans, terms
 from ..errors import InvalidData, NotFound
-from ..models import best_device, check_device, cpu_has_bfloat16, find_model, load_transformer, require_models
+from ..models import (
+    best_device,
+    check_device,
+    cpu_has_bfloat16,
+    find_model,
+    load_transformer,
+    positions,
+    require_models,
+)
 from ..types import Document, Label, Stance
 from .judge import Case, Judged
 from .labels import STANCES, parse_stance
@@ -164,11 +172,7 @@ class StanceClassifier:
     @functools.cached_property
     def max_tokens(self) -> int:
         """How many tokens of claim and document are read at a time."""
-        config = self._model.config
-        limit = min(self._tokenizer.model_max_length, getattr(config, "max_position_embeddings", None) or MAX_TOKENS)
-        if config.model_type in ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "mpnet"):
-            # Their positions are counted from behind the padding's.
-            limit = min(limit, config.max_position_embeddings - (config.pad_token_id or 0) - 1)
+        limit = min(self._tokenizer.model_max_length, positions(self._model.config) or MAX_TOKENS)
         return int(min(limit, self._max_tokens or MAX_TOKENS))
 
     def _count(self, texts: Sequence[str]) -> list[int]:
