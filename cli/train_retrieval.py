@@ -38,6 +38,11 @@ FILES = ("corpus", "claims", "qrels", "dev_claims", "dev_qrels", "output")
 """What a TOML of settings can have beside the settings, under the same names as the options."""
 
 
+WEAK_PAIRS = click.option(
+    "--weak-pairs", type=click.IntRange(0), metavar="N", help="Pairs made of the corpus, learned first."
+)
+
+
 def data_options(command: Callable[P, R]) -> Callable[P, R]:
     """The options of files, which all three have."""
     return options(
@@ -96,6 +101,7 @@ batches_options = options(
         "--loss", type=click.Choice(["multiple-negatives", "triplet"]), help="What is learned.  [default: the first]"
     ),
     click.option("--margin", type=float, metavar="X", help="Of the triplet loss, in cosine.  [default: 0.3]"),
+    WEAK_PAIRS,
 )
 @batches_options
 @training_options
@@ -155,7 +161,7 @@ def adapter(**given: Any) -> None:
     click.option("--loss", type=click.Choice(["bce", "margin", "softmax"]), help="What is learned.  [default: bce]"),
     click.option("--margin", type=float, metavar="X", help="Of the margin loss.  [default: 0.2]"),
     click.option("--second-epochs", type=click.IntRange(0), metavar="N", help="Epochs on what it finds hard then."),
-    click.option("--weak-pairs", type=click.IntRange(0), metavar="N", help="Pairs made of the corpus, learned first."),
+    WEAK_PAIRS,
     click.option("--depth", type=click.IntRange(1), metavar="N", help="How deep negatives are.  [default: 200]"),
     click.option("--store", metavar="STORE", help="Where the corpus is ingested.  [default: it is, for the while]"),
     click.option("--recipe", metavar="NAME|FILE", help="Whose retrieval finds candidates.  [default: default]"),
