@@ -76,7 +76,7 @@ def stance(**given: Any) -> None:
 
     \b
     ccheck train stance --train pairs.jsonl --output my-stance
-    ccheck train stance --train v.jsonl --corpus c.jsonl --method classifier -o out
+    ccheck train stance --train v.jsonl --corpus c.jsonl --base NLI-MODEL -o out
     ccheck query "..." --stance my-stance
 
     What is measured on is kept apart by document, unless told otherwise. A training that was stopped goes on by
