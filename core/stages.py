@@ -133,26 +133,24 @@ class Fusion(Stage):
     k: int = Field(default=60, ge=1, description="rank constant")
 
 
-class Reranker(Stage):
-    """What all rerankers share. With an `alpha` they do not order by their own scores alone: documents are ordered by
-    alpha * before + (1 - alpha) * own, both scaled to 0..1 over those that it reads (a language model's ranks are so
-    as they are). `before` are the scores of the reranker before it, else of the retrieval.
-    """
-
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it reads")
-    alpha: float = Field(default=0.0, ge=0, le=1, description="the share of the scores before")
-    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+_REQUIRED = "false: goes on without it where it can't run, and says so"
+_ALPHA = "the share of the scores before"
 
 
-class ModelReranker(Reranker):
+class ModelReranker(Stage):
     """Documents ordered again by a model that reads the claim and the document together.
 
     `model`: a name, a folder, the URL of a server, or `auto` (the sidecar of the settings, else what suits this
     machine). A document that is longer than `max_tokens` allows is cut, or scored by windows of which the best counts.
+
+    With an `alpha`, which all rerankers can have, documents are ordered by alpha * before + (1 - alpha) * own, both
+    scaled to 0..1 over those that it reads. `before` are the scores of the reranker before it, else of the retrieval.
     """
 
     kind: Literal["model"] = "model"
     model: str = "auto"
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it reads")
+    alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
     max_tokens: int | None = Field(default=None, ge=32, le=131_072, description="default: the model's own, at most 512")
     long: Literal["cut", "windows"] = "cut"
     cutoff_layer: int | None = Field(default=None, ge=1, description="of layerwise models: the layer that scores")
@@ -162,9 +160,10 @@ class ModelReranker(Reranker):
         default=None, description="default: bfloat16 on a GPU that has it, else float32"
     )
     trust_remote_code: bool = Field(default=False, description="true: Python code beside the weights may run here")
+    required: bool = Field(default=True, description=_REQUIRED)
 
 
-class LateReranker(Reranker):
+class LateReranker(Stage):
     """Documents ordered again by late interaction: for each token of the claim the most similar token of the document.
 
     `model` is an embedding model, whose token embeddings are used as they are, or one that was trained for this
@@ -175,29 +174,30 @@ class LateReranker(Reranker):
     kind: Literal["late"] = "late"
     model: str = Field(default="sentence-transformers/all-MiniLM-L6-v2", description="a name or a folder")
     depth: int = Field(default=20, ge=1, le=10_000, description="how many documents it reads")
-    alpha: float = Field(default=0.5, ge=0, le=1, description="the share of the scores before")
+    alpha: float = Field(default=0.5, ge=0, le=1, description=_ALPHA)
     window: int = Field(
-        default=48,
-        ge=0,
-        le=131_072,
-        description="tokens of the stretch that must hold all matches; the best counts; 0: all",
+        default=48, ge=0, le=131_072, description="tokens that must hold all matches; the best stretch counts; 0: all"
     )
     idf: bool = Field(default=True, description="tokens that few of the documents have count more")
     max_tokens: int | None = Field(default=None, ge=32, le=131_072, description="default: the model's own")
+    required: bool = Field(default=True, description=_REQUIRED)
 
 
-class EnsembleReranker(Reranker):
+class EnsembleReranker(Stage):
     """Several models whose rankings become one: by reciprocal ranks, or by the mean of scores scaled to 0..1."""
 
     kind: Literal["ensemble"] = "ensemble"
     models: list[str] = Field(min_length=1)
     method: Literal["rrf", "mean"] = "rrf"
     k: int = Field(default=60, ge=1, description="rank constant of rrf")
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents they read")
+    alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
     max_tokens: int | None = Field(default=None, ge=32, le=131_072)
     long: Literal["cut", "windows"] = "cut"
+    required: bool = Field(default=True, description=_REQUIRED)
 
 
-class ListwiseReranker(Reranker):
+class ListwiseReranker(Stage):
     """A language model that orders passages by permutation, in windows from the last to the first (RankGPT).
 
     Its own score of a document is 1 - (rank - 1) / (N - 1).
@@ -208,11 +208,12 @@ class ListwiseReranker(Reranker):
     depth: int = Field(default=20, ge=2, le=1000, description="how many documents it reads")
     window: int = Field(default=20, ge=2, le=100)
     stride: int = Field(default=10, ge=1, le=100)
-    alpha: float = Field(default=0.4, ge=0, le=1, description="the share of the scores before")
+    alpha: float = Field(default=0.4, ge=0, le=1, description=_ALPHA)
     examples: Path | None = Field(default=None, description="labelled rankings to show; JSON Lines")
+    required: bool = Field(default=True, description=_REQUIRED)
 
 
-class LearnedReranker(Reranker):
+class LearnedReranker(Stage):
     """Documents ordered again by trees over the scores, ranks and words that they and the claim share.
 
     `model` is a file that `ccheck train fusion` wrote.
@@ -221,6 +222,8 @@ class LearnedReranker(Reranker):
     kind: Literal["learned"] = "learned"
     model: Path
     depth: int = Field(default=50, ge=1, le=10_000, description="how many documents it reads")
+    alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
+    required: bool = Field(default=True, description=_REQUIRED)
 
 
 RerankerStage: TypeAlias = Annotated[
