@@ -179,3 +179,5 @@ def test_from_the_command_line(embedded, minilm):
     assert scores == sorted(scores, reverse=True) and 0 < scores[0] <= 1
     ran = ccheck(*asked[:-2], "--rerank", "late", "--strict", "--rerank-depth", 3)
     assert ran.code == 0 and sum("late" in piece["scores"] for piece in ran.objects[0]["evidence"]) == 3
+    shown = ccheck(*asked[:4], "-k", 1, "--rerank", "late", "--verdict", "none", "--explain").out
+    assert f"late: score {first['scores']['late']:#.3g}, with 0.5 of the scores before {first['score']:.4f}" in shown

@@ -157,9 +157,9 @@ def test_the_way_of_a_reranked_document():
 
 def test_the_last_reranker_says_where_a_document_came_from():
     scores = {"bm25": 12.5, "rrf": 0.0325, "rerank": -11.25, "listwise": 0.875}
-    one = evidence(scores=scores, ranks={"bm25": 3, "rrf": 2})
+    one = evidence(scores=scores, ranks={"bm25": 3, "rrf": 2}, score=0.925)
     assert shown(one, explain=True)[-2:] == [
         "     rerank: score -11.2",
-        "     listwise: score 0.875, from place 2 to 1",
+        "     listwise: score 0.875, with 0.4 of the scores before 0.9250, from place 2 to 1",
     ]
     assert shown(evidence(), explain=True)[-2:] == ["     rerank: not read", "     listwise: not read"]
