@@ -1,12 +1,13 @@
 """Climate-FEVER as a retrieval task: its claims, and all of its evidence sentences as documents.
 
     python benchmarks/climate_fever.py FILE OUTPUT
-    ccheck ingest OUTPUT/corpus.jsonl --store OUTPUT/store
-    ccheck evaluate default late --store OUTPUT/store --claims OUTPUT/claims.jsonl --qrels OUTPUT/qrels.tsv --run OUTPUT/runs
-    ccheck compare OUTPUT/runs/default.run OUTPUT/runs/late.run --qrels OUTPUT/qrels.tsv
+    cd OUTPUT
+    ccheck ingest corpus.jsonl --store store
+    ccheck evaluate default late --store store --claims claims.jsonl --qrels qrels.tsv --run runs
+    ccheck compare runs/default.run runs/late.run --qrels qrels.tsv
 
-FILE is Climate-FEVER's `claims.jsonl`, gzipped or not. Relevant are the sentences that support or refute a claim; claims
-without any are left out. It is a second data set for settings that were chosen on SciFact.
+FILE is Climate-FEVER's `claims.jsonl.gz`. Relevant are the sentences that support or refute a claim; claims without any
+are left out. It is a second data set for settings that were chosen on SciFact.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ import click
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("output", type=click.Path(path_type=Path))
 def main(file: Path, output: Path) -> None:
-    opened = gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8")
     ids: dict[tuple[str, str], str] = {}
     claims: list[dict[str, str]] = []
     judged: list[str] = []
-    with opened as lines:
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
         for line in lines:
             record = json.loads(line)
             relevant = set()
