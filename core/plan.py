@@ -94,7 +94,7 @@ def make_plan(
             warnings.append(f"not reranked: {error}")
     method, no_method = _open_method(recipe, embedder, loaded) if judges else (None, "")
     sentences_by = recipe.evidence.method
-    if (sentences_by == "reranker" and not any(_scores(stage) for stage, _ in rerankers.values())) or (
+    if (sentences_by == "reranker" and not any(scores_texts(stage) for stage, _ in rerankers.values())) or (
         sentences_by == "embedding" and embedder is None
     ):
         warnings.append(f"sentences are chosen by shared words: there is nothing here to choose by {sentences_by}")
@@ -256,7 +256,7 @@ def _open_method(recipe: Recipe, embedder: Embedder | None, loaded: Loaded) -> t
         return None, str(error)
 
 
-def _scores(stage: RerankerStage) -> bool:
+def scores_texts(stage: RerankerStage) -> bool:
     """Whether a reranker scores any text, sentences too."""
     return stage.kind in ("model", "ensemble", "late")
 

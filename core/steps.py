@@ -11,7 +11,7 @@ from .asking import questions, rewritten
 from .errors import CcheckError, InvalidData
 from .fusion import fuse, ranking_of
 from .memory import Memory, memory_key, recall
-from .plan import Plan
+from .plan import Plan, scores_texts
 from .recipe import Recipe
 from .rerank import AnyReranker, HitReranker
 from .rerank.apply import rerank_many
@@ -353,7 +353,7 @@ def _sentence_scorer(
     scoring = [
         reranker
         for stage, reranker in rerankers.values()
-        if stage.kind in ("model", "ensemble", "late") and not isinstance(reranker, HitReranker)
+        if scores_texts(stage) and not isinstance(reranker, HitReranker)
     ]
     return (lambda claim, texts: scoring[-1](claim, texts).normalized) if scoring else None
 

@@ -21,6 +21,7 @@ from ..models import (
     find_model,
     keep_few_shapes,
     loading_quietly,
+    positions,
     require_models,
 )
 from . import crossencoder, decoder, encoder, layerwise
@@ -328,11 +329,8 @@ def _length(found: FoundModel, wanted: int | None, most: int) -> int:
 
 
 def _own_length(config: Any, tokenizer: Any) -> int:
-    """How many ids the model can read: RoBERTa's first places are for padding."""
-    places = getattr(config, "max_position_embeddings", None) or 1 << 20
-    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        places -= config.pad_token_id + 1
-    return int(min(places, tokenizer.model_max_length))
+    """How many ids the model can read."""
+    return int(min(positions(config) or 1 << 20, tokenizer.model_max_length))
 
 
 def _check_labels(found: FoundModel, config: dict[str, Any], said: dict[str, Any]) -> None:

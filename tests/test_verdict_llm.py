@@ -7,16 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_llm import Said, error, say, scripted, user_text
-from verdict_questions import CLAIM, OPEN, RISE, case, data_of, document, judging, reply, shown, write_examples
+from verdict_questions import CLAIM, OPEN, RISE, case, data_of, document, reply, shown
 
 from ccheck.errors import InvalidData, NotFound, UsageError
-from ccheck.llm import LanguageModel, Refused
+from ccheck.llm import Refused
 from ccheck.stages import VerdictStage
 from ccheck.types import Claim, Evidence, Hit, Sentence, Stance, Usage
 from ccheck.verdict.examples import ExampleChooser, LabelledPair, load_pairs
@@ -24,16 +22,6 @@ from ccheck.verdict.judge import Judged
 from ccheck.verdict.llm import LlmStances, conclude_by_model
 
 pytest.importorskip("openai", reason="needs the extra llm")
-
-
-@pytest.fixture
-def judge(open_model: Callable[..., LanguageModel]) -> Callable[..., list[Judged]]:
-    return judging(open_model)
-
-
-@pytest.fixture
-def examples(tmp_path: Path) -> Path:
-    return write_examples(tmp_path)
 
 
 # -- one-step

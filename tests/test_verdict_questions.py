@@ -4,36 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_llm import Said, say, scripted
-from verdict_questions import OPEN, case, document, judging, reply, write_examples
+from verdict_questions import OPEN, case, document, reply
 
 from ccheck.errors import InvalidData
 from ccheck.ingest import additional
-from ccheck.llm import LanguageModel, load_prompt
+from ccheck.llm import load_prompt
 from ccheck.rerank.listwise import PLACEHOLDERS
 from ccheck.search import rewriting
 from ccheck.stages import VerdictStage
 from ccheck.types import Claim
-from ccheck.verdict.judge import Judged
 from ccheck.verdict.llm import PROMPTS, LlmStances
 from ccheck.verdict.quotes import find_quote
 
 pytest.importorskip("openai", reason="needs the extra llm")
-
-
-@pytest.fixture
-def judge(open_model: Callable[..., LanguageModel]) -> Callable[..., list[Judged]]:
-    return judging(open_model)
-
-
-@pytest.fixture
-def examples(tmp_path: Path) -> Path:
-    return write_examples(tmp_path)
 
 
 # -- hostile documents

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from scripted_llm import scripted, user_text
 
 from ccheck.llm import LanguageModel
@@ -36,7 +37,8 @@ def reply(label: str = "SUPPORTS", quote: str = "sea level rose by 20 cm since 1
 OPEN = reply("NOT_ENOUGH_INFO", "", confidence=0.6)
 
 
-def judging(open_model: Callable[..., LanguageModel]) -> Callable[..., list[Judged]]:
+@pytest.fixture
+def judge(open_model: Callable[..., LanguageModel]) -> Callable[..., list[Judged]]:
     """What a scripted server's answers make of cases by a strategy; the server's requests are in `.requests`."""
 
     def run(answer: Any, *cases: Case, settings: dict[str, Any] | None = None, **stage: Any) -> list[Judged]:
@@ -49,7 +51,8 @@ def judging(open_model: Callable[..., LanguageModel]) -> Callable[..., list[Judg
     return run
 
 
-def write_examples(folder: Path) -> Path:
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
     """Labelled pairs in a file."""
     pairs = [
         ("Cats sleep a lot.", "We watched 12 cats.", "Supported"),
@@ -58,7 +61,7 @@ def write_examples(folder: Path) -> Path:
         ("Sea ice is growing.", "We studied whales.", "NEI"),
     ]
     lines = [json.dumps({"claim": claim, "evidence": text, "label": label}) for claim, text, label in pairs]
-    path = folder / "pairs.jsonl"
+    path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join(lines) + "\n\n")
     return path
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData, UsageError
-from ..models import find_model, loading_quietly
+from ..models import find_model, loading_quietly, positions
 from ..rerank.decoder import by_length, padded
 from ..rerank.load import DEFAULT_MAX_TOKENS, PROMPTS
 from ..rerank.tokens import Prompt, PromptPairs, SpecialPairs, template, tokeniser
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 HEADS = ("classifier", "score", "pooler", "head", "pre_classifier", "classification_head")
 """How architectures call what may be new: what comes after the encoder."""
 ST_SETTINGS = "config_sentence_transformers.json"
-_ROBERTAS = ("roberta", "xlm-roberta", "camembert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +175,7 @@ def _encoder(made: RerankModel, options: RerankerOptions, said: bool) -> RerankM
     special = template(tokenizer)
     if special is None:
         raise InvalidData(f"the tokenizer of {made.name} can't be used: it has no pairs of a query and a passage")
-    own = getattr(config, "max_position_embeddings", None) or 1 << 20
-    if config.model_type in _ROBERTAS:
-        own -= config.pad_token_id + 1
+    own = positions(config) or 1 << 20
     types = "token_type_ids" in tokenizer.model_input_names
     pairs = SpecialPairs(
         tokeniser(tokenizer),
