@@ -1,11 +1,63 @@
-"""What the rooms that talk to servers share."""
+"""What the rooms that talk to servers share: limits on what a server may say, pauses between tries, and causes.
+
+A server is a stranger. Its answers are read within a limit that counts decoded bytes, no redirect is followed, and it
+does not choose how often it is asked.
+"""
 
 from __future__ import annotations
 
+import errno
 import math
-from collections.abc import Mapping
+import os
+import socket
+import ssl
+from collections import deque
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Final
+
+from .errors import ServerError
+
+UNCOMPRESSED: Final = {"accept-encoding": "identity"}
+"""The header with which servers are asked: what is decoded can be a thousand times as large as what was sent."""
+MOST_ERROR_BYTES: Final = 1 << 20
+"""Bytes of an answer that is an error: its reason is a sentence."""
+LEAST_PAUSE: Final = 0.5
+"""Seconds between two tries, whatever the server's Retry-After says."""
+MOST_TRIES: Final = 20
+"""Tries of one request, however soon each of them failed."""
+
+
+class TooLarge(ServerError):
+    """An answer that is larger than what is read, or compressed although that was not asked for."""
+
+
+def refuse_compressed(server: str, headers: Mapping[str, str]) -> None:
+    """Raises TooLarge for an answer that must be decoded. `headers` are the answer's, of any capitals."""
+    encoding = next((value for name, value in headers.items() if name.lower() == "content-encoding"), "")
+    if encoding.strip().lower() not in ("", "identity"):
+        raise TooLarge(
+            f"{server} answered compressed ({encoding[:40]}), which ccheck did not ask for and does not read: switch "
+            "compression off there or in the proxy before it"
+        )
+
+
+class Counted:
+    """Counts the bytes of one answer. `most` is the limit."""
+
+    def __init__(self, server: str, status: int, most: int) -> None:
+        """`most` is for an answer of success; an error has `MOST_ERROR_BYTES` at most."""
+        self._server = server
+        self._left = self._most = most if status == 200 else min(most, MOST_ERROR_BYTES)
+
+    def add(self, size: int) -> None:
+        """Raises TooLarge where the answer is larger than allowed."""
+        self._left -= size
+        if self._left < 0:
+            raise TooLarge(
+                f"the answer of {self._server} is larger than {self._most >> 20} MiB: it is not read further"
+            )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -20,3 +72,90 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             return None
         seconds = (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def redirected(server: str, status: int, headers: Mapping[str, str]) -> str | None:
+    """What to say of an answer that sends us elsewhere; None for any other answer.
+
+    Nobody follows: claims and papers would go to a host that the user did not name.
+    """
+    if not 300 <= status < 400:
+        return None
+    target = "".join(c for c in headers.get("location", "") if c.isprintable())[:200] or "no address"
+    return (
+        f"{server} redirects to {target} ({status}), and ccheck follows no redirect: claims and papers go only to the "
+        "address that you set. If you trust that one, set it instead"
+    )
+
+
+def why_unreachable(error: BaseException, certificates: str = "SSL_CERT_FILE") -> str:
+    """Why no connection to a server came about, in words: DNS, refused, TLS, a CA file, time.
+
+    `error` is what a client (httpx, openai, elastic_transport) raised; the cause is looked for in all that it was made
+    of. `certificates` names the setting that the user's own CA file goes into.
+    """
+    causes = list(_causes(error))
+    for cause in causes:
+        if (said := _why(cause, certificates)) is not None:
+            return said
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def is_lasting(error: BaseException) -> bool:
+    """Whether waiting won't help: the name is unknown, or the two sides can't agree on TLS."""
+    return any(
+        isinstance(cause, ssl.SSLError | FileNotFoundError)
+        or (isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN)
+        for cause in _causes(error)
+    )
+
+
+def missing_certificates() -> str | None:
+    """What is wrong with SSL_CERT_FILE and SSL_CERT_DIR, which HTTP clients read; None where nothing is."""
+    for name, kind, there in (("SSL_CERT_FILE", "file", os.path.isfile), ("SSL_CERT_DIR", "folder", os.path.isdir)):
+        value = os.environ.get(name)
+        if value and not there(value):
+            return f"the {kind} of CA certificates {value} does not exist: correct {name}"
+    return None
+
+
+def _why(cause: BaseException, certificates: str) -> str | None:
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        said = cause.verify_message or str(cause)
+        if cause.verify_code in (18, 19):
+            return f"its certificate is self-signed: name its CA file in {certificates}"
+        if cause.verify_code in (2, 20, 21):
+            return f"its certificate is of a CA that this machine does not know: name the CA file in {certificates}"
+        return f"its certificate is not accepted ({said.rstrip('.')})"
+    if isinstance(cause, ssl.SSLError):
+        return f"it does not speak TLS with us ({cause.reason or cause}): is it http:// and not https://?"
+    if isinstance(cause, socket.gaierror):
+        return f"its host name is not known (DNS: {cause.strerror or cause})"
+    if isinstance(cause, ConnectionRefusedError):
+        return "the connection was refused: nothing listens at this port"
+    if isinstance(cause, FileNotFoundError):
+        return f"the file of CA certificates {cause.filename or ''} does not exist: correct {certificates}".replace(
+            "  ", " "
+        )
+    if isinstance(cause, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
+        return "it closed the connection before it answered"
+    if isinstance(cause, OSError) and cause.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return "there is no way to its network: are you offline?"
+    if isinstance(cause, TimeoutError):
+        return "no connection came about in time"
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and all that it was made of, the nearest first: causes, contexts, groups, and what clients keep."""
+    waiting, seen = deque([error]), {id(error)}
+    while waiting:
+        one = waiting.popleft()
+        yield one
+        parts = [one.__cause__, one.__context__, getattr(one, "reason", None), *one.args]
+        for several in (getattr(one, "exceptions", ()), getattr(one, "errors", ())):
+            parts += several if isinstance(several, list | tuple) else ()
+        for part in parts:
+            if isinstance(part, BaseException) and id(part) not in seen:
+                seen.add(id(part))
+                waiting.append(part)

@@ -1,0 +1,192 @@
+"""Why a server can't be reached, in words, whichever client found out; limits on what a server says."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ccheck.errors import ServerError
+from ccheck.http import (
+    MOST_ERROR_BYTES,
+    Counted,
+    TooLarge,
+    is_lasting,
+    missing_certificates,
+    redirected,
+    refuse_compressed,
+    why_unreachable,
+)
+
+
+def with_httpx(url: str) -> None:
+    httpx.get(url, timeout=30)
+
+
+def with_openai(url: str) -> None:
+    openai = pytest.importorskip("openai", reason="needs the extra llm")
+
+    async def ask() -> None:
+        async with openai.AsyncOpenAI(base_url=url, api_key="x", max_retries=0, timeout=30) as client:
+            await client.chat.completions.create(model="m", messages=[])
+
+    asyncio.run(ask())
+
+
+def with_elasticsearch(url: str) -> None:
+    import elasticsearch
+
+    address = url if url.count(":") > 1 else f"{url}:80"
+    with elasticsearch.Elasticsearch(address, max_retries=0, request_timeout=30) as client:
+        client.info()
+
+
+CLIENTS = [with_httpx, with_openai, with_elasticsearch]
+
+
+class Quiet(BaseHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@contextmanager
+def listening(context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """The port of a server of HTTP, or of HTTPS."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def hanging_up() -> Iterator[int]:
+    """The port of a server that resets each connection once something was sent."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    connection.recv(10)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                    connection.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture(scope="module")
+def self_signed(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
+    if shutil.which("openssl") is None:
+        pytest.skip("makes a certificate with openssl, which is not installed")
+    folder: Path = tmp_path_factory.mktemp("certificate")
+    key, certificate = str(folder / "key.pem"), str(folder / "certificate.pem")
+    subprocess.run(
+        (
+            f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {certificate} -days 2 -subj /CN=localhost "
+            "-addext subjectAltName=IP:127.0.0.1"
+        ).split(),
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def said(client: Callable[[str], None], url: str) -> tuple[str, bool]:
+    """Why there is no answer, and whether waiting won't help."""
+    try:
+        client(url)
+    except Exception as error:  # noqa: BLE001 - clients have exceptions of their own
+        return why_unreachable(error, "THE_SETTING"), is_lasting(error)
+    raise AssertionError("there was an answer")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_cause_has_its_own_words(client, self_signed):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        why, lasting = said(client, f"http://127.0.0.1:{unused.getsockname()[1]}")
+        assert "refused" in why and not lasting
+    why, lasting = said(client, "http://no-such-host.invalid")
+    assert "DNS" in why and "its host name" in why
+    with listening(self_signed) as port:
+        why, lasting = said(client, f"https://127.0.0.1:{port}")
+        assert "self-signed" in why and "THE_SETTING" in why and lasting
+    with listening() as port:
+        why, lasting = said(client, f"https://127.0.0.1:{port}")
+        assert "does not speak TLS" in why and lasting
+    with hanging_up() as port:
+        why, lasting = said(client, f"http://127.0.0.1:{port}")
+        assert "closed the connection" in why and not lasting
+
+
+def test_a_missing_file_of_certificates_is_named(monkeypatch, tmp_path):
+    assert missing_certificates() is None
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    assert str(tmp_path / "ca.pem") in missing_certificates() and "SSL_CERT_FILE" in missing_certificates()
+    with pytest.raises(FileNotFoundError) as caught:
+        httpx.Client()
+    assert "file of CA certificates does not exist: correct THE_SETTING" in why_unreachable(caught.value, "THE_SETTING")
+    (tmp_path / "ca.pem").write_text("")
+    assert missing_certificates() is None
+
+
+def test_other_causes_are_named_too():
+    late = httpx.ConnectTimeout("")
+    late.__cause__ = TimeoutError()
+    assert "in time" in why_unreachable(late)
+    error = OSError("all attempts failed")
+    error.__cause__ = ExceptionGroup("attempts", [OSError("x"), ConnectionRefusedError()])
+    assert "refused" in why_unreachable(error)
+    loop = OSError("loop")
+    loop.__context__ = ValueError("round")
+    loop.__context__.__context__ = loop
+    assert why_unreachable(loop) == "loop"
+    assert why_unreachable(OSError()) == "OSError"
+
+
+def test_a_redirect_says_where_to():
+    assert redirected("http://a", 200, {"location": "http://b"}) is None
+    text = redirected("http://a", 307, {"location": "http://b/\x1b[2J"})
+    assert "http://a redirects to http://b/[2J (307)" in text
+    assert "no address" in redirected("http://a", 304, {})
+
+
+def test_bytes_are_counted():
+    counted = Counted("http://a", 200, 2 << 20)
+    counted.add(2 << 20)
+    with pytest.raises(TooLarge, match="http://a is larger than 2 MiB"):
+        counted.add(1)
+    error = Counted("http://a", 500, 2 << 20)
+    error.add(MOST_ERROR_BYTES)
+    with pytest.raises(ServerError):
+        error.add(1)
+
+
+@pytest.mark.parametrize("name", ["content-encoding", "Content-Encoding"])
+def test_what_is_compressed_unasked_is_refused(name):
+    refuse_compressed("http://a", {"x": "gzip", name: "identity"})
+    with pytest.raises(TooLarge, match="gzip"):
+        refuse_compressed("http://a", {name: "gzip"})
