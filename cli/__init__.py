@@ -15,7 +15,7 @@ import click
 
 from .. import __version__
 from ..errors import CcheckError, Incomplete, NotFound, UsageError
-from .common import notice
+from .common import notice, warnings_said
 
 COMMANDS = {
     "demo": "Ingest the sample corpus and answer a claim.",
@@ -99,6 +99,11 @@ def main() -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code; what went wrong is said on standard error."""
+    with warnings_said():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         # Not cli.main(), which would answer a closed pipe with 1, the code of a bug.
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+LOG = "ccheck"
+"""The logger above those of all modules."""
 NO_WIDTH = 1_000_000
 """Where there is no terminal nothing is wrapped: a fact is a line, for grep and the like."""
 
@@ -66,7 +69,18 @@ max_cost_option = click.option(
     metavar="X",
     help="Spend at most X on it; the prices are the settings llm_prompt_price and llm_completion_price.",
 )
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress and no notices.")
+
+
+def _quieted(context: click.Context, option: click.Parameter, quiet: bool) -> bool:
+    """Without what is logged: `warnings_said` makes notices of it."""
+    if quiet:
+        log, level = logging.getLogger(LOG), logging.getLogger(LOG).level
+        log.setLevel(logging.ERROR)
+        context.call_on_close(lambda: log.setLevel(level))
+    return quiet
+
+
+quiet_option = click.option("--quiet", "-q", is_flag=True, callback=_quieted, help="No progress and no notices.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 
 
@@ -116,6 +130,22 @@ def stderr() -> Console:
 def notice(message: str) -> None:
     """Say something on standard error."""
     click.echo(f"ccheck: {without_controls(message)}", err=True)
+
+
+@contextmanager
+def warnings_said() -> Iterator[None]:
+    """What ccheck logs as a warning (it waits for a server, say) is a notice."""
+
+    class Notices(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            notice(record.getMessage())
+
+    log, handler = logging.getLogger(LOG), Notices(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def counted(count: int, what: str) -> str:

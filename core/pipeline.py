@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from .errors import UsageError
+from .errors import CcheckError, UsageError
 from .loaded import Loaded
 from .memory import Memory
 from .plan import Plan, make_plan
@@ -15,7 +15,17 @@ from .providing import open_encoders
 from .recipe import Recipe, load_recipe
 from .search import Filter, Store, open_store
 from .settings import Settings
-from .steps import Asked, cases, judged, judged_by_user, reranked, retrieved, with_sentences, without_questions
+from .steps import (
+    Asked,
+    cases,
+    judged,
+    judged_by_user,
+    not_asked,
+    reranked,
+    retrieved,
+    with_sentences,
+    without_questions,
+)
 from .types import Claim, Result
 from .verdict import Judge
 
@@ -86,8 +96,10 @@ class Checker:
     ) -> Iterator[Result]:
         """Check many claims, in their order, in batches.
 
-        A claim that can't be checked is a result with its error and no evidence. What would fail for every claim (no
-        store, a model that is not there) is raised at once. `details` fills the scores and ranks of each retriever.
+        A claim that can't be checked is a result with its error and no evidence. What fails before any claim was
+        answered (no store, a wrong key, a model that is not there) would fail for every claim and is raised. What fails
+        later (a server that went away for longer than ccheck waits) is the error of each claim that it stopped, and the
+        next ones are tried. `details` fills the scores and ranks of each retriever.
 
         `trace` is for measuring: it fills `Result.stages`, works in larger batches, leaves each retriever at the depth
         that the recipe says, and chooses sentences only for the documents that are judged.
@@ -137,8 +149,16 @@ class Checker:
     def _prepared(self, plan: Plan, claims: Iterable[Claim], asked: Asked) -> Iterator[list[Result]]:
         """The claims, some at a time, with all but stances and verdicts."""
         documents = self._documents_to_read(plan) if asked.trace else None
+        answered = False
         for batch in _batches(claims, MEASURED_BATCH if asked.trace else BATCH):
-            results, vectors = retrieved(plan, self.recipe, self.store, batch, asked, self.memory)
+            try:
+                results, vectors = retrieved(plan, self.recipe, self.store, batch, asked, self.memory)
+            except CcheckError as error:
+                if asked.trace or not answered:
+                    raise
+                yield not_asked(plan, self.recipe, self.store, batch, error)
+                continue
+            answered = answered or any(result.error is None for result in results)
             for some in _batches(results, BATCH if asked.trace else ANSWERED_AT_ONCE):
                 ordered = reranked(plan, self.recipe, some, asked, strict=self._strict)
                 yield with_sentences(plan, self.recipe, ordered, vectors, documents)

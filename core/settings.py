@@ -60,7 +60,7 @@ class Settings(BaseModel):
     elasticsearch_verify_certs: bool = Field(True, description="false: trust any server, for tests only")
     elasticsearch_timeout: float = Field(30, gt=0, description="seconds for one request")
     elasticsearch_retry_seconds: float = Field(
-        120, ge=0, description="how long an ingest waits for a server that is gone"
+        120, ge=0, description="how long to wait for a server that is busy or restarts"
     )
     elasticsearch_title_field: str | None = Field(None, description="for an index that ccheck did not make")
     elasticsearch_text_fields: tuple[str, ...] | None = Field(

@@ -98,6 +98,14 @@ def retrieved(
     return results, by_text
 
 
+def not_asked(plan: Plan, recipe: Recipe, store: Store, claims: Sequence[Claim], error: CcheckError) -> list[Result]:
+    """Results of claims that could not be asked about."""
+    return [
+        Result(claim, (), None, recipe.name, store.name, plan.warnings, error=_problem(claim) or error)
+        for claim in claims
+    ]
+
+
 def _strange_fields(plan: Plan, recipe: Recipe, store: Store, query: Query, asked: Asked) -> Iterator[str]:
     """Where filters left nothing: which of their fields no document has that bears on the claim."""
     wanted = {one.field for one in asked.filters} - {PUBLISHED}

@@ -16,7 +16,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="ccheck-hub-")
 
-pytest_plugins = ["elasticsearch_nodes", "cli_runs", "rerank_servers", "scripted_llm", "stores", "verdict_questions"]
+pytest_plugins = [
+    *("elasticsearch_nodes", "elastic_stub", "cli_runs", "rerank_servers", "scripted_llm", "stores"),
+    "verdict_questions",
+]
 
 SHARED = Path(os.environ.get("CCHECK_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 

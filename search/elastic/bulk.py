@@ -17,7 +17,7 @@ from ...analysis import terms_text
 from ...errors import InvalidData
 from ...types import Entry, Passage, SparseVector
 from ..store import MAIN_VECTORS, Layout, analysis_key
-from .errors import BUSY, Busy, from_response, reason_of, translate
+from .errors import Busy, from_response, may_pass, reason_of, translate
 from .mappings import ADDITIONAL, ID, SPARSE, TERMS
 from .server import THREADS, Server
 
@@ -168,7 +168,7 @@ def _send(
             raise busy
 
     try:
-        server.retrying(True, stopped)(attempt)
+        server.again(path, attempt, stopped, slow=True)
     except (ApiError, TransportError, Busy) as error:
         if isinstance(error, ApiError) and error.meta.status == 413:
             return _halved(left, outcome, functools.partial(_send, server, path, params, index, stopped))
@@ -187,7 +187,7 @@ def _settle(
         status, error = answer["status"], answer.get("error")
         if error is None:
             outcome.results[answer["result"]] = outcome.results.get(answer["result"], 0) + 1
-        elif status in BUSY:
+        elif may_pass(status, error):
             again.append(operation)
             busy = Busy(status, error)
         elif status == 400:

@@ -25,13 +25,13 @@ def diagnose(connection: Connection) -> Iterator[Finding]:
         return
     try:
         try:
-            yield _version(server.request("GET", "/"), connection)
+            yield _version(server.request("GET", "/", patient=False), connection)
         except CcheckError as error:
             yield "elasticsearch", False, str(error)
             return
         for part, path, read in (("licence", "/_license", _licence), ("cluster", "/_cluster/health", _health)):
             try:
-                yield part, *read(server.request("GET", path))
+                yield part, *read(server.request("GET", path, patient=False))
             except (CcheckError, KeyError) as error:
                 # A key that may only search is well.
                 yield part, True, f"not known ({error}); native RRF is tried at the first search"

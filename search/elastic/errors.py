@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elastic_transport import ApiError, ConnectionTimeout, SerializationError, TlsError, TransportError
+from elastic_transport import ApiError, ConnectionTimeout, SerializationError, TlsError
 from elasticsearch import UnsupportedProductError
+from urllib3.exceptions import ConnectTimeoutError
 
 from ...errors import CcheckError, InvalidData, NotFound, ServerError
+from ...http import TooLarge, redirected, why_unreachable
 from .connection import Connection
 
 BUSY = frozenset({429, 502, 503, 504})
 """Statuses of a server that may answer when it is asked again."""
+PASSING = frozenset(
+    {
+        "circuit_breaking_exception",
+        "connect_transport_exception",
+        "es_rejected_execution_exception",
+        "master_not_discovered_exception",
+        "no_shard_available_action_exception",
+        "node_closed_exception",
+        "node_disconnected_exception",
+        "node_not_connected_exception",
+        "process_cluster_event_timeout_exception",
+        "unavailable_shards_exception",
+    }
+)
+"""The same as types of errors: inside an answer the status can be missing, or 500."""
+CERTIFICATES = "ELASTICSEARCH_CA_CERTS"
+"""What names the file of the authority that signed a server's certificate."""
 _LONGEST = 600
+_MOST_ERRORS = 50
 
 
 class Busy(Exception):
-    """A part of an answer says what a status of `BUSY` would say of the whole."""
+    """A part of an answer says that the same may succeed later; see `may_pass`."""
 
     def __init__(self, status: int, body: Any) -> None:
         super().__init__(f"{status}: {reason_of(body)[1]}")
@@ -38,22 +60,24 @@ def translate(error: Exception, connection: Connection, index: str | None) -> Cc
     if isinstance(error, Busy):
         return from_response(error.status, error.body, connection, index)
     if isinstance(error, ApiError):
+        elsewhere = redirected(server, error.meta.status, error.meta.headers)
+        if elsewhere is not None:
+            return ServerError(elsewhere)
         return from_response(error.meta.status, error.body, connection, index)
+    if isinstance(error.__cause__, TooLarge):
+        return error.__cause__
     if isinstance(error, TlsError):
-        return ServerError(
-            f"no secure connection to {server}: {_cause(error, connection)}. Set ELASTICSEARCH_CA_CERTS to the file of "
-            "the authority that signed its certificate; a server without TLS needs http:// in its address"
-        )
-    if isinstance(error, ConnectionTimeout):
+        return ServerError(f"no secure connection to {server}: {why_unreachable(error, CERTIFICATES)}")
+    if isinstance(error, ConnectionTimeout) and not isinstance(error.__cause__, ConnectTimeoutError):
         return ServerError(
             f"{server} did not answer within {connection.request_timeout:g} s: is it overloaded? "
             "CCHECK_ELASTICSEARCH_TIMEOUT allows more"
         )
     if isinstance(error, SerializationError):
-        return ServerError(f"{server} answered something that is not Elasticsearch's: {_cause(error, connection)}")
+        return ServerError(f"{server} answered something that is not Elasticsearch's: {_shortly(error, connection)}")
     return ServerError(
-        f"{server} can't be reached: {_cause(error, connection)}. Is it running, and is the address right "
-        "(--store https://host:9200/papers, or ELASTICSEARCH_URL)?"
+        f"{server} can't be reached: {connection.redact(why_unreachable(error, CERTIFICATES))}. Is it running, and is "
+        "the address right (--store https://host:9200/papers, or ELASTICSEARCH_URL)?"
     )
 
 
@@ -69,7 +93,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
             f"{connection.name} does not accept the credentials ({reason}): set ELASTICSEARCH_API_KEY, or "
             "ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD"
         )
-    if kind == "cluster_block_exception":
+    if kind == "cluster_block_exception" and status != 503:
         return ServerError(
             f"{where} takes no changes: {reason}. Most often its disk is full: make room and run the same command again"
         )
@@ -87,7 +111,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
             f"the claim has too many words for {where} ({reason}): shorten it, search fewer fields, or give the server "
             "more memory, by which it takes more"
         )
-    if status in BUSY:
+    if may_pass(status, body):
         return ServerError(f"{where} is too busy or not ready ({status}, {reason}): try again later")
     if status >= 500 or status in (404, 405, 410):
         return ServerError(f"{where} failed ({status} {kind}): {reason}")
@@ -105,23 +129,60 @@ def too_many_clauses(body: Any) -> bool:
     return "maxClauseCount" in said or "data for [query] would be" in said
 
 
+def may_pass(status: int, body: Any) -> bool:
+    """Whether an answer, or one part of it, says that the same may succeed a little later."""
+    if too_many_clauses(body):
+        return False
+    return status in BUSY or any(error.get("type") in PASSING for error in _errors(body))
+
+
+def busy_part(answer: Mapping[str, Any]) -> Busy | None:
+    """What says, inside an answer, that the same may succeed later: its own error, a document's or a shard's."""
+    if "error" in answer:
+        status = answer.get("status", 500)
+        return Busy(status, answer) if may_pass(status, answer) else None
+    failed = [(500, one["error"]) for one in _dicts(answer.get("docs")) if "error" in one]
+    shards = answer.get("_shards")
+    failures = _dicts(shards.get("failures")) if isinstance(shards, dict) else []
+    failed += [(one.get("status", 500), one.get("reason")) for one in failures]
+    return next((Busy(status, error) for status, error in failed if may_pass(status, error)), None)
+
+
 def reason_of(body: Any) -> tuple[str, str]:
-    """The type and the reason of an error, the innermost ones that say something."""
+    """The type and the reason of an error, with the reasons of what it came from."""
     error = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(error, dict):
         return "", str(error)[:_LONGEST]
-    kind, reason = str(error.get("type", "")), str(error.get("reason", error))
-    failed = error.get("failed_shards") or [{}]
-    inner = failed[0].get("reason") or error.get("caused_by")
-    while isinstance(inner, dict):
-        if inner.get("reason") and str(inner["reason"]) not in reason:
-            reason = f"{reason}: {inner['reason']}"
-        inner = inner.get("caused_by")
-    return kind, reason[:_LONGEST]
+    said: list[str] = []
+    for one in _errors(error):
+        reason = str(one.get("reason") or "")
+        if reason and not any(reason in before for before in said):
+            said.append(reason)
+    return str(error.get("type", "")), (": ".join(said) or str(error))[:_LONGEST]
 
 
-def _cause(error: Exception, connection: Connection) -> str:
-    """The innermost message of a failed connection, without the objects' addresses that urllib3 puts before it."""
-    errors = error.errors if isinstance(error, TransportError) else ()
-    text = str(errors[0]) if errors else str(error)
-    return connection.redact(text.rpartition(">: ")[2][:_LONGEST])
+def _errors(body: Any) -> Iterator[Mapping[str, Any]]:
+    """An error and all that it came from, the outermost first.
+
+    Why a search failed is in its first failed shard; why `rrf` did, in the suppressed errors of its retrievers.
+    """
+    waiting, seen = deque([body.get("error", body) if isinstance(body, dict) else body]), 0
+    while waiting and seen < _MOST_ERRORS:
+        error = waiting.popleft()
+        if not isinstance(error, dict):
+            continue
+        seen += 1
+        yield error
+        waiting.extend([shard.get("reason") for shard in _dicts(error.get("failed_shards"))[:1]])
+        waiting.append(error.get("caused_by"))
+        waiting.extend(_dicts(error.get("suppressed")))
+        waiting.extend(_dicts(error.get("root_cause")))
+
+
+def _dicts(parts: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none of what is no list."""
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+
+
+def _shortly(error: Exception, connection: Connection) -> str:
+    return connection.redact(" ".join(str(error).split())[:_LONGEST])

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from elastic_transport import ApiError
+from elastic_transport import ApiError, TransportError
 
 from ...errors import CcheckError, InvalidData
 from ...fusion import fuse, ranking_of
 from ...stages import Bm25, Fusion, Retriever
 from ...types import Document, Query, Ranking
 from ..filters import Filter
-from .errors import TooManyClauses, from_response, is_licence, too_many_clauses
+from .errors import Busy, TooManyClauses, busy_part, from_response, is_licence, too_many_clauses, translate
 from .queries import FUZZY_CLAUSES, Body, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
 from .schema import Index, document
 from .server import Server
@@ -184,19 +184,38 @@ class Searcher:
         return answer
 
     def _ask(self, plans: Sequence[Plan]) -> list[Found | CcheckError]:
-        lines = b"".join(plan.lines for plan in plans)
-        responses: Iterator[dict[str, Any]] = iter(())
-        if lines:
-            path = f"/{quote(self.name, safe='')}/_msearch"
-            params = None if any(plan.documents for plan in plans) else {"filter_path": self._wanted}
-            try:
-                answer = self.server.request("POST", path, lines, params=params, index=self.name)
-            except CcheckError as error:
-                if isinstance(error.__cause__, ApiError) and any(NATIVE in plan.searches for plan in plans):
-                    self._check_native(error.__cause__.meta.status, error.__cause__.body)
-                raise
-            responses = iter(answer["responses"])
-        return [self._found(plan, {name: next(responses) for name in plan.searches}) for plan in plans]
+        """What the server answers to each query. Those that it has no time for are asked again, without the others."""
+        path = f"/{quote(self.name, safe='')}/_msearch"
+        params = None if any(plan.documents for plan in plans) else {"filter_path": self._wanted}
+        found: dict[int, Found | CcheckError] = {}
+        left = dict(enumerate(plans))
+
+        def attempt() -> None:
+            nonlocal left
+            lines = b"".join(plan.lines for plan in left.values())
+            responses = iter(self.server.send("POST", path, lines, params)["responses"] if lines else ())
+            again: dict[int, Plan] = {}
+            busy: Busy | None = None
+            for place, plan in left.items():
+                own = {name: next(responses) for name in plan.searches}
+                refused = next(filter(None, map(busy_part, own.values())), None)
+                if refused is None:
+                    found[place] = self._found(plan, own)
+                else:
+                    again[place], busy = plan, refused
+            left = again
+            if busy is not None:
+                raise busy
+
+        try:
+            self.server.again(path, attempt)
+        except Busy as error:
+            found |= dict.fromkeys(left, translate(error, self.server.connection, self.name))
+        except (ApiError, TransportError) as error:
+            if isinstance(error, ApiError) and any(NATIVE in plan.searches for plan in plans):
+                self._check_native(error.meta.status, error.body)
+            raise translate(error, self.server.connection, self.name) from error
+        return [found[place] for place in range(len(plans))]
 
     def _check_native(self, status: int, body: Any) -> None:
         """Raise NotNative where an error means that."""

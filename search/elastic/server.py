@@ -4,39 +4,59 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import elastic_transport
 import elasticsearch
 import tenacity
-from elastic_transport import ApiError, ConnectionTimeout, TlsError, TransportError
+from elastic_transport import ApiError, ConnectionTimeout, SerializationError, TlsError, TransportError
+from urllib3.exceptions import ConnectTimeoutError
 
-from ...errors import UsageError
+from ...errors import CcheckError, NotFound, UsageError
+from ...http import is_lasting, why_unreachable
 from .connection import Connection
-from .errors import BUSY, Busy, translate
+from .errors import CERTIFICATES, Busy, busy_part, may_pass, reason_of, translate
+from .node import LimitedNode
+
+T = TypeVar("T")
 
 ATTEMPTS = 3
-"""How often a request is made that need not wait for a server to come back."""
+"""How often a server is asked that never answered, or that nobody waits for."""
+SAID_AFTER = 1.0
+"""Seconds of silence after which the user hears that ccheck waits."""
 THREADS = 4
 _COMPATIBLE_WITH_8 = "application/vnd.elasticsearch+{}; compatible-with=8"
 _log = logging.getLogger(__name__)
 
 
 class Server:
-    """The official client with retries and with errors that say what to do. Safe to use from several threads."""
+    """The official client with retries and with errors that say what to do. Safe to use from several threads.
+
+    A server that answered before and is now busy or gone is asked again for `Connection.retry_seconds`, counted from
+    its last good answer: patience that was used up is not spent again on the next request. Whoever was too busy must
+    answer the same kind of request well to be waited for anew, since a mapping can be had where no search can. An
+    address that never answered is not waited for. A warning is logged when the wait begins, which the command line
+    shows.
+    """
 
     def __init__(self, connection: Connection) -> None:
-        """Connects to nothing yet. Raises UsageError where the connection makes no sense."""
+        """Connects to nothing yet. Raises UsageError or NotFound where the connection makes no sense."""
         self.connection = connection
         self._speaks_8 = False
+        self._answered = self._said = False
+        self._silent_since: float | None = None
+        self._busy_path: str | None = None
         self._abandoned = threading.Event()
         self._waiting: set[threading.Event] = set()
         options: dict[str, Any] = {}
         if connection.name.startswith("https:"):
             options |= {"verify_certs": connection.verify_certs, "ssl_show_warn": False}
             if connection.ca_certs is not None:
+                if not connection.ca_certs.is_file():
+                    raise NotFound(f"there is no file {connection.ca_certs}: correct {CERTIFICATES}")
                 options["ca_certs"] = str(connection.ca_certs)
         if connection.api_key:
             options["api_key"] = connection.api_key
@@ -49,6 +69,7 @@ class Server:
                 connection.name,
                 request_timeout=connection.request_timeout,
                 max_retries=0,
+                node_class=LimitedNode,
                 connections_per_node=2 * THREADS,
                 **options,
             )
@@ -63,22 +84,96 @@ class Server:
         *,
         params: Mapping[str, Any] | None = None,
         index: str | None = None,
-        patient: bool = False,
+        patient: bool = True,
+        slow: bool = False,
     ) -> dict[str, Any]:
         """The server's answer. A body of bytes is newline-delimited JSON.
 
-        A patient request waits up to `Connection.retry_seconds` for a server that is busy or gone; only for what may
-        be done twice. Raises a CcheckError.
+        An answer with a part that may succeed later is asked for again. `patient` and `slow` are those of `again`; only
+        for what may be done twice. Raises a CcheckError.
         """
-        try:
-            answer: dict[str, Any] = self.retrying(patient)(self.send, method, path, body, params)
+
+        def attempt() -> dict[str, Any]:
+            answer = self.send(method, path, body, params)
+            if (busy := busy_part(answer)) is not None:
+                raise busy
             return answer
-        except (ApiError, TransportError) as error:
+
+        try:
+            return self.again(path, attempt, patient=patient, slow=slow)
+        except (ApiError, TransportError, Busy) as error:
             raise translate(error, self.connection, index) from error
+
+    def again(
+        self,
+        path: str,
+        attempt: Callable[[], T],
+        stopped: threading.Event | None = None,
+        *,
+        patient: bool = True,
+        slow: bool = False,
+    ) -> T:
+        """What `attempt` returns, which asks for `path` and is made again while its error may pass.
+
+        It raises `Busy` for a part of an answer that says to come back later. Not `patient`: a few tries, whatever the
+        server did before. `slow`: also after an answer took too long; a search that did so once will again. Nothing is
+        tried again once `stopped` is set.
+        """
+        stopped = stopped or self._abandoned
+        failed_since: float | None = None
+
+        def enough(state: tenacity.RetryCallState) -> bool:
+            nonlocal failed_since
+            now = time.monotonic()
+            busy = isinstance(_error(state), ApiError | Busy)
+            if self._silent_since is None:
+                self._silent_since, self._busy_path = now, path if busy else None
+            failed_since = failed_since or now
+            self._answered = self._answered or busy
+            if stopped.is_set():
+                return True
+            if not patient or not self._answered:
+                return state.attempt_number >= ATTEMPTS or is_lasting(_error(state) or Busy(0, ""))
+            return now - min(failed_since, self._silent_since) >= self.connection.retry_seconds
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: _passes(error, slow)),
+            stop=enough,
+            wait=tenacity.wait_random_exponential(0.2, max=5 if patient else 1),
+            sleep=tenacity.sleep_using_event(stopped),
+            before_sleep=self._say if patient else None,
+            reraise=True,
+        )
+        try:
+            answer = retrying(attempt)
+        except ApiError as error:
+            if not _passes(error, slow):
+                self._heard(path)
+            raise
+        self._heard(path)
+        return answer
+
+    def _say(self, state: tenacity.RetryCallState) -> None:
+        """Log, once for each silence, that ccheck waits for a server that answered before."""
+        error, silent = _error(state), time.monotonic() - (self._silent_since or time.monotonic())
+        if self._said or not self._answered or silent < SAID_AFTER:
+            return
+        self._said = True
+        if isinstance(error, ApiError | Busy):
+            wrong = f"is busy or not ready ({reason_of(error.body)[1]})"
+        else:
+            wrong = f"is not answering ({why_unreachable(error, CERTIFICATES) if error else ''})"
+        seconds = self.connection.retry_seconds
+        _log.warning("%s %s; trying again for up to %g s", self.connection.name, self.connection.redact(wrong), seconds)
+
+    def _heard(self, path: str) -> None:
+        self._answered = True
+        if self._busy_path in (None, path):
+            self._said, self._silent_since, self._busy_path = False, None, None
 
     @contextmanager
     def stopping(self) -> Iterator[threading.Event]:
-        """An event for `retrying`, which `abandon` sets, too."""
+        """An event for `again`, which `abandon` sets, too."""
         event = threading.Event()
         self._waiting.add(event)
         if self._abandoned.is_set():
@@ -93,21 +188,6 @@ class Server:
         self._abandoned.set()
         for event in list(self._waiting):
             event.set()
-
-    def retrying(self, patient: bool, stopped: threading.Event | None = None) -> tenacity.Retrying:
-        """The policy of retries: exponential waits with jitter, until `stopped` is set."""
-        stopped = stopped or self._abandoned
-        enough: tenacity.stop.stop_base = tenacity.stop_after_attempt(ATTEMPTS)
-        if patient:
-            enough = tenacity.stop_after_delay(self.connection.retry_seconds) | tenacity.stop_when_event_set(stopped)
-        return tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: _may_pass(error, patient)),
-            stop=enough,
-            wait=tenacity.wait_random_exponential(0.2, max=10 if patient else 1),
-            sleep=tenacity.sleep_using_event(stopped),
-            before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
-            reraise=True,
-        )
 
     def close(self) -> None:
         self._client.close()
@@ -131,9 +211,9 @@ class Server:
         if body is None:
             del headers["content-type"]
         try:
-            answer: dict[str, Any] = self._client.perform_request(
-                method, path, params=params, headers=headers, body=body
-            ).body
+            answer = self._client.perform_request(method, path, params=params, headers=headers, body=body).body
+            if not isinstance(answer, dict):
+                raise SerializationError(f"{str(answer)[:100]!r} in the place of a JSON object")
             return answer
         except ApiError as error:
             # A client of version 9 asks in the media type of version 9, which a server of version 8 refuses.
@@ -143,12 +223,18 @@ class Server:
             return self.send(method, path, body, params)
 
 
-def _may_pass(error: BaseException, patient: bool) -> bool:
+def _error(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome is not None else None
+
+
+def _passes(error: BaseException, slow: bool) -> bool:
     """Whether the same request may succeed a little later."""
     if isinstance(error, Busy):
         return True
     if isinstance(error, ApiError):
-        return error.meta.status in BUSY
+        return may_pass(error.meta.status, error.body)
     if isinstance(error, ConnectionTimeout):
-        return patient  # a search that took too long once will again
-    return isinstance(error, elastic_transport.ConnectionError) and not isinstance(error, TlsError)
+        return slow or isinstance(error.__cause__, ConnectTimeoutError)
+    if isinstance(error, TlsError) or isinstance(error.__cause__, CcheckError):  # an answer beyond what is read
+        return False
+    return isinstance(error, elastic_transport.ConnectionError)

@@ -88,7 +88,7 @@ class ElasticStore:
         found: dict[str, str] = {}
         for some in _batches(ids, DIGESTS_AT_ONCE):
             answer = self._request(
-                "POST", self._path("_mget"), {"ids": some}, params={"_source_includes": "digest"}, patient=True
+                "POST", self._path("_mget"), {"ids": some}, params={"_source_includes": "digest"}, slow=True
             )
             found |= {doc["_id"]: doc["_source"]["digest"] for doc in answer["docs"] if doc.get("found")}
         return found
@@ -140,7 +140,7 @@ class ElasticStore:
 
     def publish(self) -> None:
         self._writable()
-        self._request("POST", self._path("_refresh"), patient=True)
+        self._request("POST", self._path("_refresh"), slow=True)
 
     def is_ingested(self, source: str) -> bool:
         return ingested.is_ingested(self._server, self._index(fresh=True), source)
@@ -155,7 +155,7 @@ class ElasticStore:
         index = self._index(fresh=True)
         if not index.made_here:
             raise InvalidData(f"{self.name} was not made by ccheck, which removes only what it made")
-        self._request("DELETE", f"/{quote(','.join(index.concrete), safe=',')}")
+        self._request("DELETE", f"/{quote(','.join(index.concrete), safe=',')}", patient=False)
         self._known = None
 
     # -- searching
@@ -206,9 +206,10 @@ class ElasticStore:
         body: Mapping[str, Any] | None = None,
         *,
         params: Mapping[str, Any] | None = None,
-        patient: bool = False,
+        patient: bool = True,
+        slow: bool = False,
     ) -> dict[str, Any]:
-        return self._server.request(method, path, body, params=params, index=self.index, patient=patient)
+        return self._server.request(method, path, body, params=params, index=self.index, patient=patient, slow=slow)
 
     def _load(self) -> Index | None:
         """What the index is now; None where it does not exist."""

@@ -1,0 +1,54 @@
+"""One connection of the client, which reads answers within a limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from elastic_transport import Urllib3HttpNode
+
+from ...http import Counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from elastic_transport import NodeConfig
+
+MOST_BYTES = 512 << 20
+"""Decoded bytes of an answer: a thousand documents of half a megabyte each. An error has far fewer, see `Counted`."""
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What the client reads of an answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+class LimitedNode(Urllib3HttpNode):
+    """The client's own connection, which otherwise takes as much memory as the server's answer decodes to.
+
+    It decodes block by block and ends the connection at the limit: `TooLarge` is then the cause of the client's error.
+    """
+
+    def __init__(self, config: NodeConfig) -> None:
+        super().__init__(config)
+        urlopen, server = self.pool.urlopen, f"{config.scheme}://{config.host}:{config.port}"
+
+        def limited(method: str, target: str, **options: Any) -> _Answer:
+            response = urlopen(method, target, preload_content=False, **options)
+            try:
+                counted, blocks = Counted(server, response.status, MOST_BYTES), []
+                for block in response.stream(_BLOCK, decode_content=True):
+                    counted.add(len(block))
+                    blocks.append(block)
+            except BaseException:
+                response.close()
+                raise
+            response.release_conn()
+            return _Answer(response.status, response.headers, b"".join(blocks))
+
+        self.pool.urlopen = limited  # type: ignore[assignment]

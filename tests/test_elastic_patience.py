@@ -1,0 +1,246 @@
+"""How long ccheck waits for a server, whom it asks again, and what it says meanwhile."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+from elastic_stub import Answer, Stub
+
+from ccheck.errors import CcheckError, InvalidData, ServerError
+from ccheck.search.elastic import Connection, ElasticStore, diagnose
+from ccheck.search.elastic import server as servers
+from ccheck.search.elastic.errors import busy_part, may_pass, reason_of
+from ccheck.stages import Bm25, Fusion
+from ccheck.types import Query
+
+WORDS = {"bm25": Bm25()}
+REJECTED = {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue is full"}}
+
+
+def hit(id_: str) -> dict[str, Any]:
+    source = {"title": "T", "text": "x"}
+    return {
+        "status": 200,
+        "hits": {"hits": [{"_index": "papers-000001", "_id": id_, "_score": 1.0, "_source": source}]},
+    }
+
+
+def asked_for(body: bytes) -> list[str]:
+    """The words of each search of a `_msearch`."""
+    searches = [json.loads(line) for line in body.splitlines()[1::2]]
+    return [one["retriever"]["standard"]["query"]["match"]["content"]["query"] for one in searches]
+
+
+def found(store: ElasticStore, *words: str) -> list[str]:
+    """The first document for each claim, or the error's words."""
+    rankings = store.search([Query(one) for one in words], WORDS, Fusion(), k=1)
+    return [str(one) if isinstance(one, CcheckError) else one.hits[0].document.id for one in rankings]
+
+
+# -- parts of answers
+
+
+@pytest.mark.parametrize("refused", [REJECTED, {"status": 500, "error": {"type": "node_closed_exception"}}])
+def test_a_search_that_the_server_has_no_time_for_is_asked_again_alone(
+    stub: Stub, store: ElasticStore, refused: dict[str, Any]
+) -> None:
+    seen: list[list[str]] = []
+
+    def busy_with_ice_at_first(body: bytes) -> Answer:
+        seen.append(asked_for(body))
+        return 200, {"responses": [refused if one == "ice" and len(seen) < 3 else hit(one) for one in seen[-1]]}
+
+    stub.answers["POST", "/papers/_msearch"] = [busy_with_ice_at_first]
+    assert found(store, "sea", "ice", "tea") == ["sea", "ice", "tea"]
+    assert seen == [["sea", "ice", "tea"], ["ice"], ["ice"]]
+
+
+def test_a_search_that_stays_refused_is_an_error_in_its_place(stub: Stub) -> None:
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [hit("sea"), REJECTED]})]
+    with ElasticStore(Connection(stub.url, retry_seconds=0), "papers") as store:
+        good, bad = store.search([Query("sea"), Query("ice")], WORDS, Fusion(), k=1)
+    assert not isinstance(good, CcheckError) and good.hits[0].document.id == "sea"
+    assert isinstance(bad, ServerError) and "too busy or not ready (429, queue is full)" in str(bad)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"docs": [{"_id": "a", "found": True}, {"_id": "b", "error": {"type": "no_shard_available_action_exception"}}]},
+        {"_shards": {"failures": [{"status": 429, "reason": {"type": "x"}}]}},
+        {"_shards": {"failures": [{"reason": {"type": "node_not_connected_exception"}}]}},
+        REJECTED,
+    ],
+)
+def test_an_answer_with_a_part_that_may_come_later_is_asked_for_again(
+    stub: Stub, store: ElasticStore, part: dict[str, Any]
+) -> None:
+    stub.answers["GET", "/papers/_count"] = [(200, part | {"count": 0}), (200, {"count": 7})]
+    assert store.count() == 7
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"count": 3},
+        {"docs": [{"_id": "a", "found": False}, {"_id": "b", "error": {"type": "routing_missing_exception"}}]},
+        {"_shards": {"failures": [{"status": 400, "reason": {"type": "query_shard_exception"}}]}},
+        {"_shards": "three", "docs": {"error": 1}},
+        {"status": 400, "error": {"type": "parsing_exception"}},
+        {"status": 429, "error": {"reason": "Data too large, data for [query] would be [1/1b]"}},
+    ],
+)
+def test_what_will_not_pass_is_asked_once(answer: dict[str, Any]) -> None:
+    assert busy_part(answer) is None
+
+
+# -- patience
+
+
+def test_a_server_that_comes_back_is_found_again(stub: Stub, store: ElasticStore) -> None:
+    stub.answers["POST", "/papers/_msearch"] = [None, (503, {"error": "no master"}), (200, {"responses": [hit("sea")]})]
+    assert found(store, "sea") == ["sea"]
+
+
+def test_patience_that_was_used_up_is_not_spent_on_the_next_request(stub: Stub) -> None:
+    gone, good = (503, {"error": "no master"}), (200, {"responses": [hit("sea")]})
+    with ElasticStore(Connection(stub.url, retry_seconds=0.5), "papers") as store:
+        asked: list[int] = []
+        for answers in ([gone], [gone], [gone], [good], [gone]):
+            stub.seen.clear()
+            stub.answers["POST", "/papers/_msearch"] = list(answers)
+            if answers == [good]:
+                assert found(store, "sea") == ["sea"]
+            else:
+                with pytest.raises(ServerError, match="too busy"):
+                    store.search([Query("sea")], WORDS, Fusion(), k=1)
+            asked.append(len(stub.bodies("/papers/_msearch")))
+    assert asked[0] > 1 and asked[1:4] == [1, 1, 1] and asked[4] > 1
+
+
+def test_an_address_that_never_answered_is_not_waited_for(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub.answers["GET", "/papers/_count"] = [None]
+    with ElasticStore(Connection(stub.url, retry_seconds=3600), "papers") as store:
+        with pytest.raises(ServerError, match="can't be reached: it closed the connection before it answered"):
+            store.count()
+        assert len(stub.seen) == servers.ATTEMPTS
+    stub.answers["GET", "/"] = [(503, {})]
+    (finding,) = diagnose(Connection(stub.url, retry_seconds=3600))
+    assert finding[:2] == ("elasticsearch", False)
+
+
+def test_a_server_that_starts_is_waited_for(stub: Stub) -> None:
+    stub.answers["GET", "/papers/_count"] = [*[(503, {"error": "not ready"})] * 5, (200, {"count": 1})]
+    with ElasticStore(Connection(stub.url, retry_seconds=3600), "papers") as store:
+        assert store.count() == 1
+
+
+def test_a_search_that_took_too_long_is_asked_once(stub: Stub) -> None:
+    answered = threading.Event()
+
+    def slowly(_: bytes) -> Answer:
+        answered.wait(30)
+        return 200, {"responses": [hit("sea")]}
+
+    stub.answers["POST", "/papers/_msearch"] = [slowly]
+    with ElasticStore(Connection(stub.url, request_timeout=0.3), "papers") as store:
+        with pytest.raises(ServerError, match=r"did not answer within 0\.3 s"):
+            store.search([Query("sea")], WORDS, Fusion(), k=1)
+        assert len(stub.bodies("/papers/_msearch")) == 1
+        answered.set()
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        (None, "is not answering (it closed the connection before it answered); trying again for up to 60 s"),
+        ((503, {"error": {"reason": "no s3cret"}}), "is busy or not ready (no ***); trying again for up to 60 s"),
+    ],
+)
+def test_waiting_is_said_once_in_each_silence(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, gone: Answer, said: str
+) -> None:
+    monkeypatch.setattr(servers, "SAID_AFTER", 0.0)
+    with ElasticStore(Connection(stub.url, username="u", password="s3cret", retry_seconds=60), "papers") as store:
+        stub.answers["GET", "/papers/_count"] = [(200, {"count": 1})]
+        store.count()
+        assert not caplog.messages
+        for _ in range(2):
+            stub.answers["GET", "/papers/_count"] = [gone, gone, gone, (200, {"count": 1})]
+            store.count()
+    mine = [record.message for record in caplog.records if record.name.startswith("ccheck.")]
+    assert mine == [f"{stub.url} {said}"] * 2
+
+
+# -- causes
+
+
+RRF = {
+    "type": "status_exception",
+    "reason": "[rrf] search failed - retrievers '[standard]' returned errors. All failures are attached as suppressed "
+    "exceptions.",
+    "suppressed": [
+        {
+            "type": "search_phase_execution_exception",
+            "reason": "all shards failed",
+            "failed_shards": [{"reason": {"type": "query_shard_exception", "reason": "the field has no positions"}}],
+        }
+    ],
+}
+
+
+def test_the_reason_of_a_failed_rrf_is_that_of_its_retrievers(stub: Stub, store: ElasticStore) -> None:
+    body = {"error": {"root_cause": [dict(RRF, suppressed=[])], **RRF}, "status": 400}
+    assert reason_of(body) == (
+        "status_exception",
+        f"{RRF['reason']}: all shards failed: the field has no positions",
+    )
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [body]})]
+    (error,) = store.search([Query("sea")], WORDS, Fusion(), k=1)
+    assert isinstance(error, InvalidData) and "the field has no positions" in str(error)
+
+
+def test_a_retriever_that_was_refused_for_a_while_makes_rrf_pass_later() -> None:
+    suppressed = [{"type": "search_phase_execution_exception", "caused_by": REJECTED["error"]}]
+    assert may_pass(500, {"error": RRF | {"suppressed": suppressed}})
+    assert not may_pass(500, {"error": RRF})
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("text", ("", "text")),
+        ({"error": "words"}, ("", "words")),
+        ({"error": {"type": "t", "reason": "a", "caused_by": {"reason": "a"}}}, ("t", "a")),
+        ({"error": {"type": "t", "root_cause": 3, "suppressed": {}, "failed_shards": "x", "caused_by": []}}, None),
+        ({"error": {"type": "t", "reason": "y" * 5_000}}, ("t", "y" * 600)),
+    ],
+)
+def test_reasons_of_strange_bodies(body: Any, expected: tuple[str, str] | None) -> None:
+    kind, reason = reason_of(body)
+    assert (kind, reason) == expected if expected else kind == "t" and reason.startswith("{'type'")
+
+
+def test_a_body_that_is_nested_without_end_is_read_as_far_as_it_helps() -> None:
+    error: dict[str, Any] = {"reason": "0"}
+    for number in range(1, 300):
+        error = {"reason": f"r{number}", "caused_by": error}
+    assert reason_of({"error": error})[1].startswith("r299: r298: ")
+
+
+@pytest.mark.parametrize("body", [[1], "words", None, 7])
+def test_an_answer_that_is_no_object(stub: Stub, store: ElasticStore, body: Any) -> None:
+    stub.answers["GET", "/papers/_count"] = [(200, body)]
+    with pytest.raises(ServerError, match="not Elasticsearch's"):
+        store.count()
+
+
+def test_a_cluster_that_is_not_ready_is_not_a_full_disk(stub: Stub) -> None:
+    blocked = {"error": {"type": "cluster_block_exception", "reason": "blocked by: state not recovered"}}
+    stub.answers["GET", "/papers/_count"] = [(503, blocked)]
+    hasty = ElasticStore(Connection(stub.url, retry_seconds=0), "papers")
+    with hasty as store, pytest.raises(ServerError, match=r"not ready \(503, blocked by: state not recovered\)"):
+        store.count()
