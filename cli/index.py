@@ -133,15 +133,16 @@ def delete(*, store: str | None, yes: bool, quiet: bool) -> None:
 
     \b
     ccheck index delete --store local:papers
+
+    Asks first, and says exactly what goes. In Elasticsearch it removes only an index that ccheck made and that nobody
+    else uses: an alias with a filter, a data stream, or an index with other aliases is refused.
     """
     from ..search import open_store
 
     with open_store(settings_from(store=store)) as opened:
-        found = opened.info()
-        if found is None:
+        if opened.info() is None:
             raise NotFound(f"there is no store {opened.name}")
-        question = f"Remove {opened.name} with its {counted(found.documents, 'document')}?"
-        if not yes and not click.confirm(question, err=True):
+        if not yes and not click.confirm(f"Remove {opened.name}: {opened.removal()}?", err=True):
             notice("nothing was removed")
             return
         opened.drop()

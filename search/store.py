@@ -318,8 +318,12 @@ class Store(Protocol):
 
     def mark_ingested(self, source: str) -> None: ...
 
+    def removal(self) -> str:
+        """What `drop` removes, in words for a question. Raises InvalidData where somebody else uses any of it."""
+        ...
+
     def drop(self) -> None:
-        """Remove the whole store."""
+        """Remove the whole store. Raises what `removal` does."""
         ...
 
     def close(self) -> None: ...

@@ -26,6 +26,7 @@ class Stub:
     url: str = ""
     answers: dict[tuple[str, str], list[Answer | Callable[[bytes], Answer]]] = field(default_factory=dict)
     seen: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
     product: str = "Elasticsearch"
     only_version: int | None = None
 
@@ -52,6 +53,7 @@ def stub() -> Iterator[Stub]:
         def respond(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}
+            stub.queries.append(self.path.partition("?")[2])
             answer = stub.answer(self.command, self.path.partition("?")[0], headers, body)
             if answer is None:
                 self.close_connection = True

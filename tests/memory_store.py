@@ -99,6 +99,9 @@ class MemoryStore:
         self._exists()
         self._sources.add(source)
 
+    def removal(self) -> str:
+        return f"{self.count()} documents in memory"
+
     def drop(self) -> None:
         self.layout = None
         self.entries.clear()

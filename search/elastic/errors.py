@@ -118,6 +118,21 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     return InvalidData(f"{where} refuses the request ({status} {kind}): {reason}")
 
 
+def refuse_parts(answer: Mapping[str, Any], connection: Connection, index: str | None) -> None:
+    """Raise ServerError for an answer that some shards had no part in, or that stopped before its end."""
+    where = f"{connection.name}/{index}" if index else connection.name
+    shards = answer.get("_shards", {})
+    if answer.get("timed_out"):
+        raise ServerError(f"{where} stopped searching before it had looked at everything (timed_out): try again later")
+    if shards.get("failed"):
+        failures = shards.get("failures") or [{}]
+        _, reason = reason_of(failures[0].get("reason", "no reason given"))
+        raise ServerError(
+            f"{where} answered for a part of its documents only: {shards['failed']} of {shards.get('total', '?')} "
+            f"shards failed ({connection.redact(reason)}). Look at GET _cat/shards on the server, then try again"
+        )
+
+
 def is_licence(status: int, body: Any) -> bool:
     """Whether an answer says that the server's licence does not allow what was asked."""
     return status == 403 and "non-compliant" in reason_of(body)[1]

@@ -93,8 +93,17 @@ def read_index(name: str, mappings: Mapping[str, Any], names: FieldNames, where:
     fields: dict[str, Field] = {}
     for index in concrete:
         fields |= dict(_fields(mappings[index]["mappings"].get("properties", {})))
-    if len(metas) == 1 and isinstance(metas[0], dict) and "format" in metas[0]:
-        return _made_here(concrete, is_alias, metas[0], fields, where)
+    ours = {
+        index: meta for index, meta in zip(concrete, metas, strict=True) if isinstance(meta, dict) and "format" in meta
+    }
+    if ours and len(concrete) > 1:
+        raise InvalidData(
+            f"{where} stands for {len(concrete)} indices ({', '.join(concrete)}), and ccheck made "
+            f"{', '.join(ours)}: a store is one index. A rollover adds an index, for example. Take the others off the "
+            "alias (POST _aliases), or name one index by --store"
+        )
+    if ours:
+        return _made_here(concrete, is_alias, ours[concrete[0]], fields, where)
     return _found(concrete, is_alias, fields, names, where)
 
 
@@ -197,8 +206,15 @@ def _fields(properties: Mapping[str, Any], prefix: str = "", nested: bool = Fals
 def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
     """A document from its `_source`."""
     if index.made_here:
-        metadata = source.get("metadata") or {}
-        return Document(id_, source.get("title", ""), source.get("text", ""), metadata, source.get("published"))
+        # Somebody else can have written it, with any value that the mapping takes.
+        metadata, published = source.get("metadata"), source.get("published")
+        return Document(
+            id_,
+            _text(source.get("title")),
+            _text(source.get("text")),
+            flatten(metadata) if isinstance(metadata, dict) else {},
+            published[:10] if isinstance(published, str) else None,
+        )
     values = flatten(source)
     title = _text(values.pop(index.title, None)) if index.title else ""
     text = "\n\n".join(filter(None, (_text(values.pop(name, None)) for name in index.text)))

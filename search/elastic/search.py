@@ -12,13 +12,23 @@ from urllib.parse import quote
 
 from elastic_transport import ApiError, TransportError
 
-from ...errors import CcheckError, InvalidData
+from ...errors import CcheckError, InvalidData, ServerError
 from ...fusion import fuse, ranking_of
 from ...stages import Bm25, Fusion, Retriever
 from ...types import Document, Query, Ranking
 from ..filters import Filter
-from .errors import Busy, TooManyClauses, busy_part, from_response, is_licence, too_many_clauses, translate
+from .errors import (
+    Busy,
+    TooManyClauses,
+    busy_part,
+    from_response,
+    is_licence,
+    refuse_parts,
+    too_many_clauses,
+    translate,
+)
 from .queries import FUZZY_CLAUSES, Body, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
+from .reading import WHOLE, Key, found_by_id, public_id, shared_ids
 from .schema import Index, document
 from .server import Server
 
@@ -26,17 +36,13 @@ SEARCHES_AT_ONCE = 100
 BYTES_AT_ONCE = 4 << 20
 HITS_AT_ONCE = 20_000
 """How many hits the searches of one request may ask for, so that an answer has some megabytes."""
-DOCUMENTS_AT_ONCE = 1_000
 NATIVE = ""
 """The name of the server's own fusion among a query's searches."""
 
-_WHOLE = {"allow_partial_search_results": False}
 _WITHOUT_TOTAL = {"track_total_hits": False}
 
 _log = logging.getLogger(__name__)
 
-Key = tuple[str, str]
-"""A document's index and id: an alias can stand for several indices."""
 Ranked = list[tuple[Key, float]]
 
 
@@ -73,6 +79,24 @@ class Found:
     rankings: dict[str, Ranked]
     fused: Ranked
     documents: dict[Key, Document] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
+    """Ids that documents in several indices have."""
+
+    @property
+    def missing(self) -> list[Key]:
+        """The best documents that were not read yet."""
+        return [key for key, _ in self.fused if key not in self.documents]
+
+    def named(self) -> dict[Key, Document]:
+        """The documents under their public ids."""
+        return {
+            key: replace(one, id=public_id(key, self.shared)) if key[1] in self.shared else one
+            for key, one in self.documents.items()
+        }
+
+    def by_id(self, ranked: Ranked) -> list[tuple[str, float]]:
+        """A ranking by public ids."""
+        return [(public_id(key, self.shared), score) for key, score in ranked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +123,12 @@ class Searcher:
         """Raises NotNative where `native` was tried in vain, UsageError or InvalidData for what fits no query."""
         answers: list[Ranking | CcheckError] = []
         for chunk in _chunks([self._plan(query) for query in queries]):
-            found = self._answer(chunk)
-            self._fetch([one for one in found if isinstance(one, Found)])
+            found = self._with_documents(self._answer(chunk))
+            gone = [place for place, one in enumerate(found) if isinstance(one, Found) and one.missing]
+            # What was removed since it was found is not found again.
+            again = self._with_documents(self._answer([chunk[place] for place in gone])) if gone else []
+            for place, one in zip(gone, again, strict=True):
+                found[place] = self._unreadable(one) if isinstance(one, Found) and one.missing else one
             answers += [self._ranking(one) if isinstance(one, Found) else one for one in found]
         return answers
 
@@ -108,9 +136,9 @@ class Searcher:
         """What each retriever hands on, by the ids of documents; for `only_rankings`."""
         answers: list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError] = []
         for chunk in _chunks([self._plan(query) for query in queries]):
-            for one in self._answer(chunk):
+            for one in self._shared(self._answer(chunk)):
                 if isinstance(one, Found):
-                    answers.append({name: _by_id(ranked) for name, ranked in one.rankings.items()})
+                    answers.append({name: one.by_id(ranked) for name, ranked in one.rankings.items()})
                 else:
                     answers.append(one)
         return answers
@@ -140,7 +168,7 @@ class Searcher:
                     read = {"size": depth, "stored_fields": "_none_", "docvalue_fields": [self.index.id]}
                 searches[name] = {"retriever": body} | read
         # The same copies of the shards answer all searches of a query, so that their ranks fit together.
-        header = {"preference": f"ccheck-{zlib.crc32(query.text.encode('utf-8', 'ignore'))}"} | _WHOLE
+        header = {"preference": f"ccheck-{zlib.crc32(query.text.encode('utf-8', 'ignore'))}"} | WHOLE
         lines = [json.dumps(part) for body in searches.values() for part in (header, body | _WITHOUT_TOTAL)]
         return Plan(
             query,
@@ -155,7 +183,8 @@ class Searcher:
         """What of an answer without documents is read (`filter_path`): of 10,000 hits the rest is most."""
         by_name = self.only_rankings and len(self.index.concrete) == 1
         parts = ["_id", "_score", f"fields.{self.index.id}", *([] if by_name else ["_index"])]
-        return ",".join(["responses.status", "responses.error", *(f"responses.hits.hits.{part}" for part in parts)])
+        whole = ("status", "error", "timed_out", "_shards.total", "_shards.failed", "_shards.failures")
+        return ",".join([f"responses.{part}" for part in (*whole, *(f"hits.hits.{part}" for part in parts))])
 
     @property
     def weighted(self) -> bool:
@@ -231,6 +260,10 @@ class Searcher:
                 if NATIVE in responses:
                     self._check_native(status, response)
                 return from_response(status, response, self.server.connection, self.name)
+            try:
+                refuse_parts(response, self.server.connection, self.name)
+            except ServerError as error:
+                return error
         rankings = {name: self._ranked(name, responses[name]) if name in responses else [] for name in self.retrievers}
         weights = {name: retriever.weight for name, retriever in self.retrievers.items()}
         fused: Ranked = []
@@ -249,36 +282,48 @@ class Searcher:
 
     def _ranked(self, name: str, response: Mapping[str, Any]) -> Ranked:
         read = float if name == NATIVE else score_reader(self.index, self.retrievers[name])
-        field = self.index.id
-        return [(_key(hit, field), read(hit["_score"])) for hit in _hits(response)]
+        best: dict[Key, float] = {}
+        for hit in _hits(response):
+            # With a routing of their own two documents of an index can have the same id.
+            best.setdefault(_key(hit, self.index.id), read(hit["_score"]))
+        return list(best.items())
 
-    def _fetch(self, found: Sequence[Found]) -> None:
-        """Read the documents that the searches did not bring along."""
-        missing = {key for one in found for key, _ in one.fused if key not in one.documents}
-        if not missing:
-            return
-        documents = fetch(self.server, self.name, self.index, sorted(missing))
+    def _with_documents(self, answers: Sequence[Found | CcheckError]) -> list[Found | CcheckError]:
+        """With the documents that the searches did not bring along; what could not be read is the query's error."""
+        found = [one for one in answers if isinstance(one, Found)]
+        wanted = {id_ for one in found for _, id_ in one.missing}
+        try:
+            documents = found_by_id(self.server, self.name, self.index, sorted(wanted)) if wanted else {}
+        except CcheckError as error:
+            return [error if isinstance(one, Found) and one.missing else one for one in answers]
         for one in found:
-            one.documents |= {key: documents[key] for key, _ in one.fused if key in documents}
+            one.documents |= {key: documents[key] for key in one.missing if key in documents}
+        return self._shared(answers)
+
+    def _shared(self, answers: Sequence[Found | CcheckError]) -> list[Found | CcheckError]:
+        """With the ids that several indices share, of an alias that stands for several."""
+        if len(self.index.concrete) == 1:
+            return list(answers)
+        found = [one for one in answers if isinstance(one, Found)]
+        ids = {id_ for one in found for ranked in (one.fused, *one.rankings.values()) for (_, id_), _ in ranked}
+        try:
+            shared = shared_ids(self.server, self.name, self.index, sorted(ids)) if ids else frozenset()
+        except CcheckError as error:
+            return [error if isinstance(one, Found) else one for one in answers]
+        for one in found:
+            one.shared = shared
+        return list(answers)
+
+    def _unreadable(self, found: Found) -> CcheckError:
+        concrete, id_ = found.missing[0]
+        return ServerError(
+            f"{self.server.connection.name}/{self.name} found {len(found.missing)} documents that it does not give, "
+            f"{concrete}/{id_} among them: try again, and look whether the index keeps _source"
+        )
 
     def _ranking(self, found: Found) -> Ranking:
         joined = self.fusion if len(self.retrievers) > 1 else None
-        return ranking_of(found.fused, found.rankings, found.documents, joined)
-
-
-def fetch(
-    server: Server, name: str, index: Index, keys: Sequence[Key], *, realtime: bool = False
-) -> dict[Key, Document]:
-    """The documents of these keys, as searches see them, or as they were written last."""
-    documents: dict[Key, Document] = {}
-    for first in range(0, len(keys), DOCUMENTS_AT_ONCE):
-        some = keys[first : first + DOCUMENTS_AT_ONCE]
-        docs = [{"_index": concrete, "_id": id_, "_source": index.source or True} for concrete, id_ in some]
-        answer = server.request("POST", "/_mget", {"docs": docs}, params={"realtime": realtime}, index=name)
-        for found in answer["docs"]:
-            if found.get("found"):
-                documents[_key(found)] = document(index, found["_id"], found["_source"])
-    return documents
+        return ranking_of(found.fused, found.rankings, found.named(), joined)
 
 
 def _hits(response: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -295,14 +340,6 @@ def _key(hit: Mapping[str, Any], field: str | None = None) -> Key:
     if "fields" not in hit or field is None:
         raise WithoutId
     return index, hit["fields"][field][0]
-
-
-def _by_id(ranked: Ranked) -> list[tuple[str, float]]:
-    """A ranking without the names of indices: of those behind an alias two can have the same id, the better counts."""
-    best: dict[str, float] = {}
-    for (_, id_), score in ranked:
-        best.setdefault(id_, score)
-    return list(best.items())
 
 
 def _chunks(plans: Sequence[Plan]) -> Iterator[list[Plan]]:

@@ -18,11 +18,12 @@ from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
 from ..filters import Filter
 from ..store import Layout, StoreInfo
-from . import bulk, ingested, mappings, schema
+from . import bulk, ingested, mappings, ownership, reading, schema
 from .connection import Connection
+from .errors import refuse_parts
 from .queries import check
 from .schema import FieldNames, Index
-from .search import NotNative, Searcher, fetch
+from .search import NotNative, Searcher
 from .server import Server
 
 FIRST = "-000001"
@@ -30,7 +31,6 @@ FIRST = "-000001"
 KNOWN_SECONDS = 30.0
 """How long what a mapping said is believed."""
 FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
-DIGESTS_AT_ONCE, DOCUMENTS_AT_ONCE = 2_000, 200
 
 
 class ElasticStore:
@@ -41,7 +41,7 @@ class ElasticStore:
 
     def __init__(self, connection: Connection, index: str, names: FieldNames | None = None) -> None:
         """Asks the server nothing yet: an index that does not exist is made by `prepare`. Raises UsageError."""
-        if not index or index.startswith("_") or any(character in index for character in ',*?"<>| \\/'):
+        if not index or index[0] in "_-+" or any(character in index for character in ',*?"<>| \\/'):
             raise UsageError(f"{index!r} is no name of an index: lower-case letters, digits, - and _, such as papers")
         self.index = index
         self.name = f"{connection.name}/{index}"
@@ -67,6 +67,8 @@ class ElasticStore:
                 "text fields": ", ".join(index.text) or "none",
                 "vector field": index.vector or "none",
             }
+        elif index.id is not None and (strangers := self._count(_without(index.id))):
+            details["not written by ccheck"] = f"{strangers:,} document{'' if strangers == 1 else 's'}"
         figures = ingested.figures(self._server, index)
         return StoreInfo(
             name=self.name,
@@ -80,27 +82,26 @@ class ElasticStore:
         )
 
     def count(self) -> int:
-        return int(self._request("GET", self._path("_count"))["count"])
+        return self._count()
+
+    def _count(self, query: Mapping[str, Any] | None = None) -> int:
+        answer = self._request("POST" if query else "GET", self._path("_count"), {"query": query} if query else None)
+        refuse_parts(answer, self._connection, self.index)
+        return int(answer["count"])
 
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
         if not self._index().made_here:
             return {}
-        found: dict[str, str] = {}
-        for some in _batches(ids, DIGESTS_AT_ONCE):
-            answer = self._request(
-                "POST", self._path("_mget"), {"ids": some}, params={"_source_includes": "digest"}, slow=True
-            )
-            found |= {doc["_id"]: doc["_source"]["digest"] for doc in answer["docs"] if doc.get("found")}
-        return found
+        found = reading.stored(self._server, self.index, ids, {"includes": ["digest"]})
+        # What somebody else wrote has none: it is as unknown as if it were not there.
+        return {id_: digest for id_, source in found if isinstance(digest := source.get("digest"), str)}
 
     def get(self, ids: Sequence[str]) -> dict[str, Document]:
         index = self._index()
-        found: dict[str, Document] = {}
-        for some in _batches(ids, DOCUMENTS_AT_ONCE):
-            keys = [(concrete, id_) for concrete in index.concrete for id_ in some]
-            documents = fetch(self._server, self.index, index, keys, realtime=True)
-            found |= {id_: document for (_, id_), document in documents.items()}
-        return found
+        if not index.made_here:
+            return reading.got(self._server, self.index, index, ids)
+        found = reading.stored(self._server, self.index, ids, index.source)
+        return {id_: schema.document(index, id_, source) for id_, source in found}
 
     # -- writing
 
@@ -113,6 +114,7 @@ class ElasticStore:
         elif not index.made_here:
             raise self._foreign()
         index.layout.check(layout, self.name)
+        ownership.refuse_writing(self._server, self.index, index)
         if index.layout != layout:
             self._remember(index, mappings.remembered(layout), mappings.layout_mappings(layout))
             self._load()
@@ -140,7 +142,7 @@ class ElasticStore:
 
     def publish(self) -> None:
         self._writable()
-        self._request("POST", self._path("_refresh"), slow=True)
+        refuse_parts(self._request("POST", self._path("_refresh"), slow=True), self._connection, self.index)
 
     def is_ingested(self, source: str) -> bool:
         return ingested.is_ingested(self._server, self._index(fresh=True), source)
@@ -151,11 +153,12 @@ class ElasticStore:
         if marks is not None:
             self._remember(index, {**index.meta, "ingested": marks})
 
+    def removal(self) -> str:
+        return str(ownership.removal(self._server, self.index, self._index(fresh=True)))
+
     def drop(self) -> None:
-        index = self._index(fresh=True)
-        if not index.made_here:
-            raise InvalidData(f"{self.name} was not made by ccheck, which removes only what it made")
-        self._request("DELETE", f"/{quote(','.join(index.concrete), safe=',')}", patient=False)
+        going = ownership.removal(self._server, self.index, self._index(fresh=True))
+        self._request("DELETE", f"/{quote(going.index, safe='')}", patient=False)
         self._known = None
 
     # -- searching
@@ -303,7 +306,9 @@ class ElasticStore:
         else:
             return 0
         body = {"size": 0, "aggs": {"passages": passages}}
-        return int(self._request("POST", self._path("_search"), body)["aggregations"]["passages"]["doc_count"])
+        answer = self._request("POST", self._path("_search"), body, params=reading.WHOLE)
+        refuse_parts(answer, self._connection, self.index)
+        return int(answer["aggregations"]["passages"]["doc_count"])
 
     def close(self) -> None:
         self._server.close()
@@ -317,6 +322,6 @@ class ElasticStore:
         self.close()
 
 
-def _batches(items: Sequence[str], size: int) -> Iterator[list[str]]:
-    for first in range(0, len(items), size):
-        yield list(items[first : first + size])
+def _without(field: str) -> dict[str, Any]:
+    """The documents that lack a field."""
+    return {"bool": {"must_not": [{"exists": {"field": field}}]}}

@@ -222,6 +222,10 @@ class LocalStore:
         old_file.unlink(missing_ok=True)
 
     @_reported
+    def removal(self) -> str:
+        documents = self.count()
+        return f"the files of the store in {self.path} with its {documents:,} document{'' if documents == 1 else 's'}"
+
     def drop(self) -> None:
         if not (self.path / DATABASE).exists():
             raise self._missing()

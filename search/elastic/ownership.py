@@ -1,0 +1,88 @@
+"""What else on the server a store's index belongs to: aliases with conditions, other aliases, data streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from ...errors import InvalidData
+from .errors import refuse_parts
+from .ingested import figures
+from .schema import Index
+from .server import Server
+
+_CONDITIONS = {"filter": "a filter", "index_routing": "a routing", "search_routing": "a routing"}
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What goes when a store goes: its index, the alias that it has alone, all of its documents."""
+
+    index: str
+    alias: str | None
+    documents: int
+    bytes: int | None
+
+    def __str__(self) -> str:
+        size = f" ({self.bytes / 1e6:,.1f} MB)" if self.bytes is not None else ""
+        alias = f" and its alias {self.alias}" if self.alias else ""
+        return f"the index {self.index} with {self.documents:,} documents{size}{alias}"
+
+
+def refuse_writing(server: Server, name: str, index: Index) -> None:
+    """Raise InvalidData where what is written by this name would not reach the whole of one index, and it alone."""
+    for concrete, found in _described(server, name).items():
+        _refuse_data_stream(index, concrete, found, "write to")
+        _refuse_conditions(index, name, concrete, found, "to write")
+        if found.get("aliases", {}).get(name, {}).get("is_write_index") is False:
+            raise InvalidData(
+                f"the alias {index.name} does not take writes: is_write_index is false for {concrete}. "
+                "Set it to true (POST _aliases), then run the same command again"
+            )
+
+
+def removal(server: Server, name: str, index: Index) -> Removal:
+    """What removing the store would remove. Raises InvalidData where somebody else uses any of it."""
+    if not index.made_here:
+        raise InvalidData(f"{index.name} was not made by ccheck. ccheck removes only what it made")
+    found = _described(server, name)
+    (concrete,) = index.concrete
+    described = found.get(concrete, {})
+    _refuse_data_stream(index, concrete, described, "remove")
+    _refuse_conditions(index, name, concrete, described, "to remove")
+    others = sorted(described.get("aliases", {}).keys() - {name})
+    if others:
+        raise InvalidData(
+            f"the index {concrete} is also used by the alias{'es' if len(others) > 1 else ''} {', '.join(others)}. "
+            "ccheck removes no index that others use: take the aliases off it first (POST _aliases), or name its one "
+            "alias by --store"
+        )
+    counted = server.request("GET", f"/{quote(concrete, safe='')}/_count", index=concrete)
+    refuse_parts(counted, server.connection, concrete)
+    sizes = figures(server, index)
+    return Removal(concrete, name if index.is_alias else None, int(counted["count"]), sizes.bytes if sizes else None)
+
+
+def _described(server: Server, name: str) -> Mapping[str, Any]:
+    """Every index behind the name, with all of its aliases."""
+    return server.request("GET", f"/{quote(name, safe='')}", index=name)
+
+
+def _refuse_data_stream(index: Index, concrete: str, found: Mapping[str, Any], doing: str) -> None:
+    if stream := found.get("data_stream"):
+        raise InvalidData(
+            f"{index.name} is the data stream {stream}, or {concrete} behind it, which ccheck does not {doing}: name "
+            "another index by --store"
+        )
+
+
+def _refuse_conditions(index: Index, name: str, concrete: str, found: Mapping[str, Any], doing: str) -> None:
+    alias = found.get("aliases", {}).get(name, {})
+    said = dict.fromkeys(words for key, words in _CONDITIONS.items() if key in alias)
+    if said:
+        raise InvalidData(
+            f"{index.name} is an alias with {' and '.join(said)}: it stands for a part of the index {concrete}. It can "
+            f"be searched; {doing}, name the index or an alias of the whole by --store"
+        )

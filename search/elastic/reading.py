@@ -1,0 +1,121 @@
+"""Reading documents by their ids, and telling apart those that share one behind an alias of several indices.
+
+Documents that a search found are read by a search, too: it goes where the first one went (every shard, through the
+alias, with its filter and its privileges), which getting a document by its id does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from ...errors import CcheckError
+from ...types import Document
+from .errors import from_response, reason_of, refuse_parts
+from .schema import Index, document
+from .server import Server
+
+DOCUMENTS_AT_ONCE, IDS_AT_ONCE = 1_000, 10_000
+"""How many hits one request may ask for, with and without what is stored of them. The second is the server's limit."""
+WHOLE = {"allow_partial_search_results": False}
+
+Key: TypeAlias = tuple[str, str]
+"""A document's index and id: an alias can stand for several indices."""
+
+_STATUS = {"security_exception": 403, "index_not_found_exception": 404, "routing_missing_exception": 400}
+"""Of the errors that parts of an answer can have without a status of their own; others are the server's."""
+
+
+def found_by_id(server: Server, name: str, index: Index, ids: Iterable[str]) -> dict[Key, Document]:
+    """The documents with these ids as searches see them, each under the index that it is in."""
+    hits = _hits_by_id(server, name, index, ids, index.source or True, DOCUMENTS_AT_ONCE)
+    return {key: document(index, key[1], hit["_source"]) for key, hit in hits if "_source" in hit}
+
+
+def shared_ids(server: Server, name: str, index: Index, ids: Iterable[str]) -> frozenset[str]:
+    """Those of the ids that documents in several of the indices have."""
+    if len(index.concrete) == 1:
+        return frozenset()
+    homes: dict[str, set[str]] = {}
+    for (concrete, id_), _ in _hits_by_id(server, name, index, ids, False, IDS_AT_ONCE):
+        homes.setdefault(id_, set()).add(concrete)
+    return frozenset(id_ for id_, some in homes.items() if len(some) > 1)
+
+
+def public_id(key: Key, shared: frozenset[str]) -> str:
+    """The id that a document has outside the store: INDEX/ID where several indices have it."""
+    concrete, id_ = key
+    return f"{concrete}/{id_}" if id_ in shared else id_
+
+
+def got(server: Server, name: str, index: Index, ids: Sequence[str]) -> dict[str, Document]:
+    """Documents of an index that ccheck did not make by their public ids; an id that several indices share is none."""
+    homes = {id_: _home(index, id_) for id_ in ids}
+    found = found_by_id(server, name, index, dict.fromkeys([*ids, *(home[1] for home in homes.values() if home)]))
+    by_id: dict[str, list[Document]] = {}
+    for (_, id_), one in found.items():
+        by_id.setdefault(id_, []).append(one)
+    documents: dict[str, Document] = {}
+    for id_, home in homes.items():
+        if len(by_id.get(id_, ())) == 1:
+            documents[id_] = by_id[id_][0]
+        elif home in found:
+            one = found[home]
+            documents[id_] = Document(id_, one.title, one.text, one.metadata, one.published)
+    return documents
+
+
+def stored(
+    server: Server, name: str, ids: Sequence[str], source: Mapping[str, list[str]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Ids with what an index that ccheck made has of them, as it was written last. Raises an error of any of them."""
+    for some in batches(ids, DOCUMENTS_AT_ONCE):
+        params = {f"_source_{which}": ",".join(fields) for which, fields in source.items()}
+        path = f"/{quote(name, safe='')}/_mget"
+        answer = server.request("POST", path, {"ids": some}, params=params, index=name, slow=True)
+        for one in answer["docs"]:
+            if "error" in one:
+                raise part_error(server, name, one)
+            if one.get("found"):
+                yield one["_id"], one.get("_source", {})
+
+
+def part_error(server: Server, name: str, part: Mapping[str, Any]) -> CcheckError:
+    """The error of one part of an answer, which has no status."""
+    kind, _ = reason_of(part)
+    status = part.get("status") or _STATUS.get(kind, 503 if "shard" in kind else 500)
+    return from_response(status, part, server.connection, name)
+
+
+def _home(index: Index, id_: str) -> Key | None:
+    """The index and id that a public id with an index before it means."""
+    for concrete in index.concrete:
+        if id_.startswith(f"{concrete}/"):
+            return concrete, id_.removeprefix(f"{concrete}/")
+    return None
+
+
+def batches(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def _hits_by_id(
+    server: Server, name: str, index: Index, ids: Iterable[str], source: Any, at_once: int
+) -> Iterator[tuple[Key, Mapping[str, Any]]]:
+    copies = len(index.concrete)
+    for some in batches(ids, max(1, at_once // copies)):
+        body = {
+            "query": {"ids": {"values": some}},
+            "size": len(some) * copies,
+            "_source": source,
+            "sort": ["_doc"],
+            "track_total_hits": False,
+        }
+        answer = server.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
+        refuse_parts(answer, server.connection, name)
+        for hit in answer.get("hits", {}).get("hits", ()):
+            yield (hit["_index"], hit["_id"]), hit
