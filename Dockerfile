@@ -5,17 +5,24 @@
 FROM python:3.12-slim
 ARG DEVICE=cpu
 
-# First what changes seldom. No model is in the image: they lie in the volume, downloaded or put there.
-# hadolint ignore=DL3013
-RUN if [ "$DEVICE" = cpu ]; then \
-        pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu "torch>=2.8"; \
-    else \
-        pip install --no-cache-dir "torch>=2.8"; \
-    fi
+# First what changes seldom: the packages that uv.lock names, checked by their digests. For processors torch comes from
+# PyTorch's own index, which has it without CUDA, at the version of the lock.
 WORKDIR /src
+COPY pyproject.toml uv.lock ./
+# hadolint ignore=DL3013,SC2086
+RUN pip install --no-cache-dir uv \
+    && without="" \
+    && if [ "$DEVICE" = cpu ]; then \
+        torch=$(sed -n '/^name = "torch"$/{n;s/^version = "\(.*\)"$/\1/p}' uv.lock) \
+        && uv pip install --system --no-cache --no-deps --index-url https://download.pytorch.org/whl/cpu "torch==$torch" \
+        && without=$(sed -En 's/^name = "(torch|triton|cuda-.*|nvidia-.*)"$/--no-emit-package \1/p' uv.lock); \
+    fi \
+    && uv export --quiet --frozen --no-emit-project --extra models --extra server $without --output-file /tmp/locked.txt \
+    && uv pip install --system --no-cache --no-deps --requirement /tmp/locked.txt
+
+# No model is in the image: they lie in the volume, downloaded or put there.
 COPY . .
-# hadolint ignore=DL3013
-RUN pip install --no-cache-dir ".[models,server]" && rm -rf /src/* \
+RUN uv pip install --system --no-cache --no-deps --build-constraints /tmp/locked.txt . && rm -rf /src/* \
     && useradd --uid 10001 --create-home ccheck \
     && mkdir /models && chown ccheck /models
 
