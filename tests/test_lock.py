@@ -66,8 +66,8 @@ def test_lower_bounds_are_above_the_known_advisories(name, version):
 
 def test_the_image_is_made_of_what_is_locked():
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    installed = re.findall(r"pip install ([^\\&]*)", dockerfile)
-    assert len(installed) == 4
+    installed = re.findall(r"pip install (.+?)(?:\\|&&|$)", dockerfile, re.MULTILINE)
+    assert len(installed) == 4, installed
     for command in installed:
         assert command.strip() == "--no-cache-dir uv" or "--no-deps" in command, command
     assert "!uv.lock" in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
