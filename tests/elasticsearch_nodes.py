@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from needs import absent
 
 Licence = Literal["trial", "basic"]
 
@@ -143,8 +144,8 @@ def start_node(
 
     Skips the test where the jars can't be run. What still runs when the session ends is stopped.
     """
-    if absent := absent_for_jars():
-        pytest.skip(f"needs an Elasticsearch of its own, from jars: {'; '.join(absent)}")
+    if missing := absent_for_jars():
+        absent("elasticsearch", f"needs an Elasticsearch of its own, from jars: {'; '.join(missing)}")
     if home is None:
         home = Path(tempfile.mkdtemp(prefix="elasticsearch-"))
         _temporary_homes.append(home)
@@ -156,13 +157,13 @@ def start_node(
 
 def absent_for_jars() -> list[str]:
     """What ./run lacks on this machine, each with how to get it."""
-    absent = []
+    missing = []
     if shutil.which("mvn") is None:
-        absent.append("no mvn on the PATH (Debian: apt-get install maven)")
+        missing.append("no mvn on the PATH (Debian: apt-get install maven)")
     java = subprocess.run([HOST / "find-java"], capture_output=True, text=True, env=ENVIRONMENT)
     if java.returncode:
-        absent.append(java.stderr.strip())
-    return absent
+        missing.append(java.stderr.strip())
+    return missing
 
 
 def await_answer(url: str) -> None:
@@ -214,10 +215,11 @@ def server(variable: str, licence: Licence, version: str, home: Path) -> Iterato
         with container(licence, version) as url:
             _served.add(url)
             yield url
-    elif absent := absent_for_jars():
-        pytest.skip(
+    elif missing := absent_for_jars():
+        absent(
+            "elasticsearch",
             f"no Elasticsearch {version} ({licence}): {variable} is not set;"
-            f" no Docker engine with testcontainers answers; from jars: {'; '.join(absent)}"
+            f" no Docker engine with testcontainers answers; from jars: {'; '.join(missing)}",
         )
     else:
         with start_node(licence, home, version=version) as node:

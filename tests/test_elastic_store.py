@@ -65,12 +65,9 @@ def ids(ranking: Ranking) -> list[str]:
 @pytest.fixture(scope="module")
 def scifact_entries() -> list[Entry]:
     """SciFact's abstracts with vectors made up for them."""
-    from conftest import SHARED
+    from conftest import evaluation_data
 
-    file = SHARED / "scifact" / "corpus.jsonl.gz"
-    if not file.is_file():
-        pytest.skip(f"SciFact is not at {file.parent}: name the folder of evaluation data by CCHECK_SHARED_DATA")
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
+    with gzip.open(evaluation_data("scifact") / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         return [entry(d["_id"], d["title"], d["text"], number=n) for n, d in enumerate(map(json.loads, lines))]
 
 

@@ -224,10 +224,8 @@ def test_scifact(scifact):
     assert gold.stances["2", "13734012"] == "REFUTES" and gold.sentences["2", "13734012"] == (4,)
 
 
-def test_climate_fever_and_averitec():
-    if not (SHARED / "climate-fever").is_dir():
-        pytest.skip(f"Climate-FEVER is not at {SHARED}")
-    path = SHARED / "climate-fever" / "claims.jsonl.gz"
+def test_climate_fever_and_averitec(climate_fever):
+    path = climate_fever
     gold = read_gold(path)
     assert len(read_claims(path)) == len(gold.verdicts) == 1028 and len(gold.stances) == 5140
     assert gold.stances["5", "Famine:386"] == gold.verdicts["5"] == "SUPPORTS"

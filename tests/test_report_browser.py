@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import absent
 from test_report import MANY, ROSE, piece, result
 
 from ccheck.cli.report import write_report
@@ -22,7 +23,7 @@ def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")
     path = os.environ.get("CHROME_PATH") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
-        pytest.skip("no Chromium here: install one (Debian: apt-get install chromium), or name it by CHROME_PATH")
+        absent("browser", "no Chromium here: install one (Debian: apt-get install chromium), or set CHROME_PATH")
     with playwright.sync_playwright() as running:
         started = running.chromium.launch(executable_path=path)
         yield started
