@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import Incomplete, InvalidData, UsageError
+from ..files import check_outputs
 from .adjust import Changes, adjusted
 from .common import (
     counted,
@@ -91,6 +92,7 @@ def calibrate(
     from ..verdict.open import open_method
 
     settings = settings_from(recipe=recipe, device=device, llm_model=llm, stance_model=stance)
+    check_outputs([(output, "the calibration"), (plot, "the plot")], (pairs, settings.recipe))
     changes = Changes(verdict=verdict, llm=llm, stance=stance, strategy=strategy)
     stage = adjusted(settings, changes).verdict.model_copy(update={"calibration": None})
     if stage.method == "none":

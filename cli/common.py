@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import os
 import sys
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
+from ..text import json_line, without_controls
 from ..text import printable as printable
-from ..text import without_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -177,7 +176,7 @@ def argument_text(text: str) -> str:
 
 def print_json(data: Any) -> None:
     """One line of JSON on standard output, at once."""
-    sys.stdout.write(json.dumps(data, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_line(data))
     sys.stdout.flush()
 
 

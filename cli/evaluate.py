@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import Incomplete, UsageError
+from ..files import check_folder, check_outputs
 from .common import (
     device_option,
     json_option,
@@ -29,7 +30,6 @@ from .common import (
 from .evaluating import (
     LABEL_COLUMNS,
     Given,
-    as_file,
     claims_option,
     confusion,
     depth_option,
@@ -126,8 +126,11 @@ def evaluate(
     found = load_recipes(recipes, replacements(replace))
     settings = settings_from(store=store, embedding_model=model, device=device, llm_model=llm, stance_model=stance)
     asked = given(claims, qrels, verdicts=verdicts, metrics=metrics, depth=depth, limit=limit, sample=sample, seed=seed)
-    page = as_file(report, "the report")
     runs = _run_files(run_path, list(found))
+    check_outputs(
+        [*((file, f"the run of {name}") for name, file in runs.items()), (report, "the report")],
+        (claims, qrels, verdicts, *recipes),
+    )
     done: dict[str, Evaluation] = {}
     seen: set[str] = set()
     with session(settings, quiet=quiet, fresh=fresh) as opened:
@@ -154,10 +157,10 @@ def evaluate(
                 first = next(iter(done.values()))
                 for message in coverage(asked.claims, first.run, asked.qrels, opened.known):
                     notice(message)
-        if page is not None:
+        if report is not None:
             from ..evaluation.report import write_report
 
-            write_report(page, done, asked.qrels, {claim.id or "": claim.text for claim in asked.claims})
+            write_report(report, done, asked.qrels, {claim.id or "": claim.text for claim in asked.claims})
     if failed := failures(done):
         raise Incomplete(failed)
 
@@ -173,12 +176,11 @@ def _run_files(path: str | None, names: list[str]) -> dict[str, Path]:
     if path is None:
         return {}
     if len(names) == 1 and not Path(path).is_dir():
-        target = as_file(path, "the run")
-        assert target is not None
-        return {names[0]: target}
+        return {names[0]: Path(path)}
     folder = Path(path)
     if path == "-" or folder.is_file():
-        raise UsageError(f"{path} is no folder: the runs of several recipes need one")
+        raise UsageError(f"{path} is not a folder: the runs of several recipes need one")
+    check_folder(folder, "the runs")
     folder.mkdir(parents=True, exist_ok=True)
     return {name: folder / f"{Path(name).stem if Path(name).suffix == '.toml' else name}.run" for name in names}
 

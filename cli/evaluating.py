@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -298,13 +297,3 @@ def warn(name: str, warnings: Sequence[str], seen: set[str]) -> None:
         if warning not in seen:
             seen.add(warning)
             notice(f"{name}: {warning}")
-
-
-def as_file(path: str | None, what: str) -> Path | None:
-    """A path at which a file can be written. Raises UsageError."""
-    if path is None:
-        return None
-    target = Path(path)
-    if path == "-" or target.is_dir() or not target.absolute().parent.is_dir():
-        raise UsageError(f"{what} {path} can't be written: name a file in a folder that is there")
-    return target

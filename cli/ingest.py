@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import CcheckError, Incomplete, UsageError
+from ..files import check_output
 from .common import (
     counted,
     device_option,
@@ -126,12 +127,12 @@ def ingest(
     from ..ingest.sources import find_sources
     from ..providing import open_encoders
 
-    if rejects == "-":
-        raise UsageError("--rejects needs the name of a file")
     if replace and recipe is None:
         raise UsageError("--replace is for the models of a recipe: name it by --recipe")
     needed = _recipe(recipe, replacements(replace), llm) if recipe is not None else None
-    find_sources(sources)  # what is not there says so before a model is loaded
+    found = find_sources(sources)  # what is not there says so before a model is loaded
+    if rejects is not None:
+        check_output(rejects, "the rejects", [*(source.path for source in found), recipe])
     settings = settings_from(
         store=store,
         embedding_model=model,

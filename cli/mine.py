@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from ..errors import UsageError
+from ..files import check_output
 from .adjust import Changes, adjusted
 from .common import (
     checker,
@@ -25,7 +26,6 @@ from .common import (
     store_option,
 )
 from .evaluating import claims_option, qrels_option, seed_option
-from .outputs import refuse_overwriting
 from .train_labels import progress
 
 
@@ -134,11 +134,7 @@ def mine(
 
     if hard + others == 0:
         raise UsageError("--hard and --random are both 0: there is nothing to mine")
-    target = Path(output)
-    if target.is_dir():
-        raise UsageError(f"nothing can be written to {output}: it is a folder")
-    refuse_overwriting(claims, output)
-    refuse_overwriting(qrels, output)
+    target = check_output(output, "what is mined", (claims, qrels, corpus, recipe))
     settings = settings_from(store=store, recipe=recipe, device=device, rerank=rerank)
     piece = retrieval_only(adjusted(settings, Changes(rerank_depth=depth if rerank != "none" else None)))
     chosen = MiningOptions(depth, keep, hard, others, margin or None, duplicates, seed)

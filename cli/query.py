@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import Incomplete, InvalidData, UsageError
+from ..files import check_outputs
 from .adjust import Changes, adjusted
 from .common import (
     argument_text,
@@ -39,7 +40,7 @@ from .common import (
     strategy_option,
     usage_said,
 )
-from .outputs import outputs, refuse_overwriting
+from .outputs import REPORT, RUN, outputs
 
 if TYPE_CHECKING:
     from ..ingest import Record, Reject
@@ -182,6 +183,8 @@ def query(
         text = (_standard_input() if claim == "-" else argument_text(claim)).strip()
         if not text:
             raise UsageError('the claim is empty: ccheck query "what somebody said"')
+    if not dry_run:
+        check_outputs([(run_file, RUN), (report, REPORT)], (claims, examples, resolved.settings.recipe))
     with checker(resolved.settings, quiet=quiet, recipe=pipeline, strict=strict) as checked:
         about = functools.partial(_about, resolved, checked)
         if dry_run:
@@ -245,8 +248,6 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
     warnings = checked.plan().warnings
     done = failed = unjudged = warned = 0
     by_stage: Mapping[str, Usage] = {}
-    for output in (asked.run, asked.report):
-        refuse_overwriting(file, output)
     with outputs(asked.run, asked.report, about) as write:
         for result in _many(checked, claims, file, asked):
             done += 1

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
-from ..page import environment, inert, text_file, writing_page
+from ..files import writing
+from ..page import environment, inert
 from ..settings import SECRETS
 from ..stages import Fusion
 from ..text import shortened
@@ -90,7 +91,10 @@ def writing_report(path: str | Path, about: About) -> Iterator[Callable[[Result]
     written.
     """
     summary = _Summary()
-    with writing_page(path) as page, text_file(tempfile.TemporaryFile, Path(page.name).parent) as claims:
+    with (
+        writing(path, "the report") as page,
+        tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=Path(path).parent) as claims,
+    ):
         section = _environment().get_template("report_claim.html")
         yield lambda result: claims.writelines(section.generate(summary.add(result)))
         claims.seek(0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import Incomplete
+from ..files import check_output, write_text
 from .common import (
     device_option,
     json_option,
@@ -26,7 +27,6 @@ from .common import (
 )
 from .evaluating import (
     Given,
-    as_file,
     claims_option,
     depth_option,
     failures,
@@ -124,7 +124,8 @@ def sweep(
     points = points_of(retrieval_only(base), parse_grid(grid))
     settings = settings_from(store=store, embedding_model=model, device=device)
     asked = given(claims, qrels, metrics=[metric], depth=depth, limit=limit, sample=sample, seed=seed)
-    target = as_file(save, "the recipe")
+    if save is not None:
+        check_output(save, "the recipe", (claims, qrels, recipe))
     done: list[Point] = []
     seen: set[str] = set()
     with session(settings, quiet=quiet, fresh=fresh) as opened:
@@ -141,8 +142,8 @@ def sweep(
             if done and not as_json:
                 _show(done, asked, metric)
         place, held = best(done, metric), hold_out(done, metric, folds, seed)
-    if target is not None:
-        target.write_text(_saved(target, recipe, base, done[place], metric, held), encoding="utf-8")
+    if save is not None:
+        write_text(save, _saved(Path(save), recipe, base, done[place], metric, held), "the recipe")
     if as_json:
         print_json(_chosen(done[place], metric, held, done, save))
     else:

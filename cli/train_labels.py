@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
+from ..files import check_output
 from .common import (
     counted,
     device_option,
@@ -214,10 +215,8 @@ def fusion(
     from ..recipe import load_recipe
     from ..training.fusion import FusionOptions, save_fusion, train_fusion
     from .evaluating import session
-    from .outputs import refuse_overwriting
 
-    refuse_overwriting(claims, output)
-    refuse_overwriting(qrels, output)
+    check_output(output, "the trained fusion", (claims, qrels, recipe))
     settings = settings_from(store=store, recipe=recipe, device=device)
     whole = load_recipe(settings.recipe)
     before = {

@@ -63,6 +63,9 @@ _IDEOGRAPH = (
 )
 _PIECE = re.compile(rf"[{_IDEOGRAPH}\u2190-\u2bff\U0001f000-\U0001faff]|[^\W_{_IDEOGRAPH}]+")
 """At most a token: hostile text makes many of what looks like one word."""
+_RUN_END = 64
+_LONG_RUN = re.compile(r"\S{200,}")
+"""No language writes so long a run without white space: only its last `_RUN_END` characters can end a sentence."""
 _HASHTAG = re.compile(r"[#\uff03]\w+")
 _WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W_{_IDEOGRAPH}]+(?:[.,'’:·][^\W_{_IDEOGRAPH}]+)*")
 
@@ -151,8 +154,12 @@ def matches(text: str, query: str) -> list[tuple[int, int]]:
     return [match.span() for match in _WORD.finditer(text) if wanted and _term_set(match.group()) & wanted]
 
 
-@functools.lru_cache(maxsize=1 << 16)
 def _term_set(word: str) -> frozenset[str]:
+    return _known_term_set(word) if len(word) <= MAX_TERM else frozenset(terms(word))
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _known_term_set(word: str) -> frozenset[str]:
     return frozenset(terms(word))
 
 
@@ -160,8 +167,10 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     """(start, end) of each sentence, without the white space around it; knows et al., Fig. and decimals."""
     from nupunkt import sent_spans  # loads its model
 
+    # Its time grows with the square of a run without white space.
+    split = _LONG_RUN.sub(lambda run: "x" * (run.end() - run.start() - _RUN_END) + run[0][-_RUN_END:], text)
     spans = []
-    for start, end in sent_spans(text):
+    for start, end in sent_spans(split):
         sentence = text[start:end]
         left, right = len(sentence.lstrip()), len(sentence.rstrip())
         if left:

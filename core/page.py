@@ -6,18 +6,11 @@ Every text goes through `inert` and is escaped by jinja2, also where a template 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
-import os
 import re
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.resources import files
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from .errors import UsageError
 from .text import printable
 
 if TYPE_CHECKING:
@@ -65,44 +58,3 @@ def environment(package: str, style: str, script: str | None = None, **names: An
 def csp_hash(text: str) -> str:
     """What a content security policy calls an inline style or script by."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-@contextmanager
-def writing_page(path: str | Path) -> Iterator[IO[str]]:
-    """Yields a file that takes the place of the one at `path` when the context ends well; else nothing changes.
-
-    Raises UsageError, at once, where the file can't be written.
-    """
-    target = Path(path)
-    if str(path) == "-" or (target.exists() and not target.is_file()):
-        raise UsageError(f"the report {path} can't be written: it must be the name of a file")
-    target = target.resolve()
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-    with contextlib.ExitStack() as stack:
-        try:
-            if target.exists():
-                target.open("r+b").close()  # one that may not be changed is not replaced either
-            page = stack.enter_context(text_file(tempfile.NamedTemporaryFile, target.parent, delete=False))
-        except OSError as error:
-            raise UsageError(f"the report {path} can't be written: {error.strerror}") from error
-        stack.callback(Path(page.name).unlink, missing_ok=True)
-        yield page
-        page.flush()
-        os.fsync(page.fileno())
-        page.close()
-        Path(page.name).chmod(mode)
-        Path(page.name).replace(target)
-
-
-def text_file(make: Callable[..., Any], folder: Path, **options: Any) -> IO[str]:
-    """A temporary file for text, by one of tempfile's functions."""
-    file: IO[str] = make(
-        "w+", encoding="utf-8", newline="\n", dir=folder, prefix=".ccheck-report-", suffix=".tmp", **options
-    )
-    return file
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

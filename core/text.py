@@ -1,22 +1,39 @@
-"""Text from elsewhere, made safe to show."""
+"""Text from elsewhere, made safe to show, and JSON that is safe to show."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
-# Besides control characters: those that turn the direction of the text around them.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_SPACE = re.compile(r"[\t\n\u2028\u2029]")
+_TURNING = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""What changes the direction of the text around it."""
+CONTROLS = rf"\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNING}"
+"""What could steer a terminal or turn the text beside it, as a class of a regular expression; not lines and tabs."""
+_SEPARATORS = r"\u2028\u2029"
+_CONTROL = re.compile(f"[{CONTROLS}]")
+_SEPARATOR = re.compile(rf"[{_SEPARATORS}]")
+_SPACE = re.compile(rf"[\t\n{_SEPARATORS}]")
+_UNSAFE_IN_JSON = re.compile(rf"[\x7f-\x9f{_TURNING}{_SEPARATORS}\ud800-\udfff]")
 
 
 def without_controls(text: str) -> str:
     """Text without what could steer a terminal or turn the text beside it; lines and tabs stay."""
-    return _CONTROL.sub("", text)
+    return _SEPARATOR.sub("\n", _CONTROL.sub("", text))
 
 
 def printable(text: str) -> str:
     """The same on one line."""
-    return _SPACE.sub(" ", without_controls(text))
+    return _SPACE.sub(" ", _CONTROL.sub("", text))
+
+
+def json_line(data: Any) -> str:
+    r"""A line of JSON, in which what `without_controls` takes out, and lone surrogates, stand as \uXXXX.
+
+    So it can be shown and written as UTF-8, and reads back as it was.
+    """
+    text = json.dumps(data, ensure_ascii=False)
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def shortened(text: str, limit: int) -> str:

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..page import environment, writing_page
+from ..files import writing
+from ..page import environment
 from ..text import shortened
 from . import plots
 from .compare import compare
@@ -57,7 +58,7 @@ def write_report(
 
     Raises UsageError where the file can't be written, MissingExtra without matplotlib.
     """
-    with writing_page(path) as page:
+    with writing(path, "the report") as page:
         page.writelines(_environment().get_template("report.html").generate(_page(evaluations, qrels, texts, top)))
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..errors import InvalidData, NotFound
+from ..errors import InvalidData
+from ..files import write_text
 from ..ingest import Record
 from ..ingest.readers import is_utf8
+from ..text import CONTROLS
 from ..types import strictly_decreasing
 from .files import take_all
 from .types import Run
@@ -22,6 +21,7 @@ from .types import Run
 if TYPE_CHECKING:
     from ..types import Result
 
+_APART = re.compile(rf"\s|[{CONTROLS}]")
 _LARGEST = 1e38
 """A float32 can hold a little more."""
 
@@ -57,7 +57,9 @@ def run_of_ids(rankings: Mapping[str, Sequence[str]]) -> dict[str, dict[str, flo
 
 
 def trec_lines(claim: str, ranking: Sequence[tuple[str, float]], name: str) -> list[str]:
-    """A claim's lines of a run: documents with their scores, best first. White space in ids is written as in a URL.
+    """A claim's lines of a run: documents with their scores, best first.
+
+    White space and control characters in ids are written as in a URL.
 
     The scores that are written fall strictly, read as float32 (trec_eval's) or as float64: tools order by score and
     break ties by document id, which would not be the ranking. Raises InvalidData for scores that are no numbers.
@@ -70,28 +72,23 @@ def trec_lines(claim: str, ranking: Sequence[tuple[str, float]], name: str) -> l
     ]
 
 
+def result_lines(result: Result) -> list[str]:
+    """The lines of one result; a claim without an id is claim 1."""
+    ranking = [(evidence.document.id, evidence.hit.score) for evidence in result.evidence]
+    return trec_lines(result.claim.id or "1", ranking, result.recipe)
+
+
 def write_run(path: str | os.PathLike[str], run: Run, name: str) -> None:
     """Write a run; see `trec_lines`. The file is there whole or not at all.
 
-    Raises InvalidData for scores that are no numbers, NotFound where the file can't be made.
+    Raises InvalidData for scores that are no numbers, UsageError where the file can't be written.
     """
-    path = Path(path)
     lines = [
         line
         for claim, scores in run.items()
         for line in trec_lines(claim, [(document, scores[document]) for document in ranked(scores)], name)
     ]
-    try:
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-        with contextlib.ExitStack() as stack:
-            new = stack.enter_context(tempfile.NamedTemporaryFile(dir=path.parent, prefix=".run-", delete=False))
-            stack.callback(Path(new.name).unlink, missing_ok=True)
-            new.writelines(line.encode(errors="backslashreplace") for line in lines)
-            new.close()
-            Path(new.name).chmod(mode)
-            Path(new.name).replace(path)
-    except OSError as error:
-        raise NotFound(f"the run {path} can't be written: {error.strerror or error}") from error
+    write_text(path, "".join(lines), "the run")
 
 
 def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
@@ -170,10 +167,4 @@ def _falling(scores: Sequence[float], claim: str) -> list[str]:
 
 
 def _word(text: str) -> str:
-    return re.sub(r"\s", lambda space: quote(space[0]), text)
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+    return _APART.sub(lambda found: quote(found[0]), text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import functools
 import hashlib
+import itertools
 import json
 import math
 import re
@@ -35,6 +36,12 @@ METADATA_BYTES = 64 << 10
 """As JSON in UTF-8."""
 DEPTH = 20
 """How deeply objects and arrays may be nested."""
+NAME_CHARS = 1_000
+RAW_CHARS = 4 * TEXT_CHARS
+"""Of any field, before anything is done with it: what is dropped or composed makes texts shorter."""
+OF_THE_DOCUMENT = 3
+"""Fields that are no metadata: id, title and text."""
+DATE_CHARS = 64
 
 VERSION = 1
 """Raised when the same record becomes another document or other vectors, so that stores take it again."""
@@ -140,13 +147,30 @@ _DROPPED = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x85]")
 
 
+_MARKS_TOGETHER = 30
+"""As in Unicode's Stream-Safe Text Format (UAX #15): no language puts more on one letter."""
+
+
+@functools.cache
+def _marks() -> re.Pattern[str]:
+    """So many combining marks in a row that ordering them, which takes the square of their number, would take long."""
+    marks = "".join(chr(code) for code in range(0x300, 0x1F000) if unicodedata.combining(chr(code)))
+    return re.compile(f"[{marks}]{{{_MARKS_TOGETHER}}}")
+
+
+def _nfc(text: str) -> str:
+    """NFC, in linear time: a longer row of marks is normalised in pieces."""
+    cuts = [0, *(row.end() for row in _marks().finditer(text)), len(text)]
+    return "".join(unicodedata.normalize("NFC", text[start:end]) for start, end in itertools.pairwise(cuts))
+
+
 def clean(text: str) -> str:
     """NFC, without control characters (all line ends become \\n, tabs stay), lone surrogates, and space around it."""
     if text.isascii() and text.isprintable():
         return text.strip()
     if not text.isprintable():
         text = _DROPPED.sub("", _LINE_ENDS.sub("\n", text))
-    return unicodedata.normalize("NFC", text).strip()
+    return _nfc(text).strip()
 
 
 def _flatten(data: Mapping[str, Any]) -> dict[str, Value]:
@@ -169,13 +193,15 @@ def _flatten(data: Mapping[str, Any]) -> dict[str, Value]:
 def _collect(name: str, value: Any, flat: dict[str, Value], many: bool, depth: int) -> None:
     if depth > DEPTH:
         raise InvalidData(f"nested too deeply: more than {DEPTH} levels")
+    if len(flat) > METADATA_KEYS + OF_THE_DOCUMENT:
+        raise InvalidData(f"too much metadata: more than {METADATA_KEYS} fields")
     if isinstance(value, dict):
         for key, inner in value.items():
             _collect(f"{name}.{_name(key)}", inner, flat, many, depth + 1)
     elif isinstance(value, list):
         for inner in value:
             _collect(name, inner, flat, True, depth + 1)
-    elif (scalar := _scalar(value)) is None:
+    elif (scalar := _scalar(name, value)) is None:
         pass
     elif many:
         values = flat.setdefault(name, [])
@@ -185,8 +211,10 @@ def _collect(name: str, value: Any, flat: dict[str, Value], many: bool, depth: i
         flat.setdefault(name, scalar)
 
 
-def _scalar(value: Any) -> Scalar:
+def _scalar(name: str, value: Any) -> Scalar:
     if isinstance(value, str):
+        if len(value) > RAW_CHARS:
+            raise InvalidData(f"over-long field {name}: {len(value):,} characters")
         return clean(value) or None
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -195,9 +223,15 @@ def _scalar(value: Any) -> Scalar:
     return value  # type: ignore[no-any-return]
 
 
-@functools.lru_cache(maxsize=4096)
 def _name(key: str) -> str:
     """A field's name, of which no part between dots is empty: Elasticsearch takes none such."""
+    if len(key) > NAME_CHARS:
+        raise InvalidData(f"over-long name of a field: {len(key):,} characters, at most {NAME_CHARS:,}")
+    return _known_name(key)
+
+
+@functools.lru_cache(maxsize=4096)
+def _known_name(key: str) -> str:
     return ".".join(part for part in clean(key).split(".") if part) or "_"
 
 
@@ -270,7 +304,9 @@ def last_day(value: Value) -> str | None:
     """
     if isinstance(value, float):
         value = int(value) if value.is_integer() else None
-    return None if isinstance(value, list) else _last_day(str(value))
+    if isinstance(value, list) or len(text := str(value)) > DATE_CHARS:
+        return None
+    return _last_day(text)
 
 
 @functools.lru_cache(maxsize=4096)

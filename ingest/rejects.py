@@ -2,60 +2,71 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import IO
 
-from ..errors import UsageError
+from ..errors import CcheckError, UsageError
+from ..files import check_output, writing
+from ..text import json_line
 from .readers import Reject
 from .sources import REJECTS_SUFFIX, Source, stem
 
+WHAT = "the rejects"
+
 
 class RejectFile:
-    """Rejects as JSON Lines: `{"file", "line", "reason", "record"}`. The file is made with the first of them."""
+    """Rejects as JSON Lines: `{"file", "line", "reason", "record"}`. The file is there once the run has ended, if there
+    are any."""
 
     def __init__(self, sources: Sequence[Source], path: Path | None = None) -> None:
         """`path`, or by default NAME.rejects.jsonl next to the only file that is read, else ccheck.rejects.jsonl here.
 
-        Raises UsageError where it is one of the files that are read.
+        Raises UsageError where `path` is one of the files that are read, or can't be written.
         """
-        only = sources[0].path if len(sources) == 1 else None
-        self.path = path or (
-            only.with_name(stem(only) + REJECTS_SUFFIX) if only and only.is_file() else Path(f"ccheck{REJECTS_SUFFIX}")
-        )
-        if any(source.path and source.path.resolve() == self.path.resolve() for source in sources):
-            raise UsageError(f"rejects can't be written to {self.path}: it is read from; name another file")
+        self._reads = [source.path for source in sources]
+        only = self._reads[0] if len(sources) == 1 else None
+        here = Path(f"ccheck{REJECTS_SUFFIX}")
+        beside = only.with_name(stem(only) + REJECTS_SUFFIX) if only is not None and only.is_file() else here
+        self.path = path or beside
+        if path is not None:
+            check_output(path, WHAT, self._reads)
+        elif any(source is not None and _same(source, beside) for source in self._reads):
+            raise UsageError(f"the rejects can't be written to {beside}: it is read from. Name another file: --rejects")
+        # The usual places, until one can be written.
+        self._places = [path] if path is not None else list(dict.fromkeys([beside, Path(beside.name)]))
         self.notices: list[str] = []
-        self._fixed = path is not None
-        self._stream: TextIO | None = None
-        self._writable = True
-
-    @property
-    def written(self) -> bool:
-        return self._stream is not None
+        self._stack = ExitStack()
+        self._stream: IO[str] | None = None
+        self.written = False
 
     def write(self, reject: Reject) -> None:
         """Add a reject. A file that can't be written is a notice: the good records must not wait for it."""
-        if self._stream is None and self._writable:
-            self._stream = self._open()
+        while self._stream is None and self._places:
+            self.path = self._places.pop(0)
+            try:
+                self._stream = self._stack.enter_context(writing(self.path, WHAT, self._reads))
+            except CcheckError as error:
+                self.notices.append(str(error))
+                if self._places:
+                    self.notices.append(f"the rejects are written to {self._places[0]} instead")
         if self._stream is None:
             return
+        self.written = True
         held = {"file": reject.file, "line": reject.line, "reason": reject.reason, "record": reject.record}
         try:
-            # Not ASCII escapes, so that the record reads as it was; lone surrogates can't be written otherwise.
-            line = json.dumps(held, ensure_ascii=False)
-            self._stream.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
-            self._stream.flush()
-        except OSError as error:
+            self._stream.write(json_line(held))
+        except CcheckError as error:
             self._give_up(error)
 
     def close(self) -> None:
-        if self._stream is not None:
-            with contextlib.suppress(OSError):
-                self._stream.close()
+        """Put the file in its place."""
+        try:
+            self._stack.close()
+        except CcheckError as error:
+            self._give_up(error)
 
     def __enter__(self) -> RejectFile:
         return self
@@ -65,19 +76,10 @@ class RejectFile:
     ) -> None:
         self.close()
 
-    def _open(self) -> TextIO | None:
-        try:
-            return self.path.open("w", encoding="utf-8")
-        except OSError as error:
-            here = Path(self.path.name)
-            if self._fixed or here.resolve() == self.path.resolve():
-                self._give_up(error)
-                return None
-            self.notices.append(f"rejects are written to {here}: {self.path} can't be ({error.strerror})")
-            self.path, self._fixed = here, True
-            return self._open()
+    def _give_up(self, error: CcheckError) -> None:
+        self.notices.append(str(error))
+        self._stream, self.written, self._places = None, False, []
 
-    def _give_up(self, error: OSError) -> None:
-        self.notices.append(f"rejects are not written: {self.path}: {error.strerror}")
-        self.close()
-        self._stream, self._writable = None, False
+
+def _same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 
 from .lines import Line
@@ -11,7 +11,10 @@ from .readers import NOT_UTF8, Record, Reject, excerpt, is_utf8
 from .sources import Source
 
 FIELD_CHARS = 4_000_000
-"""A quoted field that does not end within this many characters was never closed."""
+"""A quoted field, or a row, that does not end within this many characters was never closed."""
+WASTED_CHARS = 16 * FIELD_CHARS
+"""When so much was read twice for rows that were never closed, the rest of the file has a row on each line."""
+_NOT_CLOSED = "a quoted field is not closed"
 
 
 def read_table(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[Record | Reject]:
@@ -24,7 +27,7 @@ def read_table(source: Source, lines: Iterator[Line], delimiter: str) -> Iterato
         yield header
         return
     names = [name.strip() or f"column_{number}" for number, name in enumerate(header[1], 1)]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         yield Reject(source.name, header[0], f"the header has the column {twice[0]!r} twice; the file is left out")
         return
@@ -50,13 +53,18 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
     csv.field_size_limit(max(csv.field_size_limit(), FIELD_CHARS))
     waiting: deque[Line] = deque()
     taken: list[Line] = []
+    wasted = 0
 
     def feed() -> Iterator[str]:
+        size = 0
         while (line := waiting.popleft() if waiting else next(lines, None)) is not None:
-            if line.problem:
+            if not taken:
+                size = 0
+            if line.problem or (taken and size > (FIELD_CHARS if wasted < WASTED_CHARS else 0)):
                 waiting.appendleft(line)
-                raise csv.Error("a quoted field is not closed")
+                raise csv.Error(_NOT_CLOSED)
             taken.append(line)
+            size += len(line.data)
             yield line.data.decode("utf-8", "surrogateescape") + "\n"
 
     rows = csv.reader(feed(), delimiter=delimiter, strict=True)
@@ -74,6 +82,7 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
         try:
             row = next(rows)
         except csv.Error as error:
+            wasted += sum(len(line.data) for line in taken[1:])
             waiting.extendleft(reversed(taken[1:]))
             rows = csv.reader(feed(), delimiter=delimiter, strict=True)
             row = _unquoted(first, delimiter)
@@ -95,5 +104,5 @@ def _unquoted(line: Line, delimiter: str) -> list[str]:
 
 def _plain(error: csv.Error) -> str:
     if "unexpected end" in str(error) or "field limit" in str(error):
-        return "a quoted field is not closed"
+        return _NOT_CLOSED
     return str(error)

@@ -120,7 +120,12 @@ def test_rejects_go_where_they_are_sent(mixed, tmp_path):
 
 def test_rejects_that_cannot_be_written_stop_nothing(mixed, tmp_path):
     ran = ccheck("ingest", mixed, "--no-dense", "--rejects", tmp_path / "no" / "such" / "folder")
-    assert ran.code == 7 and "rejects are not written" in ran.err and "3 added" in ran.err and "None" not in ran.err
+    assert ran.code == 2 and "there is no folder" in ran.err and not list(tmp_path.glob("store*"))
+    (tmp_path / "mixed.rejects.jsonl").mkdir()
+    Path("mixed.rejects.jsonl").mkdir(exist_ok=True)
+    ran = ccheck("ingest", mixed, "--no-dense")
+    assert ran.code == 7 and "rejects can't be written to" in ran.err and "3 added" in ran.err
+    assert "None" not in ran.err
 
 
 def test_rejects_never_overwrite_what_is_read(mixed):

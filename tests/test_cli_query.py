@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import itertools
 import json
 import math
+import os
 import re
 from pathlib import Path
 
@@ -156,8 +158,8 @@ USAGE = {
     "Invalid value for '-k'": [["x", "-k", "0"], ["x", "-k", "many"]],
     "nothing but dense retrieval": [["x", "--recipe", "dense", "--no-dense"]],
     "unexpected extra argument": [["sea", "level"]],
-    "can't be written: No such file": [["x", "--run", "no/such/run"]],
-    "needs the name of a file": [["x", "--run", "-"]],
+    "there is no folder": [["x", "--run", "no/such/run"]],
+    "must be the name of a file": [["x", "--run", "-"]],
 }
 
 
@@ -364,10 +366,15 @@ def test_an_old_run_survives_what_cannot_be_done(query, tmp_path):
     assert ccheck("query", "--claims", claims, "--run", old, "--store", tmp_path / "nothing").code == 4
     assert old.read_text() == "old"
     ran = query("--claims", claims, "--run", claims)
-    assert ran.code == 2 and "the claims are read from it" in ran.err and "sea" in claims.read_text()
+    assert ran.code == 2 and "this command reads that file" in ran.err and "sea" in claims.read_text()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_run_on_a_full_disk(query, tmp_path):
-    ran = query(SEA, "--run", "/dev/full", "--json")
-    assert ran.code == 7 and "could not be written: No space left" in ran.err and "a bug" not in ran.err
+def test_a_run_on_a_full_disk(query, tmp_path, monkeypatch):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "my.run").write_text("old")
+    monkeypatch.setattr("ccheck.files._Disk.put", full)
+    ran = query(SEA, "--run", tmp_path / "my.run", "--json")
+    assert ran.code == 7 and "could not be written to" in ran.err and "No space left" in ran.err
+    assert "a bug" not in ran.err and len(ran.objects) == 1 and (tmp_path / "my.run").read_text() == "old"

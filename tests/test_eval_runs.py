@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cli_runs import jsonl
 
-from ccheck.errors import InvalidData, NotFound
+from ccheck.errors import Incomplete, InvalidData, NotFound, UsageError
 from ccheck.evaluation.runs import ranked, read_run, run_of, run_of_ids, write_run
 from ccheck.types import Claim, Document, Evidence, Hit, Result
 
@@ -84,12 +84,12 @@ def test_the_file_is_replaced_whole(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", full)
-        with pytest.raises(NotFound, match="can't be written: No space left"):
+        with pytest.raises(Incomplete, match=r"could not be written to .*No space left"):
             write_run("a.run", {"q": {"a": 1.0}}, "x")
     assert Path("a.run").read_text() == "as it was\n" and [path.name for path in Path.cwd().iterdir()] == ["a.run"]
     write_run("a.run", {"q": {"a": 1.0}}, "x")
     assert len(lines()) == 1 and Path("a.run").stat().st_mode & 0o777 == 0o640
-    with pytest.raises(NotFound, match=r"the run no/a\.run can't be written: No such file"):
+    with pytest.raises(UsageError, match=r"the run can't be written to no/a\.run: there is no folder no"):
         write_run("no/a.run", {"q": {"a": 1.0}}, "x")
 
 

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData, UsageError
+from ..files import write_text
 from ..models import find_model, fingerprint
 from ..search.adapter import KIND, SETTINGS, WEIGHTS, load_adapter
 from .card import Report, development_value, figures, finish, metric_names, model_card, verdict_on, work_folder
 from .embedder import METRICS, embed, load_base, nearest, pool_of
-from .loop import Listener, Silent, Trained, log_text, require_training, training_device, write_whole
+from .loop import Listener, Silent, Trained, log_text, require_training, training_device
 from .options import AdapterOptions
 from .retrieval_data import RetrievalData
 
@@ -104,7 +105,7 @@ def train_adapter(
         use = f'adapter = "{output.name}" in the table of a recipe\'s dense retriever'
         card = model_card("adapter", use, options, data, [phase], found, notes, {"scale": options.scale})
         (work / "adapter").mkdir()
-        write_whole(work / "adapter" / "log.csv", log_text(rows))
+        write_text(work / "adapter" / "log.csv", log_text(rows))
         identity_of = fingerprint(find_model(options.base).path)
 
         def save(folder: Path) -> None:
@@ -112,7 +113,7 @@ def train_adapter(
 
             save_file({"weight": best[1]}, folder / WEIGHTS)
             settings = {"kind": KIND, "dimensions": dev.shape[1], "model": options.base, "fingerprint": identity_of}
-            write_whole(folder / SETTINGS, json.dumps(settings, indent=2) + "\n")
+            write_text(folder / SETTINGS, json.dumps(settings, indent=2) + "\n")
             load_adapter(folder, identity_of)
 
         finish(work, output, save, card, ["adapter"])

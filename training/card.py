@@ -13,12 +13,15 @@ from typing import Any
 from ..errors import InvalidData, UsageError
 from ..evaluation.metrics import bootstrap, check_metrics, measure, only
 from ..evaluation.types import Interval, Qrels, Run
+from ..files import check_folder, write_text
 from ..types import Claim
-from .loop import Trained, log_text, write_whole
+from .loop import Trained, log_text
 from .options import TrainingOptions
 from .retrieval_data import SEEN, UNSEEN, RetrievalData
 
 SETTINGS = "settings.json"
+TRAINED_BY = "trained by ccheck"
+"""What stands in the card of each model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,26 +134,46 @@ def verdict_on(found: Sequence[Figure], metric: str) -> list[str]:
 def work_folder(output: Path, settings: str, *, resume: bool, overwrite: bool) -> Path:
     """`OUTPUT.training`, new or to go on in. Raises UsageError where one is there and neither was asked for."""
     work = output.with_name(f"{output.name}.training")
+    check_folder(output, "the model")
+    check_folder(work, "the training")
     if output.exists() and not overwrite:
-        raise UsageError(f"{output} is there already: name another output, or replace it by --overwrite")
+        raise UsageError(f"{output} is there already: name another output, or replace it with --overwrite")
+    if output.exists() and not _is_trained(output):
+        raise UsageError(f"{output} holds no model that ccheck trained, so --overwrite leaves it. Name another output")
+    if work.exists() and not _is_training(work):
+        raise UsageError(f"{work} holds something else than a training of ccheck. Name another output, or remove it")
     # What ended before its first checkpoint, over a base that is none for example, has nothing to go on with.
     begun = any(work.glob("*/checkpoints/*")) or any(work.glob("*/done.json"))
     if work.exists() and not resume and (overwrite or not begun):
         shutil.rmtree(work)
     if not work.exists():
         work.mkdir(parents=True)
-        write_whole(work / SETTINGS, settings)
+        write_text(work / SETTINGS, settings)
         return work
     if not resume:
         raise UsageError(f"{work} holds a training that did not end: go on by --resume, or begin anew by --overwrite")
     saved = work / SETTINGS
     if not saved.is_file():
-        write_whole(saved, settings)  # killed before anything else
+        write_text(saved, settings)  # killed before anything else
     elif saved.read_text(encoding="utf-8") != settings:
         raise UsageError(
             f"{work} holds a training with other settings or data: give the same, or begin anew by --overwrite"
         )
     return work
+
+
+def _is_trained(folder: Path) -> bool:
+    """Whether the folder has the card of a model that was trained here."""
+    card = folder / "README.md"
+    if not card.is_file():
+        return False
+    with card.open("rb") as stream:
+        return TRAINED_BY in stream.read(1 << 16).decode("utf-8", "replace")
+
+
+def _is_training(work: Path) -> bool:
+    """Whether the folder is one of trainings, or of one that was killed before it had its settings."""
+    return (work / SETTINGS).is_file() or all(file.name.startswith(".ccheck-") for file in work.iterdir())
 
 
 def finish(work: Path, output: Path, save: Callable[[Path], None], card: str, phases: Sequence[str]) -> None:
@@ -162,12 +185,12 @@ def finish(work: Path, output: Path, save: Callable[[Path], None], card: str, ph
         shutil.rmtree(made)
     made.mkdir()
     save(made)
-    write_whole(made / "README.md", card)
+    write_text(made / "README.md", card)
     rows: list[dict[str, Any]] = []
     for phase in phases:
         with (work / phase / "log.csv").open(encoding="utf-8", newline="") as stream:
             rows += list(csv.DictReader(stream))
-    write_whole(made / "log.csv", log_text(rows))
+    write_text(made / "log.csv", log_text(rows))
     boards = work / "tensorboard"
     if boards.is_dir():
         shutil.copytree(boards, made / "tensorboard")
@@ -204,7 +227,7 @@ def model_card(
         f"pipeline_tag: {'text-ranking' if kind == 'reranker' else 'sentence-similarity'}",
         "---",
         "",
-        f"# {kind.capitalize()} trained by ccheck {version('ccheck')}",
+        f"# {kind.capitalize()} {TRAINED_BY} {version('ccheck')}",
         "",
         f"From `{options.base}`. To use it: `{use}`.",
         "",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidData, UsageError
+from ..files import write_text
 from ..models import find_model, fingerprint, loading_quietly
 from ..types import Claim, Document, Vector
 from .card import (
@@ -95,7 +96,7 @@ def train_embedder(
     before_file = work / "before.json"
     if not before_file.is_file():
         listener.message(f"measuring the base over {len(large):,} documents")
-        before_file.write_text(json.dumps(rank(model, measured, large, options, device)), encoding="utf-8")
+        write_text(before_file, json.dumps(rank(model, measured, large, options, device)))
     before: dict[str, dict[str, float]] = json.loads(before_file.read_text(encoding="utf-8"))
     adapted = add_lora(model.transformers_model, options.lora) if options.lora is not None else None
     if options.gradient_checkpointing and adapted is not None:

@@ -7,7 +7,6 @@ figures are out of fold: the claims of each fold are ranked by trees that saw no
 from __future__ import annotations
 
 import importlib.util
-import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..errors import InvalidData, MissingExtra
 from ..evaluation.metrics import bootstrap, measure, only
 from ..evaluation.types import Qrels
+from ..files import write_text
 from ..rerank.learned import LearnedModel, Tree, directions, features
+from ..text import json_line
 from ..types import Claim, Hit, Result
-from .loop import write_whole
 from .retrieval_data import SEEN, UNSEEN
 from .split import connected
 
@@ -133,9 +133,8 @@ def train_fusion(
 
 
 def save_fusion(model: LearnedModel, path: Path) -> None:
-    """Write the file that a recipe's learned stage names, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(model.to_dict(), ensure_ascii=False) + "\n")
+    """Write the file that a recipe's learned stage names."""
+    write_text(path, json_line(model.to_dict()), "the trained fusion")
 
 
 def _examples(

@@ -15,7 +15,6 @@ import importlib.util
 import io
 import json
 import math
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import MissingExtra, UsageError
+from ..files import write_text
 from ..models import best_device, check_device, cpu_has_bfloat16, loading_quietly
 from .options import TrainingOptions
 
@@ -243,7 +243,7 @@ def run_phase(
     load_weights(trainer.model, folder / f"best-{best}.safetensors")
     save_weights(trainer.model, folder / BEST)
     trained = Trained(name, trainer.state.global_step, best, tuple(watcher.history), time.monotonic() - started)
-    write_whole(done, json.dumps(asdict(trained)))
+    write_text(done, json.dumps(asdict(trained)))
     return trained
 
 
@@ -251,16 +251,6 @@ def last_checkpoint(folder: Path) -> Path | None:
     """The last checkpoint that was written to its end."""
     found = [path.parent for path in folder.glob(f"checkpoint-*/{MARK}")]
     return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
-
-
-def write_whole(file: Path, text: str) -> None:
-    """The file has all of the text or is as it was, whatever happens."""
-    temporary = file.with_name(f"{file.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(file)
 
 
 def log_text(rows: list[dict[str, Any]]) -> str:
@@ -351,7 +341,7 @@ def _watcher_class() -> type[Any]:
 
         def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            write_whole(checkpoint / MARK, json.dumps({"history": self.history, "rows": self.rows}))
+            write_text(checkpoint / MARK, json.dumps({"history": self.history, "rows": self.rows}))
             # Weights that are not the best any more go only now: until here the checkpoint before could be needed.
             if len(self.history) > 1:
                 for file in self.folder.glob("best-*.safetensors"):
@@ -379,7 +369,7 @@ def _watcher_class() -> type[Any]:
             self.rows.append(
                 {"phase": self.phase, "step": step, "epoch": round(epoch, 3), **values, "seconds": seconds}
             )
-            (self.folder / "log.csv").write_text(log_text(self.rows), encoding="utf-8")
+            write_text(self.folder / "log.csv", log_text(self.rows))
             self._show(step, values)
 
         def _show(self, step: int, values: dict[str, Any]) -> None:

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 from ..analysis import clean
 from ..errors import InvalidData, UsageError
 from ..evaluation.types import Qrels
+from ..files import write_text
+from ..text import json_line
 from ..types import Claim, Document, Hit, Result
-from .loop import write_whole
 
 SHINGLE = 5
 """How many words in a row are compared to tell near duplicates."""
@@ -103,14 +104,15 @@ def mine(
             if not made:
                 messages.append(f"claim {claim.id}: none of its relevant documents is in the store")
             # One line for a claim and its end, so that a claim is there whole or not at all.
-            stream.write("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in made))
+            stream.write("".join(map(json_line, made)))
             stream.write(json.dumps({"done": str(claim.id)}) + "\n")
             stream.flush()
             rows += len(made)
     if not rows:
         raise InvalidData(f"nothing was mined: {messages[0] if messages else 'no claim'}")
-    lines = part.read_text(encoding="utf-8").splitlines()
-    write_whole(output, "".join(f"{line}\n" for line in lines if not line.startswith(('{"done"', f'{{"{MARK}"'))))
+    lines = part.read_text(encoding="utf-8").split("\n")[:-1]
+    mined = (f"{line}\n" for line in lines if not line.startswith(('{"done"', f'{{"{MARK}"')))
+    write_text(output, "".join(mined), "what is mined")
     part.unlink()
     return Mined(rows, len(wanted) - len(messages), dict(left_out), tuple(messages))
 
@@ -118,8 +120,7 @@ def mine(
 def _begin(part: Path, told: str, resume: bool) -> tuple[set[str], int]:
     """Begin `part`, or go on with it: the claims that are done, and the rows that they have."""
     if not part.exists():
-        part.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(part, f'{{"{MARK}": {json.dumps(told)}}}\n')
+        write_text(part, f'{{"{MARK}": {json.dumps(told)}}}\n')
         return set(), 0
     if not resume:
         raise UsageError(f"{part} holds a mining that did not end: go on by --resume, or remove it")
@@ -138,7 +139,7 @@ def _begin(part: Path, told: str, resume: bool) -> tuple[set[str], int]:
             rows += len(waiting) - 1
             kept += waiting
             waiting = []
-    write_whole(part, "".join(f"{line}\n" for line in kept))
+    write_text(part, "".join(f"{line}\n" for line in kept))
     return done, rows
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import InvalidData, UsageError
+from ..files import write_text
 from ..rerank.apply import passage_of
 from ..types import Claim, Document
 from .card import (
@@ -41,7 +42,6 @@ from .loop import (
     run_phase,
     save_weights,
     training_device,
-    write_whole,
 )
 from .negatives import draw_negatives
 from .options import RerankerOptions
@@ -300,7 +300,7 @@ def _orders(found: Mapping[str, Mapping[str, float]]) -> dict[str, list[str]]:
 
 def _kept(file: Path, make: Callable[[], dict[str, list[str]]]) -> dict[str, list[str]]:
     if not file.is_file():
-        write_whole(file, json.dumps(make()))
+        write_text(file, json.dumps(make()))
     ranked: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
     return ranked
 

@@ -23,6 +23,7 @@ from ..analysis import clean, sentence_spans, terms
 from ..errors import InvalidData, UsageError
 from ..evaluation.types import Classified
 from ..evaluation.verdicts import classify
+from ..files import write_text
 from ..models import find_model, loading_quietly
 from ..types import Claim, Document, Evidence, Hit, Label, Stance
 from ..verdict.classifier import StanceClassifier, read_labels
@@ -38,7 +39,6 @@ from .loop import (
     require_training,
     run_phase,
     training_device,
-    write_whole,
 )
 from .options import TrainingOptions
 from .rows import StanceRow
@@ -160,7 +160,7 @@ def train_stance(
             method.network.save_pretrained(folder)
             method.tokenizer.save_pretrained(folder)
         numbers = {name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in measured.items()}
-        write_whole(folder / "figures.json", json.dumps(numbers, indent=1))
+        write_text(folder / "figures.json", json.dumps(numbers, indent=1))
 
     notes = notes_of(measured, most)
     card = stance_card(options, data, phases, measured, notes)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis import clean
 from ..errors import InvalidData, UsageError
+from ..files import write_text
 from ..models import find_model, fingerprint
 from ..types import Document, Stance
 from ..verdict.features import (
@@ -30,7 +31,7 @@ from ..verdict.features import (
 )
 from ..verdict.labels import STANCES
 from .card import work_folder
-from .loop import Listener, Silent, require_training, write_whole
+from .loop import Listener, Silent, require_training
 from .rows import StanceRow
 from .stance import (
     StanceData,
@@ -141,7 +142,7 @@ def train_features(
             "dimensions": (rows.shape[1] - COUNTS) // 4,
         },
     }
-    write_whole(made / "config.json", json.dumps(config, indent=1))
+    write_text(made / "config.json", json.dumps(config, indent=1))
     _save_weights(made, model.weights)
     most = most_frequent(train)
     measured = measure_groups(FeatureStances(str(made), device), data.groups, most)
@@ -163,9 +164,9 @@ def train_features(
         *figure_lines(measured, notes),
         "",
     ]
-    write_whole(made / "README.md", "\n".join(card))
+    write_text(made / "README.md", "\n".join(card))
     numbers = {name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in measured.items()}
-    write_whole(made / "figures.json", json.dumps(numbers, indent=1))
+    write_text(made / "figures.json", json.dumps(numbers, indent=1))
     _put_in_place(work, made, output)
     return StanceModel(output, (), measured, most, notes)
 

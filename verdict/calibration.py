@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..errors import InvalidData, MissingExtra, NotFound, UsageError
+from ..files import write_text, writing_bytes
 from ..types import Label, Stance
 from .judge import Case, Judged, StanceMethod
 from .labels import STANCES
@@ -170,7 +171,7 @@ def fit_calibration(
 
 def save_calibration(calibration: Calibration, file: Path) -> None:
     """Write a calibration as JSON."""
-    file.write_text(calibration.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
+    write_text(file, calibration.model_dump_json(indent=2, exclude_none=True) + "\n", "the calibration")
 
 
 def load_calibration(file: Path) -> Calibration:
@@ -305,7 +306,8 @@ def plot_reliability(reliabilities: Mapping[str, Reliability], file: Path) -> No
     axes.legend(loc="upper left", fontsize="small")
     if file.suffix.removeprefix(".") not in canvas.get_supported_filetypes():
         raise UsageError(f"{file} can't be drawn: name a file that ends in .png, .svg or .pdf")
-    figure.savefig(file)
+    with writing_bytes(file, "the plot") as stream:
+        figure.savefig(stream, format=file.suffix.removeprefix("."))
 
 
 # -- fitting

@@ -1,0 +1,209 @@
+"""Files that ccheck writes: beside their place first, and moved there once they are whole.
+
+A stranger's folder can hold links where ccheck would write, and a slip of the hand can name a store or an input. So a
+file never goes through a symbolic link, nor onto a store, a database, or what the same command reads. It keeps the mode
+of the file that it replaces; a new one gets what the umask leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from .errors import Incomplete, UsageError
+
+STORE_FILE = "documents.sqlite"
+"""What lies in the folder of each local store."""
+_SQLITE = b"SQLite format 3\0"
+_BESIDE_SQLITE = ("-wal", "-shm", "-journal")
+
+AnyPath = str | os.PathLike[str]
+
+
+def check_output(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()) -> Path:
+    """The place at which a file can be written. `what` is what messages call it; `reads` is what the command reads.
+
+    Raises UsageError with the reason where nothing can, or should, be written there.
+    """
+    target = Path(path)
+    try:
+        reason = _obstacle(str(path), target, reads)
+    except OSError as error:
+        reason = f"{error.strerror or error}"
+    if reason is not None:
+        raise UsageError(f"{what} can't be written to {path}: {reason}")
+    return target
+
+
+def check_outputs(outputs: Iterable[tuple[AnyPath | None, str]], reads: Iterable[AnyPath | None] = ()) -> None:
+    """Several files of one command, each with what messages call it; those that are None are not wanted.
+
+    Raises UsageError as `check_output` does, and where two of them are the same file.
+    """
+    reads = list(reads)
+    places: dict[str, str] = {}
+    for path, what in outputs:
+        if path is None:
+            continue
+        place = os.path.realpath(check_output(path, what, reads))
+        if place in places:
+            raise UsageError(f"{what} can't be written to {path}: {places[place]} goes there. Name two files")
+        places[place] = what
+
+
+def check_folder(path: AnyPath, what: str) -> Path:
+    """The place of a folder that is to be made or replaced. Raises UsageError as `check_output` does."""
+    target = Path(path)
+    try:
+        if target.is_symlink():
+            reason = _linked(target)
+        elif target.exists() and not target.is_dir():
+            reason = "there is a file of that name. Name another folder"
+        else:
+            reason = _bad_way(target) or _in_store(target / STORE_FILE)
+    except OSError as error:
+        reason = f"{error.strerror or error}"
+    if reason is not None:
+        raise UsageError(f"{what} can't be written to {path}: {reason}")
+    return target
+
+
+@contextmanager
+def writing(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()) -> Iterator[IO[str]]:
+    """Yields a stream for UTF-8 text, whose file takes its place when the context ends well; else nothing changes.
+
+    Raises UsageError, at once, where `check_output` does, and Incomplete where the disk is full or fails.
+    """
+    with writing_bytes(path, what, reads) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="\n")
+        try:
+            yield text
+            text.flush()
+        finally:
+            with contextlib.suppress(Incomplete, ValueError):
+                text.detach()
+
+
+@contextmanager
+def writing_bytes(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()) -> Iterator[IO[bytes]]:
+    """`writing` for bytes."""
+    target = check_output(path, what, reads)
+    beside = target.with_name(f".ccheck-{secrets.token_hex(8)}.tmp")
+    try:
+        disk = _open(beside, target, what)
+    except OSError as error:
+        raise UsageError(f"{what} can't be written to {path}: {error.strerror or error}") from error
+    try:
+        stream = io.BufferedWriter(disk)
+        yield stream
+        stream.flush()
+        with disk.explained():
+            os.fsync(disk.fileno())
+            disk.close()
+            beside.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            io.FileIO.close(disk)
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def write_text(path: AnyPath, text: str, what: str = "the file", reads: Iterable[AnyPath | None] = ()) -> None:
+    """Write a whole file; see `writing`."""
+    with writing(path, what, reads) as stream:
+        stream.write(text)
+
+
+class _Disk(io.FileIO):
+    """A new file whose errors say what could not be written, and that the earlier file stays."""
+
+    def __init__(self, descriptor: int, target: Path, what: str) -> None:
+        super().__init__(descriptor, "w")
+        self._target, self._what = target, what
+
+    def write(self, data: Any) -> int:
+        with self.explained():
+            return self.put(data)
+
+    def put(self, data: Any) -> int:
+        return super().write(data) or 0
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise Incomplete(
+                f"{self._what} could not be written to {self._target}: {error.strerror or error}. What was there "
+                "before is unchanged"
+            ) from error
+
+
+def _open(beside: Path, target: Path, what: str) -> _Disk:
+    mode = None
+    if target.exists():
+        target.open("r+b").close()  # one that may not be changed is not replaced either
+        mode = stat.S_IMODE(target.stat().st_mode) & 0o777
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    disk = _Disk(os.open(beside, flags, 0o666), target, what)
+    if mode is not None:
+        beside.chmod(mode)
+    return disk
+
+
+def _obstacle(given: str, target: Path, reads: Iterable[AnyPath | None]) -> str | None:
+    """Why nothing should be written there."""
+    if given in ("", "-"):
+        return "it must be the name of a file"
+    if target.is_symlink():
+        return _linked(target)
+    if target.exists() and not target.is_file():
+        return "it must be the name of a file"
+    if not target.absolute().parent.is_dir():
+        return f"there is no folder {target.parent}"
+    if target.exists():
+        for other in reads:
+            if other is not None and os.fspath(other) != "-" and Path(other).exists() and target.samefile(other):
+                return "this command reads that file. Name another one"
+    return _bad_way(target) or _in_store(target) or _database(target)
+
+
+def _linked(target: Path) -> str:
+    return f"it is a symbolic link to {target.readlink()}. Name that one itself, or another"
+
+
+def _bad_way(target: Path) -> str | None:
+    """Where a folder on the way is another user's link, they choose what is written."""
+    if not hasattr(os, "getuid"):
+        return None
+    for folder in target.absolute().parents:
+        if folder.is_symlink() and folder.lstat().st_uid not in (0, os.getuid()):
+            return f"{folder} is a symbolic link that another user made. Name the folder behind it"
+    return None
+
+
+def _in_store(target: Path) -> str | None:
+    for folder in Path(os.path.realpath(target)).parents:
+        if (folder / STORE_FILE).is_file():
+            return f"{folder} is a store. Name a file elsewhere"
+    return None
+
+
+def _database(target: Path) -> str | None:
+    base = target
+    for ending in _BESIDE_SQLITE:
+        if target.name.endswith(ending):
+            base = target.with_name(target.name.removesuffix(ending))
+    for file in {target, base}:
+        if file.is_file():
+            with file.open("rb") as stream:
+                if stream.read(len(_SQLITE)) == _SQLITE:
+                    return "it is a database. Name another file"
+    return None

@@ -1,0 +1,257 @@
+"""What ccheck writes goes through no link, onto no store, database or input, and is there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cli_runs import BM25, ccheck, jsonl
+
+from ccheck.cli.outputs import outputs
+from ccheck.errors import Incomplete, UsageError
+from ccheck.files import STORE_FILE, check_folder, check_output, check_outputs, write_text, writing
+from ccheck.types import Claim, Document, Evidence, Hit, Result
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and modes as Unix has them")
+
+PAPERS = [{"_id": f"d{number}", "text": f"Sea level rose by {number} cm."} for number in range(3)]
+BAD = {"_id": "x", "text": ""}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    folder = tmp_path / "store"
+    assert ccheck("ingest", jsonl(tmp_path / "papers.jsonl", *PAPERS), "--no-dense", "--store", folder).code == 0
+    return folder
+
+
+def test_a_store_is_known_by_a_file_that_it_has(store):
+    assert (store / STORE_FILE).is_file()
+
+
+# -- where nothing is written
+
+
+def test_a_link_in_the_place_of_the_rejects_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs").mkdir()
+    mine = tmp_path / "mine.txt"
+    mine.write_text("my work")
+    corpus = jsonl(tmp_path / "theirs" / "corpus.jsonl", *PAPERS, BAD)
+    (tmp_path / "theirs" / "corpus.rejects.jsonl").symlink_to(mine)
+    ran = ccheck("ingest", corpus, "--no-dense", "--store", tmp_path / "store")
+    assert ran.code == 7 and mine.read_text() == "my work" and "symbolic link" in ran.err
+    assert "empty text" in (tmp_path / "corpus.rejects.jsonl").read_text()  # in the folder where the user is
+
+
+def test_with_links_in_both_places_the_good_records_are_stored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "mine.txt"
+    mine.write_text("my work")
+    corpus = jsonl(tmp_path / "corpus.jsonl", *PAPERS, BAD)
+    (tmp_path / "corpus.rejects.jsonl").symlink_to(mine)
+    ran = ccheck("ingest", corpus, "--no-dense", "--store", tmp_path / "store")
+    assert ran.code == 7 and mine.read_text() == "my work" and "3 added" in ran.err and "symbolic link" in ran.err
+
+
+@pytest.mark.parametrize("option", ["--run", "--report"])
+def test_a_query_writes_onto_no_link_store_or_database(store, tmp_path, option):
+    database = store / STORE_FILE
+    before = {file: file.read_bytes() for file in store.rglob("*") if file.is_file()}
+    mine = tmp_path / "mine.txt"
+    mine.write_text("my work")
+    (tmp_path / "link").symlink_to(mine)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "not there")
+    (tmp_path / "into").symlink_to(store)
+    sqlite3.connect(tmp_path / "cache.sqlite").execute("CREATE TABLE t (x)").connection.close()
+    for place, reason in (
+        (database, "is a store"),
+        (store / "new.run", "is a store"),
+        (store / "bm25" / "new.run", "is a store"),
+        (tmp_path / "into" / "new.run", "is a store"),
+        (tmp_path / "link", "symbolic link"),
+        (tmp_path / "nowhere", "symbolic link"),
+        (tmp_path / "cache.sqlite", "is a database"),
+        (tmp_path / "cache.sqlite-wal", "is a database"),
+    ):
+        ran = ccheck("query", "sea level", "--store", store, *BM25, option, place)
+        assert ran.code == 2 and reason in ran.err and str(place) in ran.err, (place, ran.err)
+    assert mine.read_text() == "my work" and not (tmp_path / "not there").exists()
+    assert {file: file.read_bytes() for file in store.rglob("*") if file.is_file()} == before
+
+
+def test_no_output_is_an_input_or_another_output(store, tmp_path):
+    claims = jsonl(tmp_path / "claims.jsonl", {"text": "sea level"})
+    (tmp_path / "same.jsonl").hardlink_to(claims)
+    for option in ("--run", "--report"):
+        for place in (claims, tmp_path / "same.jsonl", tmp_path / "." / "claims.jsonl"):
+            ran = ccheck("query", "--claims", claims, "--store", store, *BM25, option, place)
+            assert ran.code == 2 and "this command reads that file" in ran.err and "sea" in claims.read_text()
+    ran = ccheck("query", "sea", "--store", store, *BM25, "--run", tmp_path / "out", "--report", tmp_path / "out")
+    assert ran.code == 2 and "Name two files" in ran.err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sweep", "mine", "train fusion", "calibrate"])
+def test_other_commands_write_onto_no_store_and_no_input(store, tmp_path, command):
+    claims = jsonl(tmp_path / "claims.jsonl", {"_id": "c1", "text": "sea level"})
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("query-id\tcorpus-id\tscore\nc1\td1\t1\n")
+    given = ["--claims", claims, "--qrels", qrels, "--store", store]
+    pairs = jsonl(tmp_path / "pairs.jsonl", {"claim": "a", "evidence": "b", "label": "SUPPORTS"})
+    ways: dict[str, list[object]] = {
+        "evaluate": ["evaluate", "bm25", *given, "--report"],
+        "sweep": ["sweep", "bm25", *given, "--grid", "fusion.k=1", "--save"],
+        "mine": ["mine", *given, "-o"],
+        "train fusion": ["train", "fusion", *given, "-o"],
+        "calibrate": ["calibrate", pairs, "--stance", tmp_path / "none", "-o"],
+    }
+    for place in (store / STORE_FILE, pairs if command == "calibrate" else qrels):
+        before = place.read_bytes()
+        ran = ccheck(*ways[command], place)
+        assert ran.code == 2 and f"can't be written to {place}" in ran.err, ran.err
+        assert place.read_bytes() == before
+
+
+def test_folders_of_models_replace_no_file_link_or_store(store, tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for place in (tmp_path / "file", tmp_path / "link", store, store / "model"):
+        with pytest.raises(UsageError, match="can't be written to"):
+            check_folder(place, "the model")
+    assert check_folder(tmp_path / "new", "the model") == tmp_path / "new"
+
+
+def test_overwriting_a_model_takes_no_folder_of_something_else(tmp_path):
+    from ccheck.training.card import TRAINED_BY, work_folder
+
+    photos, work = tmp_path / "photos", tmp_path / "new.training"
+    for folder in (photos, work):
+        folder.mkdir()
+        (folder / "one.jpg").write_text("x")
+    with pytest.raises(UsageError, match="no model that ccheck trained"):
+        work_folder(photos, "{}", resume=False, overwrite=True)
+    with pytest.raises(UsageError, match="something else than a training"):
+        work_folder(tmp_path / "new", "{}", resume=False, overwrite=True)
+    assert (photos / "one.jpg").is_file() and (work / "one.jpg").is_file()
+    (photos / "README.md").write_text(f"# Embedder {TRAINED_BY} 0.1")
+    assert work_folder(photos, "{}", resume=False, overwrite=True).is_dir()
+
+
+def test_a_link_of_another_user_on_the_way_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "way").symlink_to(tmp_path / "real")
+    assert check_output(tmp_path / "way" / "my.run", "the run")
+    monkeypatch.setattr(os, "getuid", lambda: os.lstat(tmp_path / "way").st_uid + 1)
+    if os.lstat(tmp_path / "way").st_uid == 0:  # root's links are the system's
+        os.lchown(tmp_path / "way", 4321, -1)
+    with pytest.raises(UsageError, match="another user made"):
+        check_output(tmp_path / "way" / "my.run", "the run")
+
+
+# -- whole or not at all
+
+
+def test_a_file_keeps_the_mode_of_the_one_before_and_else_the_umask(tmp_path):
+    old = tmp_path / "old"
+    old.write_text("old")
+    old.chmod(0o640)
+    mask = os.umask(0o027)
+    try:
+        write_text(old, "new\n")
+        write_text(tmp_path / "new", "new\n")
+    finally:
+        os.umask(mask)
+    assert (old.read_text(), stat.S_IMODE(old.stat().st_mode)) == ("new\n", 0o640)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["new", "old"]
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    target = tmp_path / "my.run"
+    target.write_text("before")
+    if call == "write":
+        monkeypatch.setattr("ccheck.files._Disk.put", full)
+    else:
+        monkeypatch.setattr(os if call == "fsync" else Path, call, full)
+    with pytest.raises(Incomplete, match=r"the run could not be written .*No space left on device.*unchanged"):
+        write_text(target, "x" * 100_000, "the run")
+    assert target.read_text() == "before" and [file.name for file in tmp_path.iterdir()] == ["my.run"]
+
+
+def test_two_outputs_of_one_place_are_noticed_through_links(tmp_path):
+    (tmp_path / "way").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="the run goes there"):
+        check_outputs([(tmp_path / "a", "the run"), (None, "x"), (tmp_path / "way" / "a", "the report")])
+
+
+# -- nothing done, nothing replaced
+
+
+def found(text: str) -> Result:
+    evidence = Evidence(Hit(1, Document("d", "", text), 1.0))
+    return Result(Claim(text, "c"), (evidence,), None, "bm25", "local:s")
+
+
+def interrupted_after(count: int) -> Callable[[Path, Path], None]:
+    def run(run_file: Path, report: Path) -> None:
+        with outputs(str(run_file), str(report), dict) as write:
+            for number in range(count):
+                write(found(f"claim {number}"))
+            raise KeyboardInterrupt
+
+    return run
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    files = tmp_path / "my.run", tmp_path / "page.html"
+    for file in files:
+        file.write_text("of yesterday")
+    yield files
+    assert not list(tmp_path.glob(".ccheck-*"))
+
+
+def test_an_interrupt_before_the_first_answer_keeps_the_earlier_files(earlier, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_after(0)(*earlier)
+    assert [file.read_text() for file in earlier] == ["of yesterday"] * 2
+    assert "nothing was written to" in capsys.readouterr().err
+
+
+def test_an_interrupt_later_leaves_files_of_what_was_done(earlier):
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_after(1)(*earlier)
+    assert earlier[0].read_text().startswith("c Q0 d 1 1.0") and "claim 0" in earlier[1].read_text()
+
+
+def test_claims_that_are_none_keep_the_earlier_files(earlier, store, tmp_path):
+    claims = tmp_path / "empty.jsonl"
+    claims.write_text("\n")
+    ran = ccheck("query", "--claims", claims, "--store", store, *BM25, "--run", earlier[0], "--report", earlier[1])
+    assert [file.read_text() for file in earlier] == ["of yesterday"] * 2
+    assert "holds no claims" in ran.err and "nothing was written to" in ran.err and "unchanged" in ran.err
+    new = ccheck("query", "--claims", claims, "--store", store, *BM25, "--run", tmp_path / "new.run")
+    assert new.code == ran.code and not (tmp_path / "new.run").exists()
+
+
+def test_an_error_keeps_the_earlier_files(earlier):
+    with pytest.raises(RuntimeError), outputs(str(earlier[0]), str(earlier[1]), dict) as write:
+        write(found("x"))
+        raise RuntimeError
+    assert [file.read_text() for file in earlier] == ["of yesterday"] * 2
+
+
+def test_text_that_is_no_unicode_is_written_escaped(tmp_path):
+    with writing(tmp_path / "a", "it") as stream:
+        stream.write("\ud800\r\n")
+    assert (tmp_path / "a").read_bytes() == b"\\ud800\r\n"
