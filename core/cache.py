@@ -13,6 +13,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .files import private_folder
+
 _TIMEOUT_S = 30.0
 _AT_ONCE = 500
 """Keys of one question: any SQLite takes 999 parameters."""
@@ -47,8 +49,10 @@ class Cache:
                 self._fall_back()
                 return
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                private_folder(path.parent)
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+                with contextlib.suppress(PermissionError):  # another user's
+                    path.chmod(0o600)
                 self._database = self._open(str(path))
             except (OSError, sqlite3.Error) as error:
                 self._give_up(error)

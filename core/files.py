@@ -121,6 +121,13 @@ def write_text(path: AnyPath, text: str, what: str = "the file", reads: Iterable
         stream.write(text)
 
 
+def private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner only."""
+    if not folder.is_dir():
+        private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 class _Disk(io.FileIO):
     """A new file whose errors say what could not be written, and that the earlier file stays."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib.util
 import json
 import logging
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .errors import InvalidData, MissingExtra, NotFound, UsageError
+from .fingerprints import check_modules, file_hash
+from .fingerprints import fingerprint as fingerprint
 
 HUB_TIMEOUT_S = 2.0
 """How long it may take to find out that the hub can't be reached."""
@@ -71,6 +72,8 @@ def find_model(
     folder = Path(name).expanduser()
     marks = ("tokenizer.json", "config.json", "modules.json") if tokenizer_only else ("config.json", "modules.json")
     if any((folder / mark).is_file() for mark in marks):
+        if not tokenizer_only:
+            check_modules(folder)
         return FoundModel(str(folder.resolve()), folder.resolve(), "folder")
     if folder.is_dir() and (folder.is_absolute() or name.startswith(".")):
         raise NotFound(f"the folder {name} holds no model: there is no {marks[0]} in it")
@@ -87,32 +90,9 @@ def find_model(
     return FoundModel(name, _from_hub(name, allow_download, wanted), "hub")
 
 
-def fingerprint(path: Path) -> str:
-    """Identifies a model's weights: SHA-256 over each safetensors file's size, first and last MiB, and the pooling.
-
-    Of sparse encoders also the terms' weights where they come in a table of their own.
-    """
-    digest = hashlib.sha256()
-    weights = sorted(path.rglob("*.safetensors"))
-    if not weights:
-        raise NotFound(f"{path} holds no safetensors weights; other formats are not loaded")
-    for file in weights:
-        size = file.stat().st_size
-        digest.update(f"{file.relative_to(path)}:{size}".encode())
-        with file.open("rb") as stream:
-            digest.update(stream.read(1 << 20))
-            stream.seek(max(0, size - (1 << 20)))
-            digest.update(stream.read())
-    for pattern in ("*_Pooling/config.json", "**/*_SpladePooling/config.json", "**/idf.json"):
-        for file in sorted(path.glob(pattern)):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
 def _check_weights(file: Path, packaged: PackagedModel) -> None:
-    with file.open("rb") as stream:
-        if hashlib.file_digest(stream, "sha256").hexdigest() != packaged.sha256:
-            raise InvalidData(f"{file} is not the published model (its SHA-256 differs): reinstall {packaged.module}")
+    if file_hash(file) != packaged.sha256:
+        raise InvalidData(f"{file} is not the published model (its SHA-256 differs): reinstall {packaged.module}")
 
 
 def _from_hub(name: str, allow_download: bool, wanted: list[str]) -> Path:

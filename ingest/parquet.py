@@ -80,7 +80,7 @@ def _reading(file: IO[bytes], errors: IO[bytes]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", str(script), str(MEMORY)]
     # malloc says when there is no more memory; pyarrow's other pools reserve more than they use.
     environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, stdin=file, stdout=subprocess.PIPE, stderr=errors, env=environment)
+    return subprocess.Popen(command, stdin=file, stdout=subprocess.PIPE, stderr=errors, env=environment)  # noqa: S603
 
 
 def _told(file: Any, on_bytes: Callable[[int], None], done: int) -> int:

@@ -1,0 +1,138 @@
+"""Which weights a model's folder holds: a hash of all that changes what the model makes of a text."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .cache import Cache
+from .errors import InvalidData, NotFound
+
+_CONFIGURATION = ("*config*.json", "modules.json", "tokenizer.json", "idf.json", "special_tokens_map.json")
+_VOCABULARIES = ("vocab.json", "added_tokens.json", "*.txt", "*.model")
+_SAYS_NOTHING = {"_name_or_path", "name_or_path", "transformers_version", "__version__", "model_card_data"}
+"""Keys of configurations that differ between copies of the same model."""
+_NO_PART = {"data_config.json", "generation_config.json", "requirements.txt", "README.txt", "LICENSE.txt"}
+_OTHER_FORMATS = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt", "*.h5", "*.msgpack")
+_CACHE_BYTES = 16 << 20
+_SETTLED_NS = 2_000_000_000
+"""A file that changed less than this ago could change again within one tick of the file system's clock."""
+
+
+def fingerprint(path: Path) -> str:
+    """Identifies a model's weights wherever they lie: SHA-256 over all safetensors files, and over the configuration
+    and vocabulary of the model, its tokenizer and its modules, however their JSON is written.
+
+    Raises NotFound without safetensors weights, and as `check_modules`.
+    """
+    weights = sorted(path.rglob("*.safetensors"))
+    if not weights:
+        raise NotFound(f"{path} holds no safetensors weights, and other formats are not loaded")
+    digest = hashlib.sha256()
+    for folder in [path, *check_modules(path)]:
+        for file in _parts(folder):
+            _add(digest, file.relative_to(path), _content(file))
+    for file in weights:
+        _add(digest, file.relative_to(path), file_hash(file).encode())
+    return digest.hexdigest()
+
+
+def check_modules(path: Path) -> list[Path]:
+    """The folders of the modules that sentence-transformers puts together, other than `path` itself.
+
+    Raises InvalidData where one lies outside of the folder, or has weights that are no safetensors: loading such runs
+    what their author wrote.
+    """
+    folders = list(dict.fromkeys(_modules(path)))
+    for folder in folders:
+        if not folder.resolve().is_relative_to(path.resolve()):
+            raise InvalidData(f"{path / 'modules.json'} names a module outside of its folder: {folder}")
+        others = [file for pattern in _OTHER_FORMATS for file in folder.glob(pattern)]
+        if others and not any(folder.glob("*.safetensors")):
+            raise InvalidData(
+                f"{others[0]} holds weights in a format that can run code. Only safetensors are loaded: convert them, "
+                "or choose another model"
+            )
+    return [folder for folder in folders if folder.is_dir() and folder.resolve() != path.resolve()]
+
+
+def file_hash(file: Path) -> str:
+    """SHA-256 of a file, in hexadecimal. It is read again when its size, times or inode have changed."""
+    with file.open("rb") as stream:
+        status = os.fstat(stream.fileno())
+        # The time of the last change of any kind: nobody can set it, as they can the other.
+        state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+        key = hashlib.sha256(repr((str(file.resolve()), state)).encode("utf-8", "surrogatepass")).digest()
+        cache = _hashes(os.environ.get("CCHECK_CACHE_DIR"), os.getpid())
+        known = cache.get([key]).get(key)
+        if known is not None and len(known) == hashlib.sha256().digest_size:
+            return known.hex()
+        made = hashlib.file_digest(stream, "sha256").digest()
+        after = os.fstat(stream.fileno())
+    settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED_NS
+    if settled and (after.st_size, after.st_mtime_ns, after.st_ctime_ns) == state[:3]:
+        cache.put({key: made})
+    return made.hex()
+
+
+_opening = threading.Lock()
+
+
+def _hashes(folder: str | None, process: int) -> Cache:
+    with _opening:
+        return _open_hashes(folder, process)
+
+
+@functools.lru_cache(maxsize=1)
+def _open_hashes(folder: str | None, process: int) -> Cache:
+    """`process`: a connection is not taken along into a fork."""
+    import platformdirs
+
+    path = Path(folder) if folder else platformdirs.user_cache_path("ccheck")
+    return Cache(path / "hashes.sqlite", _CACHE_BYTES, "the cache of models' hashes")
+
+
+def _modules(path: Path) -> Iterator[Path]:
+    file = path / "modules.json"
+    if not file.is_file():
+        return
+    try:
+        for module in json.loads(file.read_bytes()):
+            yield path / str(module["path"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidData(f"{file} is not a list of modules: {error}") from error
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The files besides the weights that change what a model makes of a text."""
+    found = {file for pattern in (*_CONFIGURATION, *_VOCABULARIES) for file in folder.glob(pattern)}
+    return sorted(file for file in found if file.is_file() and file.name not in _NO_PART)
+
+
+def _content(file: Path) -> bytes:
+    data = file.read_bytes()
+    if file.suffix != ".json":
+        return data
+    try:
+        return json.dumps(_telling(json.loads(data)), sort_keys=True).encode()
+    except (ValueError, RecursionError):
+        return data
+
+
+def _telling(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: inner for key, inner in value.items() if key not in _SAYS_NOTHING}
+    return value
+
+
+def _add(digest: Any, name: Path, content: bytes) -> None:
+    for part in (name.as_posix().encode("utf-8", "surrogatepass"), content):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
