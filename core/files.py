@@ -61,6 +61,7 @@ def check_outputs(outputs: Iterable[tuple[AnyPath | None, str]], reads: Iterable
 def check_folder(path: AnyPath, what: str) -> Path:
     """The place of a folder that is to be made or replaced. Raises UsageError as `check_output` does."""
     target = Path(path)
+    reason: str | None
     try:
         if target.is_symlink():
             reason = _linked(target)
