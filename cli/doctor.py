@@ -30,7 +30,9 @@ from .common import (
 from .config import shown
 
 if TYPE_CHECKING:
-    from ..settings import Resolved
+    from ..recipe import Recipe
+    from ..search import StoreInfo
+    from ..settings import Resolved, Settings
 
 BASE = (
     "click",
@@ -53,6 +55,10 @@ EXTRAS = {
     "evaluation": ("ir-measures", "scikit-learn", "matplotlib"),
     "train": ("accelerate", "datasets", "peft"),
 }
+
+
+PROBE = "sea level has risen"
+"""What is searched for, to see whether a store answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ def _findings(resolved: Resolved) -> Iterator[tuple[Finding, int]]:
     if any(code for _, code in server):
         yield Finding("store", "failed", "its server failed"), ServerError.exit_code
     else:
-        yield _tried("store", lambda: _store(resolved))
+        yield from _store(resolved)
     for name, origin in resolved.origins.items():
         if origin != "default":
             yield Finding("setting", "ok", f"{name} = {shown(getattr(resolved.settings, name))} (from {origin})"), 0
@@ -231,16 +237,60 @@ def _recipe(resolved: Resolved) -> Finding:
     return Finding("recipe", "ok", f"{recipe.name}: {recipe.description or ', '.join(recipe.retrievers)}")
 
 
-def _store(resolved: Resolved) -> Finding:
-    from ..search import open_store
+def _store(resolved: Resolved) -> Iterator[tuple[Finding, int]]:
+    """The store, by what a query does before its first claim and by one search: what a query refuses, this does too."""
+    from ..pipeline import Checker
+    from ..recipe import load_recipe
+    from ..types import Claim
 
-    with open_store(resolved.settings) as store:
-        info = store.info()
-        if info is None:
-            return Finding("store", "absent", f"{store.name} does not exist yet: ccheck ingest FILE makes it")
-        late = f", {info.pending:,} not yet searchable: run the ingest again" if info.pending else ""
-        found = f"{info.name}: {counted(info.documents, 'document')}{late}, {info.layout.describe()}"
-        return Finding("store", "ok", found)
+    try:
+        with Checker(resolved.settings, recipe=_only_searching(load_recipe(resolved.settings.recipe))) as checker:
+            info = checker.store.info()
+            if info is None:
+                absent = f"{checker.store.name} does not exist yet: ccheck ingest FILE makes it"
+                yield Finding("store", "absent", absent), 0
+                return
+            about = [f"{info.name}: {counted(info.documents, 'document')}", info.layout.describe()]
+            about += [f"{what}: {said}" for what, said in info.details.items()]
+            if away := _away(checker.recipe, info, resolved.settings):
+                about.append(f"not searched, since a query would first download {away}")
+                yield Finding("store", "absent", "; ".join(about)), 0
+                return
+            plan = checker.plan()
+            checker.check(Claim(PROBE), k=1)
+            about.append(f"searched by {', '.join(plan.retrievers)}")
+            yield Finding("store", "ok", "; ".join(about)), 0
+            for warning in plan.warnings:
+                yield Finding("search", "absent", warning), 0
+    except CcheckError as error:
+        yield Finding("store", "failed", str(error)), error.exit_code
+
+
+def _only_searching(recipe: Recipe) -> Recipe:
+    """The recipe without those who rewrite, rerank and judge, which have findings of their own and may cost money."""
+    searching = {name: stage.model_copy(update={"query": "claim"}) for name, stage in recipe.retrievers.items()}
+    nobody = recipe.verdict.model_copy(update={"method": "none"})
+    return recipe.model_copy(update={"retrievers": searching, "rerankers": {}, "verdict": nobody})
+
+
+def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
+    """The models that searching needs and that are not on this machine."""
+    from ..models import find_model, models_installed
+    from ..needs import models_used
+    from ..stages import Dense
+
+    used = set(models_used(recipe))
+    made_with = info.layout.embedding
+    unnamed = any(isinstance(stage, Dense) and stage.model is None for stage in recipe.retrievers.values())
+    if unnamed and info.dimensions is not None:
+        used |= {settings.embedding_model or (made_with.model if made_with else "")} - {""}
+    away = []
+    for name in sorted(used) if models_installed() else ():
+        try:
+            find_model(name, allow_download=False, tokenizer_only=models_used(recipe).get(name) == "tokenizer")
+        except NotFound:
+            away.append(name)
+    return ", ".join(away)
 
 
 def _elasticsearch(resolved: Resolved) -> Iterator[tuple[Finding, int]]:

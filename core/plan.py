@@ -74,6 +74,7 @@ def make_plan(
     if info.documents == 0:
         raise NotFound(f"the store {info.name} is empty: fill it with ccheck ingest FILE")
     warnings = [f"{new} stands in for {old}" for old, new in recipe.replace.items()]
+    warnings += info.notices
     if info.pending:
         warnings.append(
             f"{info.pending:,} documents are not yet in the BM25 index: an ingest is running or was cut off; "
@@ -148,7 +149,9 @@ def _open_retrievers(
     how = _ingesting(recipe, info.name)
     for name, stage in recipe.retrievers.items():
         try:
-            if isinstance(stage, Dense):
+            if isinstance(stage, Dense) and (field := _embedded_there(stage, info, loaded)) is not None:
+                retrievers[name] = stage.model_copy(update={"field": field})
+            elif isinstance(stage, Dense):
                 retrievers[name], encoders[name] = _open_dense(stage, info, loaded, how)
             elif isinstance(stage, Sparse):
                 retrievers[name], encoders[name] = _open_sparse(stage, info, loaded, how)
@@ -158,7 +161,9 @@ def _open_retrievers(
             # A model that somebody named and that is not there is no reason to go on with less.
             named = isinstance(stage, Dense) and loaded.settings.embedding_model is not None and stage.model is None
             insisted = named and isinstance(error, NotFound) and info.dimensions is not None
-            if stage.required or insisted:
+            # The words of an index can all be in fields that its server embeds.
+            wordless = isinstance(stage, Bm25) and not info.words
+            if (stage.required and not wordless) or insisted:
                 raise _with_hint(error, recipe, how) from error
             left_out[name] = error
     if not retrievers:
@@ -181,12 +186,27 @@ def _ingesting(recipe: Recipe, store: str) -> str:
     return " ".join(["ccheck ingest FILE --recipe", name, *stand_ins, "--store", shlex.quote(store)])
 
 
+def _embedded_there(stage: Dense, info: StoreInfo, loaded: Loaded) -> str | None:
+    """The field that the store's server embeds itself, claims too; None where the retriever searches vectors."""
+    if stage.field is not None:
+        return stage.field if stage.field in info.semantic else None
+    named = stage.model or loaded.settings.embedding_model
+    return None if named and info.dimensions is not None else next(iter(info.semantic), None)
+
+
 def _open_dense(stage: Dense, info: StoreInfo, loaded: Loaded, how: str) -> tuple[Dense, Encoder]:
+    if info.dimensions is None and "made by" in info.details:
+        raise NotFound(f"{info.name} has no indexed dense_vector field")
     if info.dimensions is None:
         from .models import models_installed
 
         again = "ingest again" if models_installed() else "pip install 'ccheck[models]' and ingest again"
         raise NotFound(f"the store {info.name} has no vectors: to add them {again}")
+    if info.layout.embedding is None and not (stage.model or loaded.settings.embedding_model):
+        raise NotFound(
+            f"{info.name} does not say which model made its vectors ({info.dimensions} dimensions). To search them, "
+            "name that model with --model (or CCHECK_EMBEDDING_MODEL)"
+        )
     embedder = embedder_for(info, loaded, stage.model)
     field, dimensions = stage.field, info.dimensions
     if field is None and stage.model is not None and info.layout.embedding is not None:
@@ -222,6 +242,8 @@ def _open_sparse(stage: Sparse, info: StoreInfo, loaded: Loaded, how: str) -> tu
 
 
 def _checked_bm25(stage: Bm25, info: StoreInfo, how: str) -> Bm25:
+    if not info.words:
+        raise NotFound(f"{info.name} has no text field in which BM25 finds words")
     if stage.analysis is not None and stage.analysis not in info.layout.analyses:
         raise NotFound(f"the store {info.name} has no terms of the analysis that the recipe names: to add them {how}")
     if "additional" in stage.fields and info.layout.additional is None and "made by" not in info.details:

@@ -221,7 +221,8 @@ class StoreInfo:
 
     `pending` documents are stored but can't be found by BM25 yet. `dimensions` are those of its vectors, None without;
     an index that ccheck did not make can have vectors without saying in its layout which model made them. `state`
-    changes with what is stored, None where that is unknown.
+    changes with what is stored, None where that is unknown. `words`: BM25 finds something to search in. `semantic` are
+    fields that the server itself embeds, claims too. `notices` are for whoever searches.
     """
 
     name: str
@@ -233,6 +234,9 @@ class StoreInfo:
     pending: int = 0
     state: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
+    words: bool = True
+    semantic: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 class Store(Protocol):

@@ -2,7 +2,7 @@
 
 from .connection import Connection, connection_from
 from .doctor import diagnose
-from .schema import FieldNames, field_names_from
+from .fields import FieldNames, field_names_from
 from .store import ElasticStore
 
 __all__ = ["Connection", "ElasticStore", "FieldNames", "connection_from", "diagnose", "field_names_from"]

@@ -33,6 +33,10 @@ PASSING = frozenset(
 """The same as types of errors: inside an answer the status can be missing, or 500."""
 CERTIFICATES = "ELASTICSEARCH_CA_CERTS"
 """What names the file of the authority that signed a server's certificate."""
+WHOLE = {"allow_partial_search_results": False}
+"""What a search says that wants all shards or an error."""
+_STATUS = {"security_exception": 403, "index_not_found_exception": 404, "routing_missing_exception": 400}
+"""Of errors that parts of an answer have without a status; others are the server's."""
 _LONGEST = 600
 _MOST_ERRORS = 50
 
@@ -116,6 +120,12 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     if status >= 500 or status in (404, 405, 410):
         return ServerError(f"{where} failed ({status} {kind}): {reason}")
     return InvalidData(f"{where} refuses the request ({status} {kind}): {reason}")
+
+
+def part_error(part: Mapping[str, Any], connection: Connection, index: str | None) -> CcheckError:
+    """The error of one part of an answer, which can be without a status."""
+    kind, _ = reason_of(part)
+    return from_response(part.get("status") or _STATUS.get(kind, 500), part, connection, index)
 
 
 def refuse_parts(answer: Mapping[str, Any], connection: Connection, index: str | None) -> None:

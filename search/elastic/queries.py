@@ -11,6 +11,7 @@ from ...stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ...types import Query, SparseVector, Vector
 from ..filters import PUBLISHED, Filter
 from ..store import analysis_key
+from .fields import CONFLICT, NUMBERS, SEMANTIC
 from .mappings import ADDITIONAL
 from .schema import Index
 
@@ -27,7 +28,6 @@ FUZZY_CLAUSES = (None, CLAUSES, 0)
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 """Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
-_NUMBERS = ("long", "integer", "short", "byte", "double", "float", "half_float", "scaled_float", "unsigned_long")
 _NOTHING: Body = {"match_none": {}}
 
 
@@ -53,10 +53,13 @@ def retriever_body(
     dimensions.
     """
     words: Body | None
-    if isinstance(retriever, Dense):
+    if isinstance(retriever, Dense) and index.fields[field := _vectors(index, retriever)].type == SEMANTIC:
+        text = clip(query.words(name))
+        words = {"semantic": {"field": field, "query": text}} if text.strip() else None
+    elif isinstance(retriever, Dense):
         vector = query.embedding(name)
         return None if vector is None else {"knn": knn(index, vector, retriever) | _filter(filters)}
-    if isinstance(retriever, Sparse):
+    elif isinstance(retriever, Sparse):
         weights = query.weights(name)
         words = None if weights is None else sparse(index, weights)
     else:
@@ -126,6 +129,8 @@ def _boosts(index: Index, retriever: Bm25) -> dict[str, float]:
             raise UsageError(f"{index.name} has no text field {name!r}; the fields are {known}")
         for actual in index.searched[name]:
             boosts[actual] = max(boost, boosts.get(actual, 0.0))
+    if not boosts:
+        raise NotFound(f"{index.name} has no words in {', '.join(retriever.fields)} that BM25 could search")
     return boosts
 
 
@@ -194,7 +199,10 @@ def score_reader(index: Index, retriever: Retriever) -> Callable[[float], float]
     """From the server's scores to ours: for kNN the cosine, of unit vectors; for the others the same."""
     if not isinstance(retriever, Dense):
         return float
-    similarity = index.fields[_vectors(index, retriever)].similarity
+    found = index.fields[_vectors(index, retriever)]
+    if found.type == SEMANTIC:
+        return float
+    similarity = found.similarity
     if similarity == "l2_norm":
         return lambda score: 1.0 - (1.0 / score - 1.0) / 2.0
     if similarity == "max_inner_product":
@@ -238,7 +246,9 @@ def _foreign(index: Index, filter_: Filter) -> Body:
     known = index.fields.get(filter_.field)
     if known is None:
         return _NOTHING
-    if known.type in _NUMBERS:
+    if known.type == CONFLICT:
+        raise UsageError(f"the field {filter_.field!r} of {index.name} can't be compared: {known.why}")
+    if known.type in NUMBERS:
         return _NOTHING if filter_.number is None else _compare(filter_.field, filter_.operator, filter_.number)
     if known.type == "boolean":
         is_truth = filter_.operator == "=" and filter_.value in ("true", "false")

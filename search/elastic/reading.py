@@ -11,21 +11,16 @@ from itertools import islice
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from ...errors import CcheckError
 from ...types import Document
-from .errors import from_response, reason_of, refuse_parts
+from .errors import WHOLE, part_error, refuse_parts
 from .schema import Index, document
 from .server import Server
 
 DOCUMENTS_AT_ONCE, IDS_AT_ONCE = 1_000, 10_000
 """How many hits one request may ask for, with and without what is stored of them. The second is the server's limit."""
-WHOLE = {"allow_partial_search_results": False}
 
 Key: TypeAlias = tuple[str, str]
 """A document's index and id: an alias can stand for several indices."""
-
-_STATUS = {"security_exception": 403, "index_not_found_exception": 404, "routing_missing_exception": 400}
-"""Of the errors that parts of an answer can have without a status of their own; others are the server's."""
 
 
 def found_by_id(server: Server, name: str, index: Index, ids: Iterable[str]) -> dict[Key, Document]:
@@ -77,16 +72,9 @@ def stored(
         answer = server.request("POST", path, {"ids": some}, params=params, index=name, slow=True)
         for one in answer["docs"]:
             if "error" in one:
-                raise part_error(server, name, one)
+                raise part_error(one, server.connection, name)
             if one.get("found"):
                 yield one["_id"], one.get("_source", {})
-
-
-def part_error(server: Server, name: str, part: Mapping[str, Any]) -> CcheckError:
-    """The error of one part of an answer, which has no status."""
-    kind, _ = reason_of(part)
-    status = part.get("status") or _STATUS.get(kind, 503 if "shard" in kind else 500)
-    return from_response(status, part, server.connection, name)
 
 
 def _home(index: Index, id_: str) -> Key | None:

@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import InvalidData
-from ...types import Document, Scalar, Value
+from ...types import Document
 from ..store import MAIN_VECTORS, Layout, analysis_key
+from .fields import VECTOR_TYPES, Field, FieldNames, fields_of, flatten, text_of
+from .found import Sampling, choose, unified
 from .mappings import ADDITIONAL, FORMAT, ID, OURS, SPARSE, TERMS
-
-if TYPE_CHECKING:
-    from ...settings import Settings
-
-TITLES = ("title", "headline", "name", "paper_title", "doc_title", "subject")
-TEXTS = ("abstract", "text", "body", "content", "summary", "body_text", "full_text", "fulltext", "passage", "chunk")
-DATES = ("published", "publication_date", "published_at", "publication_time", "pub_date", "date", "published_date")
-_TEXT_TYPES = ("text", "match_only_text")
-_VECTOR_TYPES = ("dense_vector", "sparse_vector", "rank_vectors", "semantic_text")
-
-
-@dataclass(frozen=True, slots=True)
-class FieldNames:
-    """Fields of an index that ccheck did not make; what is None is found from its mapping."""
-
-    title: str | None = None
-    text: tuple[str, ...] | None = None
-    vector: str | None = None
-
-
-def field_names_from(settings: Settings) -> FieldNames:
-    """The fields that the settings name."""
-    return FieldNames(
-        settings.elasticsearch_title_field, settings.elasticsearch_text_fields, settings.elasticsearch_vector_field
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field of a mapping. `nested`: it lies in nested documents. `indexed`: as vector, a kNN search can use it."""
-
-    type: str
-    dimensions: int | None = None
-    similarity: str = "cosine"
-    keyword: str | None = None
-    nested: bool = False
-    indexed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +21,9 @@ class Index:
     `searched` has the index's fields for each field that a claim can be searched in: title, text and content, which is
     both, and the additional texts. `vector` is the main field of embeddings, `vectors` has all of them by the names
     that a recipe can use, `terms` those of analyses by their keys, `sparse` is that of sparse vectors. `id` is a field
-    that repeats the documents' ids. `source` is what is read of a document, in the form of `_source`.
+    that repeats the documents' ids. `source` is what is read of a document, in the form of `_source`. Of an index that
+    ccheck did not make `semantic` are the fields that the server embeds, `left_out` says why others are not used, and
+    `notices` what of that its users should know.
     """
 
     name: str
@@ -76,23 +43,25 @@ class Index:
     sparse: str | None = None
     id: str | None = None
     source: Mapping[str, list[str]] = field(default_factory=dict)
+    semantic: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
 
     @property
     def dimensions(self) -> int | None:
         return self.fields[self.vector].dimensions if self.vector else None
 
 
-def read_index(name: str, mappings: Mapping[str, Any], names: FieldNames, where: str) -> Index:
+def read_index(name: str, mappings: Mapping[str, Any], names: FieldNames, where: str, sampling: Sampling) -> Index:
     """Understand what `GET /NAME/_mapping` answered; `where` is how messages call it.
 
-    Raises InvalidData for an index of a later ccheck, and where no text field can be found.
+    `sampling` looks at documents of an index that ccheck did not make. Raises InvalidData for an index of a later
+    ccheck, for an alias of several of which ccheck made one, and where nothing can be searched.
     """
     concrete = tuple(sorted(mappings))
     metas = [mappings[index]["mappings"].get("_meta", {}).get(OURS) for index in concrete]
     is_alias = name not in mappings
-    fields: dict[str, Field] = {}
-    for index in concrete:
-        fields |= dict(_fields(mappings[index]["mappings"].get("properties", {})))
+    fields = unified({index: fields_of(mappings[index]["mappings"]) for index in concrete})
     ours = {
         index: meta for index, meta in zip(concrete, metas, strict=True) if isinstance(meta, dict) and "format" in meta
     }
@@ -104,7 +73,7 @@ def read_index(name: str, mappings: Mapping[str, Any], names: FieldNames, where:
         )
     if ours:
         return _made_here(concrete, is_alias, ours[concrete[0]], fields, where)
-    return _found(concrete, is_alias, fields, names, where)
+    return _found(concrete, is_alias, fields, names, where, sampling)
 
 
 def _made_here(
@@ -144,23 +113,22 @@ def _made_here(
 
 
 def _found(
-    concrete: tuple[str, ...], is_alias: bool, fields: Mapping[str, Field], names: FieldNames, where: str
+    concrete: tuple[str, ...],
+    is_alias: bool,
+    fields: Mapping[str, Field],
+    names: FieldNames,
+    where: str,
+    sampling: Sampling,
 ) -> Index:
-    texts = [name for name, known in fields.items() if known.type in _TEXT_TYPES and not known.nested]
-    vectors = [name for name, known in fields.items() if known.type == "dense_vector" and known.indexed]
-    title = names.title or next(_named(TITLES, texts), None)
-    text = names.text or tuple(_named(TEXTS, texts)) or tuple(name for name in texts if name != title)
-    vector = names.vector or next(iter(vectors), None)
-    for name in (title, *text, vector):
-        if name is not None and name not in fields:
-            raise InvalidData(
-                f"{where} has no field {name!r}; its text fields are {', '.join(texts) or 'none'}, its vectors "
-                f"{', '.join(vectors) or 'none'}"
-            )
-    if not text and title is None:
-        raise InvalidData(f"{where} has no text field that could be searched")
-    heavy = [name for name, known in fields.items() if known.type in _VECTOR_TYPES]
-    content = tuple(dict.fromkeys([*([title] if title else []), *text]))
+    chosen = choose(fields, names, sampling, where)
+    heavy = [name for name, known in fields.items() if known.type in VECTOR_TYPES]
+    # Where a server keeps what it made of a text beside it.
+    heavy += [f"{name}.inference" if name in chosen.text else name for name in chosen.semantic]
+    named = {
+        "content": chosen.words,
+        "title": tuple(name for name in chosen.words if name == chosen.title),
+        "text": tuple(name for name in chosen.words if name in chosen.text),
+    }
     return Index(
         name=where,
         concrete=concrete,
@@ -169,35 +137,17 @@ def _found(
         layout=Layout(),
         meta={},
         fields=fields,
-        title=title,
-        text=text,
-        searched={name: (name,) for name in texts}
-        | {"content": content, "title": (title,) if title else (), "text": text},
-        vector=vector,
-        published=next(_named(DATES, [name for name, known in fields.items() if known.type == "date"]), None),
-        vectors={name: name for name in [*([vector] if vector else []), *vectors]},
+        title=chosen.title,
+        text=chosen.text,
+        searched={name: (name,) for name in chosen.searchable} | named,
+        vector=next(iter(chosen.vectors), None),
+        published=chosen.published,
+        vectors={name: name for name in (*chosen.vectors, *chosen.semantic)},
         source={"excludes": heavy} if heavy else {},
+        semantic=chosen.semantic,
+        left_out=chosen.left_out,
+        notices=chosen.notices,
     )
-
-
-def _named(wanted: Iterable[str], names: Iterable[str]) -> Iterator[str]:
-    """Those of `names` whose last part is wanted, in the order of `wanted`."""
-    names = list(names)
-    for want in wanted:
-        yield from (name for name in names if name.rpartition(".")[2].lower() == want)
-
-
-def _fields(properties: Mapping[str, Any], prefix: str = "", nested: bool = False) -> Iterator[tuple[str, Field]]:
-    """Every field below `properties` by its full name; subfields too."""
-    for name, mapping in properties.items():
-        path, type_ = prefix + name, mapping.get("type", "object")
-        yield from _fields(mapping.get("properties", {}), f"{path}.", nested or type_ == "nested")
-        if type_ in ("object", "nested"):
-            continue
-        subfields = mapping.get("fields", {})
-        keyword = next((f"{path}.{sub}" for sub in subfields if subfields[sub].get("type") == "keyword"), None)
-        indexed = mapping.get("index", True) and mapping.get("element_type", "float") in ("float", "bfloat16")
-        yield path, Field(type_, mapping.get("dims"), mapping.get("similarity", "cosine"), keyword, nested, indexed)
 
 
 # -- documents
@@ -210,40 +160,14 @@ def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
         metadata, published = source.get("metadata"), source.get("published")
         return Document(
             id_,
-            _text(source.get("title")),
-            _text(source.get("text")),
+            text_of(source.get("title")),
+            text_of(source.get("text")),
             flatten(metadata) if isinstance(metadata, dict) else {},
             published[:10] if isinstance(published, str) else None,
         )
     values = flatten(source)
-    title = _text(values.pop(index.title, None)) if index.title else ""
-    text = "\n\n".join(filter(None, (_text(values.pop(name, None)) for name in index.text)))
+    title = text_of(values.pop(index.title, None)) if index.title else ""
+    texts = (text_of(values.pop(name, None)) or text_of(values.pop(f"{name}.text", None)) for name in index.text)
+    text = "\n\n".join(filter(None, texts))
     published = values.get(index.published) if index.published else None
     return Document(id_, title, text, values, published[:10] if isinstance(published, str) else None)
-
-
-def flatten(source: Mapping[str, Any], prefix: str = "") -> dict[str, Value]:
-    """Nested objects' keys joined by dots; a list of objects becomes a list of each of their fields."""
-    flat: dict[str, Value] = {}
-    for key, value in source.items():
-        if isinstance(value, dict):
-            flat |= flatten(value, f"{prefix}{key}.")
-        elif isinstance(value, list):
-            scalars: list[Scalar] = []
-            for item in value:
-                if not isinstance(item, dict):
-                    scalars.append(item if isinstance(item, Scalar) else str(item))
-                    continue
-                for inner, found in flatten(item, f"{prefix}{key}.").items():
-                    already = flat.setdefault(inner, [])
-                    if isinstance(already, list):
-                        already.extend(found if isinstance(found, list) else [found])
-            if scalars or not value:
-                flat[prefix + key] = scalars
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
-def _text(value: Value) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)

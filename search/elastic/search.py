@@ -18,6 +18,7 @@ from ...stages import Bm25, Fusion, Retriever
 from ...types import Document, Query, Ranking
 from ..filters import Filter
 from .errors import (
+    WHOLE,
     Busy,
     TooManyClauses,
     busy_part,
@@ -28,7 +29,7 @@ from .errors import (
     translate,
 )
 from .queries import FUZZY_CLAUSES, Body, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
-from .reading import WHOLE, Key, found_by_id, public_id, shared_ids
+from .reading import Key, found_by_id, public_id, shared_ids
 from .schema import Index, document
 from .server import Server
 
@@ -151,7 +152,8 @@ class Searcher:
             if body is not None:
                 bodies[name] = body
         searches: dict[str, Body] = {}
-        native = self.native and len(bodies) == len(self.retrievers) and fits_rrf(self.retrievers, self.fusion, self.k)
+        fits = fits_rrf(self.retrievers, self.fusion, self.k) and not self.index.semantic
+        native = self.native and len(bodies) == len(self.retrievers) and fits
         if native:
             joined = rrf([(bodies[name], retriever) for name, retriever in self.retrievers.items()], self.fusion)
             searches[NATIVE] = {"retriever": joined, "size": self.k, "_source": self.index.source or True}

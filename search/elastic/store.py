@@ -20,14 +20,18 @@ from ..filters import Filter
 from ..store import Layout, StoreInfo
 from . import bulk, ingested, mappings, ownership, reading, schema
 from .connection import Connection
-from .errors import refuse_parts
+from .errors import WHOLE, refuse_parts
+from .fields import FieldNames
+from .found import sampler
 from .queries import check
-from .schema import FieldNames, Index
+from .schema import Index
 from .search import NotNative, Searcher
 from .server import Server
 
 FIRST = "-000001"
 """What the name of the index behind an alias ends with."""
+MOST_SAID = 20
+"""Of how many fields that are left out it is said why."""
 KNOWN_SECONDS = 30.0
 """How long what a mapping said is believed."""
 FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
@@ -49,6 +53,7 @@ class ElasticStore:
         self._names = names or FieldNames()
         self._server = Server(connection)
         self._known: tuple[float, Index] | None = None
+        self._read: tuple[Mapping[str, Any], Index] | None = None
         self._native = self._native_weights = True
         self._writes = ingested.Writes()
         self.upserts_at_once = 2  # so that the server has work while the last requests of one are under way
@@ -67,6 +72,12 @@ class ElasticStore:
                 "text fields": ", ".join(index.text) or "none",
                 "vector field": index.vector or "none",
             }
+            if index.semantic:
+                details["semantic fields"] = f"{', '.join(index.semantic)}, which the server itself embeds"
+            if index.left_out:
+                said = [f"{name} ({why})" for name, why in index.left_out.items()]
+                more = f"; and {len(said) - MOST_SAID:,} more" if len(said) > MOST_SAID else ""
+                details["left out"] = "; ".join(said[:MOST_SAID]) + more
         elif index.id is not None and (strangers := self._count(_without(index.id))):
             details["not written by ccheck"] = f"{strangers:,} document{'' if strangers == 1 else 's'}"
         figures = ingested.figures(self._server, index)
@@ -79,6 +90,9 @@ class ElasticStore:
             bytes=figures.bytes if figures else None,
             state=figures.state if figures else None,
             details=details,
+            words=bool(index.searched["content"]),
+            semantic=index.semantic,
+            notices=index.notices,
         )
 
     def count(self) -> int:
@@ -221,8 +235,14 @@ class ElasticStore:
         except NotFound:
             self._known = None
             return None
-        index = schema.read_index(self.index, found, self._names, self.name)
+        index = self._read[1] if self._read is not None and self._read[0] == found else self._understood(found)
         self._known = time.monotonic(), index
+        return index
+
+    def _understood(self, found: Mapping[str, Any]) -> Index:
+        index = schema.read_index(self.index, found, self._names, self.name, sampler(self._server, self.index))
+        # As long as the mapping stays, the same fields are searched, whichever documents come.
+        self._read = (found, index) if index.made_here or self.count() else None
         return index
 
     def _index(self, fresh: bool = False) -> Index:
@@ -306,7 +326,7 @@ class ElasticStore:
         else:
             return 0
         body = {"size": 0, "aggs": {"passages": passages}}
-        answer = self._request("POST", self._path("_search"), body, params=reading.WHOLE)
+        answer = self._request("POST", self._path("_search"), body, params=WHOLE)
         refuse_parts(answer, self._connection, self.index)
         return int(answer["aggregations"]["passages"]["doc_count"])
 

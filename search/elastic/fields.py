@@ -1,0 +1,123 @@
+"""The fields of a mapping, and the values of a document's fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from ...types import Scalar, Value
+
+if TYPE_CHECKING:
+    from ...settings import Settings
+
+TEXT_TYPES: Final = ("text", "match_only_text")
+NUMBERS: Final = (
+    "long", "integer", "short", "byte", "double", "float", "half_float", "scaled_float", "unsigned_long",
+)  # fmt: skip
+SEMANTIC: Final = "semantic_text"
+"""The type of a field that the server itself embeds, claims too."""
+VECTOR_TYPES: Final = ("dense_vector", "sparse_vector", "rank_vectors")
+CONFLICT: Final = "conflict"
+"""In the place of a type: the indices behind an alias have several."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNames:
+    """Fields of an index that ccheck did not make; what is None is found from its mapping."""
+
+    title: str | None = None
+    text: tuple[str, ...] | None = None
+    vector: str | None = None
+
+
+def field_names_from(settings: Settings) -> FieldNames:
+    """The fields that the settings name."""
+    return FieldNames(
+        settings.elasticsearch_title_field, settings.elasticsearch_text_fields, settings.elasticsearch_vector_field
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a mapping.
+
+    `nested`: it lies in nested documents. `indexed`: it can be searched, a vector by kNN. `in_source`: the mapping
+    keeps it in `_source`. `why` has the words for a `CONFLICT`.
+    """
+
+    type: str
+    dimensions: int | None = None
+    similarity: str = "cosine"
+    keyword: str | None = None
+    nested: bool = False
+    indexed: bool = True
+    in_source: bool = True
+    why: str = ""
+
+
+def fields_of(mapping: Mapping[str, Any]) -> dict[str, Field]:
+    """Every field of an index's mapping by its full name."""
+    source = mapping.get("_source", {})
+    return dict(_fields(mapping.get("properties", {}), source))
+
+
+def _fields(
+    properties: Mapping[str, Any], source: Mapping[str, Any], prefix: str = "", nested: bool = False
+) -> Iterator[tuple[str, Field]]:
+    for name, mapping in properties.items():
+        path, type_ = prefix + name, mapping.get("type", "object")
+        yield from _fields(mapping.get("properties", {}), source, f"{path}.", nested or type_ == "nested")
+        if type_ in ("object", "nested"):
+            continue
+        subfields = mapping.get("fields", {})
+        keyword = next((f"{path}.{sub}" for sub in subfields if subfields[sub].get("type") == "keyword"), None)
+        indexed = mapping.get("index", True) and mapping.get("element_type", "float") in ("float", "bfloat16")
+        similarity = mapping.get("similarity", "cosine") if type_ == "dense_vector" else "cosine"
+        kept = _in_source(path, source)
+        yield path, Field(type_, mapping.get("dims"), similarity, keyword, nested, indexed, kept)
+
+
+def _in_source(path: str, source: Mapping[str, Any]) -> bool:
+    """Whether the mapping's `_source` keeps a field: it or an object above it can be named, with wildcards."""
+    if source.get("enabled") is False or source.get("mode") == "disabled":
+        return False
+    parts = path.split(".")
+    above = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+
+    def among(patterns: list[str]) -> bool:
+        return any(fnmatchcase(one, pattern) for one in above for pattern in patterns)
+
+    includes, excludes = source.get("includes") or [], source.get("excludes") or []
+    return (not includes or among(includes)) and not among(excludes)
+
+
+# -- values
+
+
+def flatten(source: Mapping[str, Any], prefix: str = "") -> dict[str, Value]:
+    """Nested objects' keys joined by dots; a list of objects becomes a list of each of their fields."""
+    flat: dict[str, Value] = {}
+    for key, value in source.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            scalars: list[Scalar] = []
+            for item in value:
+                if not isinstance(item, dict):
+                    scalars.append(item if isinstance(item, Scalar) else str(item))
+                    continue
+                for inner, found in flatten(item, f"{prefix}{key}.").items():
+                    already = flat.setdefault(inner, [])
+                    if isinstance(already, list):
+                        already.extend(found if isinstance(found, list) else [found])
+            if scalars or not value:
+                flat[prefix + key] = scalars
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def text_of(value: Value) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)

@@ -1,0 +1,259 @@
+"""An index that ccheck did not make: which of its fields are searched and shown, and why the others are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import quote
+
+from ...errors import InvalidData
+from .errors import WHOLE, part_error, refuse_parts
+from .fields import CONFLICT, NUMBERS, SEMANTIC, TEXT_TYPES, VECTOR_TYPES, Field, FieldNames, flatten, text_of
+from .server import Server
+
+TITLES = ("title", "headline", "name", "paper_title", "doc_title", "subject")
+TEXTS = (
+    "abstract", "text", "body", "content", "page_content", "summary", "body_text", "full_text", "fulltext", "passage",
+    "chunk",
+)  # fmt: skip
+DATES = ("published", "publication_date", "published_at", "publication_time", "pub_date", "date", "published_date")
+TITLE_TYPES = (*TEXT_TYPES, "keyword", "constant_keyword", "wildcard")
+"""What can be shown as a title; BM25 searches only the first."""
+SAMPLED: Final = 10
+"""How many documents are looked at to learn what a field holds."""
+MOST_SAMPLED: Final = 100
+"""Of how many fields."""
+LEAST_WORDS, SHARE = 2.0, 0.25
+"""A field that nobody named is a text where its values have more words than an identifier, on average, and at least a
+share of those that the wordiest field has."""
+_NOWHERE = "no document has it"
+_VAGUE = ("name", "subject")
+"""Below an object they are an author's name, say, and no title."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What some documents that have a field hold in it: how many were looked at, and the texts in their `_source`."""
+
+    documents: int
+    texts: tuple[str, ...]
+
+    @property
+    def words(self) -> float:
+        """How many words a text has, on average."""
+        return sum(len(text.split()) for text in self.texts) / len(self.texts) if self.texts else 0.0
+
+
+Sampling = Callable[[Sequence[str]], Mapping[str, Sample]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What an index that ccheck did not make is searched by.
+
+    `words` are the fields in which BM25 finds words, of all that are `searchable`; `title` and `text` are what is
+    shown, and may be others.
+    `left_out` says of fields why they are not used, `notices` what of it every user of the index should know.
+    """
+
+    title: str | None
+    text: tuple[str, ...]
+    words: tuple[str, ...]
+    searchable: tuple[str, ...]
+    vectors: tuple[str, ...]
+    semantic: tuple[str, ...]
+    published: str | None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def unified(by_index: Mapping[str, Mapping[str, Field]]) -> dict[str, Field]:
+    """The fields of all indices behind an alias. One that differs between them in what matters is a `CONFLICT`."""
+    fields: dict[str, Field] = {}
+    for mapped in by_index.values():
+        for name, one in mapped.items():
+            known = fields.setdefault(name, one)
+            if known == one or known.type == CONFLICT:
+                continue
+            if _family(known.type) == _family(one.type) and (known.nested, known.dimensions, known.similarity) == (
+                one.nested, one.dimensions, one.similarity
+            ):  # fmt: skip
+                same = known.keyword if known.keyword == one.keyword else None
+                in_source = known.in_source and one.in_source
+                fields[name] = replace(known, keyword=same, indexed=known.indexed and one.indexed, in_source=in_source)
+            else:
+                said = [f"{_described(some[name])} in {index}" for index, some in by_index.items() if name in some]
+                fields[name] = Field(CONFLICT, why=f"the indices differ: it is {', '.join(said)}")
+    return fields
+
+
+def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, where: str) -> Chosen:
+    """Raises InvalidData for a field of the settings that can't be used, and where there is nothing to search."""
+    left_out: dict[str, str] = {}
+    for name, one in fields.items():
+        if why := _why_not(name, one):
+            left_out[name] = why
+    texts = [name for name, one in fields.items() if one.type in TEXT_TYPES and name not in left_out]
+    titles = [name for name, one in fields.items() if one.type in TITLE_TYPES and name not in left_out]
+    semantic = [name for name, one in fields.items() if one.type == SEMANTIC and name not in left_out]
+    vectors = [name for name, one in fields.items() if one.type == "dense_vector" and name not in left_out]
+    _check_named(fields, names, left_out, where)
+
+    wanted = [*(names.text or ()), *([names.title] if names.title else [])]
+    likely = [*_named(TITLES, titles), *_named(TEXTS, texts), *semantic, *texts]
+    samples = sampling(list(dict.fromkeys([*wanted, *likely]))[:MOST_SAMPLED])
+    empty = not any(sample.documents for sample in samples.values())
+    for name, sample in samples.items():
+        if sample.documents and not sample.texts:
+            left_out[name] = "its text is not in _source (excluded, or copied there from other fields)"
+        elif not sample.documents and not empty:
+            left_out[name] = _NOWHERE
+    for name in wanted:
+        if name in left_out and samples[name].documents:
+            raise InvalidData(f"the field {name} of {where} can't be shown: {left_out[name]}. Name another one")
+
+    shown = [name for name in texts if name not in left_out]
+    title = names.title or next(_named(TITLES, [name for name in titles if name not in left_out]), None)
+    text = names.text or tuple(name for name in _named(TEXTS, shown) if name != title)
+    if not text:
+        text = _wordiest({name: samples[name].words for name in shown if name != title and name in samples})
+    if not text:
+        text = tuple(name for name in semantic if name not in left_out)[:1]
+    if not text and empty:
+        text = tuple(name for name in shown if name != title)
+    notices = tuple(_notices(fields, left_out, where)) if names.text is None else ()
+    words = tuple(name for name in dict.fromkeys([*([title] if title else []), *text]) if name in texts)
+    if not words and not semantic:
+        said = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:10])
+        raise InvalidData(
+            f"{where} has no text field that could be searched{f' ({said})' if said else ''}. Name its text fields by "
+            "CCHECK_ELASTICSEARCH_TEXT_FIELDS"
+        )
+    for name in texts:
+        if name != title and name not in text:
+            words_held = samples[name].words if name in samples else 0
+            few = f", {words_held:.0f} words in a document" if words_held else ""
+            left_out.setdefault(name, f"not one of the texts{few}")
+    for name in vectors[1:] if names.vector is None else [name for name in vectors if name != names.vector]:
+        left_out[name] = "another field of vectors is the first; a recipe's `field` can name it"
+    if title is not None and title not in texts:
+        left_out[title] = f"shown as the title, but not searched: it is {_described(fields[title])}"
+    main = [names.vector] if names.vector in vectors else []
+    return Chosen(
+        title,
+        tuple(text),
+        words,
+        tuple(texts),
+        tuple(dict.fromkeys([*(name for name in main if name), *vectors])),
+        tuple(dict.fromkeys([*([names.vector] if names.vector in semantic else []), *semantic])),
+        next(_named(DATES, [name for name, one in fields.items() if one.type == "date"]), None),
+        left_out,
+        notices,
+    )
+
+
+def sampler(server: Server, name: str) -> Sampling:
+    """Looks at some documents that have a field, for each of several fields."""
+
+    def sampling(names: Sequence[str]) -> Mapping[str, Sample]:
+        lines: list[Mapping[str, Any]] = []
+        for one in names:
+            source = {"includes": [one, f"{one}.*"], "excludes": [f"{one}.inference"]}
+            query = {"exists": {"field": one}}
+            lines += [WHOLE, {"query": query, "size": SAMPLED, "_source": source, "sort": ["_doc"]}]
+        if not lines:
+            return {}
+        body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+        answer = server.request("POST", f"/{quote(name, safe='')}/_msearch", body, index=name)
+        samples: dict[str, Sample] = {}
+        for one, response in zip(names, answer["responses"], strict=True):
+            if "error" in response:
+                raise part_error(response, server.connection, name)
+            refuse_parts(response, server.connection, name)
+            hits = response["hits"]["hits"]
+            values = (flatten(hit.get("_source", {})) for hit in hits)
+            found = (text_of(some.get(one, some.get(f"{one}.text"))) for some in values)
+            samples[one] = Sample(len(hits), tuple(text for text in found if text.strip()))
+        return samples
+
+    return sampling
+
+
+def _check_named(fields: Mapping[str, Field], names: FieldNames, left_out: Mapping[str, str], where: str) -> None:
+    """Raise InvalidData for a field of the settings that is not there or can't be used so."""
+    wanted: list[tuple[str, tuple[str, ...], str]] = []
+    wanted += [(name, TEXT_TYPES, "BM25 finds no words in it") for name in names.text or ()]
+    wanted += [(names.title, TITLE_TYPES, "it is no text")] if names.title else []
+    wanted += [(names.vector, ("dense_vector", SEMANTIC), "it is no field of vectors")] if names.vector else []
+    for name, types, otherwise in wanted:
+        if name not in fields:
+            texts = [one for one, known in fields.items() if known.type in TEXT_TYPES]
+            vectors = [one for one, known in fields.items() if known.type == "dense_vector"]
+            raise InvalidData(
+                f"{where} has no field {name!r}; its text fields are {', '.join(texts) or 'none'}, its vectors "
+                f"{', '.join(vectors) or 'none'}"
+            )
+        why = left_out.get(name) or (
+            f"it is {_described(fields[name])}: {otherwise}" if fields[name].type not in types else ""
+        )
+        if why:
+            raise InvalidData(f"the field {name} of {where}, which the settings name, can't be used: {why}")
+
+
+def _why_not(name: str, one: Field) -> str:
+    """Why a field of text or vectors can't be used; empty where it can, and for fields that nobody takes for one."""
+    if one.type == CONFLICT:
+        return one.why
+    if one.type == "dense_vector":
+        return "" if one.indexed else "its vectors are not indexed"
+    if one.type not in (*TEXT_TYPES, SEMANTIC):
+        if _likely(name) and one.type not in VECTOR_TYPES:
+            return f"it is {_described(one)}, in which BM25 finds no words"
+        return "it lies in nested documents" if one.nested else ""
+    if one.nested:
+        return "it lies in nested documents, whose words are not searched"
+    if not one.indexed:
+        return "its words are not indexed"
+    return "" if one.in_source or one.type == SEMANTIC else "its text is not kept in _source"
+
+
+def _likely(name: str) -> bool:
+    """Whether a field is called as texts are."""
+    return name.rpartition(".")[2].lower() in TEXTS
+
+
+def _wordiest(words: Mapping[str, float]) -> tuple[str, ...]:
+    """The fields of the longest texts, the longest first."""
+    most = max(words.values(), default=0.0)
+    enough = [name for name, count in words.items() if count >= max(LEAST_WORDS, SHARE * most)]
+    return tuple(sorted(enough, key=lambda name: -words[name]))
+
+
+def _named(wanted: Iterable[str], names: Iterable[str]) -> Iterator[str]:
+    """Those of `names` whose last part is wanted, in the order of `wanted`, the least deep first."""
+    by_depth = sorted(names, key=lambda name: name.count("."))
+    for want in wanted:
+        for name in by_depth:
+            above, _, last = name.rpartition(".")
+            if last.lower() == want and not (above and want in _VAGUE):
+                yield name
+
+
+def _notices(fields: Mapping[str, Field], left_out: Mapping[str, str], where: str) -> Iterator[str]:
+    """What is left out though somebody would look for it there: by its name, or for a conflict of types."""
+    for name, why in left_out.items():
+        if fields[name].type == CONFLICT or (_likely(name) and why != _NOWHERE):
+            yield f"the field {name} of {where} is left out: {why}"
+
+
+def _family(type_: str) -> str:
+    """What types have in common that are searched and compared alike."""
+    return "number" if type_ in NUMBERS else "text" if type_ in TEXT_TYPES else type_
+
+
+def _described(one: Field) -> str:
+    dimensions = f" of {one.dimensions} dimensions" if one.dimensions else ""
+    similarity = f" ({one.similarity})" if one.dimensions and one.similarity != "cosine" else ""
+    return f"{'nested ' if one.nested else ''}{one.type}{dimensions}{similarity}"
