@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -14,15 +15,18 @@ from .plan import Plan, make_plan
 from .providing import open_encoders
 from .recipe import Recipe, load_recipe
 from .search import Filter, Store, open_store
+from .search.filters import refuse_unfit
 from .settings import Settings
 from .steps import (
     Asked,
     cases,
+    filtered_out,
     judged,
     judged_by_user,
     not_asked,
     reranked,
     retrieved,
+    with_reason,
     with_sentences,
     without_questions,
 )
@@ -149,10 +153,14 @@ class Checker:
     def _prepared(self, plan: Plan, claims: Iterable[Claim], asked: Asked) -> Iterator[list[Result]]:
         """The claims, some at a time, with all but stances and verdicts."""
         documents = self._documents_to_read(plan) if asked.trace else None
+        if asked.filters:
+            refuse_unfit(asked.filters, self.store.fields(), self.store.name)
         answered = False
+        reason = functools.cache(lambda: filtered_out(self.store, asked.filters))
         for batch in _batches(claims, MEASURED_BATCH if asked.trace else BATCH):
             try:
                 results, vectors = retrieved(plan, self.recipe, self.store, batch, asked, self.memory)
+                results = with_reason(results, reason) if asked.filters else results
             except CcheckError as error:
                 if asked.trace or not answered:
                     raise

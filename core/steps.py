@@ -16,14 +16,11 @@ from .recipe import Recipe
 from .rerank import AnyReranker, HitReranker
 from .rerank.apply import rerank_many
 from .search import Filter, Store
-from .search.filters import PUBLISHED
 from .stages import LearnedReranker, ListwiseReranker, RerankerStage, Retriever
 from .types import Claim, Evidence, Query, Ranking, Result, SparseVector, Stance, Vector, Verdict, add_usage
 from .verdict import Case, Judge, all_judged, choose_sentences_many, conclude, with_stances
 
 MAX_CLAIM_CHARS = 100_000
-LOOKED_AT = 50
-"""In how many documents the field of a filter is looked for, where none passed."""
 Ranked = Sequence[tuple[str, float]]
 
 
@@ -80,16 +77,12 @@ def retrieved(
         if problem is not None:
             results.append(replace(result, error=problem))
             continue
-        (usage, warnings, query), (answer, stages) = next(made), next(answers)
+        (usage, warnings, _), (answer, stages) = next(made), next(answers)
         usage_by_stage = add_usage({}, "rewrite", usage)
         result = replace(result, usage_by_stage=usage_by_stage, warnings=(*plan.warnings, *warnings))
         if isinstance(answer, CcheckError):
             results.append(replace(result, error=answer))
         else:
-            if not answer.hits and isinstance(query, Query):
-                result = replace(
-                    result, warnings=(*result.warnings, *_strange_fields(plan, recipe, store, query, asked))
-                )
             evidence = tuple(Evidence(hit) for hit in answer.hits)
             results.append(replace(result, evidence=evidence, timings_ms=timings, stages=stages))
     by_text = {
@@ -106,18 +99,26 @@ def not_asked(plan: Plan, recipe: Recipe, store: Store, claims: Sequence[Claim],
     ]
 
 
-def _strange_fields(plan: Plan, recipe: Recipe, store: Store, query: Query, asked: Asked) -> Iterator[str]:
-    """Where filters left nothing: which of their fields no document has that bears on the claim."""
-    wanted = {one.field for one in asked.filters} - {PUBLISHED}
-    if not wanted:
-        return
-    (ranking,) = store.search([query], asked.retrievers(plan), recipe.fusion, k=LOOKED_AT, details=False)
-    if isinstance(ranking, CcheckError) or not ranking.hits:
-        return
-    known = {field for hit in ranking.hits for field in hit.document.metadata}
-    for field in sorted(wanted - known):
-        have = f"they have {', '.join(sorted(known)[:20])}" if known else "they have none"
-        yield f"none of the {len(ranking.hits)} documents that bear most on the claim has a field {field}: {have}"
+def with_reason(results: Sequence[Result], reason: Callable[[], str]) -> list[Result]:
+    """With a warning where nothing was found."""
+    return [
+        result
+        if result.evidence or result.error is not None
+        else replace(result, warnings=(*result.warnings, reason()))
+        for result in results
+    ]
+
+
+def filtered_out(store: Store, filters: Sequence[Filter]) -> str:
+    """Why filters that are right left nothing for a claim, with counts."""
+    total, passing = store.count(), store.count(filters)
+    said = " and ".join(map(str, filters))
+    if passing:
+        return f"{passing:,} of {total:,} documents pass {said}, and none of them bears on this claim"
+    if len(filters) == 1:
+        return f"none of {total:,} documents passes {said}"
+    each = ", ".join(f"{one} leaves {store.count([one]):,}" for one in filters)
+    return f"none of {total:,} documents passes {said}: {each}"
 
 
 Answer = tuple[Ranking | CcheckError, dict[str, tuple[str, ...]]]

@@ -8,7 +8,9 @@ without the field.
 from __future__ import annotations
 
 import datetime
+import difflib
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -19,7 +21,17 @@ PUBLISHED = "published"
 """The field of a document's own date, beside its metadata."""
 
 _FORM = re.compile(r"\s*(?P<field>[^\s=!<>\"]+)\s*(?P<operator>>=|<=|!=|==|=|<|>)\s*(?P<value>.+?)\s*", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?|[0-9]{5,}|now\b.*")
+NAMED = 20
+"""How many fields an error names."""
+
+Kind: TypeAlias = Literal["numbers", "text", "either", "words", "dates", "booleans", "nested", "mixed", "other"]
+"""What a field's values are to a filter: all numbers (also those written as text), none of them, or some.
+
+`words` can only be looked for. `nested`, `mixed` (of another type in each index of an alias) and `other` can't be
+filtered on at all.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +45,71 @@ class Filter:
     @property
     def number(self) -> float | None:
         """The value as a number, where it is one."""
-        return float(self.value) if _NUMBER.fullmatch(self.value) else None
+        return float(self.value) if is_number(self.value) else None
+
+    def __str__(self) -> str:
+        return f"{self.field}{self.operator}{self.value}"
+
+
+def is_number(text: str) -> bool:
+    """Whether filters take text for a number: digits, with a sign before and a fraction after."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def refuse_unfit(filters: Sequence[Filter], fields: Mapping[str, Kind], store: str) -> None:
+    """Raise UsageError for a filter on a field that no document has, or that its values can't be compared with.
+
+    Such a filter would leave nothing, or everything, of any claim: a mistake, and no answer.
+    """
+    for one in filters:
+        kind = fields.get(one.field)
+        if kind is None:
+            raise UsageError(_unknown(one, fields, store))
+        wrong = _unfit(one, kind)
+        if wrong is not None:
+            raise UsageError(f"the filter {str(one)!r} can't be applied to {store}: {wrong}")
+
+
+def _unknown(one: Filter, fields: Mapping[str, Kind], store: str) -> str:
+    if one.field == PUBLISHED:
+        return (
+            f"no document of {store} has a date, so none is surely before {one.value}: ingest with the field that has "
+            "it (--date-field), or leave out --before"
+        )
+    names = sorted(name for name in fields if name != PUBLISHED)
+    if not names:
+        return f"the filter {str(one)!r} can't be applied: no document of {store} has metadata"
+    folded = {name.casefold(): name for name in reversed(names)}
+    near = difflib.get_close_matches(one.field.casefold(), folded, 1)
+    hint = f"; did you mean {folded[near[0]]!r}?" if near else "."
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return f"no document of {store} has a field {one.field!r}{hint} The fields are {', '.join(names[:NAMED])}{more}"
+
+
+def _unfit(one: Filter, kind: Kind) -> str | None:
+    """Why the values of a field can't be compared so; None where they can."""
+    orders = one.operator not in ("=", "!=")
+    match kind:
+        case "nested":
+            return f"{one.field} lies in nested documents, which filters don't reach"
+        case "mixed":
+            return f"{one.field} has another type in each index of the alias: name one of the indices by --store"
+        case "other":
+            return f"{one.field} holds neither text nor numbers nor dates"
+        case "words" if orders:
+            return f"{one.field} is text that is searched by its words, which only = and != compare"
+        case "booleans" if orders or one.value not in ("true", "false"):
+            return f"{one.field} is true or false: write {one.field}=true"
+        case "dates" if not _DATE.fullmatch(one.value):
+            return f"{one.field} holds dates, and {one.value!r} is none: write {one.field}{one.operator}2015-01-31"
+        case "numbers" if one.number is None:
+            return f"{one.field} holds numbers, and {one.value!r} is none"
+        case "text" if one.number is not None and orders:
+            return (
+                f"{one.field} holds text, which {one.operator} compares with text only, letter by letter, and "
+                f"{one.value!r} is a number"
+            )
+    return None
 
 
 def parse_filter(text: str) -> Filter:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ..errors import CcheckError, InvalidData
 from ..stages import Analysis, Fusion, Retriever
 from ..types import Document, Entry, Query, Ranking
-from .filters import Filter
+from .filters import Filter, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,16 @@ class Store(Protocol):
 
     def get(self, ids: Sequence[str]) -> dict[str, Document]: ...
 
-    def count(self) -> int: ...
+    def count(self, filters: Sequence[Filter] = ()) -> int:
+        """How many documents pass the filters."""
+        ...
+
+    def fields(self) -> Mapping[str, Kind]:
+        """What filters can be on: the metadata fields that a document has, and `PUBLISHED` where one has a date.
+
+        Costs little, however many documents there are.
+        """
+        ...
 
     def search(
         self,

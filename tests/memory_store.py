@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from ccheck.errors import CcheckError, NotFound
-from ccheck.search.filters import Filter
+from ccheck.search.filters import Filter, Kind
 from ccheck.search.store import Layout, StoreInfo
 from ccheck.stages import Fusion, Retriever
 from ccheck.types import Document, Entry, Query, Ranking
@@ -71,8 +71,11 @@ class MemoryStore:
     def get(self, ids: Sequence[str]) -> dict[str, Document]:
         return {id_: self.entries[id_].document for id_ in ids if id_ in self.entries}
 
-    def count(self) -> int:
+    def count(self, filters: Sequence[Filter] = ()) -> int:
         return len(self.entries)
+
+    def fields(self) -> Mapping[str, Kind]:
+        return {name: "either" for entry in self.entries.values() for name in entry.document.metadata}
 
     def search(
         self,

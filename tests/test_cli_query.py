@@ -98,8 +98,30 @@ def test_filters(query):
 
 
 def test_a_filter_that_nothing_passes_is_shown(query):
-    ran = query(SEA, "--filter", "yaer>=2000")
-    assert ran.code == 0 and "No document with yaer>=2000 bears on this claim." in ran.out
+    ran = query(SEA, "--filter", "year>=3000")
+    assert ran.code == 0 and "No document with year>=3000 bears on this claim." in ran.out
+    assert f"none of {len(DOCUMENTS)} documents passes year>=3000" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("yaer>=2000", "has a field 'yaer'; did you mean 'year'? The fields are doi, first_author, journal"),
+        ("year>=abc", "year holds numbers, and 'abc' is none"),
+        ("journal>=2010", "journal holds text"),
+    ],
+)
+def test_a_filter_that_is_a_mistake_is_no_answer(query, tmp_path, condition, said):
+    claims = jsonl(tmp_path / "claims.jsonl", {"text": SEA}, {"text": "ice"})
+    for asked in ([SEA], ["--claims", claims]):
+        ran = query(*asked, "--filter", condition)
+        assert (ran.code, ran.out) == (2, "") and said in ran.err
+
+
+def test_a_day_where_no_document_has_a_date(tmp_path):
+    ccheck("ingest", jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": "sea"}), "--store", tmp_path / "s", "--no-dense")
+    ran = ccheck("query", "sea", "--store", tmp_path / "s", *BM25, "--before", "2015-01-31")
+    assert (ran.code, ran.out) == (2, "") and "has a date, so none is surely before 2015-01-31" in ran.err
 
 
 def test_only_stop_words_find_nothing(query):

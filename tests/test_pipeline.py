@@ -152,14 +152,33 @@ def test_filters_and_k(words: Checker) -> None:
         words.check("climate", k=0)
 
 
-def test_a_field_that_no_document_has_is_said_where_a_filter_leaves_nothing(words: Checker) -> None:
-    mistyped = words.check("the climate of the earth", filters=[parse_filter("yer>=1900"), parse_filter("year>=1900")])
-    assert not mistyped.evidence
-    (said,) = [warning for warning in mistyped.warnings if "yer" in warning]
-    assert "has a field yer: they have doi, first_author, journal, topic, year" in said
-    for condition, claim in (("year>3000", "the climate of the earth"), ("yer=1", "zzzqqq"), ("yer!=1", "climate")):
-        other = words.check(claim, filters=[parse_filter(condition)])
-        assert not [warning for warning in other.warnings if "has a field" in warning]
+def test_a_filter_that_is_a_mistake_is_an_error(words: Checker) -> None:
+    with pytest.raises(
+        UsageError, match=r"has a field 'yer'; did you mean 'year'\? The fields are doi, first_author, j"
+    ):
+        words.check("the climate of the earth", filters=[parse_filter("year>=1900"), parse_filter("yer>=1900")])
+
+
+def test_filters_that_leave_nothing_say_so_with_counts(words: Checker) -> None:
+    filters = [parse_filter("year>=1900"), parse_filter("journal=Nature"), parse_filter("year>3000")]
+    total = words.store.count()
+    nature = words.store.count(filters[1:2])
+    assert 0 < nature < total == words.store.count(filters[:1])
+    for some, claim, said in (
+        (filters[2:], "the climate of the earth", f"none of {total} documents passes year>3000"),
+        (filters[1:2], "zzzqqq", f"{nature} of {total} documents pass journal=Nature, and none of them bears on this"),
+        (
+            filters[1:],
+            "sea",
+            f"passes journal=Nature and year>3000: journal=Nature leaves {nature}, year>3000 leaves 0",
+        ),
+    ):
+        for result in words.check_many([Claim(claim), Claim(claim)], filters=some):
+            assert not result.evidence and result.error is None
+            assert said in result.warnings[-1]
+    (one, empty) = words.check_many([Claim("sea"), Claim("")], filters=filters[:2])
+    assert one.evidence and not [warning for warning in one.warnings if "documents" in warning]
+    assert empty.error is not None and not [warning for warning in empty.warnings if "documents" in warning]
 
 
 def test_a_missing_and_an_empty_store_say_what_to_do(tmp_path: Path) -> None:

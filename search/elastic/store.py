@@ -16,14 +16,15 @@ from ...analysis import open_analysis
 from ...errors import CcheckError, InvalidData, NotFound, UsageError
 from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
-from ..filters import Filter
+from ..filters import Filter, Kind
 from ..store import Layout, StoreInfo
 from . import bulk, ingested, mappings, ownership, reading, schema
+from .comparable import field_kinds
 from .connection import Connection
 from .errors import WHOLE, refuse_parts
 from .fields import FieldNames
 from .found import sampler
-from .queries import check
+from .queries import check, filter_bodies
 from .schema import Index
 from .search import NotNative, Searcher
 from .server import Server
@@ -95,8 +96,11 @@ class ElasticStore:
             notices=index.notices,
         )
 
-    def count(self) -> int:
-        return self._count()
+    def count(self, filters: Sequence[Filter] = ()) -> int:
+        return self._count({"bool": {"filter": filter_bodies(self._index(), filters)}} if filters else None)
+
+    def fields(self) -> Mapping[str, Kind]:
+        return field_kinds(self._server, self.index, self._index())
 
     def _count(self, query: Mapping[str, Any] | None = None) -> int:
         answer = self._request("POST" if query else "GET", self._path("_count"), {"query": query} if query else None)

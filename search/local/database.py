@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import InvalidData
 from ...types import Document, Entry, Passage
-from ..filters import PUBLISHED, Filter
+from ..filters import PUBLISHED, Filter, Kind, is_number
 from ..store import MAIN_VECTORS, Layout
 from .sparse import pack
 
@@ -297,6 +297,26 @@ class Database:
         query = f"SELECT seq FROM documents WHERE {' AND '.join(conditions)}"
         return [row[0] for row in self._connection.execute(query, values)]
 
+    def field_kinds(self) -> dict[str, Kind]:
+        """What filters can be on, see `Store.fields`. Reads the metadata of every document."""
+        numbers: set[str] = set()
+        texts: set[str] = set()
+        for (metadata,) in self._connection.execute("SELECT metadata FROM documents"):
+            for name, value in json.loads(metadata).items():
+                for one in value if isinstance(value, list) else (value,):
+                    if isinstance(one, str):
+                        (numbers if is_number(one) else texts).add(name)
+                    elif one is not None:
+                        (texts if isinstance(one, bool) else numbers).add(name)
+        kinds: dict[str, Kind] = {
+            name: "text" if name not in numbers else "either" if name in texts else "numbers"
+            for name in numbers | texts
+        }
+        kinds.pop(PUBLISHED, None)  # filters mean the document's own date by this name
+        if self._connection.execute("SELECT 1 FROM documents WHERE published IS NOT NULL LIMIT 1").fetchone():
+            kinds[PUBLISHED] = "dates"
+        return kinds
+
     def _select(self, query: str, keys: Sequence[str] | Sequence[int]) -> list[Any]:
         """Rows whose key is among many: as one JSON parameter, past SQLite's limit on the number of them."""
         return self._connection.execute(
@@ -359,8 +379,11 @@ def _condition(filter_: Filter) -> tuple[str, list[str | float]]:
     condition = f"type NOT IN ('integer', 'real') AND {text} {operator} ?"
     if filter_.number is not None:
         number = f"CAST(atom AS REAL) {operator} ?"
+        # As `is_number` has it: digits, after a sign, with a fraction.
+        digits = "CASE WHEN atom GLOB '[+-]*' THEN substr(atom, 2) ELSE atom END"
         numeric = (
-            "type IN ('integer', 'real') OR (type = 'text' AND atom GLOB '*[0-9]*' AND atom NOT GLOB '*[^0-9.+-]*')"
+            f"type IN ('integer', 'real') OR (type = 'text' AND ({digits}) GLOB '[0-9]*' "
+            f"AND ({digits}) NOT GLOB '*[^0-9.]*' AND atom NOT GLOB '*.*.*' AND atom NOT GLOB '*.')"
         )
         condition = f"({numeric}) AND {number}" if operator != "=" else f"({condition}) OR (({numeric}) AND {number})"
         parameters = [filter_.number] if operator != "=" else [filter_.value, filter_.number]

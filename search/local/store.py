@@ -28,7 +28,7 @@ from ...errors import CcheckError, Incomplete, InvalidData, NotFound
 from ...fusion import fuse, ranking_of
 from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
-from ..filters import Filter
+from ..filters import Filter, Kind
 from ..store import Layout, StoreInfo
 from . import bm25, sparse, vectors
 from .bm25 import Bm25Index, TextFields
@@ -92,6 +92,7 @@ class LocalStore:
         self._lock: FileLock | None = None
         self._bm25: Bm25Index | None = None
         self._snapshot: Snapshot | None = None
+        self._kinds: tuple[int, Mapping[str, Kind]] | None = None
         self._passing: dict[tuple[int, tuple[Filter, ...]], NDArray[np.bool_]] = {}
         self._waiting, self._caught_up = 0, 0.0
 
@@ -121,9 +122,18 @@ class LocalStore:
             )
 
     @_reported
-    def count(self) -> int:
+    def count(self, filters: Sequence[Filter] = ()) -> int:
         with self._guard:
-            return self._database().count()
+            return len(self._database().passing(filters)) if filters else self._database().count()
+
+    @_reported
+    def fields(self) -> Mapping[str, Kind]:
+        with self._guard:
+            database = self._database()
+            generation = database.generation
+            if self._kinds is None or self._kinds[0] != generation:
+                self._kinds = generation, database.field_kinds()
+            return self._kinds[1]
 
     @_reported
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
