@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import Incomplete, InvalidData, UsageError
+from ..errors import CcheckError, Incomplete, InvalidData, ServerError, UsageError
 from ..files import check_outputs
 from .adjust import Changes, adjusted
 from .common import (
@@ -41,6 +41,7 @@ from .common import (
     usage_said,
 )
 from .outputs import REPORT, RUN, outputs
+from .resume import Answer, Key, earlier_answers, result_of, settings_key
 
 if TYPE_CHECKING:
     from ..ingest import Record, Reject
@@ -109,6 +110,12 @@ if TYPE_CHECKING:
     click.option("--dry-run", is_flag=True, help="Print the prompts, with an estimate of their tokens; ask nobody."),
     click.option("--strict", is_flag=True, help="A reranker that fails is an error, not a warning."),
     click.option("--explain", is_flag=True, help="Show each document's way through the ranking."),
+    click.option(
+        "--resume",
+        metavar="FILE",
+        help="With --claims: take over the answers that an earlier run of the same command printed into FILE, and ask "
+        "only about the claims that it left out or that failed.",
+    ),
     click.option("--run", "run_file", metavar="FILE", help="Also write the rankings to FILE, as a TREC run."),
     click.option("--report", metavar="FILE", help="Also write a page to FILE (HTML), to read, print or send."),
     json_option,
@@ -140,6 +147,7 @@ def query(
     dry_run: bool,
     strict: bool,
     explain: bool,
+    resume: str | None,
     run_file: str | None,
     report: str | None,
     as_json: bool,
@@ -154,13 +162,18 @@ def query(
     ccheck query "sea level has risen 20 cm since 1900"
     ccheck query "vaccines cause autism" -k 3 --filter 'year>=2010' --explain
     ccheck query --claims claims.jsonl --run my.run > answers.jsonl
+    ccheck query --claims claims.jsonl --resume answers.jsonl > all.jsonl
 
     Shows the documents that bear on CLAIM, best first, each with the sentence that matters most. CLAIM is read from
     standard input where it is -. With --claims, a claim that can't be checked is an object with its error, the others
-    go on, and the exit code is 7.
+    go on, and the exit code is 7. With --resume, the output is complete and in the order of the claims.
     """
     if (claim is None) == (claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
+    if resume is not None and (claims is None or dry_run):
+        raise click.UsageError("--resume goes on with a file of claims (--claims)")
+    if resume is not None and report is not None:
+        raise click.UsageError("--resume does not go with --report: earlier answers don't have the documents' texts")
     from ..settings import resolve
 
     flags = {
@@ -177,22 +190,23 @@ def query(
     resolved = resolve(flags)
     changes = Changes(fields, no_dense, rerank_depth, verdict, llm, strategy, examples, stance, replacements(replace))
     pipeline = adjusted(resolved.settings, changes)
-    asked = _Asked(k, _conditions(filters, before), run_file, report, quiet)
+    asked = _Asked(k, _conditions(filters, before), run_file, report, quiet, resume)
     text = ""
     if claim is not None:
         text = (_standard_input() if claim == "-" else argument_text(claim)).strip()
         if not text:
             raise UsageError('the claim is empty: ccheck query "what somebody said"')
     if not dry_run:
-        check_outputs([(run_file, RUN), (report, REPORT)], (claims, examples, resolved.settings.recipe))
+        check_outputs([(run_file, RUN), (report, REPORT)], (claims, examples, resume, resolved.settings.recipe))
     with checker(resolved.settings, quiet=quiet, recipe=pipeline, strict=strict) as checked:
         about = functools.partial(_about, resolved, checked)
+        key = settings_key(resolved.settings, checked.recipe, checked.store.name, k, asked.filters, strict)
         if dry_run:
             _show_prompts(checked, asked, claims, text)
         elif claims is not None:
-            _check_file(checked, asked, claims, about)
+            _check_file(checked, asked, claims, about, key)
         else:
-            _check_one(checked, asked, text, as_json, explain, about)
+            _check_one(checked, asked, text, as_json, explain, about, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +218,11 @@ class _Asked:
     run: str | None
     report: str | None
     quiet: bool
+    resume: str | None
 
 
 def _check_one(
-    checked: Checker, asked: _Asked, text: str, as_json: bool, explain: bool, about: Callable[[], About]
+    checked: Checker, asked: _Asked, text: str, as_json: bool, explain: bool, about: Callable[[], About], key: str
 ) -> None:
     from ..types import Claim
 
@@ -218,7 +233,7 @@ def _check_one(
             if result.error is not None:
                 raise result.error
             if as_json:
-                print_json(result.to_dict())
+                print_json(result.to_dict() | {"settings": key})
             else:
                 from .show import show_result
 
@@ -239,24 +254,29 @@ def _check_one(
         raise Incomplete("not everything could be judged: the documents and the verdict say why")
 
 
-def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About]) -> None:
+def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About], key: str) -> None:
     """Print an object for each claim of a file, in order. Raises Incomplete where some could not be checked."""
     from ..types import add_usage
 
     # What is missing, the claims or the store, says so before an old run is overwritten.
     claims = read_claims(file, unique=asked.run is not None)
     warnings = checked.plan().warnings
-    done = failed = unjudged = warned = 0
+    done = unjudged = warned = 0
+    errors: list[CcheckError] = []
     by_stage: Mapping[str, Usage] = {}
+    earlier: Mapping[Key, Answer] = {}
+    if asked.resume is not None:
+        claims = list(claims)
+        earlier = earlier_answers(asked.resume, key, {(claim.id, claim.text) for claim, _ in claims})
     with outputs(asked.run, asked.report, about) as write:
-        for result in _many(checked, claims, file, asked):
+        for result, answer in _answers(checked, claims, file, asked, earlier):
             done += 1
-            failed += result.error is not None
+            errors += [result.error] if result.error is not None else []
             unjudged += _unjudged(result)
             warned += len(result.warnings) > len(warnings)
             for stage, usage in result.usage_by_stage.items():
                 by_stage = add_usage(by_stage, stage, usage)
-            print_json(result.to_dict())
+            print_json(answer or result.to_dict() | {"settings": key})
             write(result)
     if not asked.quiet:
         for warning in warnings:
@@ -265,14 +285,37 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
             notice(f"{counted(warned, 'claim')} came with warnings: see the object of each")
         if not done:
             notice(f"{file} holds no claims")
+        if asked.resume is not None:
+            notice(f"{counted(len(earlier), 'answer')} taken over from {asked.resume}")
         for message in usage_said(by_stage):
             notice(message)
-    if failed:
-        raise Incomplete(f"{failed:,} of {counted(done, 'claim')} could not be checked: the object of each says why")
+    if errors:
+        said = f"{len(errors):,} of {counted(done, 'claim')} could not be checked: the object of each says why"
+        nothing = len(errors) == done and all(isinstance(error, ServerError) for error in errors)
+        raise ServerError(said) if nothing else Incomplete(said)
     if unjudged:
         raise Incomplete(
             f"{unjudged:,} of {counted(done, 'claim')} could not be wholly judged: the object of each says why"
         )
+
+
+def _answers(
+    checked: Checker,
+    claims: Iterable[tuple[Claim, str | None]],
+    file: str,
+    asked: _Asked,
+    earlier: Mapping[Key, Answer],
+) -> Iterator[tuple[Result, Answer | None]]:
+    """A result for each claim, in order, with the object that an earlier run printed, where it did."""
+    if not earlier:
+        yield from ((result, None) for result in _many(checked, claims, file, asked))
+        return
+    claims = list(claims)
+    left = [pair for pair in claims if (pair[0].id, pair[0].text) not in earlier]
+    results = _many(checked, left, file, asked)
+    for claim, _ in claims:
+        answer = earlier.get((claim.id, claim.text))
+        yield (result_of(answer), answer) if answer is not None else (next(results), None)
 
 
 def _unjudged(result: Result) -> bool:
