@@ -56,6 +56,7 @@ class Database:
     """One connection. Not for several threads at once."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
+        self._kinds: tuple[int, dict[str, Kind]] | None = None
         try:
             self._connection = _connect(path, "mode=rwc") if create else _connect_to_read(path)
             self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -298,7 +299,13 @@ class Database:
         return [row[0] for row in self._connection.execute(query, values)]
 
     def field_kinds(self) -> dict[str, Kind]:
-        """What filters can be on, see `Store.fields`. Reads the metadata of every document."""
+        """What filters can be on, see `Store.fields`. Reads the metadata of every document, once in a generation."""
+        generation = self.generation
+        if self._kinds is None or self._kinds[0] != generation:
+            self._kinds = generation, self._read_field_kinds()
+        return self._kinds[1]
+
+    def _read_field_kinds(self) -> dict[str, Kind]:
         numbers: set[str] = set()
         texts: set[str] = set()
         for (metadata,) in self._connection.execute("SELECT metadata FROM documents"):

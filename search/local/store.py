@@ -92,7 +92,6 @@ class LocalStore:
         self._lock: FileLock | None = None
         self._bm25: Bm25Index | None = None
         self._snapshot: Snapshot | None = None
-        self._kinds: tuple[int, Mapping[str, Kind]] | None = None
         self._passing: dict[tuple[int, tuple[Filter, ...]], NDArray[np.bool_]] = {}
         self._waiting, self._caught_up = 0, 0.0
 
@@ -129,11 +128,7 @@ class LocalStore:
     @_reported
     def fields(self) -> Mapping[str, Kind]:
         with self._guard:
-            database = self._database()
-            generation = database.generation
-            if self._kinds is None or self._kinds[0] != generation:
-                self._kinds = generation, database.field_kinds()
-            return self._kinds[1]
+            return self._database().field_kinds()
 
     @_reported
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
