@@ -70,10 +70,10 @@ def bare(folder: Path) -> Any:
     for name in ("content", "title", "text"):
         schema = schema.add_text_field(name, tokenizer_name="ccheck", index_option="freq")
     built = schema.build()
-    index = tantivy.Index(built, str(folder / "bm25"), reuse=True)
+    index = tantivy.Index(built, str(next(folder.glob("bm25-*"))), reuse=True)
     index.register_tokenizer("ccheck", analyzer())
     searcher = index.searcher()
-    matrix = np.memmap(folder / "vectors.f32", np.float32, "r").reshape(-1, DIMENSIONS)
+    matrix = np.memmap(next(folder.glob("vectors-*.f32")), np.float32, "r").reshape(-1, DIMENSIONS)
 
     def search(query: Query) -> list[int]:
         clauses = [

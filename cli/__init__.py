@@ -28,7 +28,7 @@ COMMANDS = {
     "mine": "Find hard negatives: documents that rank high and are not relevant.",
     "train": "Make models from labels.",
     "calibrate": "Measure what a judge's confidence is worth, and mend it.",
-    "index": "Look at stores, rebuild or delete them.",
+    "index": "Look at stores, check, rebuild or delete them.",
     "recipes": "List, show or check recipes.",
     "config": "Show the settings and where each came from.",
     "doctor": "Say what works here, what does not, and what to do.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..errors import CcheckError, NotFound, UsageError
+from ..errors import CcheckError, InvalidData, NotFound, UsageError
 from .common import (
     counted,
     json_option,
@@ -21,11 +21,12 @@ from .common import (
 
 @click.group()
 def index() -> None:
-    """Look at stores, rebuild or delete them.
+    """Look at stores, check, rebuild or delete them.
 
     \b
     ccheck index info
     ccheck index list
+    ccheck index check
     ccheck index delete --store local:papers
     """
 
@@ -83,7 +84,7 @@ def list_(*, as_json: bool) -> None:
     ccheck index list
     """
     from ..search.local import LocalStore
-    from ..search.local.store import DATABASE
+    from ..search.local.files import DATABASE
 
     folder = settings_from().data_dir
     names = sorted(file.parent.name for file in folder.glob(f"*/{DATABASE}"))
@@ -102,6 +103,40 @@ def list_(*, as_json: bool) -> None:
         print_fields(stdout(), rows)
     if not names and not as_json:
         notice(f"no stores in {folder} yet: ccheck ingest FILE makes one")
+
+
+@index.command()
+@click.argument("store", required=False)
+@options(json_option, quiet_option)
+def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
+    """Look for damage in all files of a local store.
+
+    \b
+    ccheck index check
+    ccheck index check local:papers
+
+    Everything is compared with its checksum, and nothing is changed. Exit code 5: something is damaged, and the output
+    says what to run.
+    """
+    from ..search import open_store
+    from ..search.local import LocalStore
+
+    with open_store(settings_from(store=store)) as opened:
+        if not isinstance(opened, LocalStore):
+            raise UsageError("only local stores are checked here; Elasticsearch checks its own files")
+        found = opened.check()
+    problems = [
+        {"file": str(damage.where), "problem": damage.problem, "run": damage.commands(opened.name)} for damage in found
+    ]
+    if as_json:
+        print_json({"store": opened.name, "damaged": bool(problems), "problems": problems})
+    elif problems:
+        print_fields(stdout(), {str(one["file"]): str(one["problem"]) for one in problems})
+    elif not quiet:
+        notice(f"{opened.name} is as it was written")
+    if found:
+        # What brings the documents back makes the rest anew, too.
+        raise min(found, key=lambda damage: damage.derived).in_store(opened.name)
 
 
 @index.command()
@@ -135,16 +170,28 @@ def delete(*, store: str | None, yes: bool, quiet: bool) -> None:
     ccheck index delete --store local:papers
 
     Asks first, and says exactly what goes. In Elasticsearch it removes only an index that ccheck made and that nobody
-    else uses: an alias with a filter, a data stream, or an index with other aliases is refused.
+    else uses: an alias with a filter, a data stream, or an index with other aliases is refused. In a local store's
+    folder it removes only the files that ccheck made.
     """
     from ..search import open_store
+    from ..search.local import LocalStore
 
     with open_store(settings_from(store=store)) as opened:
-        if opened.info() is None:
-            raise NotFound(f"there is no store {opened.name}")
-        if not yes and not click.confirm(f"Remove {opened.name}: {opened.removal()}?", err=True):
+        try:
+            if opened.info() is None:
+                raise NotFound(f"there is no store {opened.name}")
+            what = opened.removal()
+        except InvalidData as error:
+            if not isinstance(opened, LocalStore):
+                raise
+            notice(str(error))  # a damaged store can be removed, too
+            what = f"the files of the store in {opened.path}"
+        if not yes and not click.confirm(f"Remove {opened.name}: {what}?", err=True):
             notice("nothing was removed")
             return
         opened.drop()
-        if not quiet:
+        if isinstance(opened, LocalStore) and opened.path.exists():
+            left = [path for path in sorted(opened.path.rglob("*")) if path.is_symlink() or not path.is_dir()]
+            notice(f"{opened.name} is gone. ccheck did not make these, and left them: {', '.join(map(str, left))}")
+        elif not quiet:
             notice(f"{opened.name} is gone")

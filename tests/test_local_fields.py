@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -18,7 +17,7 @@ from test_local_store import LAYOUT, bm25_count, dense_first, entry
 from ccheck.errors import InvalidData, NotFound
 from ccheck.search import Chunking, Embedding
 from ccheck.search.local import LocalStore, sparse
-from ccheck.search.local import store as local_store
+from ccheck.search.local.files import DATABASE
 from ccheck.search.store import AdditionalTexts, DenseField, SparseField
 from ccheck.stages import Analysis, Bm25, Dense, Retriever, Sparse
 from ccheck.types import Entry, Passage, Query, SparseVector
@@ -72,8 +71,9 @@ FULL_WRITER = """
     import sys
     from pathlib import Path
     sys.path.insert(0, {tests!r})
-    from test_local_fields import FULL, LocalStore, full_entry, local_store
+    from test_local_fields import FULL, LocalStore, full_entry
     from ccheck.search.local import sparse
+    from ccheck.search.local import store as local_store
     local_store.COMMIT_EVERY, sparse.SEGMENT_FROM, sparse.FAN = 40, 10, 3
     store = LocalStore(Path({folder!r}))
     store.prepare(FULL)
@@ -114,7 +114,7 @@ GAINER = """
     from pathlib import Path
     sys.path.insert(0, {tests!r})
     from test_local_fields import FULL, LocalStore
-    from ccheck.search.local import bm25, database, store
+    from ccheck.search.local import bm25, database, upkeep
     def die(*args, **options):
         os.kill(os.getpid(), signal.SIGKILL)
     moment = {moment!r}
@@ -123,8 +123,8 @@ GAINER = """
     elif moment == "before the switch":
         database.Database.set_layout = die
     else:
-        wipe = bm25.wipe
-        bm25.wipe = lambda folder: die() if folder.name == "bm25" else wipe(folder)
+        sweep = upkeep.sweep
+        upkeep.sweep = lambda folder, named: die() if len(list(folder.glob("bm25-*"))) > 1 else sweep(folder, named)
     LocalStore(Path({folder!r})).prepare(FULL)
 """
 
@@ -187,13 +187,13 @@ def test_documents_that_the_database_lost_leave_nothing_in_the_indices(
         store.prepare(FULL)
         store.upsert([full_entry(i) for i in range(20)])
         store.publish()
-    before = (folder / local_store.DATABASE).read_bytes()
+    before = (folder / DATABASE).read_bytes()
     with LocalStore(folder) as store:
         store.upsert([full_entry(i, "lost") for i in range(100, 150)])
         store.publish()
         assert bm25_count(store, "lost") == 50
-    assert not (folder / f"{local_store.DATABASE}-wal").exists()
-    (folder / local_store.DATABASE).write_bytes(before)
+    assert not (folder / f"{DATABASE}-wal").exists()
+    (folder / DATABASE).write_bytes(before)
     with LocalStore(folder) as store:
         store.upsert([full_entry(i) for i in range(200, 230)])
         store.publish()
@@ -203,41 +203,6 @@ def test_documents_that_the_database_lost_leave_nothing_in_the_indices(
         (found,) = store.rankings([Query("", None, {"sparse": full_entry(120).sparse})], {"sparse": Sparse()})
         assert isinstance(found, dict)
         assert not {"d100", "d120"} & {id_ for id_, _ in found["sparse"]}
-
-
-def test_a_store_of_the_first_format_is_used_as_it_is(tmp_path: Path) -> None:
-    """Without the tables and marks that came later; a reader changes nothing, a writer adds them."""
-    folder = tmp_path / "store"
-    with LocalStore(folder) as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(30)])
-        store.publish()
-    with sqlite3.connect(folder / local_store.DATABASE) as database:
-        assert database.execute("SELECT value FROM meta WHERE key = 'format'").fetchone() == ("1",)
-        for table in ("more_passages", "sparse", "additional"):
-            database.execute(f"DROP TABLE {table}")
-        database.execute("DELETE FROM meta WHERE key IN ('id', 'bm25')")
-    database.close()
-    with LocalStore(folder) as reader, LocalStore(folder) as again:
-        assert bm25_count(reader) == 30
-        assert dense_first(reader, 7) == "d7"
-        first, second = reader.info(), again.info()
-        assert first is not None and second is not None and first.state == second.state
-    with LocalStore(folder) as store:
-        store.upsert([entry(31)])
-        store.publish()
-        assert bm25_count(store) == 31
-        info = store.info()
-        assert info is not None and info.state != first.state
-        store.prepare(FULL)
-        store.upsert([full_entry(3)])
-        store.publish()
-        assert found_everywhere(store, 3)
-        assert bm25_count(store) == 31
-    with sqlite3.connect(folder / local_store.DATABASE) as database:
-        # A ccheck that knows nothing of the fields leaves the store alone.
-        assert database.execute("SELECT value FROM meta WHERE key = 'format'").fetchone() == ("2",)
-    database.close()
 
 
 def test_entries_that_do_not_fit_the_layout_are_refused_whole(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from ccheck.errors import InvalidData
 from ccheck.search.local import sparse
+from ccheck.search.local.files import Damaged, Verified
 from ccheck.search.local.fuzzy import MAX_EXPANSIONS, Dictionary, allowed_edits
 from ccheck.types import SparseVector
 
@@ -75,8 +77,15 @@ def test_an_empty_dictionary_and_odd_terms() -> None:
 # -- sparse vectors
 
 
-def rows_of(matrix: np.ndarray, first: int = 0) -> list[sparse.Row]:
-    return [(seq, *sparse.pack(vector(row))) for seq, row in enumerate(matrix) if seq > first and row.any()]
+def batches_of(matrix: np.ndarray, first: int = 0) -> list[sparse.Batch]:
+    """The rows of a matrix as the database has them: five documents in each row of its table, from that row on."""
+    found = []
+    for number in range(first, -(-len(matrix) // 5)):
+        some = [(seq, vector(matrix[seq])) for seq in range(5 * number, min(5 * number + 5, len(matrix)))]
+        batch = sparse.Batch.of(some)
+        if batch is not None:
+            found.append(replace(batch, number=number))
+    return found
 
 
 def vector(row: np.ndarray) -> SparseVector:
@@ -98,9 +107,14 @@ def expected(matrix: np.ndarray, query: np.ndarray, depth: int) -> list[tuple[in
     return [(seq, pytest.approx(scores[seq], rel=1e-5)) for seq in best[:depth]]
 
 
-def open_index(folder: Path, matrix: np.ndarray) -> sparse.SparseIndex:
-    chain = sparse.segments(folder, VOCABULARY)
-    rest = rows_of(matrix, chain[-1].last if chain else 0)
+def caught_up(folder: Path, matrix: np.ndarray, named: list[sparse.Named]) -> list[sparse.Named]:
+    """The segments of these documents, when `named` are there."""
+    return sparse.catch_up(folder, VOCABULARY, named, lambda number: batches_of(matrix, number), Verified())
+
+
+def open_index(folder: Path, matrix: np.ndarray, named: list[sparse.Named]) -> sparse.SparseIndex:
+    chain = [sparse.open_segment(folder, one, VOCABULARY, Verified()) for one in named]
+    rest = batches_of(matrix, named[-1].upto if named else 0)
     return sparse.SparseIndex.open(chain, VOCABULARY, matrix.any(axis=1), rest)
 
 
@@ -117,10 +131,12 @@ def test_sparse_search_is_exact_over_segments_that_merge(small_segments: None, t
     matrix[100:140] = 0  # documents without a vector
     queries = draw_matrix(6, seed=1)[1:]
     counts = []
+    named: list[sparse.Named] = []
     for length in (5, 60, 61, 75, 200, 333, 520):
         stored = matrix[:length]
-        sparse.catch_up(tmp_path / "sparse", VOCABULARY, lambda seq, stored=stored: rows_of(stored, seq))
-        index = open_index(tmp_path / "sparse", stored)
+        named = caught_up(tmp_path, stored, named)
+        sparse.sweep(tmp_path, named)
+        index = open_index(tmp_path, stored, named)
         counts.append(len(index.parts))
         gone = stored.copy()
         gone[7:20] = 0
@@ -130,49 +146,55 @@ def test_sparse_search_is_exact_over_segments_that_merge(small_segments: None, t
                 assert index.search(vector(query), depth) == expected(stored, query, depth)
                 assert index.search(vector(query), depth, allowed) == expected(gone, query, depth)
     assert max(counts) < 10
-    files = list((tmp_path / "sparse").iterdir())
-    assert len(files) == len(sparse.segments(tmp_path / "sparse", VOCABULARY))
+    assert {file.name for file in (tmp_path / "sparse").iterdir()} == {one.file for one in named}
 
 
 def test_equal_scores_are_in_the_order_of_ingest(tmp_path: Path) -> None:
     matrix = np.zeros((50, VOCABULARY), np.float32)
     matrix[1:, 3] = 1.0
     matrix[40, 3] = 2.0
-    found = open_index(tmp_path, matrix).search(vector(matrix[1]), 5)
+    found = open_index(tmp_path, matrix, []).search(vector(matrix[1]), 5)
     assert [seq for seq, _ in found] == [40, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("damage", ["cut short", "garbage", "empty", "missing", "another vocabulary"])
-def test_segments_that_cant_be_read_are_made_again(small_segments: None, tmp_path: Path, damage: str) -> None:
-    matrix = draw_matrix(120)
-
-    def catch_up() -> None:
-        sparse.catch_up(tmp_path, VOCABULARY, lambda seq: rows_of(matrix, seq))
-
-    catch_up()
-    assert len(sparse.segments(tmp_path, VOCABULARY)) > 1
-    file = min(tmp_path.iterdir(), key=lambda file: int(file.stem.partition("-")[0]))
+@pytest.mark.parametrize("damage", ["cut short", "garbage", "empty", "missing", "one bit", "swapped", "vocabulary"])
+def test_segments_that_are_not_as_written_are_noticed(small_segments: None, tmp_path: Path, damage: str) -> None:
+    matrix = draw_matrix(520)
+    named = caught_up(tmp_path, matrix, [])
+    assert len(named) > 1
+    file = tmp_path / "sparse" / named[0].file
+    data = bytearray(file.read_bytes())
     if damage == "cut short":
-        file.write_bytes(file.read_bytes()[:-4])
+        del data[-4:]
     elif damage == "garbage":
-        file.write_bytes(b"\1" * file.stat().st_size)
+        data = bytearray(b"\1" * len(data))
     elif damage == "empty":
-        file.write_bytes(b"")
-    elif damage == "missing":
+        data.clear()
+    elif damage == "one bit":
+        data[-len(data) // 3] ^= 1
+    elif damage == "swapped":
+        data = bytearray((tmp_path / "sparse" / named[1].file).read_bytes())
+    elif damage == "vocabulary":
+        with pytest.raises(Damaged, match="not the segment"):
+            sparse.open_segment(tmp_path, named[0], VOCABULARY + 1, Verified())
+        return
+    file.write_bytes(data)
+    if damage == "missing":
         file.unlink()
-    else:
-        data = bytearray(file.read_bytes())
-        data[8] += 1
-        file.write_bytes(data)
-    query = matrix[1] + matrix[115]
-    assert open_index(tmp_path, matrix).search(vector(query), 10) == expected(matrix, query, 10)
-    (tmp_path / "0-7.unfinished").write_bytes(b"left over from a kill")
-    (tmp_path / "0-500.lists").write_bytes(b"no segment")
-    catch_up()
-    assert {file.suffix for file in tmp_path.iterdir()} == {".lists"}
-    chain = sparse.segments(tmp_path, VOCABULARY)
-    assert chain[-1].last >= 110
-    assert open_index(tmp_path, matrix).search(vector(query), 10) == expected(matrix, query, 10)
+    with pytest.raises(Damaged, match=r"\.lists") as error:
+        open_index(tmp_path, matrix, named).search(vector(matrix.max(axis=0)), 10)
+    assert error.value.derived
+
+
+def test_merging_takes_over_no_damage(small_segments: None, tmp_path: Path) -> None:
+    matrix = draw_matrix(520)
+    named = caught_up(tmp_path, matrix[:60], [])
+    file = tmp_path / "sparse" / named[-1].file
+    data = bytearray(file.read_bytes())
+    data[-200] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(Damaged, match="does not match its checksum"):
+        caught_up(tmp_path, matrix, named)
 
 
 def test_few_segments_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:

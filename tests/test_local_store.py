@@ -18,7 +18,7 @@ import pytest
 from ccheck.errors import Incomplete, InvalidData, NotFound
 from ccheck.search import Chunking, Embedding, Layout
 from ccheck.search.local import LocalStore
-from ccheck.search.local import store as local_store
+from ccheck.search.local.files import DATABASE, mark
 from ccheck.search.local.vectors import VectorIndex
 from ccheck.stages import Bm25, Dense, Fusion
 from ccheck.types import Document, Entry, Passage, Query, Ranking
@@ -52,7 +52,8 @@ WRITER = """
     import sys
     from pathlib import Path
     sys.path.insert(0, {tests!r})
-    from test_local_store import LAYOUT, LocalStore, entry, local_store
+    from ccheck.search.local import store as local_store
+    from test_local_store import LAYOUT, LocalStore, entry
     local_store.COMMIT_EVERY = 40
     store = LocalStore(Path({folder!r}))
     store.prepare(LAYOUT)
@@ -95,7 +96,8 @@ def test_a_store_without_its_bm25_index_gets_it_back(tmp_path: Path) -> None:
         store.prepare(LAYOUT)
         store.upsert([entry(i) for i in range(50)])
         store.publish()
-    shutil.rmtree(tmp_path / "store" / "bm25")
+    (index,) = (tmp_path / "store").glob("bm25-*")
+    shutil.rmtree(index)
     with LocalStore(tmp_path / "store") as store:
         assert bm25_count(store) == 50
 
@@ -106,7 +108,7 @@ def test_a_broken_bm25_index_is_built_anew(tmp_path: Path, damage: str) -> None:
         store.prepare(LAYOUT)
         store.upsert([entry(i) for i in range(50)])
         store.publish()
-    for file in (tmp_path / "store" / "bm25").iterdir():
+    for file in (tmp_path / "store").glob("bm25-*/*"):
         if damage == "garbage" and file.suffix == ".json":
             file.write_text("garbage")
         elif damage == "truncated" and file.suffix == ".term":
@@ -159,18 +161,8 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_drop_leaves_what_is_not_its_own(tmp_path: Path) -> None:
-    with LocalStore(tmp_path / "store") as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(1)])
-        store.publish()
-        (tmp_path / "store" / "notes.txt").write_text("mine")
-        store.drop()
-    assert [file.name for file in (tmp_path / "store").iterdir()] == ["notes.txt"]
-
-
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    (tmp_path / local_store.DATABASE).write_bytes(b"no database" * 1000)
+    (tmp_path / DATABASE).write_bytes(b"no database" * 1000)
     with pytest.raises(InvalidData, match="not a store"):
         LocalStore(tmp_path).count()
 
@@ -178,8 +170,8 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:
     with LocalStore(tmp_path / "store") as store:
         store.prepare(LAYOUT)
-    with sqlite3.connect(tmp_path / "store" / local_store.DATABASE) as database:
-        database.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
+    with sqlite3.connect(tmp_path / "store" / DATABASE) as database:
+        database.execute("UPDATE meta SET value = '99', mark = ? WHERE key = 'format'", (mark("format", "99"),))
     database.close()
     with pytest.raises(InvalidData, match="format 99"):
         LocalStore(tmp_path / "store").count()
@@ -190,7 +182,8 @@ def test_missing_vectors_are_said(tmp_path: Path) -> None:
         store.prepare(LAYOUT)
         store.upsert([entry(i) for i in range(5)])
         store.publish()
-    (tmp_path / "store" / "vectors.f32").write_bytes(b"\0" * 100)
+    (file,) = (tmp_path / "store").glob("vectors-*.f32")
+    file.write_bytes(b"\0" * 100)
     with LocalStore(tmp_path / "store") as store, pytest.raises(InvalidData, match="missing or cut short"):
         dense_first(store, 1)
 

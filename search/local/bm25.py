@@ -1,13 +1,19 @@
-"""BM25 with tantivy. The index is derived: it follows the database and can be thrown away."""
+"""BM25 with tantivy. The index is derived: it follows the database and can be thrown away.
+
+A folder with an index is written once. What is next goes into a folder of its own, which shares the files that stay
+(tantivy never changes one), and the database names it once it is whole: so a reader always has the index that goes with
+what it reads in the database, and no crash leaves one that is ahead.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import analysis as words
-from ...errors import NotFound, UsageError
+from ...errors import InvalidData, NotFound, UsageError
 from ...stages import Analysis, Bm25
 from ..store import Layout
+from .files import Damaged, link, make_folder
 from .fuzzy import Dictionary, allowed_edits
 
 if TYPE_CHECKING:
@@ -69,66 +76,84 @@ def terms_field(analysis: Analysis) -> str:
 
 
 class Bm25Index:
-    """A tantivy index of documents by their seq."""
+    """A tantivy index of documents by their seq, in a folder that does not change any more."""
 
-    def __init__(self, folder: Path, fields: TextFields, *, create: bool = False) -> None:
-        """Raises ValueError or OSError where the folder holds no index of these fields that can be read."""
-        import tantivy
-
-        if create:
-            folder.mkdir(parents=True, exist_ok=True)
-        elif not tantivy.Index.exists(str(folder)):
-            raise FileNotFoundError(f"there is no index in {folder}")
+    def __init__(self, folder: Path, fields: TextFields) -> None:
+        """Raises Damaged, derived, where the folder holds no index of these fields that can be read."""
         self.folder, self.fields = folder, fields
-        self._schema = _schema(fields)
         self._links: tempfile.TemporaryDirectory[str] | None = None
         if not os.access(folder, os.W_OK):
             # tantivy locks even to read: give it a folder of its own that leads to these files.
             self._links = tempfile.TemporaryDirectory(prefix="ccheck-bm25-")
-            self._link()
+            for file in (file for file in folder.iterdir() if file.suffix != ".lock"):
+                Path(self._links.name, file.name).symlink_to(file.absolute())
             folder = Path(self._links.name)
-        self._index = tantivy.Index(self._schema, str(folder), reuse=True)
-        self._index.register_tokenizer("ccheck", words.analyzer())
-        whitespace = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
-        self._index.register_tokenizer("terms", whitespace)
-        self._index.config_reader("manual")
-        self.view = Bm25View(self._schema, self._index.searcher(), fields)
+        with sheltered(self.folder):
+            index = _open(folder, fields)
+            index.config_reader("manual")
+            self.view = Bm25View(_schema(fields), index.searcher(), fields)
 
-    def _link(self) -> None:
-        if self._links is None:
-            return
-        for file in (file for file in self.folder.iterdir() if file.suffix != ".lock"):
-            link = Path(self._links.name, file.name)
-            if not link.is_symlink():
-                link.symlink_to(file.absolute())
 
-    def reload(self) -> None:
-        """See what has been committed since."""
-        self._link()
-        self._index.reload()
-        self.view = Bm25View(self._schema, self._index.searcher(), self.fields)
+def write(folder: Path, fields: TextFields, added: Iterable[Row], removed: Sequence[int], old: Path | None) -> None:
+    """Make an index in a new folder: the one in `old`, with more documents and without some, in one commit.
 
-    def last(self) -> int:
-        """The highest seq that is in the index; 0 where there is none."""
-        return self.view.last()
+    Its files are those of `old` as far as they stay. Raises OSError or Damaged where something fails, and leaves an
+    unusable folder then.
+    """
+    import tantivy
 
-    def update(self, added: Iterable[Row], removed: Sequence[int]) -> None:
-        """Take in documents and leave out others, in one commit."""
-        import tantivy
-
-        writer = self._index.writer(HEAP_BYTES, 1)
+    make_folder(folder)
+    if old is not None:
+        for file in (file for file in old.iterdir() if file.suffix != ".lock"):
+            link(file, folder / file.name)
+    schema = _schema(fields)
+    with sheltered(folder):
+        writer = _open(folder, fields).writer(HEAP_BYTES, 1)
         try:
-            # A kill within a commit that had deletes leaves a file that makes the same commit fail for ever.
-            writer.garbage_collect_files()
             for row in added:
-                writer.add_document(tantivy.Document.from_dict(self.fields.contents(row), self._schema))
+                writer.add_document(tantivy.Document.from_dict(fields.contents(row), schema))
             if removed:
-                writer.delete_documents_by_query(tantivy.Query.term_set_query(self._schema, "seq", list(removed)))
+                writer.delete_documents_by_query(tantivy.Query.term_set_query(schema, "seq", list(removed)))
             writer.commit()
             writer.wait_merging_threads()
         finally:
             del writer
-        self.reload()
+
+
+def has_deletes(folder: Path) -> bool:
+    """Whether an index still counts removed documents in its statistics."""
+    meta = json.loads((folder / "meta.json").read_bytes())
+    return any(segment["deletes"] for segment in meta["segments"])
+
+
+@contextmanager
+def sheltered(folder: Path) -> Iterator[None]:
+    """Turn what tantivy raises, a panic too, into Damaged; what the rows that it takes in raise passes."""
+    try:
+        yield
+    except InvalidData:
+        raise
+    except ValueError as error:
+        raise Damaged(folder, f"can't be used as an index of words: {error}", derived=True) from error
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise Damaged(folder, f"can't be used as an index of words: {error}", derived=True) from error
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether tantivy's own code failed: pyo3's class for it derives from BaseException, and no module exports it."""
+    return type(error).__name__ == "PanicException"
+
+
+def _open(folder: Path, fields: TextFields) -> tantivy.Index:
+    import tantivy
+
+    index = tantivy.Index(_schema(fields), str(folder), reuse=True)
+    index.register_tokenizer("ccheck", words.analyzer())
+    whitespace = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+    index.register_tokenizer("terms", whitespace)
+    return index
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +164,6 @@ class Bm25View:
     searcher: tantivy.Searcher
     fields: TextFields
     dictionaries: dict[str, Dictionary] = field(default_factory=dict)
-
-    def last(self) -> int:
-        import tantivy
-
-        found = self.searcher.search(tantivy.Query.all_query(), 1, count=False, order_by_field="seq").hits
-        return int(found[0][0]) if found else 0
 
     def check(self, retriever: Bm25, store: str) -> None:
         """Raise NotFound or UsageError for what this index does not have."""
@@ -178,15 +197,21 @@ class Bm25View:
         while True:
             limit *= 4
             hits = self._top(query, limit)
-            # What this view has and the database had not yet when `allowed` was made is not allowed.
-            passed = [hit for hit in hits if hit[0] < len(allowed) and allowed[hit[0]]]
+            passed = [hit for hit in hits if allowed[hit[0]]]
             if len(passed) >= depth or len(hits) < limit:
                 return passed[:depth]
 
-    def _top(self, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
-        hits = self.searcher.search(query, limit, count=False).hits
+    def _top(self, query: tantivy.Query, depth: int) -> list[tuple[int, float]]:
+        """The best documents; of equal ones the document that was ingested first, also where the ranking ends."""
+        limit = depth + 1
+        while True:
+            hits = self.searcher.search(query, limit, count=False).hits
+            if len(hits) < limit or hits[-1][0] < hits[depth - 1][0]:
+                break
+            limit *= 4  # those that are equal to the last are not all here: tantivy orders them in its own way
         seqs = self.searcher.fast_field_values("seq", [address for _, address in hits])
-        return [(int(seq or 0), score) for seq, (score, _) in zip(seqs, hits, strict=True)]
+        found = [(int(seq or 0), score) for seq, (score, _) in zip(seqs, hits, strict=True)]
+        return sorted(found, key=lambda hit: (-hit[1], hit[0]))[:depth]
 
     def _query(self, text: str, retriever: Bm25) -> tantivy.Query | None:
         import tantivy
@@ -219,11 +244,6 @@ class Bm25View:
         if name not in self.dictionaries:
             self.dictionaries[name] = Dictionary(self.searcher.terms_with_prefix(name, ""), self.searcher.num_docs)
         return self.dictionaries[name].expand(term, edits)
-
-
-def wipe(folder: Path) -> None:
-    """Remove an index; the next update builds it anew."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _schema(fields: TextFields) -> tantivy.Schema:

@@ -1,91 +1,74 @@
-"""The truth of a local store: one SQLite file. The BM25 index follows it; the vector file is addressed by it."""
+"""The truth of a local store: one SQLite file. The indices follow it; the files of vectors are addressed by it.
+
+Every row has a checksum (`mark`), which is compared when the row is read, and nothing can be gone without a trace: each
+seq from 1 to the highest is a document's or noted as gone, and the rows of the other tables are numbered without gaps.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import sqlite3
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
 from ...errors import InvalidData
 from ...types import Document, Entry, Passage
-from ..filters import PUBLISHED, Filter, Kind, is_number
+from ..filters import Filter, Kind
 from ..store import MAIN_VECTORS, Layout
-from .sparse import pack
+from .files import Damaged, mark
+from .filtering import condition, kinds
+from .opening import FORMAT, connect_to_read, identity, is_damage, new_vector_file
+from .records import Counts, SparseState, VectorBlock, VectorFile, Words
+from .sparse import Batch, Named
+from .sparse import check as check_vector
 
-FORMATS = ("1", "2")
-"""Those that this version reads. A store is of the second from when its layout has more than text and one field of
-vectors, so that a ccheck that would not keep these up to date leaves it alone."""
-
-_TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
--- seq grows with every write and is never used twice: an updated document gets a new one.
-CREATE TABLE documents (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, digest TEXT NOT NULL, published TEXT,
-    title TEXT NOT NULL, metadata TEXT NOT NULL, text TEXT NOT NULL
-);
--- row: the vector's place in the vector file.
-CREATE TABLE passages (row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL);
-CREATE INDEX passages_of ON passages (seq);
--- Documents that are gone from here and maybe not yet from the BM25 index.
-CREATE TABLE removed (seq INTEGER PRIMARY KEY) WITHOUT ROWID;
--- Digests of the files whose documents are all here, unchanged.
-CREATE TABLE ingested (source TEXT PRIMARY KEY) WITHOUT ROWID;
-"""
-
-_LATER_TABLES = """
--- The passages of further fields of vectors, each with a vector file of its own.
-CREATE TABLE IF NOT EXISTS more_passages (
-    field TEXT NOT NULL, row INTEGER NOT NULL, seq INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
-    PRIMARY KEY (field, row)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS more_passages_of ON more_passages (seq);
--- Sparse vectors: token ids as int32 and weights as float32, both little-endian.
-CREATE TABLE IF NOT EXISTS sparse (seq INTEGER PRIMARY KEY, ids BLOB NOT NULL, weights BLOB NOT NULL);
--- Additional texts, as a list in JSON.
-CREATE TABLE IF NOT EXISTS additional (seq INTEGER PRIMARY KEY, texts TEXT NOT NULL);
-"""
-"""What stores of the first format may lack, until a writer opens them."""
+_HEAD = "seq, id, digest, published, metadata, head"
+_BODY = "seq, title, text, additional, body"
+_INTS = np.dtype("<i8")
+_TO_64_BITS = 2**64 - 1
 
 
 class Database:
-    """One connection. Not for several threads at once."""
+    """One connection. Not for several threads at once. All methods raise Damaged for rows that are not as written."""
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
+        """Raises InvalidData for a file that is no store of this format."""
+        self.path = path
         self._kinds: tuple[int, dict[str, Kind]] | None = None
+        self._checked: set[str] = set()
         try:
-            self._connection = _connect(path, "mode=rwc") if create else _connect_to_read(path)
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            if create:
-                self._create()
+            self._connection = connect_to_read(path)
+            self.identity = identity(path)
+            # The log is synced with each commit, so that what a write returned from survives a loss of power.
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA cell_size_check = ON")
+            self._connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
             found = self.meta("format")
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.Error, Damaged) as error:
             if hasattr(self, "_connection"):
                 self._connection.close()
-            raise InvalidData(f"{path} is not a store that ccheck can read: {error}") from error
-        if found not in FORMATS:
+            if isinstance(error, sqlite3.Error) and not is_damage(error):
+                raise
+            problem = error.problem if isinstance(error, Damaged) else str(error)
+            raise Damaged(path, f"is not a store that ccheck can read: {problem}") from error
+        if found != FORMAT:
             self._connection.close()
-            raise InvalidData(
-                f"{path} has format {found}, this ccheck reads {' and '.join(FORMATS)}: ingest into another store"
-            )
+            raise InvalidData(f"{path} has format {found}, this ccheck reads {FORMAT}: ingest into another store")
 
     def close(self) -> None:
         self._connection.close()
 
-    def _create(self) -> None:
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        with self.writing():
-            if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-                for statement in _TABLES.split(";"):
-                    self._connection.execute(statement)
-                self.set_meta(format=FORMATS[0], generation="0", rows="0", vectors="vectors.f32", layout="{}")
-            for statement in _LATER_TABLES.split(";"):
-                self._connection.execute(statement)
-            self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('id', ?)", (uuid.uuid4().hex,))
+    @property
+    def in_place(self) -> bool:
+        """Whether the file that this reads and writes is still the one at its path."""
+        return identity(self.path) == self.identity
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -111,172 +94,283 @@ class Database:
 
     # -- what the store remembers of itself
 
-    def meta(self, key: str) -> str | None:
-        row = self._connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
+    def meta(self, key: str, usual: str | None = None) -> str:
+        row = self._connection.execute("SELECT value, mark FROM meta WHERE key = ?", (key,)).fetchone()
+        if row is None and usual is not None:
+            return usual
+        if row is None:
+            raise self._damaged(f"has lost its note on {key}")
+        self._compare(row[1], key, row[0], what=f"its note on {key}")
+        return str(row[0])
 
     def set_meta(self, **values: str) -> None:
-        self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+        rows = ((key, value, mark(key, value)) for key, value in values.items())
+        self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", rows)
 
     @property
     def layout(self) -> Layout:
-        return Layout.from_dict(json.loads(self.meta("layout") or "{}"))
+        return Layout.from_dict(json.loads(self.meta("layout")))
 
     def set_layout(self, layout: Layout) -> None:
-        data = layout.to_dict()
-        self.set_meta(layout=json.dumps(data), format=FORMATS[data.keys() > {"embedding", "chunking"}])
+        """What the store is made with; fields that it gains have no vectors yet."""
+        self.set_meta(layout=json.dumps(layout.to_dict()))
+        known = self.vector_files()
+        files = {name: known.get(name) or VectorFile(new_vector_file(name)) for name in layout.dense_fields}
+        self._set("vectors", files)
 
     @property
     def state(self) -> str:
         """Another whenever what is stored changes, and in each store."""
-        identity = self.meta("id")
-        if identity is None:  # a store that no ccheck wrote to since stores have one
-            digest = hashlib.sha256((self.meta("layout") or "").encode())
-            for row in self._connection.execute("SELECT seq, id, digest FROM documents ORDER BY seq"):
-                digest.update(repr(row).encode())
-            identity = digest.hexdigest()[:32]
-        return f"{identity}-{self.generation}"
+        return f"{self.meta('id')}-{self.generation}"
 
     @property
     def generation(self) -> int:
         """Grows with every change; what was read at one generation holds until the next."""
-        return int(self.meta("generation") or 0)
-
-    def rows(self, field: str = MAIN_VECTORS) -> int:
-        """How many rows of a field's vector file count."""
-        return int(self.meta(_key("rows", field)) or 0)
-
-    def vector_file(self, field: str = MAIN_VECTORS) -> str:
-        """The name of a field's vector file."""
-        usual = "vectors.f32" if field == MAIN_VECTORS else f"vectors-{field}.f32"
-        return self.meta(_key("vectors", field)) or usual
+        return int(self.meta("generation"))
 
     def touch(self) -> None:
-        self._connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'")
+        self.set_meta(generation=str(self.generation + 1))
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(**self._get("counts"))
+
+    @property
+    def words(self) -> Words:
+        return Words(**self._get("words"))
+
+    def set_words(self, words: Words) -> None:
+        self._set("words", words)
+
+    def vector_files(self) -> dict[str, VectorFile]:
+        """Each field's file of vectors."""
+        return {name: VectorFile(**one) for name, one in self._get("vectors").items()}
+
+    @property
+    def sparse(self) -> SparseState:
+        found = self._get("sparse")
+        return SparseState(found["batches"], tuple(Named(**one) for one in found["segments"]))
+
+    def set_segments(self, segments: Sequence[Named]) -> None:
+        self._set("sparse", SparseState(self.sparse.batches, tuple(segments)))
+
+    def named_files(self) -> list[str]:
+        """The files and folders that are the store's, beside the database."""
+        return [self.words.folder, *(one.file for one in self.vector_files().values())]
+
+    def _get(self, key: str) -> Any:
+        return json.loads(self.meta(key))
+
+    def _set(self, key: str, value: Any) -> None:
+        self.set_meta(**{key: json.dumps(value, default=asdict)})
 
     # -- documents
 
     def count(self) -> int:
-        return int(self._connection.execute("SELECT count(*) FROM documents").fetchone()[0])
+        counts = self.counts
+        return counts.highest - counts.gone
 
     def last(self) -> int:
-        """The highest seq; 0 where there is none."""
-        return int(self._connection.execute("SELECT coalesce(max(seq), 0) FROM documents").fetchone()[0])
+        """The highest seq that ever was; 0 where there is none."""
+        return self.counts.highest
 
-    def highest(self) -> int:
-        """The highest seq that ever was."""
-        found = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
-        return int(found[0]) if found else 0
+    def alive(self) -> NDArray[np.bool_]:
+        """alive[seq]: whether a document is there."""
+        alive = np.ones(self.counts.highest + 1, np.bool_)
+        alive[0] = False
+        alive[self.gone()] = False
+        return alive
 
     def count_after(self, seq: int) -> int:
-        return int(self._connection.execute("SELECT count(*) FROM documents WHERE seq > ?", (seq,)).fetchone()[0])
+        return int(np.count_nonzero(self.alive()[seq + 1 :]))
 
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
-        return dict(self._select("SELECT id, digest FROM documents WHERE id IN", ids))
+        return {row[1]: row[2] for row in self._heads(ids)}
 
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        rows = self._select("SELECT id, title, text, metadata, published FROM documents WHERE id IN", ids)
-        return {row[0]: _document(*row) for row in rows}
+        by_seq = self.documents_by_seq([row[0] for row in self._heads(ids)])
+        return {document.id: document for document in by_seq.values()}
 
     def documents_by_seq(self, seqs: Sequence[int]) -> dict[int, Document]:
-        rows = self._select("SELECT seq, id, title, text, metadata, published FROM documents WHERE seq IN", seqs)
-        return {row[0]: _document(*row[1:]) for row in rows}
+        found = {}
+        for row in self._select(f"SELECT {_HEAD}, {_BODY} FROM documents WHERE seq IN", seqs):
+            seq, id_, _, published, metadata = self._head(row[:6])[:5]
+            _, title, text, _ = self._body(row[6:])
+            found[seq] = Document(id_, title, text, json.loads(metadata), published)
+        return found
 
     def ids_by_seq(self, seqs: Sequence[int]) -> dict[int, str]:
-        return dict(self._select("SELECT seq, id FROM documents WHERE seq IN", seqs))
+        rows = self._select(f"SELECT {_HEAD} FROM documents WHERE seq IN", seqs)
+        return {seq: id_ for seq, id_, *_ in map(self._head, rows)}
 
     def ids(self) -> dict[int, str]:
         """Of all documents: read from the index on ids alone."""
-        return dict(self._connection.execute("SELECT seq, id FROM documents").fetchall())
+        rows = self._connection.execute(
+            "SELECT id, seq FROM documents INDEXED BY documents_by_id ORDER BY id"
+        ).fetchall()
+        total, before = 0, ""
+        for id_, seq in rows:
+            if not isinstance(id_, str) or id_ < before or not isinstance(seq, int):
+                raise self._damaged("has a broken index of ids")
+            total, before = total + _id_sum(seq, id_), id_
+        if total & _TO_64_BITS != self.counts.ids or len(rows) != self.count():
+            raise self._damaged("has a broken index of ids")
+        return {seq: id_ for id_, seq in rows}
 
-    def texts_after(self, seq: int, additional: bool) -> Iterator[tuple[int, str, str, list[str]]]:
+    def texts_after(self, seq: int, additional: bool = True) -> Iterator[tuple[int, str, str, list[str]]]:
         """(seq, title, text, additional texts) of every document above `seq`, in order."""
-        more = "(SELECT texts FROM additional WHERE additional.seq = documents.seq)" if additional else "NULL"
-        query = f"SELECT seq, title, text, {more} FROM documents WHERE seq > ? ORDER BY seq"
-        for found, title, text, texts in self._connection.execute(query, (seq,)):
-            yield found, title, text, json.loads(texts) if texts else []
+        expected, found = self.count_after(seq), 0
+        query = f"SELECT {_BODY} FROM documents WHERE seq > ? ORDER BY seq"
+        for row in self._connection.execute(query, (seq,)):
+            number, title, text, more = self._body(row)
+            found += 1
+            yield number, title, text, json.loads(more) if additional else []
+        if found != expected:
+            raise self._damaged(f"has lost {abs(expected - found)} of its documents")
 
-    def add(self, entries: Sequence[Entry], first_rows: Mapping[str, int]) -> None:
-        """Store documents; their vectors lie in each field's file from its first row on, in order."""
+    def add(self, entries: Sequence[Entry], blocks: Mapping[str, Sequence[tuple[int, int, bytes]]]) -> None:
+        """Store documents. Their vectors lie in each field's file, in order, in these blocks: (first, rows, digest)."""
         self.remove([entry.document.id for entry in entries])
-        rows = dict(first_rows)
-        for entry in entries:
+        counts = self.counts
+        owners: dict[str, list[int]] = {name: [] for name in blocks}
+        ids_sum = counts.ids
+        for seq, entry in enumerate(entries, counts.highest + 1):
             document = entry.document
             metadata = json.dumps(dict(document.metadata), ensure_ascii=False, separators=(",", ":"))
-            seq = self._connection.execute(
-                "INSERT INTO documents (id, digest, published, title, metadata, text) VALUES (?, ?, ?, ?, ?, ?)",
-                (document.id, entry.digest, document.published, document.title, metadata, document.text),
-            ).lastrowid
-            for field, passages in vectors_of(entry).items():
-                if not passages:
-                    continue
-                places = [(rows[field] + i, seq, passage.start, passage.end) for i, passage in enumerate(passages)]
-                if field == MAIN_VECTORS:
-                    self._connection.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", places)
-                else:
-                    named = [(field, *place) for place in places]
-                    self._connection.executemany("INSERT INTO more_passages VALUES (?, ?, ?, ?, ?)", named)
-                rows[field] += len(passages)
-            if entry.sparse is not None and len(entry.sparse.ids):
-                self._connection.execute("INSERT INTO sparse VALUES (?, ?, ?)", (seq, *pack(entry.sparse)))
-            if entry.additional:
-                texts = json.dumps(list(entry.additional), ensure_ascii=False)
-                self._connection.execute("INSERT INTO additional VALUES (?, ?)", (seq, texts))
-        self.set_meta(**{_key("rows", field): str(row) for field, row in rows.items()})
+            additional = json.dumps(list(entry.additional), ensure_ascii=False)
+            head = (seq, document.id, entry.digest, document.published, metadata)
+            body = (document.title, document.text, additional)
+            self._connection.execute(
+                "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*head, mark(*head), *body, mark(seq, *body)),
+            )
+            ids_sum += _id_sum(seq, document.id)
+            for name, passages in vectors_of(entry).items():
+                if passages:
+                    owners[name] += [seq] * len(passages)
+        for name, places in blocks.items():
+            begin = places[0][0] if places else 0
+            seqs = np.array(owners[name], _INTS)
+            self._add_blocks(name, [VectorBlock(at, seqs[at - begin :][:rows], made) for at, rows, made in places])
+        highest = counts.highest + len(entries)
+        self._set("counts", Counts(highest, counts.gone, counts.rows, ids_sum & _TO_64_BITS))
+        batch = Batch.of(
+            [(seq, entry.sparse) for seq, entry in enumerate(entries, counts.highest + 1) if entry.sparse is not None]
+        )
+        if batch is not None:
+            self._add_sparse(batch)
         self.touch()
 
     def remove(self, ids: Sequence[str]) -> int:
-        seqs = [row[0] for row in self._select("SELECT seq FROM documents WHERE id IN", ids)]
-        if not seqs:
+        removed = [(row[0], row[1]) for row in self._heads(ids)]
+        if not removed:
             return 0
-        self._connection.executemany("INSERT INTO removed VALUES (?)", ((seq,) for seq in seqs))
-        for table in ("passages", "more_passages", "sparse", "additional", "documents"):
-            self._connection.executemany(f"DELETE FROM {table} WHERE seq = ?", ((seq,) for seq in seqs))
+        seqs = sorted(seq for seq, _ in removed)
+        self._connection.executemany("DELETE FROM documents WHERE seq = ?", ((seq,) for seq in seqs))
+        counts = self.counts
+        self._add_gone(counts.rows, seqs)
+        ids_sum = counts.ids - sum(_id_sum(seq, id_) for seq, id_ in removed)
+        self._set("counts", Counts(counts.highest, counts.gone + len(seqs), counts.rows + 1, ids_sum & _TO_64_BITS))
         # A file that once was all here no longer is.
         self._connection.execute("DELETE FROM ingested")
         self.touch()
         return len(seqs)
 
-    def removed(self) -> list[int]:
-        return [row[0] for row in self._connection.execute("SELECT seq FROM removed")]
+    def gone(self, first: int = 0) -> NDArray[np.int64]:
+        """The seqs that the rows from `first` on note as gone."""
+        found = [np.zeros(0, _INTS)]
+        count = self.counts.rows - first
+        for number, seqs, made in self._rows("SELECT number, seqs, mark FROM gone WHERE number >= ?", first, count):
+            self._compare(made, number, seqs, what="a note of removed documents")
+            found.append(np.frombuffer(seqs, _INTS))
+        return np.concatenate(found)
 
-    def forget_removed(self, seqs: Sequence[int]) -> None:
-        self._connection.executemany("DELETE FROM removed WHERE seq = ?", ((seq,) for seq in seqs))
+    def _add_gone(self, number: int, seqs: Sequence[int] | NDArray[np.int64]) -> None:
+        packed = np.asarray(seqs, _INTS).tobytes()
+        self._connection.execute("INSERT INTO gone VALUES (?, ?, ?)", (number, packed, mark(number, packed)))
 
-    # -- passages
+    def join_gone(self) -> None:
+        """All that are gone in one row; an index of words knows them all."""
+        seqs = np.sort(self.gone())
+        self._connection.execute("DELETE FROM gone")
+        self._add_gone(0, seqs)
+        counts = self.counts
+        self._set("counts", Counts(counts.highest, counts.gone, 1, counts.ids))
 
-    def count_passages(self) -> int:
-        return int(self._connection.execute("SELECT count(*) FROM passages").fetchone()[0])
+    def _heads(self, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+        """The heads of the documents of these ids; that others are not there is sure."""
+        rows = [self._head(row) for row in self._select(f"SELECT {_HEAD} FROM documents WHERE id IN", ids)]
+        if len(rows) < len(set(ids)) and "ids" not in self._checked:
+            self.ids()
+            self._checked.add("ids")
+        return rows
 
-    def passages(self, field: str = MAIN_VECTORS) -> list[tuple[int, int]]:
-        """(row, seq) of every passage of a field, in the order of rows, which is also the order of seqs."""
-        if field == MAIN_VECTORS:
-            return self._connection.execute("SELECT row, seq FROM passages ORDER BY row").fetchall()
-        query = "SELECT row, seq FROM more_passages WHERE field = ? ORDER BY row"
-        return self._connection.execute(query, (field,)).fetchall()
+    def _head(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        self._compare(row[-1], *row[:-1], what=f"the document {row[0]}")
+        return row
 
-    def renumber_passages(self, field: str, vector_file: str) -> None:
-        """Close the gaps: the n-th passage gets row n, in another vector file."""
-        table, where = ("passages", "1") if field == MAIN_VECTORS else ("more_passages", "field = :field")
-        columns = "row, seq, start, end" if field == MAIN_VECTORS else "field, row, seq, start, end"
-        numbered = columns.replace("row", "row_number() OVER (ORDER BY row) - 1 AS row")
-        named = {"field": field}
-        self._connection.execute(f"CREATE TEMP TABLE packed AS SELECT {numbered} FROM {table} WHERE {where}", named)
-        self._connection.execute(f"DELETE FROM {table} WHERE {where}", named)
-        self._connection.execute(f"INSERT INTO {table} SELECT {columns} FROM packed")
-        count = self._connection.execute("SELECT count(*) FROM packed").fetchone()[0]
-        self._connection.execute("DROP TABLE packed")
-        self.set_meta(**{_key("rows", field): str(count), _key("vectors", field): vector_file})
+    def _body(self, row: tuple[Any, ...]) -> tuple[int, str, str, str]:
+        seq, title, text, additional, made = row
+        self._compare(made, seq, title, text, additional, what=f"the text of the document {seq}")
+        return seq, title, text, additional
+
+    # -- vectors
+
+    def vector_blocks(self, name: str) -> list[VectorBlock]:
+        """The blocks of a field's file of vectors, in order."""
+        query = "SELECT number, first, seqs, digest, mark FROM vectors WHERE field = ? AND number >= ?"
+        file, blocks, row_count = self.vector_files()[name], [], 0
+        for number, first, seqs, made, own in self._rows(query, 0, file.blocks, name):
+            self._compare(own, name, number, first, seqs, made, what="a note of vectors")
+            blocks.append(VectorBlock(first, np.frombuffer(seqs, _INTS), made))
+            row_count += len(blocks[-1].seqs)
+        if row_count != file.rows:
+            raise self._damaged("has lost notes of vectors")
+        return blocks
+
+    def replace_vectors(self, name: str, file: str, blocks: Sequence[VectorBlock]) -> None:
+        """Another file for a field's vectors."""
+        self._connection.execute("DELETE FROM vectors WHERE field = ?", (name,))
+        self._set("vectors", self.vector_files() | {name: VectorFile(file)})
+        self._add_blocks(name, blocks)
+
+    def _add_blocks(self, name: str, blocks: Sequence[VectorBlock]) -> None:
+        files = self.vector_files()
+        before = files[name]
+        for number, block in enumerate(blocks, before.blocks):
+            row = (name, number, block.first, block.seqs.astype(_INTS).tobytes(), block.digest)
+            self._connection.execute("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", (*row, mark(*row)))
+        rows = before.rows + sum(len(block.seqs) for block in blocks)
+        self._set("vectors", files | {name: VectorFile(before.file, rows, before.blocks + len(blocks))})
 
     # -- sparse vectors
 
-    def with_sparse(self) -> list[int]:
-        """The seqs of the documents that have a sparse vector."""
-        return [row[0] for row in self._connection.execute("SELECT seq FROM sparse")]
+    def sparse_after(self, first: int) -> Iterator[Batch]:
+        """The sparse vectors from the row `first` on."""
+        query = "SELECT number, seqs, lengths, ids, weights, mark FROM sparse WHERE number >= ?"
+        for *row, made in self._rows(query, first, self.sparse.batches - first):
+            self._compare(made, *row, what="some sparse vectors")
+            yield Batch.unpacked(*row)
 
-    def sparse_after(self, seq: int) -> Iterator[tuple[int, bytes, bytes]]:
-        """(seq, ids, weights) of the documents above `seq`, in order."""
-        return iter(self._connection.execute("SELECT seq, ids, weights FROM sparse WHERE seq > ? ORDER BY seq", (seq,)))
+    def replace_sparse(self, batches: Iterable[Batch]) -> None:
+        """Other rows of sparse vectors, of which there are no segments yet."""
+        self._connection.execute("CREATE TEMP TABLE kept AS SELECT * FROM sparse WHERE 0")
+        for number, batch in enumerate(batches):
+            self._insert_sparse("kept", number, batch)
+        self._connection.execute("DELETE FROM sparse")
+        self._connection.execute("INSERT INTO sparse SELECT * FROM kept")
+        count = self._connection.execute("SELECT count(*) FROM kept").fetchone()[0]
+        self._connection.execute("DROP TABLE kept")
+        self._set("sparse", SparseState(count))
+
+    def _add_sparse(self, batch: Batch) -> None:
+        state = self.sparse
+        self._insert_sparse("sparse", state.batches, batch)
+        self._set("sparse", SparseState(state.batches + 1, state.segments))
+
+    def _insert_sparse(self, table: str, number: int, batch: Batch) -> None:
+        row = (number, *batch.packed())
+        self._connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?)", (*row, mark(*row)))
 
     # -- files
 
@@ -290,10 +384,11 @@ class Database:
 
     def passing(self, filters: Sequence[Filter]) -> list[int]:
         """The seqs of the documents that pass all filters."""
+        self.check_heads()
         conditions, values = [], []
         for filter_ in filters:
-            condition, parameters = _condition(filter_)
-            conditions.append(condition)
+            sql, parameters = condition(filter_)
+            conditions.append(sql)
             values += parameters
         query = f"SELECT seq FROM documents WHERE {' AND '.join(conditions)}"
         return [row[0] for row in self._connection.execute(query, values)]
@@ -302,27 +397,56 @@ class Database:
         """What filters can be on, see `Store.fields`. Reads the metadata of every document, once in a generation."""
         generation = self.generation
         if self._kinds is None or self._kinds[0] != generation:
-            self._kinds = generation, self._read_field_kinds()
+            heads = self._connection.execute(f"SELECT {_HEAD} FROM documents")
+            self._kinds = generation, kinds((row[3], row[4]) for row in map(self._head, heads))
         return self._kinds[1]
 
-    def _read_field_kinds(self) -> dict[str, Kind]:
-        numbers: set[str] = set()
-        texts: set[str] = set()
-        for (metadata,) in self._connection.execute("SELECT metadata FROM documents"):
-            for name, value in json.loads(metadata).items():
-                for one in value if isinstance(value, list) else (value,):
-                    if isinstance(one, str):
-                        (numbers if is_number(one) else texts).add(name)
-                    elif one is not None:
-                        (texts if isinstance(one, bool) else numbers).add(name)
-        kinds: dict[str, Kind] = {
-            name: "text" if name not in numbers else "either" if name in texts else "numbers"
-            for name in numbers | texts
-        }
-        kinds.pop(PUBLISHED, None)  # filters mean the document's own date by this name
-        if self._connection.execute("SELECT 1 FROM documents WHERE published IS NOT NULL LIMIT 1").fetchone():
-            kinds[PUBLISHED] = "dates"
-        return kinds
+    # -- damage
+
+    def check_heads(self) -> None:
+        """Compare what filters read of all documents with its checksums, the first time."""
+        if "heads" in self._checked:
+            return
+        found = sum(1 for row in self._connection.execute(f"SELECT {_HEAD} FROM documents") if self._head(row))
+        if found != self.count():
+            raise self._damaged(f"has lost {abs(self.count() - found)} of its documents")
+        self._checked.add("heads")
+
+    def quick_check(self) -> list[str]:
+        """What SQLite finds broken."""
+        return [row[0] for row in self._connection.execute("PRAGMA quick_check(5)") if row[0] != "ok"]
+
+    def check_all(self) -> None:
+        """Compare everything with its checksum, again."""
+        self._checked.clear()
+        self.check_heads()
+        self.ids()
+        for _ in self.texts_after(0):
+            pass
+        for name in self.vector_files():
+            self.vector_blocks(name)
+        for _ in self.sparse_after(0):
+            pass
+
+    def _damaged(self, problem: str) -> Damaged:
+        return Damaged(self.path, problem)
+
+    def _compare(self, expected: object, *values: Any, what: str) -> None:
+        with contextlib.suppress(TypeError):
+            if mark(*values) == expected:
+                return
+        raise self._damaged(f"does not match its checksum at {what}")
+
+    def _rows(self, query: str, first: int, count: int, *named: str) -> Iterator[tuple[Any, ...]]:
+        """Rows numbered from `first` without a gap, so many. The query's first column is the number."""
+        expected = first
+        for row in self._connection.execute(f"{query} ORDER BY number LIMIT ?", (*named, first, max(0, count))):
+            if row[0] != expected:
+                break
+            expected += 1
+            yield row
+        if expected != first + count:
+            raise self._damaged("has lost rows that it had")
 
     def _select(self, query: str, keys: Sequence[str] | Sequence[int]) -> list[Any]:
         """Rows whose key is among many: as one JSON parameter, past SQLite's limit on the number of them."""
@@ -336,62 +460,23 @@ def vectors_of(entry: Entry) -> dict[str, tuple[Passage, ...]]:
     return {MAIN_VECTORS: entry.passages, **entry.more}
 
 
-def _key(what: str, field: str) -> str:
-    """Under which name something of a field of vectors is remembered."""
-    return what if field == MAIN_VECTORS else f"{what}:{field}"
+def _id_sum(seq: int, id_: str) -> int:
+    return int(xxhash.xxh3_64_intdigest(id_.encode("utf-8", "surrogateescape"), seq))
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=30, isolation_level=None, check_same_thread=False
-    )
-
-
-def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """Also where the folder can only be read, in which SQLite can't keep what readers of a WAL share."""
-    wal = path.with_name(f"{path.name}-wal")
-    modes = ["mode=rw", "mode=ro"]
-    if not wal.exists() or wal.stat().st_size == 0:
-        modes.append("immutable=1")  # nobody who could write it does; only without a WAL is this the whole of it
-    for mode in modes:
-        connection = _connect(path, mode)
-        try:
-            connection.execute("SELECT 1 FROM meta").fetchone()
-        except sqlite3.OperationalError:
-            connection.close()
-            if mode == modes[-1]:
-                raise
-        except sqlite3.DatabaseError:
-            connection.close()
-            raise
-        else:
-            return connection
-    raise AssertionError("unreachable")
-
-
-def _document(id_: str, title: str, text: str, metadata: str, published: str | None) -> Document:
-    return Document(id_, title, text, json.loads(metadata), published)
-
-
-def _condition(filter_: Filter) -> tuple[str, list[str | float]]:
-    """SQL for one filter with its parameters."""
-    if filter_.field == PUBLISHED:
-        return f"coalesce(published {filter_.operator} ?, ?)", [filter_.value, int(filter_.operator == "!=")]
-    # json_each yields a scalar as one row and a list as one row for each of its values.
-    path = "$." + json.dumps(filter_.field, ensure_ascii=False)
-    negated = filter_.operator == "!="
-    operator = "=" if negated else filter_.operator
-    text = "CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE atom END"
-    parameters: list[str | float] = [filter_.value]
-    condition = f"type NOT IN ('integer', 'real') AND {text} {operator} ?"
-    if filter_.number is not None:
-        number = f"CAST(atom AS REAL) {operator} ?"
-        # As `is_number` has it: digits, after a sign, with a fraction.
-        digits = "CASE WHEN atom GLOB '[+-]*' THEN substr(atom, 2) ELSE atom END"
-        numeric = (
-            f"type IN ('integer', 'real') OR (type = 'text' AND ({digits}) GLOB '[0-9]*' "
-            f"AND ({digits}) NOT GLOB '*[^0-9.]*' AND atom NOT GLOB '*.*.*' AND atom NOT GLOB '*.')"
-        )
-        condition = f"({numeric}) AND {number}" if operator != "=" else f"({condition}) OR (({numeric}) AND {number})"
-        parameters = [filter_.number] if operator != "=" else [filter_.value, filter_.number]
-    return f"{'NOT ' * negated}EXISTS (SELECT 1 FROM json_each(metadata, ?) WHERE {condition})", [path, *parameters]
+def check_entry(entry: Entry, layout: Layout) -> None:
+    """Raise InvalidData for vectors that the store has no field for, or of another size than the field's."""
+    fields, id_ = layout.dense_fields, entry.document.id
+    for name, passages in vectors_of(entry).items():
+        if passages and name not in fields:
+            raise InvalidData(f"the document {id_} comes with vectors {name!r}, for which the store was not prepared")
+        for passage in passages:
+            if passage.vector.shape != (fields[name].embedding.dimensions,):
+                raise InvalidData(
+                    f"the document {id_} comes with a vector of shape {passage.vector.shape} for {name!r}, whose "
+                    f"vectors have {fields[name].embedding.dimensions} dimensions"
+                )
+    if entry.sparse is not None:
+        if layout.sparse is None:
+            raise InvalidData(f"the document {id_} comes with a sparse vector, for which the store was not prepared")
+        check_vector(entry.sparse, layout.sparse.vocabulary, f"the document {id_}")

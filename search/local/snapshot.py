@@ -17,11 +17,9 @@ from ..store import MAIN_VECTORS, Layout
 from . import sparse
 from .bm25 import Bm25View
 from .database import Database
+from .files import SPARSE, Verified
 from .sparse import SparseIndex
 from .vectors import VectorIndex
-
-SPARSE = "sparse"
-"""The folder of the sparse vectors' segments."""
 
 Ranked: TypeAlias = list[tuple[int, float]]
 """(seq, score), best first."""
@@ -29,13 +27,17 @@ Ranked: TypeAlias = list[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What readers see at one generation of the database. `vectors` and `weights` are read when they are asked for."""
+    """What readers see at one generation of the database. `vectors` and `weights` are read when they are asked for.
+
+    `alive[seq]`: whether a document is there. `removed` are those that `words` still has.
+    """
 
     generation: int
     layout: Layout
-    last: int
-    removed: tuple[int, ...]
+    alive: NDArray[np.bool_]
+    removed: NDArray[np.int64]
     words: Bm25View
+    verified: Verified
     vectors: dict[str, VectorIndex] = field(default_factory=dict)
     weights: dict[str, SparseIndex] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
@@ -50,23 +52,17 @@ class Snapshot:
         )
 
     def read(self, database: Database, folder: Path, retrievers: Mapping[str, Retriever]) -> None:
-        """Read what these search; within a transaction of this generation."""
-        fields = self.layout.dense_fields
+        """Read what these search; within a transaction of this generation. Raises Damaged."""
         for retriever in retrievers.values():
             if isinstance(retriever, Dense):
                 name = vector_field(retriever)
-                if name in fields and name not in self.vectors:
-                    rows, passages = database.rows(name), database.passages(name)
-                    dimensions = fields[name].embedding.dimensions
-                    file = folder / database.vector_file(name)
-                    self.vectors[name] = VectorIndex.open(file, dimensions, rows, passages)
+                if name in self.layout.dense_fields and name not in self.vectors:
+                    self.vectors[name] = open_vectors(database, folder, name, self.alive, self.verified)
             elif isinstance(retriever, Sparse) and self.layout.sparse is not None and not self.weights:
-                alive = np.zeros(self.last + 1, np.bool_)
-                alive[database.with_sparse()] = True
-                vocabulary = self.layout.sparse.vocabulary
-                chain = sparse.segments(folder / SPARSE, vocabulary)
-                rest = list(database.sparse_after(chain[-1].last if chain else 0))
-                self.weights[SPARSE] = SparseIndex.open(chain, vocabulary, alive, rest)
+                vocabulary, named = self.layout.sparse.vocabulary, database.sparse.segments
+                chain = [sparse.open_segment(folder, one, vocabulary, self.verified) for one in named]
+                rest = list(database.sparse_after(named[-1].upto if named else 0))
+                self.weights[SPARSE] = SparseIndex.open(chain, vocabulary, self.alive, rest)
 
     def rank(
         self,
@@ -93,9 +89,8 @@ class Snapshot:
         self, queries: Sequence[Query], name: str, retriever: Bm25, allowed: NDArray[np.bool_] | None, store: str
     ) -> list[Ranked]:
         self.words.check(retriever, store)
-        if allowed is None and self.removed:
-            allowed = np.ones(self.last + 1, np.bool_)
-            allowed[[seq for seq in self.removed if seq <= self.last]] = False
+        if allowed is None and len(self.removed):
+            allowed = self.alive
         return [self.words.search(query.words(name), retriever, allowed) for query in queries]
 
     def _by_vectors(
@@ -127,6 +122,15 @@ class Snapshot:
         asked = [query.weights(name) for query in queries]
         index = self.weights[SPARSE]
         return [[] if weights is None else index.search(weights, retriever.depth, allowed) for weights in asked]
+
+
+def open_vectors(
+    database: Database, folder: Path, name: str, alive: NDArray[np.bool_], verified: Verified
+) -> VectorIndex:
+    """A field's vectors as the database has them. Raises Damaged."""
+    path = folder / database.vector_files()[name].file
+    dimensions = database.layout.dense_fields[name].embedding.dimensions
+    return VectorIndex.open(path, dimensions, database.vector_blocks(name), alive, verified)
 
 
 def vector_field(retriever: Dense) -> str:

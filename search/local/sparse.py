@@ -1,8 +1,9 @@
 """Exact retrieval by the dot product of sparse vectors: inverted lists in memory-mapped files.
 
-Derived from the database, which holds each document's vector. A segment has the documents of a run of seqs, turned
-around: for each token the documents that have it, ascending, and their weights. Segments are written once and merged
-by size; what no segment covers is turned around in memory. Documents that are gone stay in them and are masked.
+Derived from the database, which holds the vectors in batches and names the segments. A segment has the documents of a
+run of batches, turned around: for each token the documents that have it, ascending, and their weights. Segments are
+written once and merged by size; what no segment covers is turned around in memory. Documents that are gone stay in them
+and are masked. A segment's file ends with the checksums of its blocks; the database knows the checksum of these.
 """
 
 from __future__ import annotations
@@ -19,26 +20,88 @@ from numpy.typing import NDArray
 
 from ...errors import InvalidData
 from ...types import SparseVector
+from .files import SPARSE, Blocks, Damaged, Verified, digest, digests_of, make_folder, new_name, share, sync_folder
 
 SEGMENT_FROM = 1_000
 """Fewer documents than these are no segment of their own yet."""
 SEGMENT_DOCUMENTS = 20_000
-"""How many documents are turned around at a time."""
+"""How many documents are turned around at a time, at least."""
 FAN = 8
 """How many segments become one."""
 POSTINGS_COPIED = 1 << 22
-_MAGIC = b"ccheck\0\1"
+BLOCK_BYTES = 1 << 15
+"""What one checksum is of: reading a short list reads this much."""
+_MAGIC = b"ccheck\0\2"
 _HEADER = 5  # numbers of 8 bytes: magic, vocabulary, first, last, postings
 
-Row = tuple[int, bytes, bytes]
-"""A document as the database has it: seq, token ids (int32) and weights (float32)."""
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Sparse vectors of several documents, in the order of their seqs: each has so many of the ids and weights."""
+
+    number: int
+    seqs: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    weights: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, vectors: Sequence[tuple[int, SparseVector]]) -> Batch | None:
+        """None where no document has a token."""
+        some = [(seq, vector) for seq, vector in vectors if len(vector.ids)]
+        if not some:
+            return None
+        return cls(
+            0,
+            np.array([seq for seq, _ in some], "<i8"),
+            np.array([len(vector.ids) for _, vector in some], "<i8"),
+            np.concatenate([vector.ids for _, vector in some]).astype("<i4"),
+            np.concatenate([vector.weights for _, vector in some]).astype("<f4"),
+        )
+
+    def packed(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """As the database keeps it: seqs, lengths, ids, weights."""
+        return self.seqs.tobytes(), self.lengths.tobytes(), self.ids.tobytes(), self.weights.tobytes()
+
+    @classmethod
+    def unpacked(cls, number: int, seqs: bytes, lengths: bytes, ids: bytes, weights: bytes) -> Batch:
+        return cls(
+            number,
+            np.frombuffer(seqs, "<i8"),
+            np.frombuffer(lengths, "<i8"),
+            np.frombuffer(ids, "<i4"),
+            np.frombuffer(weights, "<f4"),
+        )
+
+    def without(self, alive: NDArray[np.bool_]) -> Batch | None:
+        """Only the documents that are alive; None where there are none."""
+        kept = alive[self.seqs]
+        tokens = np.repeat(kept, self.lengths)
+        if not kept.any():
+            return None
+        return Batch(self.number, self.seqs[kept], self.lengths[kept], self.ids[tokens], self.weights[tokens])
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A segment as the database names it: of the documents with `first` < seq <= `last`.
+
+    They are those of the batches before number `upto` that no earlier segment has. `digest` is that of the checksums.
+    """
+
+    file: str
+    first: int
+    last: int
+    upto: int
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Inverted lists of the documents with `first` < seq <= `last`.
 
-    The list of a token is `offsets[token]` to `offsets[token + 1]` of `documents` (seq - first) and `weights`.
+    The list of a token is `offsets[token]` to `offsets[token + 1]` of `documents` (seq - first) and `weights`. Those of
+    a file are compared with its checksums by `check` before they are read.
     """
 
     first: int
@@ -46,19 +109,24 @@ class Segment:
     offsets: NDArray[np.int64]
     documents: NDArray[np.uint32]
     weights: NDArray[np.float32]
-    path: Path | None = None
+    blocks: Blocks | None = None
 
     @property
     def postings(self) -> int:
         return len(self.documents)
 
+    def check_all(self) -> None:
+        """As `check`, of all."""
+        if self.blocks is not None:
+            self.blocks.check([0], [len(self.blocks.data)])
 
-def pack(vector: SparseVector) -> tuple[bytes, bytes]:
-    """As the database keeps it."""
-    return (
-        np.ascontiguousarray(vector.ids, "<i4").tobytes(),
-        np.ascontiguousarray(vector.weights, "<f4").tobytes(),
-    )
+    def check(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+        """Raise Damaged unless the postings from each begin to its end are as they were written."""
+        if self.blocks is None:
+            return
+        start = 8 * (_HEADER + len(self.offsets))
+        both = np.r_[0, self.postings][:, None]
+        self.blocks.check((start + 4 * (both + begins)).ravel(), (start + 4 * (both + ends)).ravel())
 
 
 def check(vector: SparseVector, vocabulary: int, whose: str) -> None:
@@ -77,101 +145,88 @@ def check(vector: SparseVector, vocabulary: int, whose: str) -> None:
         raise InvalidData(f"the sparse vector of {whose} has weights that are not above 0")
 
 
-def invert(rows: Sequence[Row], vocabulary: int, first: int, last: int) -> Segment:
-    """The segment of these documents, in the order of their seqs."""
-    ids = [np.frombuffer(packed, "<i4") for _, packed, _ in rows]
-    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-    seqs = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-    tokens = np.concatenate(ids) if ids else np.zeros(0, np.int32)
-    weights = np.frombuffer(b"".join(row[2] for row in rows), "<f4")
+def invert(batches: Sequence[Batch], vocabulary: int, first: int, last: int) -> Segment:
+    """The segment of the documents of these batches."""
+    tokens = np.concatenate([batch.ids for batch in batches])
     order = np.argsort(tokens, kind="stable")
     offsets = np.zeros(vocabulary + 1, np.int64)
     np.cumsum(np.bincount(tokens, minlength=vocabulary), out=offsets[1:])
-    documents = np.repeat((seqs - first).astype(np.uint32), lengths)[order]
-    return Segment(first, last, offsets, documents, weights[order].astype(np.float32))
+    owners = np.concatenate([np.repeat(batch.seqs - first, batch.lengths) for batch in batches])
+    weights = np.concatenate([batch.weights for batch in batches])
+    return Segment(first, last, offsets, owners.astype(np.uint32)[order], weights[order].astype(np.float32))
 
 
-def catch_up(folder: Path, vocabulary: int, rows_after: Callable[[int], Iterable[Row]]) -> None:
-    """Write segments of the documents that are in none, and merge what has become many.
+def catch_up(
+    store: Path,
+    vocabulary: int,
+    named: Sequence[Named],
+    batches_after: Callable[[int], Iterable[Batch]],
+    verified: Verified,
+) -> list[Named]:
+    """Write segments of the batches that are in none, merge what has become many, and return those that are then.
 
-    `rows_after(seq)` reads the documents above one.
+    The files of the others are the caller's to remove once the database names these. Raises Damaged.
     """
-    folder.mkdir(exist_ok=True)
-    chain = segments(folder, vocabulary)
-    kept = {segment.path for segment in chain}
-    for file in folder.iterdir():
-        if file not in kept:
-            file.unlink(missing_ok=True)
-    position = chain[-1].last if chain else 0
-    for batch in _batches(rows_after(position), SEGMENT_DOCUMENTS):
-        if len(batch) < SEGMENT_FROM:
+    chain = list(named)
+    for batches in _runs(batches_after(chain[-1].upto if chain else 0)):
+        if sum(len(batch.seqs) for batch in batches) < SEGMENT_FROM:
             break
-        chain.append(_write(folder, [invert(batch, vocabulary, position, batch[-1][0])], vocabulary))
-        position = chain[-1].last
-        start = _mergeable([segment.postings for segment in chain])
+        first, last = chain[-1].last if chain else 0, int(batches[-1].seqs[-1])
+        chain.append(_write(store, [invert(batches, vocabulary, first, last)], vocabulary, batches[-1].number + 1))
+        opened = [open_segment(store, one, vocabulary, verified) for one in chain]
+        start = _mergeable([segment.postings for segment in opened])
         if start is not None:
-            merged = _write(folder, chain[start:], vocabulary)
-            for segment in chain[start:]:
-                # Where readers keep a file from being removed (Windows), a later writer tries again.
-                with contextlib.suppress(OSError):
-                    assert segment.path is not None
-                    segment.path.unlink()
-            chain[start:] = [merged]
-
-
-def forget_after(folder: Path, highest: int) -> None:
-    """Remove the segments with documents above the highest seq that ever was: a crash took these back."""
-    for _, last, file in _files(folder):
-        if last > highest:
-            file.unlink(missing_ok=True)
-
-
-def segments(folder: Path, vocabulary: int) -> list[Segment]:
-    """Those that follow each other from the first document on; files that can't be read as such are passed over."""
-    found: dict[int, list[tuple[int, Path]]] = {}
-    for first, last, file in _files(folder):
-        found.setdefault(first, []).append((last, file))
-    chain: list[Segment] = []
-    while candidates := found.pop(chain[-1].last if chain else 0, None):
-        opened = (_open(file, vocabulary) for _, file in sorted(candidates, reverse=True))
-        segment = next((segment for segment in opened if segment is not None), None)
-        if segment is None:
-            break
-        chain.append(segment)
+            for segment in opened[start:]:
+                segment.check_all()
+            chain[start:] = [_write(store, opened[start:], vocabulary, chain[-1].upto)]
     return chain
 
 
-def _files(folder: Path) -> Iterator[tuple[int, int, Path]]:
-    for file in list(folder.glob("*-*.lists")):
-        first, _, last = file.stem.partition("-")
-        if first.isdecimal() and last.isdecimal() and int(first) < int(last):
-            yield int(first), int(last), file
+def sweep(store: Path, named: Sequence[Named]) -> None:
+    """Remove the files that the database does not name."""
+    kept = {one.file for one in named}
+    folder = store / SPARSE
+    for file in folder.iterdir() if folder.is_dir() else ():
+        if file.name not in kept and file.suffix in (".lists", ".unfinished"):
+            # Where readers keep a file from being removed (Windows), a later writer tries again.
+            with contextlib.suppress(OSError):
+                file.unlink()
 
 
-def _open(file: Path, vocabulary: int) -> Segment | None:
+def open_segment(store: Path, named: Named, vocabulary: int, verified: Verified) -> Segment:
+    """Map a segment. Raises Damaged where it is missing or its head is not as it was written."""
+    path = store / SPARSE / named.file
     try:
-        data = np.asarray(np.memmap(file, np.uint8, "r"))  # what is cut from a memmap itself costs more to make
-    except (OSError, ValueError):  # merged away since, or empty
-        return None
-    if len(data) < 8 * _HEADER or bytes(data[:8]) != _MAGIC:
-        return None
+        data = np.asarray(np.memmap(path, np.uint8, "r"))  # what is cut from a memmap itself costs more to make
+    except (OSError, ValueError) as error:
+        raise Damaged(path, "is missing or empty", derived=True) from error
+    count = (len(data) + BLOCK_BYTES + 7) // (BLOCK_BYTES + 8)
+    body = len(data) - 8 * count
+    if body <= 8 * _HEADER or digest(data[body:]).hex() != named.digest:
+        raise Damaged(path, "does not match its checksum", derived=True)
+    edges = np.r_[np.arange(0, body, BLOCK_BYTES), body]
+    seen = verified.of_blocks(named.file, count)
+    blocks = Blocks(path, True, data, edges, data[body:].view("V8"), seen)
+    begin = 8 * (_HEADER + vocabulary + 1)
+    blocks.check([0], [min(begin, body)])
     size, first, last, postings = data[8 : 8 * _HEADER].view(np.int64).tolist()
-    begin = 8 * _HEADER + 8 * (vocabulary + 1)
-    if size != vocabulary or len(data) != begin + 8 * postings:
-        return None
-    offsets = data[8 * _HEADER : begin].view(np.int64)
-    if offsets[0] != 0 or offsets[-1] != postings:
-        return None
-    documents = data[begin : begin + 4 * postings].view(np.uint32)
-    return Segment(first, last, offsets, documents, data[begin + 4 * postings :].view(np.float32), file)
+    if bytes(data[:8]) != _MAGIC or (size, first, last) != (vocabulary, named.first, named.last):
+        raise Damaged(path, "is not the segment that it is to be", derived=True)
+    middle, end = begin + 4 * postings, begin + 8 * postings
+    documents, weights = data[begin:middle].view(np.uint32), data[middle:end].view(np.float32)
+    return Segment(first, last, data[8 * _HEADER : begin].view(np.int64), documents, weights, blocks)
 
 
-def _write(folder: Path, parts: Sequence[Segment], vocabulary: int) -> Segment:
+def _write(store: Path, parts: Sequence[Segment], vocabulary: int, upto: int) -> Named:
     """The segments as one, in a file that is whole or not there."""
+    folder = store / SPARSE
+    make_folder(folder)
+    share(folder, store)
     first, last = parts[0].first, parts[-1].last
     offsets = np.sum([part.offsets for part in parts], axis=0)
     postings = int(offsets[-1])
-    file, unfinished = folder / f"{first}-{last}.lists", folder / f"{first}-{last}.unfinished"
+    file = folder / f"{new_name(f'{first}-{last}')}.lists"
+    unfinished = file.with_suffix(".unfinished")
     with unfinished.open("w+b") as stream:
         stream.write(_MAGIC + np.array([vocabulary, first, last, postings], np.int64).tobytes())
         stream.write(offsets.tobytes())
@@ -181,12 +236,15 @@ def _write(folder: Path, parts: Sequence[Segment], vocabulary: int) -> Segment:
                 stream.seek(place)
                 stream.write(array.data)
         stream.flush()
+        checksums = b"".join(digests_of(np.asarray(np.memmap(unfinished, np.uint8, "r")), BLOCK_BYTES))
+        stream.seek(0, os.SEEK_END)
+        stream.write(checksums)
+        stream.flush()
         os.fsync(stream.fileno())
+    share(unfinished, store)
     unfinished.replace(file)
-    written = _open(file, vocabulary)
-    if written is None:
-        raise OSError(f"{file} was written and can't be read")
-    return written
+    sync_folder(folder)
+    return Named(file.name, first, last, upto, digest(checksums).hex())
 
 
 def _joined(
@@ -216,10 +274,16 @@ def _mergeable(sizes: Sequence[int]) -> int | None:
     return None
 
 
-def _batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
-    iterator = iter(rows)
-    while batch := list(itertools.islice(iterator, size)):
-        yield batch
+def _runs(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
+    """Batches in runs of at least `SEGMENT_DOCUMENTS` documents, but for the last."""
+    run: list[Batch] = []
+    for batch in batches:
+        run.append(batch)
+        if sum(len(one.seqs) for one in run) >= SEGMENT_DOCUMENTS:
+            yield run
+            run = []
+    if run:
+        yield run
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +296,12 @@ class SparseIndex:
 
     @classmethod
     def open(
-        cls, chain: Sequence[Segment], vocabulary: int, alive: NDArray[np.bool_], rest: Sequence[Row]
+        cls, chain: Sequence[Segment], vocabulary: int, alive: NDArray[np.bool_], rest: Sequence[Batch]
     ) -> SparseIndex:
-        """`rest`: the documents that no segment of the chain covers."""
+        """`rest`: the batches that no segment of the chain covers."""
         last = chain[-1].last if chain else 0
-        tail = [invert(rest, vocabulary, last, rest[-1][0])] if rest else []
-        parts = (*chain, *tail)
-        length = max(len(alive), parts[-1].last + 1 if parts else 0)
-        return cls(parts, np.r_[alive, np.zeros(length - len(alive), np.bool_)], vocabulary)
+        tail = [invert(rest, vocabulary, last, int(rest[-1].seqs[-1]))] if rest else []
+        return cls((*chain, *tail), alive, vocabulary)
 
     def search(
         self, query: SparseVector, depth: int, allowed: NDArray[np.bool_] | None = None
@@ -247,21 +309,20 @@ class SparseIndex:
         """The `depth` documents of the highest dot products above 0: (seq, dot product), best first.
 
         `allowed[seq]` says which may be found. Of equal ones the document that was ingested first. Raises InvalidData
-        for a vector of another vocabulary.
+        for a vector of another vocabulary, Damaged for lists that are not as they were written.
         """
         check(query, self.vocabulary, "the claim")
         scores = np.zeros(len(self.alive), np.float32)
         for part in self.parts:
             mine = scores[part.first : part.last + 1]
             begins, ends = part.offsets[query.ids], part.offsets[query.ids + 1]
+            part.check(begins, ends)
             for begin, end, weight in zip(begins.tolist(), ends.tolist(), query.weights, strict=True):
                 # A document is in a list once, so that nothing is added to a stale value.
                 mine[part.documents[begin:end]] += part.weights[begin:end] * weight
         scores *= self.alive
         if allowed is not None:
-            shared = min(len(allowed), len(scores))
-            scores[:shared] *= allowed[:shared]
-            scores[shared:] = 0
+            scores *= allowed
         found = np.flatnonzero(scores >= _lower_bound(scores, depth))
         values = scores[found]
         if len(found) > depth:

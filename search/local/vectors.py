@@ -7,31 +7,44 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidData
+from .files import Blocks, Damaged, Verified, digest, share, sync_folder
+
+if TYPE_CHECKING:
+    from .records import VectorBlock
 
 ROWS_AT_ONCE = 1 << 22
 """How many scores are held at a time: for 64 claims, those of 65,536 vectors."""
+BLOCK_BYTES = 1 << 18
+"""What one checksum is of, at most."""
 
 
-def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> None:
-    """Put vectors (shape [rows, dimensions]) at a row and make sure that they are on the disk.
+def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> list[tuple[int, int, bytes]]:
+    """Put vectors (shape [rows, dimensions]) at a row, make sure that they are on the disk, and return their blocks.
 
-    Rows past the ones that the database counts are left over from a crash and are overwritten.
+    A block is (first row, rows, checksum). Rows past the ones that the database counts are left over from a crash and
+    are overwritten.
     """
-    with _open(path) as file:
+    vectors = np.ascontiguousarray(vectors, np.float32)
+    is_new = not path.exists()
+    # Not through a symbolic link, which the store never makes.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    with os.fdopen(descriptor, "r+b") as file:
         file.seek(first_row * vectors.shape[1] * 4)
-        file.write(np.ascontiguousarray(vectors, np.float32).data)
+        file.write(vectors.data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _open(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
+    if is_new:
+        share(path, path.parent)
+        sync_folder(path.parent)
+    size = max(1, BLOCK_BYTES // (4 * vectors.shape[1]))
+    parts = ((first, vectors[first : first + size]) for first in range(0, len(vectors), size))
+    return [(first_row + first, len(part), digest(part)) for first, part in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,31 +52,46 @@ class VectorIndex:
     """The vectors of one generation of a store.
 
     `rows` has shape [rows, dimensions]. A segment is the run of rows of one document: it starts at `starts[i]` and
-    belongs to the document `seqs[i]`, or to none (-1) where the document is gone. `seqs` grows, gone ones aside.
+    belongs to the document `seqs[i]`, or to none (-1) where the document is gone. `seqs` grows, gone ones aside. Rows
+    are compared with the checksums of `blocks` before they are first read.
     """
 
     rows: NDArray[np.float32]
     starts: NDArray[np.int64]
     seqs: NDArray[np.int64]
+    blocks: Blocks | None = None
 
     @classmethod
-    def open(cls, path: Path, dimensions: int, row_count: int, passages: Sequence[tuple[int, int]]) -> VectorIndex:
-        """Map the file; `passages` are (row, seq) pairs in order. Raises InvalidData where the file is too short."""
-        if row_count == 0:
+    def open(
+        cls,
+        path: Path,
+        dimensions: int,
+        blocks: Sequence[VectorBlock],
+        alive: NDArray[np.bool_],
+        verified: Verified,
+    ) -> VectorIndex:
+        """Map the file. `alive[seq]`: whether a document is there. Raises Damaged where the file is too short."""
+        if not blocks:
             nothing = np.zeros(0, np.int64)
             return cls(np.zeros((0, dimensions), np.float32), nothing, nothing)
-        if not path.exists() or path.stat().st_size < row_count * dimensions * 4:
-            raise InvalidData(
-                f"the vectors in {path} are missing or cut short: remove the store (ccheck index delete) "
-                "and ingest again"
-            )
-        rows = np.memmap(path, np.float32, "r", shape=(row_count, dimensions))
-        owners = np.full(row_count, -1, np.int64)
-        if passages:
-            pairs = np.asarray(passages, np.int64)
-            owners[pairs[:, 0]] = pairs[:, 1]
+        owners = np.concatenate([block.seqs for block in blocks])
+        try:
+            rows = np.memmap(path, np.float32, "r", shape=(len(owners), dimensions))
+        except (OSError, ValueError) as error:
+            if isinstance(error, PermissionError):
+                raise
+            raise Damaged(path, "is missing or cut short") from error
+        edges = np.array([block.first for block in blocks] + [len(owners)], np.int64) * (4 * dimensions)
+        digests = np.frombuffer(b"".join(block.digest for block in blocks), "V8")
+        data = np.asarray(rows).reshape(-1).view(np.uint8)
+        checks = Blocks(path, False, data, edges, digests, verified.of_blocks(path.name, len(blocks)))
         starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
-        return cls(rows, starts, owners[starts])
+        seqs = owners[starts]
+        return cls(rows, starts, np.where(alive[seqs], seqs, -1), checks)
+
+    def owners(self) -> NDArray[np.int64]:
+        """The seq of each row; -1 where the document is gone."""
+        return np.repeat(self.seqs, np.diff(np.r_[self.starts, len(self.rows)]))
 
     def search(
         self, queries: NDArray[np.float32], depth: int, allowed: NDArray[np.bool_] | None = None
@@ -113,6 +141,9 @@ class VectorIndex:
         """The best cosine of each segment, shape [queries, segments]."""
         begin = int(self.starts[first])
         end = int(self.starts[last]) if last < len(self.starts) else len(self.rows)
+        if self.blocks is not None:
+            width = self.rows.shape[1] * 4
+            self.blocks.check([begin * width], [end * width])
         scores = (self.rows[begin:end] @ queries.T).T
         if end - begin == last - first:
             return scores

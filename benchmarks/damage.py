@@ -1,0 +1,294 @@
+"""What becomes of a damaged local store: every answer right, or an error that says what to do?
+
+    python benchmarks/damage.py [--count 500] [--seed 1] [--show]
+
+Builds a store with everything that one can hold: vectors of two models, sparse vectors, two analyses, additional texts,
+metadata, documents that were replaced and removed. Then, each time in a fresh copy: damages one of its files (one bit
+flipped, cut short, a page zeroed, two pages swapped, removed), reads all that can be read, writes, and reads again.
+Each answer is compared with that of the whole store. Prints how often what happened:
+
+    right          every answer was right: the damage is where nothing reads, or was mended
+    said           an answer was an error of ccheck (`CcheckError`), and the others were right
+    silently wrong an answer was another one than the whole store's, without an error
+    a bug          an exception that is no error of ccheck, or the process died
+
+Exit code 1 where anything was silently wrong or a bug.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ccheck.errors import CcheckError
+from ccheck.search import Chunking, Embedding, Layout
+from ccheck.search.filters import parse_filter
+from ccheck.search.local import LocalStore, sparse
+from ccheck.search.store import AdditionalTexts, DenseField, SparseField
+from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector
+
+KINDS = ("bit flipped", "cut short", "page zeroed", "pages swapped", "removed")
+PAGE = 4096
+SECOND = DenseField(Embedding("second", 24, "e" * 64, 128), Chunking(128, 128, 16))
+ANALYSIS = Analysis(stopwords="nltk")
+LAYOUT = Layout(
+    Embedding("first", 32, "f" * 64, 128),
+    Chunking(128, 128, 16),
+    (SECOND,),
+    SparseField("sparse", 500, "d" * 64, 128),
+    (ANALYSIS,),
+    AdditionalTexts("model", True, 0, "prompts"),
+)
+RETRIEVERS: dict[str, Retriever] = {
+    "bm25": Bm25(depth=30),
+    "terms": Bm25(depth=30, analysis=ANALYSIS),
+    "fuzzy": Bm25(depth=30, fuzziness="auto"),
+    "additional": Bm25(depth=30, fields={"additional": 1.0}),
+    "dense": Dense(depth=30),
+    "second": Dense(depth=30, field=SECOND.name),
+    "sparse": Sparse(depth=30),
+}
+WORDS = [a + b + c for a in ("", "ra", "lo", "ne") for b in ("n", "r", "s", "t", "l") for c in ("a", "um", "ic", "o")]
+DOCUMENTS = 400
+
+
+def entry(number: int, version: int = 0) -> Entry:
+    """A document that a seed makes, the same each time."""
+    draw = np.random.default_rng([number, version])
+    picks = draw.zipf(1.3, 60) % len(WORDS)
+    text = " ".join(WORDS[pick] for pick in picks)
+    ids = np.unique(draw.integers(0, 500, 25)).astype(np.int32)
+    made = [draw.standard_normal((1 + number % 3, size)).astype(np.float32) for size in (32, 24)]
+    first, second = (
+        tuple(Passage(0, 10, row / np.linalg.norm(row)) for row in rows.astype(np.float32)) for rows in made
+    )
+    return Entry(
+        Document(f"d{number}", f"title {number}", text, {"year": 1950 + number % 70, "of": WORDS[picks[0]]}),
+        f"{number}-{version}",
+        first,
+        {SECOND.name: second},
+        SparseVector(ids, draw.gamma(2.0, 0.5, len(ids)).astype(np.float32)),
+        (f"summary {WORDS[picks[1]]}",),
+    )
+
+
+def build(folder: Path) -> None:
+    sparse.SEGMENT_FROM, sparse.SEGMENT_DOCUMENTS, sparse.FAN = 20, 60, 4
+    with LocalStore(folder) as store:
+        store.prepare(LAYOUT)
+        for first in range(0, DOCUMENTS, 40):
+            store.upsert([entry(number) for number in range(first, first + 40)])
+        store.publish()
+        store.upsert([entry(number, 1) for number in range(30)])
+        store.delete([f"d{number}" for number in range(100, 110)])
+        store.mark_ingested("a-file")
+        store.publish()
+
+
+def answers(store: LocalStore, note: Callable[[str, Any], None]) -> None:
+    """Everything that can be read, each answer by itself; errors of ccheck are noted in its place."""
+    ids = [f"d{number}" for number in range(DOCUMENTS + 5)]
+    made = [entry(number, version) for number, version in ((5, 1), (50, 0), (333, 0))]
+    queries = [
+        Query(
+            one.document.text[:80],
+            one.passages[0].vector,
+            {"second": one.more[SECOND.name][0].vector, "sparse": one.sparse, "additional": one.additional[0]},
+        )
+        for one in made
+    ]
+    filters = [parse_filter("year>=1990"), parse_filter(f"of={made[0].document.metadata['of']}")]
+    asked: Mapping[str, Callable[[], Any]] = {
+        "count": store.count,
+        "info": lambda: [(found.documents, found.passages, found.pending) if (found := store.info()) else None],
+        "ids": lambda: sorted(store.digests(ids).items()),
+        "documents": lambda: sorted(map(str, store.get(ids).values())),
+        "search": lambda: [_shown(one) for one in store.search(queries, RETRIEVERS, Fusion(), k=10)],
+        "filtered": lambda: [
+            _shown(one) for one in store.search(queries, RETRIEVERS, Fusion(), k=10, filters=filters[:1])
+        ],
+        "twice filtered": lambda: [_ranked(one) for one in store.rankings(queries, RETRIEVERS, filters=filters)],
+        "deep": lambda: [
+            _ranked(one) for one in store.rankings(queries, {"dense": Dense(depth=5_000), "bm25": Bm25(depth=5_000)})
+        ],
+    }
+    for name, ask in asked.items():
+        try:
+            note(name, ask())
+        except CcheckError as error:
+            note(name, f"error: {error}")
+
+
+def _rounded(score: float) -> float:
+    return float(f"{score:.5g}")
+
+
+def _shown(ranking: Ranking | CcheckError) -> Any:
+    if isinstance(ranking, CcheckError):
+        return f"error: {ranking}"
+    return [(str(hit.document), _rounded(hit.score)) for hit in ranking.hits]
+
+
+def _ranked(found: Any) -> Any:
+    return {name: [(id_, _rounded(score)) for id_, score in ranking] for name, ranking in found.items()}
+
+
+def everything(folder: Path) -> dict[str, Any]:
+    """The answers of a store as it is and after more was written, as JSON has them."""
+    found: dict[str, Any] = {}
+    with LocalStore(folder) as store:
+        answers(store, found.__setitem__)
+    with LocalStore(folder) as store:
+        try:
+            store.prepare(LAYOUT)
+            store.upsert([entry(number, 2) for number in range(40, 44)])
+            store.upsert([entry(number) for number in range(DOCUMENTS, DOCUMENTS + 3)])
+            store.delete(["d60"])
+            store.publish()
+        except CcheckError as error:
+            found["writing"] = f"error: {error}"
+        else:
+            answers(store, lambda name, answer: found.__setitem__(f"{name} after writing", answer))
+    with LocalStore(folder) as store:
+        try:
+            found["check"] = [str(damage) for damage in store.check()]
+        except CcheckError as error:
+            found["check"] = f"error: {error}"
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def damage(file: Path, kind: str, draw: random.Random) -> bool:
+    """Damage a file; whether anything is other than before."""
+    data = bytearray(file.read_bytes())
+    before = bytes(data)
+    if kind == "removed":
+        file.unlink()
+        return True
+    if not data:
+        return False
+    if kind == "bit flipped":
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    elif kind == "cut short":
+        del data[draw.randrange(len(data)) :]
+    else:
+        size = PAGE if len(data) >= 2 * PAGE else max(1, len(data) // 4)
+        first, second = (draw.randrange(len(data) // size) * size for _ in range(2))
+        if kind == "page zeroed":
+            data[first : first + size] = bytes(len(data[first : first + size]))
+        else:
+            data[first : first + size], data[second : second + size] = (
+                data[second : second + size],
+                data[first : first + size],
+            )
+    file.write_bytes(data)
+    return bytes(data) != before
+
+
+def in_child(work: Callable[[], Any]) -> Any:
+    """What a function returns in a process of its own, as JSON has it; an exception as `{"bug": …}`."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where a panic of tantivy is told at length
+        try:
+            result = work()
+        except BaseException:  # noqa: BLE001 - a panic of tantivy is no Exception
+            result = {"bug": traceback.format_exc()}
+        with os.fdopen(writing, "w") as stream:
+            json.dump(result, stream)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        text = stream.read()
+    status = os.waitpid(child, 0)[1]
+    return json.loads(text) if text else {"bug": f"the process died with status {status}"}
+
+
+def outcome(found: Mapping[str, Any], expected: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """What became of a damaged store, and where."""
+    if "bug" in found:
+        return "a bug", [str(found["bug"])]
+    wrong, said = [], []
+    for name, answer in found.items():
+        if name == "check":
+            continue
+        if "error: " in str(answer)[:60]:
+            said.append(name)
+        elif answer != expected[name]:
+            wrong.append(name)
+    if wrong:
+        return "silently wrong", wrong
+    return ("said", said) if said else ("right", [])
+
+
+def run(count: int, seed: int, *, show: bool = False) -> Counter[tuple[str, str]]:
+    """How often what happened: (outcome, file's kind)."""
+    draw = random.Random(seed)
+    counts: Counter[tuple[str, str]] = Counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        whole, copy = Path(scratch, "whole"), Path(scratch, "copy")
+        failed = in_child(lambda: build(whole))
+        if failed:
+            sys.exit(f"the store could not be built: {failed}")
+        shutil.copytree(whole, copy)
+        expected = in_child(lambda: everything(copy))
+        groups: dict[str, list[Path]] = {}
+        for path in sorted(whole.rglob("*")):
+            if path.is_file() and path.suffix != ".lock":
+                file = path.relative_to(whole)
+                groups.setdefault(_kind(file).partition(" ")[0], []).append(file)
+        done = 0
+        while done < count:
+            shutil.rmtree(copy)
+            shutil.copytree(whole, copy)
+            # The database, the words, the vectors and the sparse lists in equal parts.
+            file, kind = draw.choice(groups[draw.choice(sorted(groups))]), draw.choice(KINDS)
+            if not damage(copy / file, kind, draw):
+                continue
+            done += 1
+            result, where = outcome(in_child(lambda: everything(copy)), expected)
+            counts[result, _kind(file)] += 1
+            if show or result in ("silently wrong", "a bug"):
+                print(f"{result}: {file} {kind}: {'; '.join(where)}", flush=True)
+    return counts
+
+
+def _kind(file: Path) -> str:
+    if file.parts[0].startswith("bm25"):
+        return f"bm25 {file.suffix}"
+    return "sparse" if file.parts[0] == "sparse" else file.parts[0].partition("-")[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=500, help="how many damages (default 500)")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default 1)")
+    parser.add_argument("--show", action="store_true", help="say what became of each")
+    options = parser.parse_args()
+    counts = run(options.count, options.seed, show=options.show)
+    kinds = sorted({kind for _, kind in counts})
+    outcomes = ("right", "said", "silently wrong", "a bug")
+    print(f"{'':24}" + "".join(f"{one:>16}" for one in outcomes))
+    for kind in kinds:
+        print(f"{kind:24}" + "".join(f"{counts[one, kind]:>16}" for one in outcomes))
+    totals = {one: sum(counts[one, kind] for kind in kinds) for one in outcomes}
+    print(f"{'all':24}" + "".join(f"{totals[one]:>16}" for one in outcomes))
+    sys.exit(1 if totals["silently wrong"] or totals["a bug"] else 0)
+
+
+if __name__ == "__main__":
+    main()

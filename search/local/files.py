@@ -1,0 +1,276 @@
+"""The files of a local store: which names are ccheck's, who may read them, and checksums of what is in them.
+
+Checksums are XXH3 (64 bits), which is as fast as memory: they notice what broke, not what somebody forged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import xxhash
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import InvalidData
+
+DATABASE, UNBORN, LOCK, SPARSE = "documents.sqlite", "documents.sqlite.new", "write.lock", "sparse"
+"""`UNBORN` is the database until it is whole."""
+
+_BESIDE = r"(-wal|-shm|-journal)?"
+_CREATED = re.compile(rf"{re.escape(UNBORN)}{_BESIDE}|{re.escape(LOCK)}|bm25-[0-9a-f]{{8}}")
+_VECTORS = re.compile(r"vectors-[\w-]+-[0-9a-f]{8}\.f32")
+_DATABASE = re.compile(re.escape(DATABASE) + _BESIDE)
+_FOLDERS = {
+    re.compile(r"bm25-[0-9a-f]{8}"): re.compile(r"\.?\w+\.json|\.tantivy-\w+\.lock|\.tmp\w+|[0-9a-f]{32}(\.\d+)?\.\w+"),
+    re.compile(SPARSE): re.compile(r"\d+-\d+-[0-9a-f]{8}\.(lists|unfinished)"),
+}
+"""Folders in a store with the files that they can hold."""
+
+_READ_AT_ONCE = 1 << 22
+
+
+class Damaged(InvalidData):
+    """A file of a store is not as ccheck left it. What is `derived` can be built anew from the documents."""
+
+    def __init__(self, where: Path | str, problem: str, *, derived: bool = False) -> None:
+        self.where, self.problem, self.derived = Path(where), problem, derived
+        super().__init__(f"{where} {problem}")
+
+    def commands(self, store: str) -> list[str]:
+        """What to run, one after the other, where it happened in the store of that name."""
+        if self.derived:
+            return [f"ccheck index rebuild --store {store}"]
+        return [f"ccheck index delete --store {store}", f"ccheck ingest FILE --store {store}"]
+
+    def in_store(self, store: str) -> InvalidData:
+        """The error for whoever uses the store of that name."""
+        how = (
+            "which makes it again from the documents"
+            if self.derived
+            else "since that can't be made again from the rest. Vectors that were computed before come from the cache"
+        )
+        return InvalidData(f"the store {store} is damaged: {self}. Run {' and '.join(self.commands(store))}, {how}.")
+
+
+def new_name(what: str) -> str:
+    """A name that no file of the store has had before, also where an older copy of the database came back."""
+    return f"{what}-{uuid4().hex[:8]}"
+
+
+# -- which files are ccheck's, and who may read them
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a creation that did not end can have left this."""
+    return bool(_CREATED.fullmatch(name))
+
+
+def is_remnant(folder: Path) -> bool:
+    """Whether a store was here and only its database is gone, which no creation and no deletion leaves."""
+    if (folder / DATABASE).exists() or not folder.is_dir():
+        return False
+    return any(_VECTORS.fullmatch(file.name) for file in folder.iterdir())
+
+
+def _is_swept(name: str) -> bool:
+    return is_leftover(name) or bool(_VECTORS.fullmatch(name))
+
+
+def remove_store(folder: Path) -> list[Path]:
+    """Remove what ccheck made in a folder and return the rest. Follows no symbolic link.
+
+    The database goes last: without it the folder would be no store, and its rest could not be removed so.
+    """
+    left, last = [], []
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        path = Path(entry.path)
+        inner = next((files for form, files in _FOLDERS.items() if form.fullmatch(entry.name)), None)
+        if inner is not None and entry.is_dir(follow_symlinks=False):
+            left += remove_folder(path, inner)
+        elif not entry.is_file(follow_symlinks=False):
+            left.append(path)
+        elif _DATABASE.fullmatch(entry.name) or entry.name == LOCK:
+            last.append(path)
+        elif _is_swept(entry.name):
+            path.unlink()
+        else:
+            left.append(path)
+    for path in sorted(last, key=lambda path: (path.name == LOCK, path.name == DATABASE)):
+        path.unlink(missing_ok=True)
+    if not left:
+        folder.rmdir()
+    return left
+
+
+def remove_folder(folder: Path, files: re.Pattern[str]) -> list[Path]:
+    """Remove a folder with the files of these names; what it holds beside them stays and is returned."""
+    left = []
+    for entry in list(os.scandir(folder)):
+        if entry.is_file(follow_symlinks=False) and files.fullmatch(entry.name):
+            Path(entry.path).unlink(missing_ok=True)
+        else:
+            left.append(Path(entry.path))
+    if not left:
+        folder.rmdir()
+    return left
+
+
+def sweep(folder: Path, named: Iterable[str]) -> None:
+    """Remove the derived files and files of vectors that the database does not name: what a crash left.
+
+    Where readers keep a file from being removed (Windows), a later writer tries again.
+    """
+    named = set(named)
+    for entry in list(os.scandir(folder)):
+        if entry.name in named or entry.name == LOCK or not _is_swept(entry.name):
+            continue
+        with contextlib.suppress(OSError):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                Path(entry.path).unlink()
+
+
+def make_folder(folder: Path) -> None:
+    """A folder of the user's own, whatever the umask; one that is there stays as it is."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(parents=True)
+        folder.chmod(0o700)
+
+
+def share(path: Path, store: Path) -> None:
+    """Let those use a new file or folder who may use the store's database: only its owner, unless they changed it."""
+    mode = stat.S_IMODE((store / DATABASE).stat().st_mode) & 0o666 if (store / DATABASE).exists() else 0o600
+    if path.is_dir():
+        mode |= 0o700 | (mode & 0o444) >> 2
+    path.chmod(mode | 0o600)
+
+
+def link(file: Path, to: Path) -> None:
+    """The same file under another name, or a copy where the file system has no links."""
+    try:
+        to.hardlink_to(file)
+    except OSError:
+        shutil.copy2(file, to)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names in a folder are on the disk, where the system can."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# -- checksums
+
+
+def mark(*values: str | int | bytes | None) -> bytes:
+    """The checksum of a row of the database. Raises TypeError for values of other kinds, which no row has."""
+    parts = [b""]
+    for value in values:
+        if isinstance(value, str):
+            parts.append(value.encode("utf-8", "surrogateescape"))
+        elif isinstance(value, bytes):
+            parts.append(value)
+        elif isinstance(value, int):
+            parts.append(b"%d" % value)
+        elif value is None:
+            parts.append(b"\xff")
+        else:
+            raise TypeError(f"{type(value)} is not a value of a row")
+    parts[0] = repr([len(part) for part in parts]).encode()
+    return xxhash.xxh3_64_digest(b"".join(parts))
+
+
+def digest(data: NDArray[np.generic] | bytes) -> bytes:
+    return xxhash.xxh3_64_digest(data if isinstance(data, bytes) else data.data)
+
+
+def file_digest(path: Path) -> str:
+    checksum = xxhash.xxh3_64()
+    with path.open("rb", buffering=0) as file:
+        while data := file.read(_READ_AT_ONCE):
+            checksum.update(data)
+    return checksum.hexdigest()
+
+
+@dataclass(slots=True)
+class Verified:
+    """What this process has compared with its checksum, so that each is compared once."""
+
+    files: set[tuple[int, int, int, str]] = field(default_factory=set)
+    blocks: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def check_files(self, folder: Path, digests: Mapping[str, str]) -> None:
+        """Raise Damaged, derived, unless the files of a folder are there with these checksums."""
+        for name, expected in digests.items():
+            path = folder / name
+            try:
+                found = path.stat()
+                key = (found.st_dev, found.st_ino, found.st_size, expected)
+                if key not in self.files and file_digest(path) != expected:
+                    raise Damaged(path, "does not match its checksum", derived=True)
+            except FileNotFoundError as error:
+                raise Damaged(path, "is missing", derived=True) from error
+            self.files.add(key)
+
+    def of_blocks(self, name: str, count: int) -> NDArray[np.bool_]:
+        """Which blocks of a file have been compared; the caller notes there which it compares."""
+        known = self.blocks.get(name, np.zeros(0, np.bool_))
+        if len(known) < count:
+            known = np.r_[known, np.zeros(count - len(known), np.bool_)]
+            self.blocks[name] = known
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The checksums of a mapped file by runs of its bytes, which are compared before they are first read.
+
+    Block i is `data[edges[i] : edges[i + 1]]` with the checksum `digests[i]` (8 bytes).
+    """
+
+    path: Path
+    derived: bool
+    data: NDArray[np.uint8]
+    edges: NDArray[np.int64]
+    digests: NDArray[np.void]
+    seen: NDArray[np.bool_]
+
+    def check(self, begins: ArrayLike, ends: ArrayLike) -> None:
+        """Raise Damaged unless these runs of bytes lie in blocks that match their checksums."""
+        if self.seen[: len(self.digests)].all():
+            return
+        changes = np.zeros(len(self.edges) + 1, np.int64)
+        filled = np.asarray(begins) < np.asarray(ends)
+        np.add.at(changes, np.searchsorted(self.edges, np.asarray(begins)[filled], "right") - 1, 1)
+        np.add.at(changes, np.searchsorted(self.edges, np.asarray(ends)[filled], "left"), -1)
+        wanted = np.cumsum(changes)[: len(self.digests)] > 0
+        for i in np.flatnonzero(wanted & ~self.seen[: len(self.digests)]).tolist():
+            if digest(self.data[self.edges[i] : self.edges[i + 1]]) != self.digests[i].tobytes():
+                raise Damaged(
+                    self.path,
+                    f"does not match its checksum in bytes {self.edges[i]} to {self.edges[i + 1]}",
+                    derived=self.derived,
+                )
+            self.seen[i] = True
+
+    def check_all(self) -> None:
+        self.check([self.edges[0]], [self.edges[-1]])
+
+
+def digests_of(data: NDArray[np.uint8], size: int) -> Iterator[bytes]:
+    """The checksums of data in blocks of this size."""
+    for first in range(0, len(data), size):
+        yield digest(data[first : first + size])

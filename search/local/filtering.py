@@ -1,0 +1,54 @@
+"""Filters of the local store: their SQL, and what they can be on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from ..filters import PUBLISHED, Filter, Kind, is_number
+
+
+def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
+    """What filters can be on, see `Store.fields`, from the date and the metadata (JSON) of every document."""
+    numbers: set[str] = set()
+    texts: set[str] = set()
+    dated = False
+    for published, metadata in documents:
+        dated = dated or published is not None
+        for name, value in json.loads(metadata).items():
+            for one in value if isinstance(value, list) else (value,):
+                if isinstance(one, str):
+                    (numbers if is_number(one) else texts).add(name)
+                elif one is not None:
+                    (texts if isinstance(one, bool) else numbers).add(name)
+    found: dict[str, Kind] = {
+        name: "text" if name not in numbers else "either" if name in texts else "numbers" for name in numbers | texts
+    }
+    found.pop(PUBLISHED, None)  # filters mean the document's own date by this name
+    if dated:
+        found[PUBLISHED] = "dates"
+    return found
+
+
+def condition(filter_: Filter) -> tuple[str, list[str | float]]:
+    """SQL for one filter with its parameters."""
+    if filter_.field == PUBLISHED:
+        return f"coalesce(published {filter_.operator} ?, ?)", [filter_.value, int(filter_.operator == "!=")]
+    # json_each yields a scalar as one row and a list as one row for each of its values.
+    path = "$." + json.dumps(filter_.field, ensure_ascii=False)
+    negated = filter_.operator == "!="
+    operator = "=" if negated else filter_.operator
+    text = "CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE atom END"
+    parameters: list[str | float] = [filter_.value]
+    sql = f"type NOT IN ('integer', 'real') AND {text} {operator} ?"
+    if filter_.number is not None:
+        number = f"CAST(atom AS REAL) {operator} ?"
+        # As `is_number` has it: digits, after a sign, with a fraction.
+        digits = "CASE WHEN atom GLOB '[+-]*' THEN substr(atom, 2) ELSE atom END"
+        numeric = (
+            f"type IN ('integer', 'real') OR (type = 'text' AND ({digits}) GLOB '[0-9]*' "
+            f"AND ({digits}) NOT GLOB '*[^0-9.]*' AND atom NOT GLOB '*.*.*' AND atom NOT GLOB '*.')"
+        )
+        sql = f"({numeric}) AND {number}" if operator != "=" else f"({sql}) OR (({numeric}) AND {number})"
+        parameters = [filter_.number] if operator != "=" else [filter_.value, filter_.number]
+    return f"{'NOT ' * negated}EXISTS (SELECT 1 FROM json_each(metadata, ?) WHERE {sql})", [path, *parameters]

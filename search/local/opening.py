@@ -1,0 +1,140 @@
+"""Making and opening the database of a local store."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import uuid
+from dataclasses import asdict
+from pathlib import Path
+
+from ..store import Layout
+from .files import UNBORN, mark, new_name, sync_folder
+from .records import Counts, SparseState, VectorFile, Words
+
+FORMAT = "1"
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark BLOB NOT NULL) WITHOUT ROWID;
+-- seq grows with every write and is never used twice: an updated document gets a new one.
+CREATE TABLE documents (
+    seq INTEGER PRIMARY KEY, id TEXT NOT NULL, digest TEXT NOT NULL, published TEXT, metadata TEXT NOT NULL,
+    head BLOB NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, additional TEXT NOT NULL, body BLOB NOT NULL
+);
+CREATE UNIQUE INDEX documents_by_id ON documents (id);
+-- The documents that were removed, and those that were replaced: what the vectors and sparse lists still have of them
+-- does not count.
+CREATE TABLE gone (number INTEGER PRIMARY KEY, seqs BLOB NOT NULL, mark BLOB NOT NULL);
+-- Runs of rows of a field's file of vectors: whose each is (int64), and their checksum.
+CREATE TABLE vectors (
+    field TEXT NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, seqs BLOB NOT NULL, digest BLOB NOT NULL,
+    mark BLOB NOT NULL, PRIMARY KEY (field, number)
+) WITHOUT ROWID;
+-- Sparse vectors of several documents: seqs and how many tokens each has (int64), token ids (int32), weights (float32).
+CREATE TABLE sparse (
+    number INTEGER PRIMARY KEY, seqs BLOB NOT NULL, lengths BLOB NOT NULL, ids BLOB NOT NULL, weights BLOB NOT NULL,
+    mark BLOB NOT NULL
+);
+-- Digests of the files whose documents are all here, unchanged.
+CREATE TABLE ingested (source TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+
+
+def create(path: Path, layout: Layout, words: Words) -> None:
+    """A database without documents: whole, or not there.
+
+    What a creation that was killed left is removed. For the one writer.
+    """
+    unborn = path.with_name(UNBORN)
+    for name in (UNBORN, f"{UNBORN}-journal", f"{UNBORN}-wal", f"{UNBORN}-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+    os.close(os.open(unborn, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    unborn.chmod(0o600)
+    connection = _connect(unborn, "mode=rw")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _TABLES.split(";"):
+            connection.execute(statement)
+        files = {name: asdict(VectorFile(new_vector_file(name))) for name in layout.dense_fields}
+        start = {
+            "format": FORMAT,
+            "id": uuid.uuid4().hex,
+            "generation": "0",
+            "layout": json.dumps(layout.to_dict()),
+            "counts": json.dumps(asdict(Counts())),
+            "words": json.dumps(asdict(words)),
+            "vectors": json.dumps(files),
+            "sparse": json.dumps(asdict(SparseState())),
+        }
+        rows = ((key, value, mark(key, value)) for key, value in start.items())
+        connection.executemany("INSERT INTO meta VALUES (?, ?, ?)", rows)
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        connection.close()
+    unborn.replace(path)
+    sync_folder(path.parent)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether SQLite met a broken file, and not one that it can't use now: no room, no permission, another writer."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return True
+    other = {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_AUTH,
+    }
+    return code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF not in other
+
+
+def new_vector_file(name: str) -> str:
+    return f"{new_name(f'vectors-{name}')}.f32"
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=30, isolation_level=None, check_same_thread=False
+    )
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Also where the folder can only be read, in which SQLite can't keep what readers of a WAL share."""
+    wal = path.with_name(f"{path.name}-wal")
+    modes = ["mode=rw", "mode=ro"]
+    if not wal.exists() or wal.stat().st_size == 0:
+        modes.append("immutable=1")  # nobody who could write it does; only without a WAL is this the whole of it
+    for mode in modes:
+        connection = _connect(path, mode)
+        try:
+            connection.execute("SELECT 1 FROM meta").fetchone()
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if mode == modes[-1] or is_damage(error):
+                raise
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise
+        else:
+            return connection
+    raise AssertionError("unreachable")
