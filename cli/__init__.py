@@ -15,6 +15,7 @@ import click
 
 from .. import __version__
 from ..errors import CcheckError, Incomplete, NotFound, UsageError
+from ..redaction import Redacting
 from .common import notice, warnings_said
 
 COMMANDS = {
@@ -68,7 +69,13 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ccheck", help="Show the version and exit.")
-def cli() -> None:
+@click.option(
+    "--trust-folder",
+    is_flag=True,
+    help="Do all that the ccheck.toml of this folder says, this once; see ccheck config trust.  "
+    "[env: CCHECK_TRUST_FOLDER]",
+)
+def cli(trust_folder: bool) -> None:
     """Check claims against scientific papers.
 
     \b
@@ -142,7 +149,10 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _make_streams_safe() -> None:
-    """What is printed is UTF-8 wherever it is no terminal, and no character can stop it; a closed stream is empty."""
+    """What is printed is UTF-8 wherever it is no terminal, and no character can stop it; a closed stream is empty.
+
+    Nor does any known secret leave by them.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
@@ -150,3 +160,5 @@ def _make_streams_safe() -> None:
         elif mode == "w" and isinstance(stream, io.TextIOWrapper):
             # In JSON, too, \ud800 is how a lone surrogate is written.
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
+        if mode == "w":
+            setattr(sys, name, Redacting(getattr(sys, name)))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..adjust import Changes, adjusted
 from ..errors import Incomplete, InvalidData, UsageError
 from ..files import check_outputs
-from .adjust import Changes, adjusted
 from .common import (
     counted,
     device_option,
@@ -93,7 +93,7 @@ def calibrate(
 
     settings = settings_from(recipe=recipe, device=device, llm_model=llm, stance_model=stance)
     check_outputs([(output, "the calibration"), (plot, "the plot")], (pairs, settings.recipe))
-    changes = Changes(verdict=verdict, llm=llm, stance=stance, strategy=strategy)
+    changes = Changes(verdict=verdict, strategy=strategy)
     stage = adjusted(settings, changes).verdict.model_copy(update={"calibration": None})
     if stage.method == "none":
         raise UsageError("the recipe has no judge: name one by --stance or --llm")

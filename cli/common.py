@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
+from ..redaction import redact
 from ..text import json_line, without_controls
 from ..text import printable as printable
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ..pipeline import Checker
-    from ..settings import Settings
+    from ..settings import Resolved, Settings
     from ..types import Usage
 
 P = ParamSpec("P")
@@ -80,6 +81,12 @@ def _quieted(context: click.Context, option: click.Parameter, quiet: bool) -> bo
 
 
 quiet_option = click.option("--quiet", "-q", is_flag=True, callback=_quieted, help="No progress and no notices.")
+remote_code_option = click.option(
+    "--trust-remote-code",
+    is_flag=True,
+    default=None,
+    help="Models that need it may run the Python code beside their weights. It can do here whatever you can.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 
 
@@ -103,9 +110,15 @@ def replacements(given: Sequence[str]) -> dict[str, str]:
 
 def settings_from(**flags: Any) -> Settings:
     """The settings in force; a flag that is None was not given."""
+    return resolved_from(**flags).settings
+
+
+def resolved_from(*, show_pending: bool = False, **flags: Any) -> Resolved:
+    """The same with what waits for consent. Raises UsageError for that, unless it is to be shown (`show_pending`)."""
     from ..settings import resolve
 
-    return resolve(flags).settings
+    trusted = bool(click.get_current_context().find_root().params.get("trust_folder"))
+    return resolve(flags, trust_folder=trusted, show_pending=show_pending)
 
 
 def stdout() -> Console:
@@ -128,7 +141,7 @@ def stderr() -> Console:
 
 def notice(message: str) -> None:
     """Say something on standard error."""
-    click.echo(f"ccheck: {without_controls(message)}", err=True)
+    click.echo(f"ccheck: {redact(without_controls(message))}", err=True)
 
 
 @contextmanager

@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 from pydantic import SecretStr
 
-from .common import json_option, print_hanging, print_json, printable, stdout
+from ..redaction import redact
+from .common import json_option, notice, print_hanging, print_json, printable, resolved_from, stdout
 
 DESCRIPTION_WIDTH = 30
 """The least room that a description needs beside the values."""
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @json_option
-def config(*, as_json: bool) -> None:
+@click.pass_context
+def config(context: click.Context, *, as_json: bool) -> None:
     """Show the settings and where each came from.
 
     \b
     ccheck config
     CCHECK_STORE=https://host:9200/papers ccheck config
+    ccheck config trust
 
     A flag wins over the environment, that over ccheck.toml in this folder, that over the user's ccheck.toml, that over
     the defaults. Those of Elasticsearch also go by the names that Elastic's tools use: ELASTICSEARCH_URL, ES_URL and so
     on. Secrets come from the environment only and are never printed.
+
+    The ccheck.toml of a folder can be a stranger's. It sets what is harmless by itself; what decides where your claims
+    and keys go, which models and prompts are used and what is spent takes effect when you have allowed that file.
     """
+    if context.invoked_subcommand is not None:
+        return
     from rich.text import Text
 
-    from ..settings import Settings, config_files, resolve, variables
+    from ..settings import Settings, config_files, variables, waiting
 
-    resolved = resolve()
+    resolved = resolved_from(show_pending=True)
+    here = config_files()[1]
     values = {name: shown(getattr(resolved.settings, name)) for name in Settings.model_fields}
     if as_json:
         for name, value in values.items():
             print_json({"name": name, "value": value, "from": resolved.origins[name], "variables": variables(name)})
+        for name, value in resolved.pending.items():
+            print_json({"name": name, "value": shown(value), "from": str(here), "pending": True})
         return
     rows = [("setting", "value", "from", "what it is")]
     for name, field in Settings.model_fields.items():
@@ -54,16 +66,40 @@ def config(*, as_json: bool) -> None:
         markup=False,
         soft_wrap=True,
     )
+    if resolved.pending:
+        notice(waiting(here, resolved.pending))
+
+
+@config.command("trust")
+def trust_command() -> None:
+    """Allow the ccheck.toml of this folder as it is now.
+
+    Read it first. All that it sets takes effect, until it, a recipe that it names or a prompt in its prompts_dir
+    changes. Even so your keys go only to servers that you name yourself, and no code beside weights runs.
+    """
+    from ..settings import accept
+
+    file, allowed = accept()
+    notice(f"{file.resolve()} is trusted as it is now")
+    for name, value in allowed.items():
+        notice(f"it sets {name} = {shown(value)}")
+
+
+@config.command("distrust")
+def distrust_command() -> None:
+    """Take back what ccheck config trust allowed here."""
+    from ..settings import accept
+
+    file, _ = accept(withdraw=True)
+    notice(f"{file.resolve()} is no longer trusted")
 
 
 def shown(value: Any) -> Any:
-    """A setting's value as it may be printed: a secret only as set or not, a URL without its password."""
+    """A setting's value as it may be printed: a secret only as set or not, a URL without its password and tokens."""
     if isinstance(value, SecretStr):
         return "(set)"
     if isinstance(value, tuple):
         return ",".join(value)
-    if isinstance(value, str) and "@" in value and "://" in value:
-        from ..search.open import without_credentials
-
-        return without_credentials(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    if isinstance(value, str | Path):
+        return redact(str(value))
+    return value

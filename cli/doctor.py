@@ -10,11 +10,16 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ..errors import CcheckError, MissingExtra, NotFound, ServerError
+from ..errors import CcheckError, MissingExtra, NotFound, ServerError, UsageError
+from ..keys import key_for
+from ..redaction import redact
+from ..settings import FILE, waiting
+from ..trust import VARIABLE
 from .common import (
     counted,
     device_option,
@@ -24,6 +29,7 @@ from .common import (
     print_hanging,
     print_json,
     printable,
+    resolved_from,
     stdout,
     store_option,
 )
@@ -85,9 +91,7 @@ def doctor(*, store: str | None, model: str | None, device: str | None, as_json:
     """
     from rich.text import Text
 
-    from ..settings import resolve
-
-    resolved = resolve({"store": store, "embedding_model": model, "device": device})
+    resolved = resolved_from(show_pending=True, store=store, embedding_model=model, device=device)
     failure = 0
     console = stdout()
     colours = {"ok": "green", "absent": "yellow", "failed": "red"}
@@ -122,6 +126,8 @@ def _findings(resolved: Resolved) -> Iterator[tuple[Finding, int]]:
     for name, origin in resolved.origins.items():
         if origin != "default":
             yield Finding("setting", "ok", f"{name} = {shown(getattr(resolved.settings, name))} (from {origin})"), 0
+    if resolved.pending:
+        yield Finding("setting", "failed", waiting(Path(FILE), resolved.pending)), UsageError.exit_code
     for unknown in _unknown_variables(os.environ):
         yield unknown, 0
 
@@ -182,7 +188,7 @@ def _model(resolved: Resolved) -> Finding:
 def _reranker(resolved: Resolved) -> Finding:
     """What --rerank auto would take; a server is asked whether it is there."""
     from ..models import find_model
-    from ..rerank.open import choose_model
+    from ..rerank.open import choose_model, is_url, open_server
 
     settings = resolved.settings
     try:
@@ -191,13 +197,10 @@ def _reranker(resolved: Resolved) -> Finding:
         return Finding("reranker", "absent", str(error))
     if name == "none":
         return Finding("reranker", "ok", "none, as the settings say")
-    if name.startswith(("http://", "https://")):
-        key = settings.rerank_api_key.get_secret_value() if settings.rerank_api_key is not None else None
-        from ..rerank.remote import RemoteReranker
-
-        server = RemoteReranker(name, api_key=key, timeout=min(10, settings.rerank_timeout), retry_seconds=0)
+    if is_url(name):
+        server = open_server(name, settings, timeout=min(10, settings.rerank_timeout), retry_seconds=0)
         server("a claim", ["a passage", "another passage"])
-        return Finding("reranker", "ok", f"{server.name} answers")
+        return Finding("reranker", "ok", "; ".join(filter(None, (f"{server.name} answers", server.notice))))
     try:
         found = find_model(name, allow_download=False)
     except NotFound as error:
@@ -216,8 +219,10 @@ def _verdict(resolved: Resolved) -> Finding:
     if settings.llm_model is not None:
         if _version("openai") is None:
             raise MissingExtra(f"the language model {settings.llm_model}", "llm")
-        key = "a key" if settings.llm_api_key is not None else "no key"
-        return Finding("verdict", "ok", f"llm: {settings.llm_model} at {settings.llm_base_url}, with {key}; not asked")
+        key = key_for(settings, "llm_api_key", settings.llm_base_url)
+        said = "with a key" if key.value else "with no key"
+        asked = f"llm: {settings.llm_model} at {redact(settings.llm_base_url)}, {said}; not asked"
+        return Finding("verdict", "ok", "; ".join(filter(None, (asked, key.withheld))))
     name = settings.stance_model or DEFAULT_STANCE_MODEL
     if not models_installed():
         return Finding("verdict", "absent", f"{name} needs the models extra, and no language model is named")
@@ -322,9 +327,9 @@ def _elasticsearch(resolved: Resolved) -> Iterator[tuple[Finding, int]]:
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Finding]:
     from ..settings import Settings, variables
 
-    known = {variables(name)[0] for name in Settings.model_fields} | {"CCHECK_DEBUG"}
+    known = {*(first for name in Settings.model_fields for first in variables(name)[:1]), "CCHECK_DEBUG", VARIABLE}
     for name in sorted(set(environ) - known):
         if name.startswith("CCHECK_SERVE_"):
             continue  # the options of ccheck serve, which knows them
         if name.startswith("CCHECK_") and (near := difflib.get_close_matches(name, known, 1, cutoff=0.8)):
-            yield Finding("setting", "absent", f"{name} in the environment is none: did you mean {near[0]}?")
+            yield Finding("setting", "absent", f"{name} is not a ccheck setting: did you mean {near[0]}?")

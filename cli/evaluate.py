@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..adjust import adjusted, in_place_of_rerankers
 from ..errors import Incomplete, UsageError
 from ..files import check_folder, check_outputs
 from .common import (
@@ -20,6 +21,7 @@ from .common import (
     options,
     print_json,
     quiet_option,
+    remote_code_option,
     replace_option,
     replacements,
     settings_from,
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
     sample_option,
     seed_option,
     fresh_option,
+    remote_code_option,
     llm_option,
     stance_option,
     json_option,
@@ -105,6 +108,7 @@ def evaluate(
     sample: int | None,
     seed: int,
     fresh: bool,
+    trust_remote_code: bool | None,
     llm: str | None,
     stance: str | None,
     as_json: bool,
@@ -124,7 +128,17 @@ def evaluate(
     fails is named and in no mean, and the exit code is 7.
     """
     found = load_recipes(recipes, replacements(replace))
-    settings = settings_from(store=store, embedding_model=model, device=device, llm_model=llm, stance_model=stance)
+    settings = settings_from(
+        store=store,
+        embedding_model=model,
+        device=device,
+        llm_model=llm,
+        stance_model=stance,
+        trust_remote_code=trust_remote_code,
+    )
+    found = {name: adjusted(settings, recipe=recipe) for name, recipe in found.items()}
+    if not quiet and (message := in_place_of_rerankers(settings)):
+        notice(message)
     asked = given(claims, qrels, verdicts=verdicts, metrics=metrics, depth=depth, limit=limit, sample=sample, seed=seed)
     runs = _run_files(run_path, list(found))
     check_outputs(

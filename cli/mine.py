@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
+from ..adjust import Changes, adjusted
 from ..errors import UsageError
 from ..files import check_output
-from .adjust import Changes, adjusted
 from .common import (
     checker,
     counted,
@@ -21,6 +21,7 @@ from .common import (
     print_fields,
     print_json,
     quiet_option,
+    remote_code_option,
     settings_from,
     stdout,
     store_option,
@@ -37,7 +38,9 @@ from .train_labels import progress
     click.option("--recipe", metavar="NAME|FILE", help="Whose retrieval is mined.  [env: CCHECK_RECIPE]"),
     click.option("--output", "-o", required=True, metavar="FILE", help="Where the JSON Lines are written."),
     click.option(
-        "--rerank", metavar="MODEL", default="none", help="Order the ranking by this model first.  [default: none]"
+        "--rerank",
+        metavar="MODEL|URL|late|none",
+        help="Order the ranking by this model first.  [env: CCHECK_RERANK; default: none]",
     ),
     click.option(
         "--depth",
@@ -91,6 +94,7 @@ from .train_labels import progress
     ),
     seed_option,
     click.option("--resume", is_flag=True, help="Go on with a mining that did not end."),
+    remote_code_option,
     json_option,
     device_option,
     quiet_option,
@@ -102,7 +106,7 @@ def mine(
     store: str | None,
     recipe: str | None,
     output: str,
-    rerank: str,
+    rerank: str | None,
     depth: int,
     keep: int,
     hard: int,
@@ -112,6 +116,7 @@ def mine(
     duplicates: float,
     seed: int,
     resume: bool,
+    trust_remote_code: bool | None,
     as_json: bool,
     device: str | None,
     quiet: bool,
@@ -135,8 +140,12 @@ def mine(
     if hard + others == 0:
         raise UsageError("--hard and --random are both 0: there is nothing to mine")
     target = check_output(output, "what is mined", (claims, qrels, corpus, recipe))
-    settings = settings_from(store=store, recipe=recipe, device=device, rerank=rerank)
-    piece = retrieval_only(adjusted(settings, Changes(rerank_depth=depth if rerank != "none" else None)))
+    settings = settings_from(
+        store=store, recipe=recipe, device=device, rerank=rerank, trust_remote_code=trust_remote_code
+    )
+    if settings.rerank is None:  # the recipe's own does not read as deep as is mined
+        settings = settings.model_copy(update={"rerank": "none"})
+    piece = retrieval_only(adjusted(settings, Changes(rerank_depth=depth if settings.rerank != "none" else None)))
     chosen = MiningOptions(depth, keep, hard, others, margin or None, duplicates, seed)
     judged = read_qrels(qrels)
     ids = sorted(read_documents(corpus) if corpus else {key for grades in judged.values() for key in grades})

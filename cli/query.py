@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..adjust import Changes, adjusted
 from ..errors import CcheckError, Incomplete, InvalidData, ServerError, UsageError
 from ..files import check_outputs
-from .adjust import Changes, adjusted
 from .common import (
     argument_text,
     checker,
@@ -31,8 +31,10 @@ from .common import (
     options,
     print_json,
     quiet_option,
+    remote_code_option,
     replace_option,
     replacements,
+    resolved_from,
     stance_option,
     stderr,
     stdout,
@@ -108,6 +110,7 @@ if TYPE_CHECKING:
     max_calls_option,
     max_cost_option,
     click.option("--dry-run", is_flag=True, help="Print the prompts, with an estimate of their tokens; ask nobody."),
+    remote_code_option,
     click.option("--strict", is_flag=True, help="A reranker that fails is an error, not a warning."),
     click.option("--explain", is_flag=True, help="Show each document's way through the ranking."),
     click.option(
@@ -145,6 +148,7 @@ def query(
     max_calls: int | None,
     max_cost: float | None,
     dry_run: bool,
+    trust_remote_code: bool | None,
     strict: bool,
     explain: bool,
     resume: str | None,
@@ -174,8 +178,6 @@ def query(
         raise click.UsageError("--resume goes on with a file of claims (--claims)")
     if resume is not None and report is not None:
         raise click.UsageError("--resume does not go with --report: earlier answers don't have the documents' texts")
-    from ..settings import resolve
-
     flags = {
         "store": store,
         "recipe": recipe,
@@ -186,9 +188,10 @@ def query(
         "stance_model": stance,
         "llm_max_calls": max_calls,
         "llm_max_cost": max_cost,
+        "trust_remote_code": trust_remote_code,
     }
-    resolved = resolve(flags)
-    changes = Changes(fields, no_dense, rerank_depth, verdict, llm, strategy, examples, stance, replacements(replace))
+    resolved = resolved_from(**flags)
+    changes = Changes(fields, no_dense, rerank_depth, verdict, strategy, examples, replacements(replace))
     pipeline = adjusted(resolved.settings, changes)
     asked = _Asked(k, _conditions(filters, before), run_file, report, quiet, resume)
     text = ""

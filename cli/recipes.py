@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ..errors import NotFound
+from ..redaction import redact
 from .common import json_option, print_fields, print_json, replace_option, replacements, stdout
 
 
@@ -48,7 +49,7 @@ def show(name: str) -> None:
     """
     from ..recipe import recipe_text
 
-    click.echo(recipe_text(name), nl=False)
+    click.echo(redact(recipe_text(name)), nl=False)
 
 
 @recipes.command()

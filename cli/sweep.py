@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..adjust import adjusted, in_place_of_rerankers
 from ..errors import Incomplete
 from ..files import check_output, write_text
 from .common import (
@@ -19,6 +20,7 @@ from .common import (
     options,
     print_json,
     quiet_option,
+    remote_code_option,
     replace_option,
     replacements,
     settings_from,
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     sample_option,
     seed_option,
     fresh_option,
+    remote_code_option,
     json_option,
     store_option,
     model_option,
@@ -100,6 +103,7 @@ def sweep(
     sample: int | None,
     seed: int,
     fresh: bool,
+    trust_remote_code: bool | None,
     as_json: bool,
     store: str | None,
     model: str | None,
@@ -121,8 +125,11 @@ def sweep(
     from ..evaluation.sweep import sweep as swept
 
     ((name, base),) = load_recipes([recipe], replacements(replace)).items()
+    settings = settings_from(store=store, embedding_model=model, device=device, trust_remote_code=trust_remote_code)
+    base = adjusted(settings, recipe=base)
+    if not quiet and (message := in_place_of_rerankers(settings)):
+        notice(message)
     points = points_of(retrieval_only(base), parse_grid(grid))
-    settings = settings_from(store=store, embedding_model=model, device=device)
     asked = given(claims, qrels, metrics=[metric], depth=depth, limit=limit, sample=sample, seed=seed)
     if save is not None:
         check_output(save, "the recipe", (claims, qrels, recipe))

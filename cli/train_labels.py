@@ -20,6 +20,7 @@ from .common import (
     print_fields,
     print_json,
     quiet_option,
+    remote_code_option,
     settings_from,
     stderr,
     stdout,
@@ -182,6 +183,7 @@ def _with_interval(figures: Classified) -> str:
     ),
     click.option("--rerankers", is_flag=True, help="The recipe's rerankers run before, and are learned from too."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of what is drawn."),
+    remote_code_option,
     json_option,
     device_option,
     quiet_option,
@@ -196,6 +198,7 @@ def fusion(
     depth: int,
     rerankers: bool,
     seed: int,
+    trust_remote_code: bool | None,
     as_json: bool,
     device: str | None,
     quiet: bool,
@@ -209,16 +212,16 @@ def fusion(
     share with the claim. A recipe uses it by the table [rerankers.learned] with the file as its model, before its other
     rerankers, or with --rerankers after those that it had.
     """
+    from ..adjust import adjusted
     from ..evaluation.datasets import read_claims, read_qrels
     from ..evaluation.evaluate import retrieval_only
     from ..pipeline import Checker
-    from ..recipe import load_recipe
     from ..training.fusion import FusionOptions, save_fusion, train_fusion
     from .evaluating import session
 
     check_output(output, "the trained fusion", (claims, qrels, recipe))
-    settings = settings_from(store=store, recipe=recipe, device=device)
-    whole = load_recipe(settings.recipe)
+    settings = settings_from(store=store, recipe=recipe, device=device, trust_remote_code=trust_remote_code)
+    whole = adjusted(settings)
     before = {
         name: stage.model_copy(update={"required": True})
         for name, stage in whole.rerankers.items()

@@ -303,13 +303,13 @@ def _retrieval(
     """Rankings by the retrieval of a recipe, over a store or, without one, over the corpus, ingested for the while."""
     import tempfile
 
+    from ..adjust import adjusted
     from ..pipeline import Checker
-    from ..recipe import load_recipe
     from ..stages import EvidenceStage, VerdictStage
 
     with tempfile.TemporaryDirectory(prefix="ccheck-train-") as scratch:
         settings = settings_from(store=run.store or f"{scratch}/store", recipe=run.recipe, device=run.device)
-        recipe = load_recipe(settings.recipe).model_copy(
+        recipe = adjusted(settings).model_copy(
             update={"rerankers": {}, "evidence": EvidenceStage(sentences=0), "verdict": VerdictStage(method="none")}
         )
         with Checker(settings, recipe=recipe) as checker:

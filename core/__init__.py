@@ -51,16 +51,20 @@ if TYPE_CHECKING:
     from .verdict import Judge
 
 
-def open(store: str | None = None, *, judge: Judge | None = None, **settings: Any) -> Checker:  # noqa: A001
+def open(  # noqa: A001
+    store: str | None = None, *, judge: Judge | None = None, trust_folder: bool = False, **settings: Any
+) -> Checker:
     """Open a store by what `--store` would say; without it, the one of the settings.
 
-    Further settings by name win over the environment and the settings files: `ccheck.open(recipe="bm25")`.
+    Further settings by name win over the environment and the settings files: `ccheck.open(recipe="bm25")`. They do what
+    the flags of `ccheck query` do. What only the user may choose and the current folder's ccheck.toml sets is an error
+    where the user did not allow that file (`ccheck config trust`), or `trust_folder` does.
     Raises UsageError, NotFound or InvalidData.
     """
     from .pipeline import Checker
     from .settings import resolve
 
-    return Checker(resolve({"store": store, **settings}).settings, judge=judge)
+    return Checker(resolve({"store": store, **settings}, trust_folder=trust_folder).settings, judge=judge)
 
 
 def __getattr__(name: str) -> Any:

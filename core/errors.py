@@ -8,15 +8,22 @@
     ├── ServerError             6  a server refused, failed or can't be reached
     └── Incomplete              7  done in part
 
-Each message says what is wrong and what to do about it. A `CcheckError` is never a bug of ccheck; anything else
-that escapes is one (exit code 1).
+Each message says what is wrong and what to do about it, and holds no secret. A `CcheckError` is never a bug of ccheck;
+anything else that escapes is one (exit code 1).
 """
+
+from __future__ import annotations
+
+from .redaction import redact
 
 
 class CcheckError(Exception):
     """Base of the errors that a caller can act on."""
 
     exit_code = 1
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*(redact(part) if isinstance(part, str) else part for part in parts))
 
 
 class UsageError(CcheckError):

@@ -18,6 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from .errors import ServerError
+from .redaction import redact
 
 UNCOMPRESSED: Final = {"accept-encoding": "identity"}
 """The header with which servers are asked: what is decoded can be a thousand times as large as what was sent."""
@@ -98,7 +99,7 @@ def why_unreachable(error: BaseException, certificates: str = "SSL_CERT_FILE") -
     for cause in causes:
         if (said := _why(cause, certificates)) is not None:
             return said
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return redact(" ".join(str(error).split()))[:300] or type(error).__name__
 
 
 def is_lasting(error: BaseException) -> bool:

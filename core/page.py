@@ -1,6 +1,6 @@
 """Pages that need nothing else: HTML with its own styles, a policy that lets it fetch nothing, and only our markup.
 
-Every text goes through `inert` and is escaped by jinja2, also where a template forgot.
+Every text goes through `inert`, which takes secrets out of it, and is escaped by jinja2, also where a template forgot.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from .redaction import without_secrets
 from .text import printable
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ _OUTSIDE_HTML = re.compile("[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
 def inert(text: str) -> str:
-    """Text from elsewhere without what turns its direction, and without characters that HTML does not know."""
-    return "\n".join(printable(_OUTSIDE_HTML.sub("\ufffd", line)) for line in re.split("\r\n|\r|\n", text))
+    """Text without secrets, without what turns its direction, and without characters that HTML does not know."""
+    lines = re.split("\r\n|\r|\n", without_secrets(text))
+    return "\n".join(printable(_OUTSIDE_HTML.sub("\ufffd", line)) for line in lines)
 
 
 def environment(package: str, style: str, script: str | None = None, **names: Any) -> jinja2.Environment:

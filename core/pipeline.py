@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from .adjust import adjusted
 from .errors import CcheckError, UsageError
 from .loaded import Loaded
 from .memory import Memory
 from .plan import Plan, make_plan
 from .providing import open_encoders
-from .recipe import Recipe, load_recipe
+from .recipe import Recipe
 from .search import Filter, Store, open_store
 from .search.filters import refuse_unfit
 from .settings import Settings
@@ -52,7 +53,7 @@ class Checker:
     `judge` decides on stances and verdicts, instead of what the recipe says. `strict`: where a reranker fails the claim
     has its error, instead of the ranking before with a warning. `notify` is told, in a few words, when something takes
     long. `loaded`: the models that several checkers share, and `store`: theirs, which stay when this one is closed; the
-    memory of `loaded` keeps what the stages compute.
+    memory of `loaded` keeps what the stages compute. Without a `recipe`: the settings', see `adjusted`.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Checker:
     ) -> None:
         """Open the store of the settings. Raises UsageError, NotFound or InvalidData."""
         self.settings = settings
-        self.recipe = recipe or load_recipe(settings.recipe)
+        self.recipe = recipe or adjusted(settings)
         self.store: Store = store or open_store(settings)
         self._judge, self._strict = judge, strict
         self._loaded = loaded or Loaded(settings, notify=notify)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from .errors import InvalidData, NotFound, UsageError
+from .redaction import keep_secrets_of
 from .stages import (
     EvidenceStage,
     FineTuned,
@@ -34,9 +35,14 @@ from .stages import (
 
 _MODEL_KEYS = ("model", "models", "llm", "subwords")
 """The keys of stages that name models."""
-_FILE_KEYS = ("examples", "calibration", "adapter", "model", "models")
+_SENT_KEYS = ("examples",)
+"""The keys of stages that name files whose content is sent to language models."""
+_FILE_KEYS = ("calibration", "adapter", "model", "models")
 """The keys of stages that name files or folders, looked for beside the recipe first. A model's name is none where there
 is nothing of that name."""
+
+
+_FUSIONS = get_args(Fusion.model_fields["method"].annotation)
 
 
 class Recipe(Stage):
@@ -61,6 +67,33 @@ class Recipe(Stage):
     evidence: EvidenceStage = EvidenceStage()
     verdict: VerdictStage = VerdictStage()
 
+    @model_validator(mode="after")
+    def _one_name_each(self) -> Recipe:
+        """Results keep scores and ranks by stage: two of one name would overwrite each other's."""
+        if problem := name_clash(self.retrievers, self.rerankers):
+            raise ValueError(problem)
+        return self
+
+    def model_post_init(self, context: Any) -> None:
+        for values in _naming(self.model_dump()):
+            for value in values:
+                keep_secrets_of(value)
+
+
+def name_clash(retrievers: Iterable[str], rerankers: Iterable[str]) -> str | None:
+    """Which two stages have one name, in words; None where all differ."""
+    own = set(retrievers)
+    for kind, names in (("retrievers", own), ("rerankers", rerankers)):
+        for name in names:
+            if name in _FUSIONS:
+                return f"results call the fusion's own scores {name!r}: rename the table [{kind}.{name}]"
+            if kind == "rerankers" and name in own:
+                return (
+                    f"a retriever and a reranker are both called {name!r}, and results keep scores by these names: "
+                    f"rename the table [rerankers.{name}]"
+                )
+    return None
+
 
 def recipe_names() -> list[str]:
     """The recipes that come with ccheck."""
@@ -83,6 +116,20 @@ def recipe_text(name: str) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidData(f"the recipe {name} can't be read: {error}") from error
+
+
+def recipe_files(name: str) -> Iterator[Path]:
+    """The files that a recipe is read from, its own and those that it extends; a packaged one has none.
+
+    Raises NotFound or InvalidData.
+    """
+    seen: set[Path] = set()
+    base: Any = name
+    while isinstance(base, str) and base not in recipe_names() and (path := Path(base).resolve()) not in seen:
+        text = recipe_text(base)
+        seen.add(path)
+        yield path
+        base = _extended(base, _parsed(base, text))
 
 
 def load_recipe(name: str, replace: Mapping[str, str] | None = None) -> Recipe:
@@ -168,25 +215,36 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 
 def _tables(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     """The TOML of a recipe laid over that of the one it extends. `seen`: the files on the way here."""
-    try:
-        data = tomllib.loads(recipe_text(name))
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidData(f"the recipe {name} is not valid TOML: {error}") from error
+    data = _parsed(name, recipe_text(name))
     packaged = name in recipe_names()
     key = name if packaged else str(Path(name).resolve())
     if key in seen:
         raise InvalidData(f"the recipe {name} extends itself: {' -> '.join([*seen, key])}")
     own = Path(str(_folder()))
-    data = _beside(data, (own,) if packaged else (Path(name).parent, own))
-    base = data.get("extends")
-    if not isinstance(base, str):
+    data = _beside(name, data, (own,) if packaged else (Path(name).parent, own))
+    base = _extended(name, data)
+    if base is None:
         return data
-    beside = Path(name).parent / base
-    found = str(beside) if not packaged and base not in recipe_names() and beside.is_file() else base
-    below = _tables(found, (*seen, key))
+    below = _tables(base, (*seen, key))
     for inherited in ("name", "source", "published", "description"):
         below.pop(inherited, None)  # another pipeline than the one that was published
     return _laid_over(below, data)
+
+
+def _parsed(name: str, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidData(f"the recipe {name} is not valid TOML: {error}") from error
+
+
+def _extended(name: str, data: Mapping[str, Any]) -> str | None:
+    """What the recipe `name` extends: a packaged recipe, or a file, looked for beside it first."""
+    base = data.get("extends")
+    if not isinstance(base, str):
+        return None
+    beside = Path(name).parent / base
+    return str(beside) if name not in recipe_names() and base not in recipe_names() and beside.is_file() else base
 
 
 def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
@@ -215,12 +273,26 @@ def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return laid
 
 
-def _beside(data: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
-    """The tables with the files that they name where they are found: beside the recipe, or among the packaged ones."""
+def _beside(name: str, data: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
+    """The tables with the files that they name where they are found: beside the recipe, or among the packaged ones.
+
+    Raises InvalidData for examples that lie elsewhere: what they say is sent to language models, and a recipe can come
+    from a stranger, who would choose which of the user's files go there.
+    """
     found: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, dict):
-            found[key] = _beside(value, folders)
+            found[key] = _beside(name, value, folders)
+        elif key in _SENT_KEYS:
+            found[key] = _place(value, folders)
+            if isinstance(value, str) and not any(
+                Path(found[key]).is_absolute() and Path(found[key]).is_relative_to(folder.resolve())
+                for folder in folders
+            ):
+                raise InvalidData(
+                    f"the recipe {name} names {key} = {value!r}, and no such file is in the recipe's own folder: copy "
+                    "it there (a recipe may send no other files to a language model)"
+                )
         elif key not in _FILE_KEYS:
             found[key] = value
         elif isinstance(value, list):
@@ -276,7 +348,8 @@ def _explain(error: ValidationError) -> Iterable[str]:
             del parts[2:3]  # the kind, by which pydantic tells the retrievers apart
         where = ".".join(parts)
         if problem["type"] != "extra_forbidden":
-            yield f"{where}: {problem['msg']}"
+            said = problem["msg"].removeprefix("Value error, ")
+            yield f"{where}: {said}" if where else said
             continue
         key = str(problem["loc"][-1])
         known = _known_keys(problem["loc"])

@@ -7,28 +7,62 @@ that Elastic's own tools use. In a file a table's name is the first part of its 
     [elasticsearch]
     ca_certs = "/etc/ssl/elastic-ca.pem"
 
-Secrets are taken from the environment only.
+Secrets are taken from the environment only. A folder can come from a stranger, so its ./ccheck.toml may set only what
+is harmless (`Here` marks it, in the model below); the rest waits until the user allows it: see `core/trust.py`. And
+whatever a folder or a recipe names, a key goes to no server but the user's own: see `core/keys.py`.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import stat
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
-from .errors import InvalidData, UsageError
+from .errors import InvalidData, NotFound, UsageError
+from .redaction import keep_secret, keep_secrets_of, redact
+from .text import printable, shortened
+from .trust import VARIABLE, digest, distrust, is_trusted, trust
 
 FILE = "ccheck.toml"
 SECRETS = ("elasticsearch_api_key", "elasticsearch_password", "rerank_api_key", "llm_api_key")
+_OTHER_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "CCHECK_SERVE_API_KEY")
+"""Variables that ccheck does not set by, and never shows."""
 _OTHER_NAMES = {"llm_base_url": ("OPENAI_BASE_URL",), "llm_api_key": ("OPENAI_API_KEY",)}
 _ELASTIC_PREFIXES = ("ELASTICSEARCH", "ES", "ELASTIC", "ES_LOCAL")
+
+
+FLAGS_ONLY = ("trust_remote_code",)
+"""Neither the environment nor a file sets these."""
+FLAG, DEFAULT = "flag", "default"
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Marks what the ./ccheck.toml of a stranger's folder may set unasked: values that `harmless` accepts."""
+
+    harmless: Callable[[object], bool] = lambda value: True
+
+
+def _is_below(value: object) -> bool:
+    """Whether a store is a folder in the current one; a link out of it is none."""
+    if not isinstance(value, str) or ":" in value or value.startswith("~"):
+        return False
+    return Path(value).resolve().is_relative_to(Path.cwd().resolve())
+
+
+def _is_packaged_recipe(value: object) -> bool:
+    from .recipe import recipe_names
+
+    return value in recipe_names()
 
 
 class Settings(BaseModel):
@@ -36,21 +70,27 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    store: str = Field(
+    store: Annotated[str, Here(_is_below)] = Field(
         "local:papers", description="where documents live: a folder, local:NAME or https://host:9200/INDEX"
     )
-    recipe: str = Field("default", description="the pipeline: a packaged recipe's name or a TOML file")
+    recipe: Annotated[str, Here(_is_packaged_recipe)] = Field(
+        "default", description="the pipeline: a packaged recipe's name or a TOML file"
+    )
     embedding_model: str | None = Field(
         None, description="the model for vectors, a folder or a name; by default the store's own, else all-MiniLM-L6-v2"
     )
-    device: str | None = Field(None, description="where models run, as torch names it: cpu, cuda, mps")
+    device: Annotated[str | None, Here()] = Field(
+        None, description="where models run, as torch names it: cpu, cuda, mps"
+    )
     data_dir: Path = Field(
         default_factory=lambda: platformdirs.user_data_path("ccheck"), description="the folder of local:NAME stores"
     )
     cache_dir: Path = Field(
         default_factory=lambda: platformdirs.user_cache_path("ccheck"), description="the folder of cached embeddings"
     )
-    cache_bytes: int = Field(2 << 30, ge=0, description="how large the cached embeddings may grow; 0 keeps none")
+    cache_bytes: Annotated[int, Here()] = Field(
+        2 << 30, ge=0, description="how large the cached embeddings may grow; 0 keeps none"
+    )
     elasticsearch_url: str | None = Field(None, description="the server of stores named elasticsearch:INDEX")
     elasticsearch_cloud_id: str | None = Field(None, description="the same for Elastic Cloud")
     elasticsearch_api_key: SecretStr | None = Field(None, description="from the environment only")
@@ -58,25 +98,31 @@ class Settings(BaseModel):
     elasticsearch_password: SecretStr | None = Field(None, description="from the environment only")
     elasticsearch_ca_certs: Path | None = Field(None, description="PEM file of the authority that signed the server")
     elasticsearch_verify_certs: bool = Field(True, description="false: trust any server, for tests only")
-    elasticsearch_timeout: float = Field(30, gt=0, description="seconds for one request")
-    elasticsearch_retry_seconds: float = Field(
+    elasticsearch_timeout: Annotated[float, Here()] = Field(30, gt=0, description="seconds for one request")
+    elasticsearch_retry_seconds: Annotated[float, Here()] = Field(
         120, ge=0, description="how long to wait for a server that is busy or restarts"
     )
-    elasticsearch_title_field: str | None = Field(None, description="for an index that ccheck did not make")
-    elasticsearch_text_fields: tuple[str, ...] | None = Field(
+    elasticsearch_title_field: Annotated[str | None, Here()] = Field(
+        None, description="for an index that ccheck did not make"
+    )
+    elasticsearch_text_fields: Annotated[tuple[str, ...] | None, Here()] = Field(
         None, description="for an index that ccheck did not make, with commas between"
     )
-    elasticsearch_vector_field: str | None = Field(None, description="for an index that ccheck did not make")
+    elasticsearch_vector_field: Annotated[str | None, Here()] = Field(
+        None, description="for an index that ccheck did not make"
+    )
 
-    rerank: str | None = Field(
+    rerank: Annotated[str | None, Here(lambda value: value in ("auto", "late", "none"))] = Field(
         None, description="the reranker, instead of the recipe's: auto, none, a model's name or folder, or a URL"
     )
     rerank_url: str | None = Field(
         None, description="the reranking server that auto uses: ccheck's, TEI's or another's"
     )
     rerank_api_key: SecretStr | None = Field(None, description="from the environment only")
-    rerank_timeout: float = Field(60, gt=0, description="seconds for one request to the reranking server")
-    rerank_retry_seconds: float = Field(
+    rerank_timeout: Annotated[float, Here()] = Field(
+        60, gt=0, description="seconds for one request to the reranking server"
+    )
+    rerank_retry_seconds: Annotated[float, Here()] = Field(
         30, ge=0, description="how long to wait for a reranking server that is busy or gone"
     )
     stance_model: str | None = Field(None, description="the stance classifier, a folder or a name")
@@ -85,17 +131,50 @@ class Settings(BaseModel):
         "https://api.openai.com/v1", description="the OpenAI-compatible server of the language model"
     )
     llm_api_key: SecretStr | None = Field(None, description="from the environment only")
-    llm_timeout: float = Field(120, gt=0, description="seconds for one answer of the language model")
-    llm_retry_seconds: float = Field(
+    llm_timeout: Annotated[float, Here()] = Field(120, gt=0, description="seconds for one answer of the language model")
+    llm_retry_seconds: Annotated[float, Here()] = Field(
         120, ge=0, description="how long to wait for a language model that is busy or gone"
     )
-    llm_concurrency: int = Field(8, ge=1, le=256, description="how many questions to the language model at a time")
+    llm_concurrency: Annotated[int, Here()] = Field(
+        8, ge=1, le=256, description="how many questions to the language model at a time"
+    )
     llm_max_tokens: int = Field(4096, ge=1, description="tokens of one answer of the language model, its thoughts too")
     llm_max_calls: int | None = Field(None, ge=0, description="stop asking after so many calls")
     llm_max_cost: float | None = Field(None, ge=0, description="stop asking when so much is spent; needs the prices")
     llm_prompt_price: float | None = Field(None, ge=0, description="price of a million prompt tokens")
     llm_completion_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
     prompts_dir: Path | None = Field(None, description="a folder whose prompts take the place of the packaged ones")
+    trust_remote_code: bool = Field(
+        False, description="models that need it may run the Python code beside their weights; --trust-remote-code only"
+    )
+
+    _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _yours: Mapping[str, tuple[Any, ...]] = PrivateAttr(default_factory=dict)
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Where each setting came from: `flag`, `default`, a variable's name, or a file's path. Empty where the
+        settings were not read by `resolve`."""
+        return self._origins
+
+    def yours(self, name: str) -> tuple[Any, ...]:
+        """What the user said of a setting, by flags, the environment and the user's own file; else its default.
+
+        What ./ccheck.toml says is not among it, whether the user allowed it or not.
+        """
+        return self._yours.get(name, (getattr(self, name),))
+
+    def model_post_init(self, context: Any) -> None:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, SecretStr):
+                keep_secret(value.get_secret_value())
+            elif isinstance(value, str) and "://" in value:
+                keep_secrets_of(value)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, redact(value) if isinstance(value, str) else value
 
     @field_validator("elasticsearch_text_fields", mode="before")
     @classmethod
@@ -105,34 +184,92 @@ class Settings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The settings in force, and where each came from: `flag`, `default`, a variable's name, or a file's path."""
+    """The settings in force, and what of ./ccheck.toml is not, since it waits for the user's consent."""
 
     settings: Settings
-    origins: Mapping[str, str]
+    pending: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """See `Settings.origins`."""
+        return self.settings.origins
 
 
-def resolve(flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ) -> Resolved:
+def resolve(
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    trust_folder: bool = False,
+    show_pending: bool = False,
+) -> Resolved:
     """Read all layers. A flag that is None was not given.
 
-    Raises InvalidData for a file that can't be read, UsageError for a value that makes no sense.
+    What only the user may choose and ./ccheck.toml sets is in force where the user allowed that file as it is, or says
+    `trust_folder`. Else it is an error, or with `show_pending` left out and listed: to look at, not to work with.
+
+    Raises InvalidData for a file that can't be read, UsageError for a value that makes no sense or waits for consent.
     """
-    values: dict[str, Any] = {}
-    origins = dict.fromkeys(Settings.model_fields, "default")
-
-    def take(layer: Mapping[str, tuple[Any, str]]) -> None:
-        for name, (value, origin) in layer.items():
-            values[name], origins[name] = value, origin
-
-    for file in config_files():
-        take({name: (value, str(file)) for name, value in _read(file).items()})
-    take(_from_environment(environ))
-    take({name: (value, "flag") for name, value in (flags or {}).items() if value is not None})
+    users, here = config_files()
+    said = {name: value for name, value in (flags or {}).items() if value is not None}
+    keep_secret(*(environ.get(name) for name in _OTHER_SECRETS))
+    folder = _read(here)
+    strong = _from_environment(environ) | {name: (value, FLAG) for name, value in said.items()}
+    own = {name: (value, str(users)) for name, value in _read(users).values.items()} | strong
+    pending = {
+        name: value for name, value in folder.values.items() if name not in strong and not _is_harmless(name, value)
+    }
+    if pending and (
+        trust_folder or environ.get(VARIABLE) == "1" or is_trusted(here, digest(folder.content, folder.values))
+    ):
+        pending = {}
+    if pending and not show_pending:
+        raise UsageError(waiting(here, pending))
+    found = own | {name: (value, str(here)) for name, value in folder.values.items() if name not in pending} | strong
+    origins = {name: found[name][1] if name in found else DEFAULT for name in Settings.model_fields}
     try:
-        return Resolved(Settings.model_validate(values), origins)
+        settings = Settings.model_validate({name: value for name, (value, _) in found.items()})
     except ValidationError as error:
         problem = error.errors()[0]
         name = str(problem["loc"][0])
         raise UsageError(f"the setting {name} (from {origins.get(name)}): {problem['msg']}") from error
+    settings._origins = origins
+    settings._yours = {
+        name: (own[name][0],) if name in own else (field.get_default(call_default_factory=True),)
+        for name, field in Settings.model_fields.items()
+    }
+    return Resolved(settings, pending)
+
+
+def waiting(file: Path, pending: Mapping[str, Any]) -> str:
+    """That settings of a folder's file wait for consent, and how to give it."""
+    said = ", ".join(f"{name} = {shortened(printable(redact(str(value))), 100)!r}" for name, value in pending.items())
+    return (
+        f"./{file} sets {said}, which only you may choose, and you have not allowed this file as it is now\n"
+        f"hint: read it; then `ccheck config trust` allows it until it changes, and `ccheck --trust-folder COMMAND` "
+        f"({VARIABLE}=1, in Python trust_folder=True) allows it once"
+    )
+
+
+def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
+    """Allow ./ccheck.toml as it is now, or no more: the file, and what of it only the user may choose.
+
+    Raises NotFound where there is no such file, or it was not allowed.
+    """
+    here = config_files()[1]
+    folder = _read(here)
+    if withdraw:
+        if not distrust(here):
+            raise NotFound(f"{here.resolve()} was not allowed: there is nothing to take back")
+        return here, {}
+    if not here.is_file():
+        raise NotFound(f"there is no {FILE} in this folder: there is nothing to trust")
+    trust(here, digest(folder.content, folder.values))
+    return here, {name: value for name, value in folder.values.items() if not _is_harmless(name, value)}
+
+
+def _is_harmless(name: str, value: object) -> bool:
+    marks = [mark for mark in Settings.model_fields[name].metadata if isinstance(mark, Here)]
+    return bool(marks) and marks[0].harmless(value)
 
 
 def config_files() -> list[Path]:
@@ -142,6 +279,8 @@ def config_files() -> list[Path]:
 
 def variables(name: str) -> list[str]:
     """The environment variables that set a setting, the one that wins first."""
+    if name in FLAGS_ONLY:
+        return []
     names = [f"CCHECK_{name.upper()}"]
     if name.startswith("elasticsearch_"):
         names += [f"{prefix}_{name.removeprefix('elasticsearch_').upper()}" for prefix in _ELASTIC_PREFIXES]
@@ -157,12 +296,24 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     return found
 
 
-def _read(file: Path) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The settings of a file, and what it was read from."""
+
+    values: Mapping[str, Any]
+    content: bytes = b""
+
+
+def _read(file: Path) -> _Read:
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        with open(file, "rb", opener=_open_regular) as stream:
+            content = stream.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ValueError(f"it is larger than {_MOST_BYTES >> 20} MiB")
+        data = tomllib.loads(content.decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return _Read({})
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidData(f"the settings file {file} can't be read: {error}") from error
     values: dict[str, Any] = {}
     for key, value in data.items():
@@ -172,8 +323,21 @@ def _read(file: Path) -> dict[str, Any]:
             raise InvalidData(
                 f"{file} holds {name}: secrets are taken from the environment only ({variables(name)[:2][-1]})"
             )
+        if name in FLAGS_ONLY:
+            raise InvalidData(f"{file} sets {name}, which only --{name.replace('_', '-')} on the command line does")
         if name not in Settings.model_fields:
             near = difflib.get_close_matches(name, Settings.model_fields, 1)
             hint = f", did you mean {near[0]!r}?" if near else ""
             raise InvalidData(f"{file} has an unknown setting {name!r}{hint}")
-    return values
+    return _Read(values, content)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Opens a file, not a device or a pipe, which could keep whoever reads it waiting for ever."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        if Path(path).is_dir():
+            raise IsADirectoryError(path)
+        raise ValueError("it is no file")
+    return descriptor

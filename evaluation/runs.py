@@ -13,6 +13,7 @@ from ..errors import InvalidData
 from ..files import write_text
 from ..ingest import Record
 from ..ingest.readers import is_utf8
+from ..redaction import without_secrets
 from ..text import CONTROLS
 from ..types import strictly_decreasing
 from .files import take_all
@@ -67,7 +68,7 @@ def trec_lines(claim: str, ranking: Sequence[tuple[str, float]], name: str) -> l
     first, tag = _word(claim), _word(name) or "ccheck"
     scores = _falling([score for _, score in ranking], claim)
     return [
-        f"{first} Q0 {_word(document)} {rank} {score} {tag}\n"
+        without_secrets(f"{first} Q0 {_word(document)} {rank} {score} {tag}\n")
         for rank, ((document, _), score) in enumerate(zip(ranking, scores, strict=True), 1)
     ]
 

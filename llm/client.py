@@ -21,6 +21,8 @@ from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from ..errors import CcheckError, MissingExtra, ServerError, UsageError
+from ..keys import Key, key_for
+from ..redaction import redact
 from ..settings import Settings
 from ..types import Usage
 from . import loop
@@ -201,7 +203,7 @@ class LanguageModel:
             try:
                 return parse_reply(completion.text, question.reply, question.check), completion.text
             except BadReply as error:
-                problem, value = self._server.redact(str(error)), error.value
+                problem, value = redact(str(error)), error.value
             messages = (
                 *question.messages,
                 {"role": "assistant", "content": completion.text[:_QUOTED_REPLY] or "(nothing)"},
@@ -319,14 +321,15 @@ def open_llm(settings: Settings, model: str | None = None, *, budget: Budget | N
         raise UsageError("no language model is named: name it by --llm MODEL or CCHECK_LLM_MODEL, as its server does")
     if importlib.util.find_spec("openai") is None:
         raise MissingExtra("asking a language model", "llm")
-    key = settings.llm_api_key.get_secret_value().strip() if settings.llm_api_key is not None else ""
-    if not key and settings.llm_base_url.startswith(_OPENAI):
+    key = key_for(settings, "llm_api_key", settings.llm_base_url)
+    if key == Key() and settings.llm_base_url.startswith(_OPENAI):
         raise UsageError(
             "OpenAI's server needs a key: set OPENAI_API_KEY, or name your own server by OPENAI_BASE_URL "
             "(such as http://127.0.0.1:11434/v1)"
         )
     cache = AnswerCache(settings.cache_dir, min(MAX_BYTES, settings.cache_bytes))
-    server = Server(settings.llm_base_url, key or None, settings.llm_timeout)
+    server = Server(settings.llm_base_url, key.value, settings.llm_timeout)
+    server.notice = server.notice or key.withheld
     return LanguageModel(settings, model, server, budget or open_budget(settings), cache)
 
 

@@ -7,7 +7,6 @@ import importlib
 import ipaddress
 import json
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..errors import ServerError, UsageError
 from ..http import retry_after
+from ..redaction import keep_secret, redact, without_secrets
 from .types import Message, Refused, estimate_tokens
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 MAX_BYTES = 8 << 20
 """Of an answer of a server; a longer one is not read to its end."""
 _LONGEST = 300
-_KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|hf|AIza)[-_][\w*.-]{6,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +106,17 @@ class Server:
         self.notice: str | None = None
         if key and parts.scheme == "http" and not _is_here(parts.hostname):
             self.notice = f"the key goes to {parts.hostname} unencrypted, for anyone on the way to read: use https"
-        self._key, self._timeout = key, timeout
+        keep_secret(key)
+        self._timeout = timeout
         # The key is asked for even where the server wants none.
         self._client = AsyncOpenAI(
             base_url=self.url, api_key=key or "none", timeout=Timeout(timeout, connect=min(timeout, 10)), max_retries=0
         )
+        if not key:  # who gets no key needs not know whose account it would have been
+            self._client.organization = self._client.project = None
         # The HTTP library that openai uses is httpx or its successor, by its version.
         http = next(kind for kind in DefaultAsyncHttpxClient.__mro__ if kind.__name__ == "AsyncClient")
         self._http_error: type[Exception] = importlib.import_module(http.__module__).HTTPError
-
-    def redact(self, text: str) -> str:
-        """The text without the key or what looks like one, and not too long."""
-        if self._key:
-            text = text.replace(self._key, "***")
-        return _KEY_LIKE.sub("***", text)
 
     async def complete(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> Completion:
         """Raises Busy, BadRequest, Refused, or ServerError for an answer that makes no sense."""
@@ -173,7 +169,7 @@ class Server:
         if not answer.choices:
             raise ServerError(f"{self.url} answered without a choice")
         choice = answer.choices[0]
-        text = self.redact(choice.message.content or "")
+        text = without_secrets(choice.message.content or "")
         used = answer.usage or _Usage()
         return Completion(
             text,
@@ -187,7 +183,8 @@ class Server:
 
     def _meaning(self, status: int, said: str, error: Any, model: str) -> ServerError:
         if status in (401, 403):
-            return Refused(f"{self.url} refused the key ({status}: {said}): set OPENAI_API_KEY to a valid one")
+            what_to_do = self.notice or "set OPENAI_API_KEY to a valid one"
+            return Refused(f"{self.url} refused the key ({status}: {said}): {what_to_do}")
         if status == 402 or (status == 429 and "insufficient_quota" in said):
             return Refused(f"{self.url} wants to be paid first ({status}: {said})")
         if status == 404:
@@ -213,8 +210,9 @@ class Server:
                 return self._short("; ".join(str(part) for part in parts if part) or otherwise)
         return self._short(otherwise)
 
-    def _short(self, text: str) -> str:
-        return " ".join(self.redact(text).split())[:_LONGEST]
+    @staticmethod
+    def _short(text: str) -> str:
+        return " ".join(redact(text).split())[:_LONGEST]
 
 
 def _is_here(host: str) -> bool:

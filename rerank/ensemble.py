@@ -21,6 +21,7 @@ class EnsembleReranker:
 
     def __init__(self, rerankers: Sequence[Reranker], method: Literal["rrf", "mean"] = "rrf", k: int = 60) -> None:
         self._rerankers, self._method, self._k = tuple(rerankers), method, k
+        self.notice = "; ".join(filter(None, (getattr(one, "notice", None) for one in rerankers))) or None
         self.name = f"{method} of {', '.join(reranker.name for reranker in rerankers)}"
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:

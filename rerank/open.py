@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MissingExtra, NotFound
+from ..errors import MissingExtra, NotFound, UsageError
+from ..keys import is_yours, key_for
 from ..memory import Memory
 from ..settings import Settings
 from ..stages import EnsembleReranker as EnsembleStage
@@ -20,6 +21,7 @@ from .types import AnyReranker, Reranker
 
 if TYPE_CHECKING:
     from ..llm import LanguageModel
+    from .remote import RemoteReranker
 
 BEST_MODEL = "BAAI/bge-reranker-v2-gemma"
 """What `auto` takes where there is a GPU: the best of the models that are scored exactly and fast here."""
@@ -72,18 +74,36 @@ def choose_model(settings: Settings) -> str:
     return BEST_MODEL if (settings.device or best_device()).startswith("cuda") else SMALL_MODEL
 
 
+def is_url(name: str) -> bool:
+    """Whether a reranker is a server."""
+    return name.lower().startswith(("http://", "https://"))
+
+
+def open_server(url: str, settings: Settings, timeout: float, retry_seconds: float) -> RemoteReranker:
+    """The reranker at a URL, with the user's key where the user named that server for it."""
+    from .remote import RemoteReranker
+
+    key = key_for(settings, "rerank_api_key", url)
+    reranker = RemoteReranker(url, api_key=key.value, timeout=timeout, retry_seconds=retry_seconds)
+    if not is_yours(settings, "rerank_api_key", url):
+        reranker.notice = f"claims and passages go to {reranker.name}, which a recipe or ./ccheck.toml names"
+        reranker.notice += f"; {key.withheld}" if key.withheld else ""
+    return reranker
+
+
 def _open(
     name: str, stage: ModelStage, settings: Settings, notify: Callable[[str], None], memory: Memory | None
 ) -> Reranker:
     automatic = name == AUTO
     if automatic:
         name = choose_model(settings)
-    if name.startswith(("http://", "https://")):
-        from .remote import RemoteReranker
-
-        key = settings.rerank_api_key.get_secret_value() if settings.rerank_api_key is not None else None
-        return RemoteReranker(
-            name, api_key=key, timeout=settings.rerank_timeout, retry_seconds=settings.rerank_retry_seconds
+    if is_url(name):
+        return open_server(name, settings, settings.rerank_timeout, settings.rerank_retry_seconds)
+    if stage.trust_remote_code and not settings.trust_remote_code:
+        raise UsageError(
+            f"the recipe says that {name} needs the Python code of its authors (trust_remote_code). Read that code; "
+            "then allow it to run here with --trust-remote-code (in Python, trust_remote_code=True), or choose another "
+            "reranker with --rerank"
         )
     from ..models import require_models
 

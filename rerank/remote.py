@@ -29,6 +29,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from .. import __version__
 from ..errors import CcheckError, InvalidData, ServerError, UsageError
 from ..http import retry_after
+from ..redaction import keep_secret, keep_secrets_of, redact, redact_logs
 from .server.dialects import CUT, from_ranges
 from .tokens import well_formed
 from .types import Scores
@@ -97,6 +98,7 @@ class _Busy(Exception):
     """A refusal that may pass; `after` is what the server's Retry-After says, in seconds."""
 
     def __init__(self, answer: _Answer) -> None:
+        super().__init__(f"the server is busy ({answer.status})")  # what a log says of it
         self.answer = answer
         self.after = retry_after(answer.headers)
 
@@ -124,13 +126,17 @@ class RemoteReranker:
             raise UsageError(f"{url!r} is not the URL of a reranking server: {error}") from error
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise UsageError(f"{url!r} is not the URL of a reranking server, as http://127.0.0.1:8080")
+        self.notice: str | None = None
+        """What the user should know of the connection."""
+        keep_secret(api_key)
+        keep_secrets_of(url)
+        redact_logs("httpx", "httpcore.http11", "httpcore.connection")
         self._model = model or parsed.params.get("model")
         self._url = parsed.copy_remove_param("model").copy_with(fragment=None)
         if not self._url.query:
             self._url = self._url.copy_with(query=None)
-        self.name = str(self._url.copy_with(username=None, password=None, query=None)).rstrip("/")
-        if self._model:
-            self.name += f"?model={self._model}"
+        name = str(self._url.copy_with(username=None, password=None, query=None)).rstrip("/")
+        self.name = redact(f"{name}?model={self._model}" if self._model else name)
         self._timeout, self._retry_seconds = timeout, retry_seconds
         headers = {"User-Agent": f"ccheck/{__version__}"}
         if api_key:
@@ -320,6 +326,8 @@ class RemoteReranker:
             404: ": is the URL right, and the model's name (?model=NAME at its end)?",
             429: ": it is busy, ask later",
         }.get(answer.status, "")
+        if answer.status in (401, 403) and self.notice is not None:
+            what_to_do = f": {self.notice}"
         return ServerError(f"{self.name} refused ({answer.status}): {_reason(answer.content)}{what_to_do}")
 
 
@@ -339,4 +347,4 @@ def _reason(content: bytes) -> str:
         data = content.decode("utf-8", "replace")
     while isinstance(data, dict):
         data = next((data[key] for key in ("error", "message", "detail") if data.get(key)), str(data))
-    return str(data).strip().partition("\n")[0][:300] or "it gives no reason"
+    return redact(str(data)).strip().partition("\n")[0][:300] or "it gives no reason"

@@ -38,8 +38,7 @@ def open_store(settings: Settings) -> Store:
         return LocalStore(settings.data_dir / rest, rest)
     path = rest if scheme == "local" else spec
     if not path or "://" in path or (path == spec and _SCHEME.match(spec)):
-        shown = without_credentials(spec) if "://" in spec else spec
-        raise UsageError(f"the store {shown!r} is neither a folder, local:NAME nor https://host:9200/INDEX")
+        raise UsageError(f"the store {spec!r} is neither a folder, local:NAME nor https://host:9200/INDEX")
     folder = Path(path).expanduser()
     if os.path.isfile(folder):  # noqa: PTH113 - Path.is_file raises where it may not look
         raise UsageError(f"the store {spec} is a file: a store is a folder; to read the file, ccheck ingest {spec}")
@@ -54,12 +53,6 @@ def elastic_url(settings: Settings) -> tuple[str | None, bool]:
     return settings.elasticsearch_url, spec.startswith(("elasticsearch:", "es:"))
 
 
-def without_credentials(url: str) -> str:
-    """The URL without the user and password in it."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
 def _split(url: str) -> tuple[str, str]:
     """A server's URL and the index that its path ends with."""
     parts = urlsplit(url)
@@ -68,7 +61,7 @@ def _split(url: str) -> tuple[str, str]:
     except ValueError:  # a port that is none
         named = False
     if not named:
-        raise UsageError(f"the store {without_credentials(url)!r} names no host and port: https://host:9200/INDEX")
+        raise UsageError(f"the store {url!r} names no host and port: https://host:9200/INDEX")
     prefix, _, index = parts.path.rstrip("/").rpartition("/")
     return urlunsplit((parts.scheme, parts.netloc, prefix, "", "")), unquote(index) or DEFAULT_INDEX
 

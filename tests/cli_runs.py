@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ccheck import models
-from ccheck.cli import run
+from ccheck.cli import main, run
 from ccheck.demo import CORPUS
 from ccheck.search import embedding
 
@@ -47,6 +47,21 @@ def ccheck(*arguments: object, stdin: str | bytes = b"") -> Ran:
         code = run([str(argument) for argument in arguments])
     said = [stream.buffer.getvalue().decode() for stream in (out, err)]
     return Ran(code, *said)
+
+
+def entry_point(*arguments: object, **environ: str) -> Ran:
+    """Run the program in this process from its very beginning, as its entry point does."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "argv", ["ccheck", *map(str, arguments)])
+        for name, stream in (("stdin", io.StringIO()), ("stdout", out), ("stderr", err)):
+            patch.setattr(sys, name, stream)
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert isinstance(stop.value.code, int)
+    return Ran(stop.value.code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
 
 
 def program(*arguments: object, **popen: Any) -> Ran:

@@ -8,7 +8,7 @@ import pytest
 
 import ccheck
 from ccheck.errors import InvalidData, UsageError
-from ccheck.settings import SECRETS, Settings, config_files, resolve, variables
+from ccheck.settings import FLAGS_ONLY, SECRETS, Settings, config_files, resolve, variables
 
 
 def write(text: str, *, user: bool = False) -> Path:
@@ -21,40 +21,40 @@ def write(text: str, *, user: bool = False) -> Path:
 
 def test_each_layer_wins_over_the_next():
     """Taken away one by one, from the strongest to the weakest."""
-    users, here = write('recipe = "users"', user=True), write('recipe = "here"')
-    environ = {"CCHECK_RECIPE": "environment"}
+    users, here = write('device = "users"', user=True), write('device = "here"')
+    environ = {"CCHECK_DEVICE": "environment"}
     seen = []
 
     def see(flags: dict[str, str | None], environ: dict[str, str]) -> None:
         resolved = resolve(flags, environ)
-        seen.append((resolved.settings.recipe, resolved.origins["recipe"]))
+        seen.append((resolved.settings.device, resolved.origins["device"]))
 
-    see({"recipe": "flag"}, environ)
-    see({"recipe": None}, environ)
-    see({}, {"CCHECK_RECIPE": ""})  # set to nothing is not set
+    see({"device": "flag"}, environ)
+    see({"device": None}, environ)
+    see({}, {"CCHECK_DEVICE": ""})  # set to nothing is not set
     here.unlink()
     see({}, {})
     users.unlink()
     see({}, {})
     assert seen == [
         ("flag", "flag"),
-        ("environment", "CCHECK_RECIPE"),
+        ("environment", "CCHECK_DEVICE"),
         ("here", str(here)),
         ("users", str(users)),
-        ("default", "default"),
+        (None, "default"),
     ]
 
 
 def test_layers_are_joined_setting_by_setting():
     write('store = "local:users"\nrecipe = "users"', user=True)
-    write('store = "local:here"')
+    write('store = "here"')
     settings = resolve({"device": "cpu"}, {"CCHECK_CACHE_BYTES": "5"}).settings
-    assert (settings.store, settings.recipe, settings.device, settings.cache_bytes) == ("local:here", "users", "cpu", 5)
+    assert (settings.store, settings.recipe, settings.device, settings.cache_bytes) == ("here", "users", "cpu", 5)
 
 
 def test_every_setting_has_its_variable_and_says_what_it_is():
     for name, field in Settings.model_fields.items():
-        assert variables(name)[0] == f"CCHECK_{name.upper()}" and field.description
+        assert name in FLAGS_ONLY or (variables(name)[0] == f"CCHECK_{name.upper()}" and field.description)
 
 
 @pytest.mark.parametrize("prefix", ["CCHECK_ELASTICSEARCH", "ELASTICSEARCH", "ES", "ELASTIC", "ES_LOCAL"])
@@ -79,7 +79,7 @@ def test_tables_and_types_of_a_file():
     write(
         '[elasticsearch]\nverify_certs = false\ntimeout = 2.5\ntext_fields = ["title", "abstract"]\n[cache]\nbytes = 0'
     )
-    settings = resolve({}, {}).settings
+    settings = resolve({}, {}, trust_folder=True).settings
     assert settings.elasticsearch_verify_certs is False and settings.elasticsearch_timeout == 2.5
     assert settings.elasticsearch_text_fields == ("title", "abstract") and settings.cache_bytes == 0
     settings = resolve({}, {"ES_TEXT_FIELDS": "title, abstract", "ES_VERIFY_CERTS": "true"}).settings

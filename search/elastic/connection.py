@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ...errors import UsageError
+from ...keys import key_for
+from ...redaction import keep_secret, keep_secrets_of
 
 if TYPE_CHECKING:
     from ...settings import Settings
@@ -31,6 +33,8 @@ class Connection:
     verify_certs: bool = True
     request_timeout: float = 30.0
     retry_seconds: float = 120.0
+    withheld: str | None = None
+    """Why the user's key or password is not sent there."""
 
     def __post_init__(self) -> None:
         """Raises UsageError where there is no address, or none that makes sense."""
@@ -47,6 +51,8 @@ class Connection:
             username, _, password = user.partition(":")
             object.__setattr__(self, "username", unquote(username))
             object.__setattr__(self, "password", unquote(password))
+        keep_secrets_of(self.url or "")
+        keep_secret(self.api_key, self.password, _basic(self.username, self.password))
         netloc = host if parts.port else f"{host.rstrip(':')}:{port}"
         object.__setattr__(self, "url", urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", "")))
 
@@ -55,28 +61,32 @@ class Connection:
         """The server's URL, without user and password."""
         return self.url or ""
 
-    def redact(self, text: str) -> str:
-        """The text without this connection's secrets."""
-        for secret in (self.api_key, self.password):
-            if secret:
-                text = text.replace(secret, "***")
-        return text
-
 
 def connection_from(settings: Settings, url: str | None = None) -> Connection:
     """The connection that the settings describe, to `url` where that is given. Raises UsageError without an address."""
-    key, password = settings.elasticsearch_api_key, settings.elasticsearch_password
+    address, cloud_id = url or settings.elasticsearch_url, settings.elasticsearch_cloud_id
+    target = address or (_cloud_address(cloud_id) if cloud_id else "")
+    clouds = [_cloud_address(one) for one in settings.yours("elasticsearch_cloud_id") if one]
+    key, password = (
+        key_for(settings, name, target, clouds) for name in ("elasticsearch_api_key", "elasticsearch_password")
+    )
     return Connection(
-        url=url or settings.elasticsearch_url,
-        cloud_id=settings.elasticsearch_cloud_id,
-        api_key=key.get_secret_value() if key else None,
-        username=settings.elasticsearch_username,
-        password=password.get_secret_value() if password else None,
+        url=address,
+        cloud_id=cloud_id,
+        api_key=key.value,
+        username=settings.elasticsearch_username if password.withheld is None else None,
+        password=password.value,
+        withheld=key.withheld or password.withheld,
         ca_certs=settings.elasticsearch_ca_certs,
         verify_certs=settings.elasticsearch_verify_certs,
         request_timeout=settings.elasticsearch_timeout,
         retry_seconds=settings.elasticsearch_retry_seconds,
     )
+
+
+def _basic(user: str | None, password: str | None) -> str | None:
+    """What basic authentication sends."""
+    return base64.b64encode(f"{user}:{password}".encode()).decode() if user and password else None
 
 
 def _cloud_address(cloud_id: str) -> str:

@@ -12,6 +12,7 @@ from urllib3.exceptions import ConnectTimeoutError
 
 from ...errors import CcheckError, InvalidData, NotFound, ServerError
 from ...http import TooLarge, redirected, why_unreachable
+from ...redaction import redact
 from .connection import Connection
 
 BUSY = frozenset({429, 502, 503, 504})
@@ -78,9 +79,9 @@ def translate(error: Exception, connection: Connection, index: str | None) -> Cc
             "CCHECK_ELASTICSEARCH_TIMEOUT allows more"
         )
     if isinstance(error, SerializationError):
-        return ServerError(f"{server} answered something that is not Elasticsearch's: {_shortly(error, connection)}")
+        return ServerError(f"{server} answered something that is not Elasticsearch's: {_shortly(error)}")
     return ServerError(
-        f"{server} can't be reached: {connection.redact(why_unreachable(error, CERTIFICATES))}. Is it running, and is "
+        f"{server} can't be reached: {why_unreachable(error, CERTIFICATES)}. Is it running, and is "
         "the address right (--store https://host:9200/papers, or ELASTICSEARCH_URL)?"
     )
 
@@ -89,13 +90,12 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     """The error for an answer of the server, or for one part of an answer."""
     where = f"{connection.name}/{index}" if index else connection.name
     kind, reason = reason_of(body)
-    reason = connection.redact(reason)
     if status == 404 and kind in ("index_not_found_exception", "alias_missing", "aliases_not_found_exception"):
         return NotFound(f"there is no index {where}: make it with ccheck ingest FILE --store {where}")
     if status == 401:
         return ServerError(
-            f"{connection.name} does not accept the credentials ({reason}): set ELASTICSEARCH_API_KEY, or "
-            "ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD"
+            f"{connection.name} does not accept the credentials ({reason}): "
+            + (connection.withheld or "set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD")
         )
     if kind == "cluster_block_exception" and status != 503:
         return ServerError(
@@ -105,6 +105,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
         return ServerError(
             f"{where} refuses this: {reason}. To search, the key or user needs the index privileges read and "
             "view_index_metadata; to ingest, also write, create_index, manage and monitor"
+            + (f". {connection.withheld}" if connection.withheld else "")
         )
     if status == 413:
         return InvalidData(
@@ -139,7 +140,7 @@ def refuse_parts(answer: Mapping[str, Any], connection: Connection, index: str |
         _, reason = reason_of(failures[0].get("reason", "no reason given"))
         raise ServerError(
             f"{where} answered for a part of its documents only: {shards['failed']} of {shards.get('total', '?')} "
-            f"shards failed ({connection.redact(reason)}). Look at GET _cat/shards on the server, then try again"
+            f"shards failed ({reason}). Look at GET _cat/shards on the server, then try again"
         )
 
 
@@ -174,16 +175,16 @@ def busy_part(answer: Mapping[str, Any]) -> Busy | None:
 
 
 def reason_of(body: Any) -> tuple[str, str]:
-    """The type and the reason of an error, with the reasons of what it came from."""
+    """The type and the reason of an error, with the reasons of what it came from; without secrets."""
     error = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(error, dict):
-        return "", str(error)[:_LONGEST]
+        return "", redact(str(error))[:_LONGEST]
     said: list[str] = []
     for one in _errors(error):
         reason = str(one.get("reason") or "")
         if reason and not any(reason in before for before in said):
             said.append(reason)
-    return str(error.get("type", "")), (": ".join(said) or str(error))[:_LONGEST]
+    return str(error.get("type", "")), redact(": ".join(said) or str(error))[:_LONGEST]
 
 
 def _errors(body: Any) -> Iterator[Mapping[str, Any]]:
@@ -209,5 +210,5 @@ def _dicts(parts: Any) -> list[dict[str, Any]]:
     return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
-def _shortly(error: Exception, connection: Connection) -> str:
-    return connection.redact(" ".join(str(error).split())[:_LONGEST])
+def _shortly(error: Exception) -> str:
+    return redact(" ".join(str(error).split()))[:_LONGEST]

@@ -17,6 +17,7 @@ from urllib3.exceptions import ConnectTimeoutError
 
 from ...errors import CcheckError, NotFound, UsageError
 from ...http import is_lasting, why_unreachable
+from ...redaction import redact
 from .connection import Connection
 from .errors import CERTIFICATES, Busy, busy_part, may_pass, reason_of, translate
 from .node import LimitedNode
@@ -164,7 +165,7 @@ class Server:
         else:
             wrong = f"is not answering ({why_unreachable(error, CERTIFICATES) if error else ''})"
         seconds = self.connection.retry_seconds
-        _log.warning("%s %s; trying again for up to %g s", self.connection.name, self.connection.redact(wrong), seconds)
+        _log.warning("%s %s; trying again for up to %g s", self.connection.name, redact(wrong), seconds)
 
     def _heard(self, path: str) -> None:
         self._answered = True

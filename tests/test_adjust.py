@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.cli.adjust import Changes, adjusted
+from ccheck.adjust import Changes, adjusted
 from ccheck.errors import NotFound, UsageError
 from ccheck.recipe import load_recipe
-from ccheck.settings import Settings
+from ccheck.settings import resolve
 from ccheck.stages import ListwiseReranker, ModelReranker
 
 
 def change(recipe: str = "default", rerank: str | None = None, **changes: object):
-    return adjusted(Settings(recipe=recipe, rerank=rerank), Changes(**changes))  # type: ignore[arg-type]
+    flags = {"recipe": recipe, "rerank": rerank, "llm_model": changes.pop("llm", None)}
+    settings = resolve({**flags, "stance_model": changes.pop("stance", None)}).settings
+    return adjusted(settings, Changes(**changes))  # type: ignore[arg-type]
 
 
 def test_without_flags_the_recipe_is_what_it_is():

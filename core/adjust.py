@@ -1,4 +1,4 @@
-"""The recipe with what flags and settings change of it."""
+"""The recipe with what settings and flags change of it: the same for every command and for Python."""
 
 from __future__ import annotations
 
@@ -6,46 +6,54 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..errors import NotFound, UsageError
-
-if TYPE_CHECKING:
-    from ..recipe import Recipe
-    from ..settings import Settings
+from .errors import NotFound, UsageError
+from .recipe import Recipe, load_recipe, name_clash
+from .settings import FLAG, Settings
+from .stages import Bm25, Dense, ModelReranker, VerdictStage
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What the flags of a command say; None: nothing."""
+    """What the flags of a command say that are no settings; None: nothing."""
 
     fields: str | None = None
     no_dense: bool = False
     rerank_depth: int | None = None
     verdict: str | None = None
-    llm: str | None = None
     strategy: str | None = None
     examples: str | None = None
-    stance: str | None = None
     replace: Mapping[str, str] | None = None
 
 
-def adjusted(settings: Settings, changes: Changes) -> Recipe:
-    """The settings' recipe as the flags want it. Raises NotFound, InvalidData or UsageError."""
-    from ..recipe import load_recipe
+_NONE = Changes()
 
-    recipe = load_recipe(settings.recipe, changes.replace)
-    update = {
+
+def adjusted(settings: Settings, changes: Changes = _NONE, recipe: Recipe | None = None) -> Recipe:
+    """The recipe, by default the settings', as settings and flags want it: their reranker takes the place of its own, a
+    judge that a flag names is the judge. Raises NotFound, InvalidData or UsageError.
+    """
+    recipe = recipe or load_recipe(settings.recipe, changes.replace)
+    update: dict[str, Any] = {
         "retrievers": _retrievers(recipe, changes),
-        "rerankers": _rerankers(recipe, settings.rerank, changes.rerank_depth),
-        "verdict": _verdict(recipe, changes),
+        "rerankers": _rerankers(recipe, settings, changes.rerank_depth),
+        "verdict": _verdict(recipe, settings, changes),
     }
+    if problem := name_clash(update["retrievers"], update["rerankers"]):
+        raise UsageError(f"the recipe {recipe.name} with the reranker {settings.rerank}: {problem}")
     return recipe.model_copy(update=update)
 
 
-def _retrievers(recipe: Recipe, changes: Changes) -> dict[str, Any]:
-    from ..stages import Bm25, Dense
+def in_place_of_rerankers(settings: Settings) -> str | None:
+    """That a setting takes the place of the rerankers of all recipes, in words; None where none does."""
+    if settings.rerank is None:
+        return None
+    origin = settings.origins.get("rerank", FLAG)
+    return f"the reranker {settings.rerank} takes the place of the recipes' own (the setting rerank, from {origin})"
 
+
+def _retrievers(recipe: Recipe, changes: Changes) -> dict[str, Any]:
     stages = dict(recipe.retrievers)
     if changes.no_dense:
         stages = {key: stage for key, stage in stages.items() if not isinstance(stage, Dense)}
@@ -73,19 +81,18 @@ def _fields(text: str) -> dict[str, float]:
     return fields
 
 
-def _rerankers(recipe: Recipe, rerank: str | None, depth: int | None) -> dict[str, Any]:
-    from ..recipe import load_recipe
-    from ..stages import ModelReranker
-
+def _rerankers(recipe: Recipe, settings: Settings, depth: int | None) -> dict[str, Any]:
     stages: dict[str, Any] = dict(recipe.rerankers)
+    rerank = settings.rerank
     if rerank == "none":
         stages = {}
     elif rerank == "late":
         stages = dict(load_recipe("late").rerankers)
     elif rerank is not None:
         own = next((stage for stage in stages.values() if isinstance(stage, ModelReranker)), ModelReranker())
-        # What somebody names must be there; auto takes what there is.
-        stages = {"rerank": own.model_copy(update={"model": rerank, "required": rerank != "auto"})}
+        # What somebody names must be there; auto takes what there is. And it is its code that is trusted.
+        named = {"model": rerank, "required": rerank != "auto", "trust_remote_code": settings.trust_remote_code}
+        stages = {"rerank": own.model_copy(update=named)}
     if depth is not None:
         if not stages:
             raise UsageError("--rerank-depth is for a reranker: name one by --rerank")
@@ -93,19 +100,21 @@ def _rerankers(recipe: Recipe, rerank: str | None, depth: int | None) -> dict[st
     return stages
 
 
-def _verdict(recipe: Recipe, changes: Changes) -> Any:
-    from ..stages import VerdictStage
-
+def _verdict(recipe: Recipe, settings: Settings, changes: Changes) -> VerdictStage:
+    llm = settings.llm_model if settings.origins.get("llm_model") == FLAG else None
+    stance = settings.stance_model if settings.origins.get("stance_model") == FLAG else None
     update: dict[str, Any] = {}
     method = changes.verdict
-    if method is None and changes.stance is not None:
+    if method is None and llm is not None and stance is not None:
+        method = recipe.verdict.method
+        if method not in ("llm", "local-llm", "stance"):
+            raise UsageError("--llm and --stance are two judges: say which by --verdict llm or --verdict stance")
+    elif method is None and stance is not None:
         method = "stance"
-    elif method is None and (changes.llm is not None or changes.strategy is not None or changes.examples is not None):
+    elif method is None and (llm is not None or changes.strategy is not None or changes.examples is not None):
         method = "llm"
     if method is not None:
         update["method"] = method
-    if changes.llm is not None and changes.stance is not None and changes.verdict is None:
-        raise UsageError("--llm and --stance are two judges: say which by --verdict llm or --verdict stance")
     if changes.strategy is not None:
         update["strategy"] = changes.strategy
     elif changes.examples is not None and recipe.verdict.strategy == "one-step":
@@ -116,7 +125,7 @@ def _verdict(recipe: Recipe, changes: Changes) -> Any:
             raise NotFound(f"there is no file of examples {changes.examples}")
         update["examples"] = path
     # A model that a flag names takes the place of the recipe's.
-    named = changes.stance if method == "stance" else changes.llm if method in ("llm", "local-llm") else None
+    named = stance if method == "stance" else llm if method in ("llm", "local-llm") else None
     if named is not None:
         update["model"] = named
     return VerdictStage.model_validate({**recipe.verdict.model_dump(), **update})

@@ -1,0 +1,71 @@
+"""Which server gets a key: the one that the user named for it, and no other.
+
+The user names servers by flags, the environment and the configuration file that is theirs. A recipe and the
+./ccheck.toml of a folder can name servers too, and these are asked without the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from .settings import Settings, variables
+
+Place: TypeAlias = tuple[str, str, int]
+"""A URL's scheme, host and port."""
+NAMED_BY = {
+    "elasticsearch_api_key": ("store", "elasticsearch_url"),
+    "elasticsearch_password": ("store", "elasticsearch_url"),
+    "rerank_api_key": ("rerank", "rerank_url"),
+    "llm_api_key": ("llm_base_url",),
+}
+"""The settings in which the user names a key's servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key for a server; where it has none and the user has one for another server, `withheld` says so."""
+
+    value: str | None = field(default=None, repr=False)
+    withheld: str | None = None
+
+
+def key_for(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -> Key:
+    """The key of that setting, for the server at `url`; `also` are further URLs that the user named for it."""
+    secret = getattr(settings, name)
+    value = secret.get_secret_value().strip() if secret is not None else ""
+    if not value:
+        return Key()
+    if is_yours(settings, name, url, also):
+        return Key(value)
+    where = urlsplit(url)
+    host = f"{where.scheme}://{where.netloc.rpartition('@')[2]}"
+    *_, address = NAMED_BY[name]
+    return Key(
+        withheld=f"{_said(name)} was not sent to {host}, which a recipe or ./ccheck.toml names and you do not: to send "
+        f"it there, set {_said(address)} to that address"
+    )
+
+
+def is_yours(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -> bool:
+    """Whether the user named the server at `url` for this key."""
+    named = [value for setting in NAMED_BY[name] for value in settings.yours(setting) if isinstance(value, str)]
+    return place(url) in {found for one in (*named, *also) if (found := place(one)) is not None}
+
+
+def place(url: str) -> Place | None:
+    """Where a URL leads; None where it is none."""
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    except (ValueError, KeyError):
+        return None
+    return (parts.scheme, parts.hostname.rstrip("."), port) if parts.hostname else None
+
+
+def _said(name: str) -> str:
+    """How people write a setting in the environment: OPENAI_API_KEY rather than CCHECK_LLM_API_KEY."""
+    mine, *others = variables(name)
+    return others[0] if others else mine

@@ -1,0 +1,268 @@
+"""A stranger's folder chooses nothing that matters until the user allows it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from cli_runs import ccheck, jsonl
+
+import ccheck as package
+from ccheck.errors import InvalidData, UsageError
+from ccheck.settings import FLAGS_ONLY, SECRETS, Here, Settings, accept, config_files, resolve
+from ccheck.trust import trust_file
+
+HARMLESS = {
+    "store": "papers",
+    "recipe": "bm25",
+    "rerank": "late",
+    "device": "cpu",
+    "cache_bytes": 0,
+    "elasticsearch_timeout": 3,
+    "elasticsearch_retry_seconds": 3,
+    "elasticsearch_title_field": "name",
+    "elasticsearch_text_fields": "abstract",
+    "elasticsearch_vector_field": "v",
+    "rerank_timeout": 3,
+    "rerank_retry_seconds": 3,
+    "llm_timeout": 3,
+    "llm_retry_seconds": 3,
+    "llm_concurrency": 2,
+}
+HARMFUL = {
+    "store": ["../papers", "/tmp/papers", "~/papers", "local:work", "elasticsearch:x", "http://127.0.0.1:1/x", "link"],
+    "recipe": ["mine.toml", "./bm25", "/tmp/x.toml"],
+    "rerank": ["http://127.0.0.1:1/rerank", "some/model", "./model"],
+    "embedding_model": ["./model"],
+    "data_dir": ["data"],
+    "cache_dir": ["cache"],
+    "elasticsearch_url": ["http://127.0.0.1:1"],
+    "elasticsearch_cloud_id": ["x:aG9zdCRh"],
+    "elasticsearch_username": ["somebody"],
+    "elasticsearch_ca_certs": ["ca.pem"],
+    "elasticsearch_verify_certs": [False],
+    "rerank_url": ["http://127.0.0.1:1/rerank"],
+    "stance_model": ["./model"],
+    "llm_model": ["the-dearest"],
+    "llm_base_url": ["http://127.0.0.1:1/v1"],
+    "llm_max_tokens": [100_000],
+    "llm_max_calls": [10**9],
+    "llm_max_cost": [1e9],
+    "llm_prompt_price": [0],
+    "llm_completion_price": [0],
+    "prompts_dir": ["prompts"],
+}
+
+
+def here(text: str) -> Path:
+    file = Path("ccheck.toml")
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_every_setting_is_one_or_the_other():
+    assert HARMLESS.keys() | HARMFUL.keys() | set(SECRETS) | set(FLAGS_ONLY) == Settings.model_fields.keys()
+    marked = {name for name, field in Settings.model_fields.items() if any(isinstance(m, Here) for m in field.metadata)}
+    assert marked == HARMLESS.keys()
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_harmless_takes_effect(name):
+    here(f"{name} = {json.dumps(HARMLESS[name])}")
+    resolved = resolve({}, {})
+    assert resolved.origins[name] == "ccheck.toml" and not resolved.pending
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in HARMFUL.items() for value in values])
+def test_what_is_not_waits_for_consent(name, value, tmp_path, monkeypatch):
+    monkeypatch.delenv(f"CCHECK_{name.upper()}", raising=False)
+    Path("link").symlink_to(tmp_path.parent)
+    here(f"{name} = {json.dumps(value)}")
+    for give in (lambda: resolve({}, {}), lambda: resolve({}, {"CCHECK_TRUST_FOLDER": "0"}), package.open):
+        with pytest.raises(UsageError, match=rf"ccheck.toml sets {name} = .*\nhint: .*ccheck config trust"):
+            give()
+    shown = resolve({}, {}, show_pending=True)
+    assert list(shown.pending) == [name] and shown.origins[name] == "default"
+    default = Settings.model_fields[name].get_default(call_default_factory=True)
+    assert getattr(shown.settings, name) == default
+    for taken in (resolve({}, {}, trust_folder=True), resolve({}, {"CCHECK_TRUST_FOLDER": "1"})):
+        assert taken.origins[name] == "ccheck.toml" and not taken.pending
+
+
+def test_what_the_user_says_needs_no_consent():
+    """Where a flag or the environment wins, the file has no say; and the user's own file is the user's."""
+    here('recipe = "mine.toml"\nllm_base_url = "http://127.0.0.1:1"')
+    taken = resolve({"recipe": "bm25"}, {"OPENAI_BASE_URL": "http://own"})
+    assert (taken.settings.recipe, taken.settings.llm_base_url) == ("bm25", "http://own")
+    Path("ccheck.toml").unlink()
+    users = config_files()[0]
+    users.parent.mkdir(parents=True)
+    users.write_text('recipe = "mine.toml"')
+    assert resolve({}, {}).settings.recipe == "mine.toml"
+
+
+@pytest.mark.parametrize("name", FLAGS_ONLY)
+def test_remote_code_is_no_file_s_nor_the_environment_s(name):
+    for file in config_files():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{name} = true")
+        with pytest.raises(InvalidData, match="only --trust-remote-code"):
+            resolve({}, {}, trust_folder=True)
+        file.unlink()
+    assert resolve({}, {f"CCHECK_{name.upper()}": "1"}).settings.trust_remote_code is False
+    assert resolve({name: True}, {}).settings.trust_remote_code is True
+
+
+# -- consent
+
+
+def test_consent_is_for_the_file_as_it_is(tmp_path, monkeypatch):
+    """As with direnv: a change, another folder and a withdrawal end it."""
+    file = here('recipe = "mine.toml"')
+    accept()
+    assert resolve({}, {}).settings.recipe == "mine.toml"
+    assert stat.S_IMODE(trust_file().stat().st_mode) == 0o600
+    file.write_text('recipe = "mine.toml" ')
+    with pytest.raises(UsageError):
+        resolve({}, {})
+    accept()
+    assert resolve({}, {}).settings.recipe == "mine.toml"
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    here('recipe = "mine.toml" ')
+    with pytest.raises(UsageError):
+        resolve({}, {})
+    monkeypatch.chdir(tmp_path)
+    accept(withdraw=True)
+    with pytest.raises(UsageError):
+        resolve({}, {})
+
+
+def test_consent_is_for_recipes_and_prompts_as_they_are():
+    """What decides as much as the file itself."""
+    Path("prompts").mkdir()
+    mine, base, prompt = Path("mine.toml"), Path("base.toml"), Path("prompts/one-step.txt")
+    mine.write_text('extends = "base.toml"')
+    base.write_text('extends = "bm25"')
+    prompt.write_text("a")
+    here('recipe = "mine.toml"\nprompts_dir = "prompts"')
+    accept()
+    resolve({}, {})
+    for changed in (mine, base, prompt):
+        before = changed.read_text()
+        changed.write_text(f"{before}\n")
+        with pytest.raises(UsageError):
+            resolve({}, {})
+        changed.write_text(before)
+        resolve({}, {})
+    Path("prompts/batch.txt").write_text("new")
+    with pytest.raises(UsageError):
+        resolve({}, {})
+
+
+def test_a_recipe_that_comes_after_the_consent_is_not_in_it():
+    here('recipe = "mine.toml"')
+    accept()
+    Path("mine.toml").write_text('extends = "bm25"')
+    with pytest.raises(UsageError):
+        resolve({}, {})
+
+
+def test_a_broken_list_allows_nothing():
+    here('recipe = "mine.toml"')
+    trust_file().parent.mkdir(parents=True)
+    for broken in ("{", "[]"):
+        trust_file().write_text(broken)
+        with pytest.raises(InvalidData, match="trusted"):
+            resolve({}, {})
+
+
+# -- the command line
+
+
+def test_commands_stop_and_say_how_to_go_on(papers):
+    here('llm_base_url = "http://me:of-the-folder@127.0.0.1:1/v1"')
+    claims = jsonl(Path("claims.jsonl"), {"_id": "1", "text": "x"})
+    for command in (
+        ("query", "x", "--store", papers),
+        ("ingest", claims, "--store", "s"),
+        ("demo",),
+        ("index", "list"),
+    ):
+        ran = ccheck(*command)
+        assert ran.code == 2 and "ccheck config trust" in ran.err and "of-the-folder" not in ran.err, ran
+        assert ran.out == ""
+    assert not Path("s").exists()
+
+
+def test_looking_is_allowed_and_shows_what_waits(papers, no_models):
+    here('store = "papers"\nllm_base_url = "http://me:of-the-folder@127.0.0.1:1/v1"')
+    for command, code in (
+        (("--help",), 0),
+        (("recipes", "list"), 0),
+        (("config",), 0),
+        (("doctor", "--store", papers), 2),
+    ):
+        ran = ccheck(*command)
+        assert ran.code == code and "of-the-folder" not in ran.out + ran.err, ran
+        assert ("llm_base_url = " in ran.out + ran.err) == (command[0] in ("config", "doctor"))
+    objects = ccheck("config", "--json").objects
+    assert objects[-1] == {
+        "name": "llm_base_url",
+        "value": "http://***@127.0.0.1:1/v1",
+        "from": "ccheck.toml",
+        "pending": True,
+    }
+    (base_url,) = [one for one in objects[:-1] if one["name"] == "llm_base_url"]
+    assert (base_url["value"], base_url["from"]) == ("https://api.openai.com/v1", "default")
+
+
+def test_consent_by_command_and_flag(papers):
+    here('recipe = "mine.toml"')
+    Path("mine.toml").write_text('extends = "bm25"')
+    query = ("query", "vaccines cause autism", "--store", papers, "--verdict", "none", "--json")
+    assert ccheck(*query).code == 2
+    once = ccheck("--trust-folder", *query)
+    assert once.code == 0 and once.objects[0]["recipe"] == "mine"
+    assert ccheck(*query).code == 2
+    trusted = ccheck("config", "trust")
+    assert trusted.code == 0 and "sets recipe = mine.toml" in trusted.err
+    assert ccheck(*query).objects[0]["recipe"] == "mine"
+    assert ccheck("config", "distrust").code == 0
+    assert ccheck(*query).code == 2
+    assert ccheck("config", "distrust").code == 4
+
+
+def test_in_python_too(papers):
+    here('recipe = "mine.toml"')
+    Path("mine.toml").write_text('extends = "bm25"')
+    with pytest.raises(UsageError, match="trust_folder=True"):
+        package.open(str(papers))
+    with package.open(str(papers), trust_folder=True) as checker:
+        assert checker.recipe.name == "mine"
+
+
+# -- files that are none
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_keeps_nobody_waiting():
+    os.mkfifo("ccheck.toml")
+    with pytest.raises(InvalidData, match="it is no file"):
+        resolve({}, {})
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "#" * (2 << 20)])
+def test_a_file_that_is_too_much(text):
+    here(text)
+    with pytest.raises(InvalidData, match="can't be read"):
+        resolve({}, {})
+
+
+def test_steering_characters_are_not_printed():
+    here('recipe = "a\\u001b[2Jb\\u202e"')
+    ran = ccheck("index", "list")
+    assert ran.code == 2 and "\x1b" not in ran.err and "\u202e" not in ran.err
