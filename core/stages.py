@@ -159,7 +159,10 @@ class ModelReranker(Stage):
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
         default=None, description="default: bfloat16 on a GPU that has it, else float32"
     )
-    trust_remote_code: bool = Field(default=False, description="true: Python code beside the weights may run here")
+    trust_remote_code: bool = Field(
+        default=False,
+        description="true: the model needs the Python code beside its weights, which --trust-remote-code allows",
+    )
     required: bool = Field(default=True, description=_REQUIRED)
 
 

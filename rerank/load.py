@@ -103,7 +103,7 @@ def load_scorer(
     if config.get("auto_map") and not trust_remote_code and not is_layerwise and not _is_known(config):
         raise UsageError(
             f"{found.name} is of a kind that transformers does not have; it brings Python code of its author's own, "
-            "which runs only where you trust it: --trust-remote-code, or trust_remote_code = true in a recipe"
+            "which runs only where you trust it: --trust-remote-code, and trust_remote_code = true for it in a recipe"
         )
     asked = _prompt(found, config, prompt, yes_token) if is_decoder else _BGE
     if device is not None:
