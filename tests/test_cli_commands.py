@@ -278,7 +278,7 @@ def test_doctor_knows_a_misspelt_variable(monkeypatch):
     monkeypatch.setenv("CCHECK_STOER", "local:mine")
     monkeypatch.setenv("CCHECK_SERVE_DEVICE", "cpu")  # ccheck serve knows this one
     said = ccheck("doctor").out
-    assert "CCHECK_STOER in the environment is none: did you mean CCHECK_STORE?" in said
+    assert "CCHECK_STOER is not a ccheck setting: did you mean CCHECK_STORE?" in said
     assert "CCHECK_SERVE_DEVICE" not in said
 
 

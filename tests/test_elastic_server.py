@@ -228,7 +228,9 @@ def test_tls_where_there_is_none(stub: Stub) -> None:
 def test_no_message_shows_a_secret(stub: Stub) -> None:
     with_password = Connection(stub.url.replace("//", "//elastic:s3cret%21@"))
     assert (with_password.username, with_password.password) == ("elastic", "s3cret!")
-    stub.answers["GET", "/papers/_count"] = [(401, {"error": {"type": "x", "reason": "no s3cret! and no k3y-of-the-user here"}})]
+    stub.answers["GET", "/papers/_count"] = [
+        (401, {"error": {"type": "x", "reason": "no s3cret! and no k3y-of-the-user here"}})
+    ]
     for connection in (with_password, Connection(stub.url, api_key="k3y-of-the-user")):
         with ElasticStore(connection, "papers") as store:
             assert store.name == f"{stub.url}/papers"
@@ -238,7 +240,7 @@ def test_no_message_shows_a_secret(stub: Stub) -> None:
             assert connection.password is None or "s3cret" not in shown
             assert connection.api_key is None or "k3y-of-the-user" not in shown
     sent = [headers["authorization"] for _, _, headers, _ in stub.seen]
-    assert sent[0].startswith("Basic ") and sent[-1] == "ApiKey k3y"
+    assert sent[0].startswith("Basic ") and sent[-1] == "ApiKey k3y-of-the-user"
 
 
 @pytest.mark.parametrize("index", ["", "_all", "a,b", "a*", "a/b", "a b"])

@@ -22,7 +22,6 @@ CLAIM = "vaccines cause autism"
 KEY = "key-0123456789abcdef"
 
 
-
 @pytest.fixture
 def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of weights whose code, once imported, writes the file `ran` beside it; and a recipe that wants it."""
