@@ -40,11 +40,11 @@ def key_for(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -
         return Key()
     if is_yours(settings, name, url, also):
         return Key(value)
-    where = urlsplit(url)
-    host = f"{where.scheme}://{where.netloc.rpartition('@')[2]}"
+    found = place(url)
+    where = f"{found[0]}://{found[1]}:{found[2]}" if found is not None else "an address that is none"
     *_, address = NAMED_BY[name]
     return Key(
-        withheld=f"{_said(name)} was not sent to {host}, which a recipe or ./ccheck.toml names and you do not: to send "
+        withheld=f"{_said(name)} was not sent to {where}, which a recipe or ./ccheck.toml names and you do not: to send "
         f"it there, set {_said(address)} to that address"
     )
 

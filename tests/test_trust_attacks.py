@@ -108,7 +108,7 @@ def test_a_language_model_of_the_folder_gets_no_key(papers, monkeypatch):
         assert server.url in said and "set OPENAI_BASE_URL" in said
         # The user's own word for that server.
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
-        ran = ccheck("--trust-folder", *query)
+        ran = ccheck("--trust-folder", "query", "tea cures all", *query[2:])
         assert ran.objects[0]["warnings"] == []
         assert f"Bearer {KEY}" in server.all_headers
 
@@ -136,7 +136,7 @@ def test_a_reranker_of_a_recipe_gets_no_key(papers, monkeypatch, tmp_path):
             if layer == "file":
                 monkeypatch.delenv("CCHECK_RERANK_URL")
                 user_file(f'rerank_url = "{server.url}/"')
-            flag = ("--rerank", url) if layer == "flag" else ("--recipe", "one.toml")
+            flag = (*BM25, "--rerank", url) if layer == "flag" else ("--recipe", "one.toml")
             ran = ccheck(*query, *flag)
             assert f"Bearer {KEY}" in server.all_headers and ran.objects[0]["warnings"] == [], layer
 
@@ -173,7 +173,7 @@ def test_an_elasticsearch_of_the_folder_gets_no_key(said, monkeypatch):
         Path("ccheck.toml").write_text(said.format(url=server.url.replace("//", "//a:b@")))
         ccheck("--trust-folder", "index", "info")
         assert server.asked[-1].headers["authorization"] == "Basic YTpi"
-        ccheck("index", "info", "--store", f"{server.url}/papers")
+        ccheck("--trust-folder", "index", "info", "--store", f"{server.url}/papers")
         assert server.asked[-1].headers["authorization"] == "Basic ZWxhc3RpYzpwYXNzd29yZC1vZi10aGUtdXNlcg=="
 
 
