@@ -122,9 +122,11 @@ def ingest(
     text become metadata to filter on. A run that was cut off goes on when it is started again. What can't be used is
     listed with its line and reason in a file (--rejects), and the exit code is 7.
     """
+    from ..adjust import adjusted
     from ..ingest import IngestOptions
     from ..ingest import ingest as run
     from ..ingest.sources import find_sources
+    from ..needs import needs_of
     from ..providing import open_encoders
 
     if replace and recipe is None:
@@ -141,6 +143,9 @@ def ingest(
         llm_max_calls=max_calls,
         llm_max_cost=max_cost,
     )
+    if recipe is None:  # the settings' recipe counts where it searches in what a store has not by itself, as in Python
+        own = adjusted(settings)
+        needed = own if needs_of(own).own else None
     with _opened(settings, quiet) as (opened, loaded):
         # Before the progress, which is that of the ingest.
         dense = False if no_dense else True if model is not None else None

@@ -11,6 +11,7 @@ import click
 from ..adjust import Changes, adjusted
 from ..errors import UsageError
 from ..files import check_output
+from ..redaction import redact
 from .common import (
     checker,
     counted,
@@ -151,7 +152,7 @@ def mine(
     ids = sorted(read_documents(corpus) if corpus else {key for grades in judged.values() for key in grades})
     with checker(settings, quiet=quiet, recipe=piece) as made:
         about = {
-            "recipe": piece.model_dump(mode="json", include={"retrievers", "fusion", "rerankers"}),
+            "recipe": redact(piece.model_dump_json(include={"retrievers", "fusion", "rerankers"})),
             "store": made.store.name,
             "data": hashlib.sha256("\0".join([Path(claims).name, *ids]).encode("utf-8", "surrogatepass")).hexdigest(),
         }

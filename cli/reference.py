@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from ..settings import FILE, Settings, variables
+from ..settings import FILE, FLAGS_ONLY, SECRETS, Settings, unasked, variables
 from . import cli
 
 HEAD = """\
@@ -60,11 +60,14 @@ store = "https://search.example.org:9200/papers"
 ca_certs = "/etc/ssl/elastic-ca.pem"
 ```
 
+The file in the current folder can be a stranger's. What it sets without your consent is in the third column; anything
+else it sets stops the command until you have allowed the file: [security.md](security.md#folders-and-settings).
+
 In place of `ELASTICSEARCH_` the names of Elastic's other tools do, too: `ES_`, `ELASTIC_` and `ES_LOCAL_`. Secrets are
 taken from the environment only, and never printed.
 
-| setting | in the environment | default | what it is |
-| --- | --- | --- | --- |
+| setting | in the environment | in a folder's file | default | what it is |
+| --- | --- | --- | --- | --- |
 """
 
 
@@ -112,7 +115,10 @@ def _settings() -> Iterator[str]:
     for name, field in Settings.model_fields.items():
         default = "the user's" if field.default_factory else "–" if field.default is None else f"`{field.default}`"
         names = ", ".join(f"`{variable}`" for variable in variables(name)[:2])
-        yield f"| `{name}` | {names} | {default} | {field.description} |\n"
+        mark = unasked(name)
+        never = name in SECRETS or name in FLAGS_ONLY
+        here = mark.which if mark is not None else "never" if never else "with consent"
+        yield f"| `{name}` | {names} | {here} | {default} | {field.description} |\n"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from ..redaction import keep_secret
 from .common import notice, options, quiet_option
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def rerank(
     from ..rerank.server.run import aliases, listen, named_models, public, require_server
     from ..rerank.server.run import serve as run
 
+    keep_secret(os.environ.get(KEY))
     require_server()
     require_models("the reranking server")
     models = named_models(model)

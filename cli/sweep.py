@@ -12,6 +12,7 @@ import click
 from ..adjust import adjusted, in_place_of_rerankers
 from ..errors import Incomplete
 from ..files import check_output, write_text
+from ..redaction import redact
 from .common import (
     device_option,
     json_option,
@@ -226,7 +227,7 @@ def _saved(target: Path, recipe: str, base: Recipe, point: Point, metric: str, h
 
     packaged = recipe in recipe_names()
     extends = recipe if packaged else os.path.relpath(recipe, target.absolute().parent)
-    said = (
+    said = redact(
         f"{base.name} with {describe(point.settings)}, the best of a sweep by {metric}: "
         f"{point.evaluation.measured.mean[metric]:.4f} on the claims that it was chosen on, {held.value:.4f} held out."
     )

@@ -44,8 +44,8 @@ def key_for(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -
     where = f"{found[0]}://{found[1]}:{found[2]}" if found is not None else "an address that is none"
     *_, address = NAMED_BY[name]
     return Key(
-        withheld=f"{_said(name)} was not sent to {where}, which a recipe or ./ccheck.toml names and you do not: to send "
-        f"it there, set {_said(address)} to that address"
+        withheld=f"{_said(name)} was not sent to {where}, which a recipe or ./ccheck.toml names and you do not: to "
+        f"send it there, set {_said(address)} to that address"
     )
 
 

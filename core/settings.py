@@ -47,8 +47,10 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Marks what the ./ccheck.toml of a stranger's folder may set unasked: values that `harmless` accepts."""
+    """Marks what the ./ccheck.toml of a stranger's folder may set unasked: values that `harmless` accepts, in words
+    `which`."""
 
+    which: str = "yes"
     harmless: Callable[[object], bool] = lambda value: True
 
 
@@ -65,15 +67,19 @@ def _is_packaged_recipe(value: object) -> bool:
     return value in recipe_names()
 
 
+def _is_named_way(value: object) -> bool:
+    return value in ("auto", "late", "none")
+
+
 class Settings(BaseModel):
     """Every setting with its default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    store: Annotated[str, Here(_is_below)] = Field(
+    store: Annotated[str, Here("a folder below this one", _is_below)] = Field(
         "local:papers", description="where documents live: a folder, local:NAME or https://host:9200/INDEX"
     )
-    recipe: Annotated[str, Here(_is_packaged_recipe)] = Field(
+    recipe: Annotated[str, Here("a packaged recipe", _is_packaged_recipe)] = Field(
         "default", description="the pipeline: a packaged recipe's name or a TOML file"
     )
     embedding_model: str | None = Field(
@@ -112,7 +118,7 @@ class Settings(BaseModel):
         None, description="for an index that ccheck did not make"
     )
 
-    rerank: Annotated[str | None, Here(lambda value: value in ("auto", "late", "none"))] = Field(
+    rerank: Annotated[str | None, Here("`auto`, `late`, `none`", _is_named_way)] = Field(
         None, description="the reranker, instead of the recipe's: auto, none, a model's name or folder, or a URL"
     )
     rerank_url: str | None = Field(
@@ -267,9 +273,14 @@ def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
     return here, {name: value for name, value in folder.values.items() if not _is_harmless(name, value)}
 
 
+def unasked(name: str) -> Here | None:
+    """What a folder's file may set of a setting without the user's consent; None: nothing."""
+    return next((mark for mark in Settings.model_fields[name].metadata if isinstance(mark, Here)), None)
+
+
 def _is_harmless(name: str, value: object) -> bool:
-    marks = [mark for mark in Settings.model_fields[name].metadata if isinstance(mark, Here)]
-    return bool(marks) and marks[0].harmless(value)
+    mark = unasked(name)
+    return mark is not None and mark.harmless(value)
 
 
 def config_files() -> list[Path]:

@@ -12,7 +12,7 @@ from cli_runs import ccheck, jsonl
 
 import ccheck as package
 from ccheck.errors import InvalidData, UsageError
-from ccheck.settings import FLAGS_ONLY, SECRETS, Here, Settings, accept, config_files, resolve
+from ccheck.settings import FLAGS_ONLY, SECRETS, Settings, accept, config_files, resolve, unasked
 from ccheck.trust import trust_file
 
 HARMLESS = {
@@ -65,8 +65,7 @@ def here(text: str) -> Path:
 
 def test_every_setting_is_one_or_the_other():
     assert HARMLESS.keys() | HARMFUL.keys() | set(SECRETS) | set(FLAGS_ONLY) == Settings.model_fields.keys()
-    marked = {name for name, field in Settings.model_fields.items() if any(isinstance(m, Here) for m in field.metadata)}
-    assert marked == HARMLESS.keys()
+    assert {name for name in Settings.model_fields if unasked(name)} == HARMLESS.keys()
 
 
 @pytest.mark.parametrize("name", HARMLESS)

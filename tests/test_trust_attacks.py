@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_runs import BM25, ccheck, jsonl
+from cli_runs import BM25, ccheck, jsonl, program
 from hostile_servers import Asked, judging, listening, ranking
 from tiny_rerankers import make_encoder
 
@@ -239,3 +239,11 @@ def test_a_recipe_that_nests_too_deep_is_no_bug(tmp_path):
     (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
     with pytest.raises(InvalidData, match="not valid TOML"):
         load_recipe(str(tmp_path / "deep.toml"))
+
+
+def test_modules_of_the_folder_are_not_imported():
+    """As `python -m` would, which looks in the current folder first."""
+    for name in ("click", "rich", "pydantic", "tantivy"):
+        Path(f"{name}.py").write_text("open('ran', 'w').close()\n")
+    ran = program("config")
+    assert ran.code == 0 and not Path("ran").exists(), ran
