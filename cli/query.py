@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -178,7 +178,7 @@ def query(
         raise click.UsageError("--resume goes on with a file of claims (--claims)")
     if resume is not None and report is not None:
         raise click.UsageError("--resume does not go with --report: earlier answers don't have the documents' texts")
-    flags = {
+    flags: dict[str, Any] = {
         "store": store,
         "recipe": recipe,
         "embedding_model": model,

@@ -57,9 +57,9 @@ that stand in for others, as `--replace` does. Files are looked for beside the r
 name is its kind, unless `kind` says otherwise; a reranker of any other name is a model. Results keep scores by these
 names, so no two stages have the same one, and none is called `rrf` or `minmax`.
 
-The flags and settings that name a reranker or a judge (`--rerank`, `CCHECK_RERANK`, `--llm`, `--stance`) change a recipe
-alike in every command and in `ccheck.open()`. A recipe can come from a stranger: [security.md](security.md) says what it
-can't do. Its `examples` must be files of its own folder.
+The flags and settings that name a reranker or a judge (`--rerank`, `CCHECK_RERANK`, `--llm`, `--stance`) change a
+recipe alike in every command and in `ccheck.open()`. A recipe can come from a stranger: [security.md](security.md) says
+what it can't do. Its `examples` must be files of its own folder.
 """
 _STAGES: dict[str, type[Stage]] = {
     "[retrievers.bm25]": Bm25,
