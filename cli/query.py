@@ -262,7 +262,7 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
     from ..types import add_usage
 
     # What is missing, the claims or the store, says so before an old run is overwritten.
-    claims = read_claims(file, unique=asked.run is not None)
+    claims = read_claims(file)
     warnings = checked.plan().warnings
     done = unjudged = warned = 0
     errors: list[CcheckError] = []
@@ -384,12 +384,15 @@ def _many(checked: Checker, claims: Iterable[tuple[Claim, str | None]], file: st
     """Results for claims, in order; one that comes with a problem is a result with that error."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    problems: deque[str | None] = deque()
+    from ..types import Claim
+
+    read: deque[tuple[Claim, str | None]] = deque()
 
     def noted() -> Iterator[Claim]:
         for claim, problem in claims:
-            problems.append(problem)
-            yield claim
+            read.append((claim, problem))
+            # Nobody searches or judges for an empty claim.
+            yield claim if problem is None else Claim("", claim.id)
 
     console = stderr()
     # A terminal that shows the results needs no other progress; and rich, left to itself, takes over standard output.
@@ -399,8 +402,8 @@ def _many(checked: Checker, claims: Iterable[tuple[Claim, str | None]], file: st
     with progress if show else nullcontext():
         task = progress.add_task("claims", total=_lines(file) if show else None)
         for result in checked.check_many(noted(), k=asked.k, filters=asked.filters):
-            problem = problems.popleft()
-            yield result if problem is None else dataclasses.replace(result, error=InvalidData(problem))
+            claim, problem = read.popleft()
+            yield (result if problem is None else dataclasses.replace(result, claim=claim, error=InvalidData(problem)))
             progress.advance(task)
 
 
@@ -412,18 +415,18 @@ def _lines(file: str) -> int | None:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
 
 
-def read_claims(file: str, *, unique: bool = False) -> Iterator[tuple[Claim, str | None]]:
+def read_claims(file: str) -> Iterator[tuple[Claim, str | None]]:
     """Claims of a JSON Lines file (BEIR's queries) or of standard input, each with what is wrong with it, if anything.
 
-    A claim without an id gets its line's number. `unique`: a second claim of the same id is wrong. Raises NotFound or
+    A claim without an id gets its line's number. A second claim of the same id is wrong. Raises NotFound or
     UsageError, at once, for a file that can't be read.
     """
     from ..ingest import read
 
-    return _claims(read([file]), unique)
+    return _claims(read([file]))
 
 
-def _claims(records: Iterable[Record | Reject], unique: bool) -> Iterator[tuple[Claim, str | None]]:
+def _claims(records: Iterable[Record | Reject]) -> Iterator[tuple[Claim, str | None]]:
     from ..ingest import Reject
     from ..types import Claim
 
@@ -437,10 +440,10 @@ def _claims(records: Iterable[Record | Reject], unique: bool) -> Iterator[tuple[
         if not isinstance(text, str):
             keys = ", ".join(record.data)
             yield Claim("", id_), f"line {record.line}: there is no text; its fields are {keys or 'none'}"
-        elif unique and (first := lines.setdefault(id_, record.line)) != record.line:
+        elif (first := lines.setdefault(id_, record.line)) != record.line:
             yield (
                 Claim(text, id_),
-                f"line {record.line}: the id {id_!r} is line {first}'s; in a run each has its own",
+                f"line {record.line}: the id {id_!r} is line {first}'s. Give each claim an id of its own",
             )
         else:
             yield Claim(text, id_), None

@@ -369,12 +369,17 @@ def test_a_run_is_read_by_the_usual_tools(query, tmp_path):
     assert ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)[ir_measures.nDCG @ 10] > 0.7
 
 
-def test_a_run_needs_one_id_for_each_claim(query, tmp_path):
-    claims = jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": "sea"}, {"_id": "a", "text": "coffee"})
-    assert query("--claims", claims).code == 0
-    ran = query("--claims", claims, "--run", tmp_path / "my.run")
-    assert ran.code == 7 and "line 2: the id 'a'" in ran.objects[1]["error"]
-    assert read_run(tmp_path / "my.run")["a"][0][1] == 1 and len(read_run(tmp_path / "my.run")) == 1
+def test_each_claim_needs_an_id_of_its_own(query, tmp_path):
+    claims = jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": "sea"}, {"_id": "a", "text": "coffee"}, {"text": "tea"})
+    run, report = tmp_path / "my.run", tmp_path / "report.html"
+    for arguments in ([], ["--run", run], ["--report", report]):
+        ran = query("--claims", claims, *arguments)
+        assert ran.code == 7 and answers(ran)[0][:2] == ("a", True) and answers(ran)[2][0] == "3"
+        again = ran.objects[1]
+        assert again["claim"] == {"id": "a", "text": "coffee"} and "line 2: the id 'a' is line 1's" in again["error"]
+        assert (again["evidence"], again["verdict"]) == ([], None)
+    assert read_run(run).keys() <= {"a", "3"} and read_run(run)["a"][0][1] == 1
+    assert "the id &#39;a&#39; is line 1" in report.read_text() or "the id 'a' is line 1" in report.read_text()
 
 
 def test_a_run_of_one_claim(query, tmp_path):
