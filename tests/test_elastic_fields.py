@@ -148,11 +148,11 @@ def test_native_and_own_fusion_rank_alike(
     if what == "weighted":
         retrievers = {name: stage.model_copy(update={"weight": 0.5 + len(name)}) for name, stage in THREE.items()}
     sent: list[bytes] = []
-    send = scifact_store._server.request
+    send = scifact_store._server.send
 
-    def request(method: str, path: str, body: Any = None, **options: Any) -> dict[str, Any]:
+    def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
         sent.append(body)
-        return send(method, path, body, **options)
+        return send(method, path, body, params)
 
     def rank(native: bool) -> list[Ranking]:
         monkeypatch.setattr(scifact_store, "_native", native)
@@ -162,7 +162,7 @@ def test_native_and_own_fusion_rank_alike(
         assert all(isinstance(ranking, Ranking) for ranking in rankings)
         return rankings  # type: ignore[return-value]
 
-    monkeypatch.setattr(scifact_store._server, "request", request)
+    monkeypatch.setattr(scifact_store._server, "send", record)
     native = rank(True)
     takes_weights = "8." not in str(send("GET", "/")["version"]["number"])[:2]
     by_server = what in ("recipe", "three") or (what == "weighted" and takes_weights)

@@ -85,17 +85,39 @@ def scifact_store(request: pytest.FixtureRequest, scifact_entries: list[Entry]) 
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.5)])
-def test_native_and_own_fusion_rank_alike(
-    scifact_store: ElasticStore, scifact: Path, weights: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+def test_the_servers_fusion_and_our_own_rank_alike(
+    request: pytest.FixtureRequest,
+    scifact_store: ElasticStore,
+    scifact: Path,
+    weights: tuple[float, float],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The test nodes' fusion is a stand-in for `rrf`; the one with a basic licence refuses it, as real ones do."""
     lines = (scifact / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:200]
     queries = [Query(claim["text"], vector_of(claim["text"])) for claim in map(json.loads, lines)]
     retrievers: dict[str, Retriever] = {"bm25": Bm25(weight=weights[0]), "dense": Dense(weight=weights[1])}
 
+    node = request.node.callspec.params["scifact_store"]
+    takes = {"basic": False, "8": weights == (1.0, 1.0)}.get(node.split("_")[1], True)
+    answered: list[tuple[bool, bool]] = []
+    send = scifact_store._server.send
+
+    def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
+        asked = isinstance(body, bytes) and b'"rrf"' in body
+        answer = send(method, path, body, params)
+        answered.append((asked, not any("error" in one for one in answer.get("responses", ()))))
+        return answer
+
+    monkeypatch.setattr(scifact_store._server, "send", record)
+
     def rank(native: bool, **options: Any) -> list[Ranking]:
         monkeypatch.setattr(scifact_store, "_native", native)
         monkeypatch.setattr(scifact_store, "_native_weights", native)
+        answered.clear()
         rankings = scifact_store.search(queries, retrievers, Fusion(), k=25, **options)
+        # Who fused: the server in answers without an error, or ccheck after it refused.
+        assert ((True, True) in answered) is (native and takes)
+        assert (scifact_store._native and scifact_store._native_weights) is (native and takes)
         assert all(isinstance(ranking, Ranking) for ranking in rankings)
         return rankings  # type: ignore[return-value]
 
