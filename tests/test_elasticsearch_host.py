@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,13 @@ DOCUMENTS = [
 TEXT = {"standard": {"query": {"match": {"text": "sea level"}}}}
 VECTOR = {"knn": {"field": "vector", "query_vector": [1, 0, 0], "k": 3, "num_candidates": 10}}
 RRF = {"rrf": {"retrievers": [TEXT, VECTOR], "rank_window_size": 10, "rank_constant": 60}}
+
+
+@pytest.fixture(scope="module")
+def own_url() -> Iterator[str]:
+    """A node from the jars, whatever the environment names: what is tested is the stand-in."""
+    with start_node() as node:
+        yield node.url
 
 
 def fill(url: str, index: str) -> None:
@@ -94,6 +102,20 @@ def test_node_keeps_its_data_over_a_crash(tmp_path: Path, licence: Licence, rele
         node.restart()
         assert node.url == url
         assert ids(search(url, "kept", {"query": {"match": {"text": "ocean"}}})) == ["2"]
+
+
+@pytest.mark.parametrize("pruned", [{}, {"prune": True}, {"prune": False, "pruning_config": {}}])
+def test_the_stand_in_for_sparse_vector_refuses_to_prune(own_url: str, pruned: dict[str, Any]) -> None:
+    """It can't: a request of ccheck's that asked for pruning, or left it to the server, would not go unnoticed."""
+    index = f"sparse-{len(str(pruned))}"
+    properties = {"sparse": {"type": "sparse_vector"}}
+    httpx.put(f"{own_url}/{index}", json={"mappings": {"properties": properties}}, timeout=60).raise_for_status()
+    httpx.put(f"{own_url}/{index}/_doc/0?refresh=true", json={"sparse": {"7": 2.0}}, timeout=60).raise_for_status()
+    query = {"field": "sparse", "query_vector": {"7": 1.0}}
+    asked = search(own_url, index, {"query": {"sparse_vector": query | {"prune": False}}})
+    assert ids(asked) == ["0"]
+    refused = search(own_url, index, {"query": {"sparse_vector": query | pruned}})
+    assert refused.status_code == httpx.codes.BAD_REQUEST and "is not pruned here" in refused.text
 
 
 def test_a_node_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
