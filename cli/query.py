@@ -314,10 +314,10 @@ def _answers(
         yield from ((result, None) for result in _many(checked, claims, file, asked))
         return
     claims = list(claims)
-    left = [pair for pair in claims if (pair[0].id, pair[0].text) not in earlier]
+    left = [(claim, problem) for claim, problem in claims if problem or (claim.id, claim.text) not in earlier]
     results = _many(checked, left, file, asked)
-    for claim, _ in claims:
-        answer = earlier.get((claim.id, claim.text))
+    for claim, problem in claims:
+        answer = earlier.get((claim.id, claim.text)) if problem is None else None
         yield (result_of(answer), answer) if answer is not None else (next(results), None)
 
 

@@ -79,6 +79,17 @@ def test_what_could_not_be_judged_is_asked_again(batch: Any, asked: list[str], t
     assert batch("--resume", "part.jsonl").code == 0 and asked == ["c2"]
 
 
+def test_a_repeated_claim_stays_an_error(papers: Path, tmp_path: Path) -> None:
+    claims = jsonl(tmp_path / "twice.jsonl", *[{"_id": "a", "text": "sea level"}] * 2)
+    first = ccheck("query", "--claims", claims, "--store", papers, *BM25)
+    (tmp_path / "first.jsonl").write_text(first.out)
+    again = ccheck("query", "--claims", claims, "--store", papers, *BM25, "--resume", "first.jsonl", "--run", "my.run")
+    assert first.code == again.code == 7 and same(first, again)
+    assert [bool(one["evidence"]) for one in again.objects] == [True, False]
+    hits = [line.split()[2] for line in Path("my.run").read_text().splitlines()]
+    assert len(hits) == len(set(hits))
+
+
 def test_nothing_is_left_to_ask(batch: Any, asked: list[str], tmp_path: Path) -> None:
     whole = batch()
     (tmp_path / "all.jsonl").write_text(f"\n{whole.out}")
