@@ -262,7 +262,7 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
     from ..types import add_usage
 
     # What is missing, the claims or the store, says so before an old run is overwritten.
-    claims = read_claims(file)
+    claims: Iterable[tuple[Claim, str | None]] = read_claims(file)
     warnings = checked.plan().warnings
     done = unjudged = warned = 0
     errors: list[CcheckError] = []
