@@ -406,3 +406,11 @@ def test_diagnose(stub: Stub) -> None:
     stub.answers["GET", "/"] = [(503, {})]
     ((part, ok, _),) = diagnose(Connection(stub.url))
     assert (part, ok) == ("elasticsearch", False)
+
+
+def test_licence(elasticsearch_url: str, elasticsearch_basic_url: str) -> None:
+    for url, native in ((elasticsearch_url, True), (elasticsearch_basic_url, False)):
+        findings = {part: (ok, detail) for part, ok, detail in diagnose(Connection(url))}
+        assert {ok for ok, _ in findings.values()} == {True}
+        assert findings["elasticsearch"][1].startswith(f"{url}: Elasticsearch ")
+        assert ("own rrf" in findings["licence"][1]) == native

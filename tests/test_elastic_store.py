@@ -21,7 +21,7 @@ from elasticsearch_nodes import delete_indices, start_node
 from ccheck import es_mappings
 from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.search import Chunking, Embedding, Filter, Layout, before, parse_filter
-from ccheck.search.elastic import Connection, ElasticStore, FieldNames, diagnose
+from ccheck.search.elastic import Connection, ElasticStore, FieldNames
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Document, Entry, Passage, Query, Ranking, Vector
 
@@ -177,14 +177,6 @@ def test_nested_vectors_give_each_document_once_by_its_best_passage(
             # Which passage is the best is told by its quantised vector; that passage's own score is exact.
             assert np.mean(errors) < 0.005 and max(errors) < 0.1
     assert found / wanted > 0.97
-
-
-def test_licence(elasticsearch_url: str, elasticsearch_basic_url: str) -> None:
-    for url, native in ((elasticsearch_url, True), (elasticsearch_basic_url, False)):
-        findings = {part: (ok, detail) for part, ok, detail in diagnose(Connection(url))}
-        assert {ok for ok, _ in findings.values()} == {True}
-        assert findings["elasticsearch"][1].startswith(f"{url}: Elasticsearch ")
-        assert ("own rrf" in findings["licence"][1]) == native
 
 
 # -- the index
