@@ -24,10 +24,9 @@ UNCOMPRESSED: Final = {"accept-encoding": "identity"}
 """The header with which servers are asked: what is decoded can be a thousand times as large as what was sent."""
 MOST_ERROR_BYTES: Final = 1 << 20
 """Bytes of an answer that is an error: its reason is a sentence."""
-LEAST_PAUSE: Final = 0.5
-"""Seconds between two tries, whatever the server's Retry-After says."""
-MOST_TRIES: Final = 20
-"""Tries of one request, however soon each of them failed."""
+FIRST_SECONDS: Final = 2.0
+"""How long a server is waited for that was never there: its address may be wrong."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 
 
 class TooLarge(ServerError):
@@ -75,6 +74,14 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
+def least_pause(attempt: int) -> float:
+    """Seconds between the try of that number, from 1, and the next one, whatever the server asks for.
+
+    Twice as long each time, up to 8 s, so that a server that says "at once" is asked some times and not some thousands.
+    """
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(attempt - 1, 10))
+
+
 def redirected(server: str, status: int, headers: Mapping[str, str]) -> str | None:
     """What to say of an answer that sends us elsewhere; None for any other answer.
 
@@ -82,7 +89,7 @@ def redirected(server: str, status: int, headers: Mapping[str, str]) -> str | No
     """
     if not 300 <= status < 400:
         return None
-    target = "".join(c for c in headers.get("location", "") if c.isprintable())[:200] or "no address"
+    target = redact("".join(c for c in headers.get("location", "") if c.isprintable()))[:200] or "no address"
     return (
         f"{server} redirects to {target} ({status}), and ccheck follows no redirect: claims and papers go only to the "
         "address that you set. If you trust that one, set it instead"

@@ -82,7 +82,7 @@ class Loaded:
         self._budget = self._budget or open_budget(self.settings)
         name = name or self.settings.llm_model or ""
         if name not in self._llms:
-            self._llms[name] = open_llm(self.settings, name, budget=self._budget)
+            self._llms[name] = open_llm(self.settings, name, budget=self._budget, notify=self._notify)
         return self._llms[name]
 
     @property

@@ -17,10 +17,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from ..errors import CcheckError, MissingExtra, ServerError, UsageError
+from ..http import FIRST_SECONDS
 from ..keys import Key, key_for
 from ..redaction import redact
 from ..settings import Settings
@@ -30,7 +31,7 @@ from .budget import Budget, open_budget
 from .cache import MAX_BYTES, AnswerCache, answer_key
 from .dialect import dialect_of
 from .reply import BadReply, json_schema, parse_reply
-from .server import BadRequest, Busy, Completion, Server
+from .server import CUT_OFF, WHOLE, BadRequest, Busy, Completion, Server
 from .types import (
     Answer,
     Failure,
@@ -44,11 +45,15 @@ from .types import (
     estimate_tokens,
 )
 
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
 _OPENAI = "https://api.openai.com/"
-_FORMAT = 1
+_FORMAT = 2
 """Changes when the same question would get another answer from this code, so that old answers are forgotten."""
 _MAX_HUNG = 3
 """How often it is found out, at the price of a timeout each, that a server still hangs."""
+_PATIENCE = "CCHECK_LLM_RETRY_SECONDS"
 _QUOTED_REPLY = 4_000
 """Characters of an unusable reply that the model is shown again."""
 
@@ -69,7 +74,15 @@ class LanguageModel:
     Close it, or use it in `with`.
     """
 
-    def __init__(self, settings: Settings, model: str, server: Server, budget: Budget, cache: AnswerCache) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        model: str,
+        server: Server,
+        budget: Budget,
+        cache: AnswerCache,
+        notify: Callable[[str], None],
+    ) -> None:
         """See `open_llm`."""
         self.name = model
         self.prompts_dir: Path | None = settings.prompts_dir
@@ -83,6 +96,8 @@ class LanguageModel:
         self._slots: asyncio.Semaphore | None = None
         self._asking: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._gone: str | None = None
+        self._refused: str | None = None
+        self._notify, self._notified = notify, False
         self._probing = asyncio.Lock()
         self._wave = self._hung = 0
         self._answered = False
@@ -193,13 +208,20 @@ class LanguageModel:
         for _ in range(2):
             completion = await self._complete(messages, shape, bool(problem))
             spent.append(Usage(1, completion.prompt_tokens, completion.completion_tokens))
-            if completion.finish_reason == "length":
+            if completion.refused:
+                raise InvalidReply(f"{self.name} or its server's content filter refused to answer this question")
+            if completion.finish_reason in CUT_OFF:
                 raise InvalidReply(
                     f"the answer of {self.name} was cut off after {completion.completion_tokens} tokens: allow more by "
                     "CCHECK_LLM_MAX_TOKENS, or take a model with a longer context"
                 )
-            if completion.refused:
-                raise InvalidReply(f"{self.name} or its server's content filter refused to answer this question")
+            if completion.finish_reason not in WHOLE:
+                ended = (
+                    f"says that it ended by {redact(completion.finish_reason)[:40]!r}"
+                    if completion.finish_reason
+                    else "does not say that it is finished (finish_reason)"
+                )
+                raise InvalidReply(f"the answer of {self.name} is perhaps not whole: its server {ended}")
             try:
                 return parse_reply(completion.text, question.reply, question.check), completion.text
             except BadReply as error:
@@ -217,6 +239,8 @@ class LanguageModel:
         A server that was waited for in vain is not waited for again: one question at a time finds out whether it is
         back, and those that wait for this one share its failure.
         """
+        if self._refused is not None:
+            raise Refused(self._refused)
         wave = self._wave
         if self._gone is not None:
             async with self._probing:
@@ -224,18 +248,34 @@ class LanguageModel:
                     if self._wave != wave or self._hung >= _MAX_HUNG:
                         raise Unreachable(self._gone)
                     return await self._probe(messages, shape, again)
-        from tenacity import AsyncRetrying, retry_if_exception_type, stop_before_delay
+        from tenacity import AsyncRetrying, retry_if_exception
+
+        started = time.monotonic()
+
+        def patience() -> float:
+            """One that was never there is given up sooner: its address may be wrong."""
+            return self._retry_seconds if self._server.reached else min(self._retry_seconds, FIRST_SECONDS)
+
+        def enough(state: RetryCallState) -> bool:
+            return time.monotonic() + state.upcoming_sleep >= started + patience()
+
+        def say(state: RetryCallState) -> None:
+            if not self._notified and state.outcome is not None:
+                self._notified = True
+                self._notify(f"{state.outcome.exception()} Trying again for up to {patience():g} s")
 
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(Busy),
+            retry=retry_if_exception(lambda error: isinstance(error, Busy) and not error.lasting),
             wait=Busy.wait,
-            stop=stop_before_delay(self._retry_seconds),
+            stop=enough,
+            before_sleep=say,
             reraise=True,
         )
         try:
             return await retrying(self._request, messages, shape, again)
         except Busy as error:
-            self._gone = f"{error}; waited for {self._retry_seconds:g} s (CCHECK_LLM_RETRY_SECONDS)"
+            waited = time.monotonic() - started
+            self._gone = str(error) if error.lasting else f"{error}; waited for {waited:.0f} s ({_PATIENCE})"
             raise Unreachable(self._gone) from None
 
     async def _probe(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
@@ -264,8 +304,10 @@ class LanguageModel:
             try:
                 completion = await self._server.complete(self.name, asked, parameters)
                 tokens = completion.prompt_tokens, completion.completion_tokens
-            except Refused:
+            except Refused as error:
                 counts = False
+                if not (error.one and self._answered):
+                    self._refused = str(error)
                 raise
             except Busy as error:
                 counts = error.counts
@@ -310,10 +352,17 @@ class LanguageModel:
         )
 
 
-def open_llm(settings: Settings, model: str | None = None, *, budget: Budget | None = None) -> LanguageModel:
+def open_llm(
+    settings: Settings,
+    model: str | None = None,
+    *,
+    budget: Budget | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+) -> LanguageModel:
     """The language model of the settings, or `model` on their server. Nothing is asked yet.
 
-    `budget` is shared with other language models; by default it is one of its own.
+    `budget` is shared with other language models; by default it is one of its own. `notify` is told once, from another
+    thread, when the server has to be waited for.
     Raises MissingExtra without the openai package, and UsageError where the settings lack something.
     """
     model = model or settings.llm_model
@@ -330,7 +379,7 @@ def open_llm(settings: Settings, model: str | None = None, *, budget: Budget | N
     cache = AnswerCache(settings.cache_dir, min(MAX_BYTES, settings.cache_bytes))
     server = Server(settings.llm_base_url, key.value, settings.llm_timeout)
     server.notice = server.notice or key.withheld
-    return LanguageModel(settings, model, server, budget or open_budget(settings), cache)
+    return LanguageModel(settings, model, server, budget or open_budget(settings), cache, notify)
 
 
 def _with_schema(messages: tuple[Message, ...], schema: dict[str, Any]) -> tuple[Message, ...]:

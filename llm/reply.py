@@ -13,12 +13,13 @@ from .types import T
 
 LONGEST = 200_000
 """Characters of a reply; a longer one is not read."""
-_OBJECT = re.compile(r'\{(?=\s*["}])')
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+"""What models that think write before their reply, where their server leaves it in."""
+_FENCE = re.compile(r"```[A-Za-z]*(.*)```", re.DOTALL)
 
 
 def parse_reply(text: str, shape: type[T], check: Callable[[T], None] | None = None) -> T:
-    """The one JSON object of a reply, which may stand in a code fence or in prose, as a value of `shape`.
+    """A reply as a value of `shape`: one JSON object with nothing around it but white space or one code fence.
 
     Raises BadReply, whose message is written for the model: what is wrong, in a few words.
     """
@@ -48,32 +49,42 @@ class BadReply(ValueError):
 
 
 def find_object(text: str) -> dict[str, Any]:
-    """The only JSON object in a text. Raises BadReply where there is none, several different ones, or half of one.
+    """The JSON object that a text is. Raises BadReply where it is anything else, or has anything else beside it.
 
-    What looks like the start of an object and is none ends the search: inside half a reply there may be an object that
-    was not meant to be the reply.
+    Only white space, one code fence and, before them, thoughts that ended (<think>...</think>) may be around it: an
+    object amid prose may be an example, a draft or half of a reply.
     """
     if len(text) > LONGEST:
         raise BadReply(f"the reply has {len(text):,} characters; at most {LONGEST:,} are read")
-    text = _THOUGHTS.sub("", text)
-    objects: list[dict[str, Any]] = []
-    position = 0
-    while match := _OBJECT.search(text, position):
-        try:
-            value, position = _DECODER.raw_decode(text, match.start())
-        except RecursionError:
-            raise BadReply("the JSON is nested too deeply") from None
-        except BadReply:
-            raise
-        except ValueError as error:
-            raise BadReply(f"the JSON object is not complete or not valid: {error}") from None
-        if value not in objects:
-            objects.append(value)
-    if not objects:
-        raise BadReply("there is no JSON object in it")
-    if len(objects) > 1:
-        raise BadReply(f"there are {len(objects)} JSON objects in it, and it must be one")
-    return objects[0]
+    reply = _THOUGHTS.sub("", text).strip()
+    if fenced := _FENCE.fullmatch(reply):
+        reply = fenced.group(1).strip()
+    if reply.startswith("<think>"):
+        raise BadReply("it holds thoughts only, which don't end (</think>)")
+    if not reply.startswith("{"):
+        raise BadReply(
+            "there is text before the JSON object: reply with the object alone"
+            if "{" in reply
+            else "there is no JSON object in it"
+        )
+    try:
+        found, end = _DECODER.raw_decode(reply)
+    except RecursionError:
+        raise BadReply("the JSON is nested too deeply") from None
+    except BadReply:
+        raise
+    except ValueError as error:
+        raise BadReply(f"the JSON object is not complete or not valid: {error}") from None
+    if reply[end:].strip():
+        raise BadReply("there is text after the JSON object: reply with the object alone")
+    assert isinstance(found, dict)
+    return found
+
+
+def read_body(body: bytes) -> Any:
+    """The JSON of a server's answer. Raises BadReply where an object says two things under one key, and ValueError or
+    RecursionError for what is not JSON."""
+    return _BODY.decode(body.decode())
 
 
 def json_schema(shape: type[BaseModel]) -> dict[str, Any]:
@@ -110,3 +121,4 @@ def _no_constant(name: str) -> None:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_doubles, parse_constant=_no_constant)
+_BODY = json.JSONDecoder(object_pairs_hook=_without_doubles)

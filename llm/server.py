@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import ipaddress
-import json
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -15,8 +14,20 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import BaseModel, ValidationError
 
 from ..errors import ServerError, UsageError
-from ..http import retry_after
+from ..http import (
+    UNCOMPRESSED,
+    Counted,
+    TooLarge,
+    is_lasting,
+    least_pause,
+    missing_certificates,
+    redirected,
+    refuse_compressed,
+    retry_after,
+    why_unreachable,
+)
 from ..redaction import keep_secret, redact, without_secrets
+from .reply import BadReply, read_body
 from .types import Message, Refused, estimate_tokens
 
 if TYPE_CHECKING:
@@ -24,6 +35,11 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 8 << 20
 """Of an answer of a server; a longer one is not read to its end."""
+WHOLE = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn"})
+"""What servers say of an answer that the model ended itself: OpenAI's word and those of text-generation-inference and
+Anthropic. Null and a missing reason mean that it is not finished."""
+CUT_OFF = frozenset({"length", "max_tokens", "model_length"})
+"""What they say of an answer that a limit ended."""
 _LONGEST = 300
 
 
@@ -39,21 +55,25 @@ class Completion:
 
 
 class Busy(ServerError):
-    """The server is busy, slow or gone, which may pass. `counts`: the request may have been paid for."""
+    """The server is busy, slow or gone, which may pass. `counts`: the request may have been paid for. `lasting`: it
+    won't pass by waiting."""
 
-    def __init__(self, message: str, retry_after: float | None = None, *, counts: bool = False) -> None:
+    def __init__(
+        self, message: str, retry_after: float | None = None, *, counts: bool = False, lasting: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        self.counts = counts
+        self.counts, self.lasting = counts, lasting
 
     @staticmethod
     def wait(state: RetryCallState) -> float:
         """Seconds until the next try: what the server asked for, else about twice as long each time."""
         error = state.outcome.exception() if state.outcome is not None else None
+        least = least_pause(state.attempt_number)
         # Not all at once: many questions wait at a time.
         if isinstance(error, Busy) and error.retry_after is not None:
-            return error.retry_after + random.uniform(0, 0.1)  # noqa: S311
-        return min(30.0, 0.5 * 2.0 ** (state.attempt_number - 1)) * random.uniform(0.5, 1.5)  # noqa: S311
+            return max(least, error.retry_after) + random.uniform(0, 0.1)  # noqa: S311
+        return max(least, min(30.0, 0.5 * 2.0 ** (state.attempt_number - 1)) * random.uniform(0.5, 1.5))  # noqa: S311
 
 
 class BadRequest(ServerError):
@@ -63,11 +83,14 @@ class BadRequest(ServerError):
 class _Message(BaseModel):
     content: str | None = None
     refusal: str | None = None
+    tool_calls: Any = None
+    function_call: Any = None
 
 
 class _Choice(BaseModel):
     message: _Message
     finish_reason: str | None = None
+    error: Any = None
 
 
 class _Usage(BaseModel):
@@ -86,6 +109,9 @@ class Server:
     def __init__(self, base_url: str, key: str | None, timeout: float) -> None:
         """`timeout`: seconds for one request, from beginning to end. Raises UsageError for what is no address."""
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
+
+        self.reached = False
+        """Whether it ever answered, with whatever."""
 
         try:
             parts = urlsplit(base_url.strip())
@@ -108,15 +134,27 @@ class Server:
             self.notice = f"the key goes to {parts.hostname} unencrypted, for anyone on the way to read: use https"
         keep_secret(key)
         self._timeout = timeout
+        # The HTTP library that openai uses is httpx or its successor, by its version.
+        kind = next(kind for kind in DefaultAsyncHttpxClient.__mro__ if kind.__name__ == "AsyncClient")
+        self._httpx: Any = importlib.import_module(kind.__module__.partition(".")[0])
+        waiting = Timeout(timeout, connect=min(timeout, 10))
+        try:
+            http = DefaultAsyncHttpxClient(
+                follow_redirects=False, timeout=waiting, event_hooks={"response": [self._limit]}
+            )
+        except OSError as error:
+            raise UsageError(missing_certificates() or f"the CA certificates can't be read: {error}") from error
         # The key is asked for even where the server wants none.
         self._client = AsyncOpenAI(
-            base_url=self.url, api_key=key or "none", timeout=Timeout(timeout, connect=min(timeout, 10)), max_retries=0
+            base_url=self.url,
+            api_key=key or "none",
+            timeout=waiting,
+            max_retries=0,
+            http_client=http,
+            default_headers=UNCOMPRESSED,
         )
         if not key:  # who gets no key needs not know whose account it would have been
             self._client.organization = self._client.project = None
-        # The HTTP library that openai uses is httpx or its successor, by its version.
-        http = next(kind for kind in DefaultAsyncHttpxClient.__mro__ if kind.__name__ == "AsyncClient")
-        self._http_error: type[Exception] = importlib.import_module(http.__module__).HTTPError
 
     async def complete(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> Completion:
         """Raises Busy, BadRequest, Refused, or ServerError for an answer that makes no sense."""
@@ -131,9 +169,12 @@ class Server:
             ) from None
         except openai.APIStatusError as error:
             raise self._meaning(error.status_code, self._said(error.body, error.message), error, model) from None
-        except (openai.APIConnectionError, self._http_error) as error:
-            reason = self._short(str(error.__cause__ or error) or type(error).__name__)
-            raise Busy(f"{self.url} can't be reached ({reason}): is the server running?") from None
+        except (openai.APIConnectionError, self._httpx.HTTPError) as error:
+            reason = self._short(why_unreachable(error))
+            raise Busy(
+                f"{self.url} can't be reached: {reason}. Is the server running, and OPENAI_BASE_URL right?",
+                lasting=is_lasting(error),
+            ) from None
         except openai.OpenAIError as error:
             raise ServerError(f"{self.url} was not asked ({self._short(str(error))})") from None
         return self._read(body, model, messages)
@@ -144,24 +185,43 @@ class Server:
     async def _post(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> bytes:
         create: Any = self._client.chat.completions.with_streaming_response.create
         async with create(model=model, messages=list(messages), **parameters) as response:
-            body = bytearray()
-            async for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > MAX_BYTES:
-                    raise ServerError(f"the answer of {self.url} is larger than {MAX_BYTES >> 20} MiB")
-            return bytes(body)
+            if response.status_code != 200:
+                raise ServerError(f"{self.url} answered with the status {response.status_code}, not with 200")
+            return b"".join([chunk async for chunk in response.iter_bytes()])
+
+    async def _limit(self, response: Any) -> None:
+        """See to it that no answer, also none with an error, is read beyond the limit."""
+        self.reached = True
+        refuse_compressed(self.url, response.headers)
+        inner, counted = response.stream, Counted(self.url, response.status_code, MAX_BYTES)
+
+        class Limited(self._httpx.AsyncByteStream):  # type: ignore[misc]
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                try:
+                    async for chunk in inner:
+                        counted.add(len(chunk))
+                        yield chunk
+                except TooLarge:
+                    await inner.aclose()
+                    raise
+
+            async def aclose(self) -> None:
+                await inner.aclose()
+
+        response.stream = Limited()
 
     def _read(self, body: bytes, model: str, messages: Sequence[Message]) -> Completion:
         try:
-            data = json.loads(body)
+            data = read_body(body)
+        except BadReply as error:
+            raise ServerError(f"{self.url} answered with JSON that can't be relied on: {error}") from None
         except (ValueError, RecursionError):
             raise ServerError(
                 f"{self.url} answered with something that is not JSON: is OPENAI_BASE_URL right, up to its /v1?"
             ) from None
-        if isinstance(data, dict) and data.get("error") and not data.get("choices"):
-            said = self._said(data, "")
-            code = data["error"].get("code") if isinstance(data["error"], dict) else None
-            raise self._meaning(code if isinstance(code, int) else 200, said, None, model)
+        # Whatever stands beside an error is not an answer.
+        if isinstance(data, dict) and data.get("error") not in (None, "", False):
+            raise self._failed(data, model)
         try:
             answer = _Body.model_validate(data)
         except ValidationError:
@@ -169,6 +229,12 @@ class Server:
         if not answer.choices:
             raise ServerError(f"{self.url} answered without a choice")
         choice = answer.choices[0]
+        if choice.error not in (None, "", False):
+            raise self._failed({"error": choice.error}, model)
+        if len(answer.choices) > 1:
+            raise ServerError(f"{self.url} gave {len(answer.choices)} answers to one question: none can be relied on")
+        if choice.message.tool_calls or choice.message.function_call:
+            raise ServerError(f"{self.url} wants to call a tool, and there is none: its answer is not used")
         text = without_secrets(choice.message.content or "")
         used = answer.usage or _Usage()
         return Completion(
@@ -181,10 +247,19 @@ class Server:
             else max(0, used.completion_tokens),
         )
 
+    def _failed(self, data: dict[str, Any], model: str) -> ServerError:
+        """What the error in a body of status 200 means."""
+        inner = data["error"]
+        code = inner.get("code") if isinstance(inner, dict) else None
+        return self._meaning(code if isinstance(code, int) else 200, self._said(data, ""), None, model)
+
     def _meaning(self, status: int, said: str, error: Any, model: str) -> ServerError:
+        headers = error.response.headers if error is not None else {}
+        if (away := redirected(self.url, status, headers)) is not None:
+            return Refused(f"{self._short(away)} (OPENAI_BASE_URL)")
         if status in (401, 403):
             what_to_do = self.notice or "set OPENAI_API_KEY to a valid one"
-            return Refused(f"{self.url} refused the key ({status}: {said}): {what_to_do}")
+            return Refused(f"{self.url} refused the key ({status}: {said}): {what_to_do}", one=status == 403)
         if status == 402 or (status == 429 and "insufficient_quota" in said):
             return Refused(f"{self.url} wants to be paid first ({status}: {said})")
         if status == 404:
@@ -193,7 +268,6 @@ class Server:
                 "--llm or OPENAI_BASE_URL"
             )
         if status in (408, 409, 425, 429) or status >= 500:
-            headers = error.response.headers if error is not None else {}
             return Busy(f"{self.url} is busy or failing ({status}: {said})", retry_after(headers))
         if status in (400, 422):
             return BadRequest(f"{self.url} refused the question ({status}: {said})")

@@ -70,7 +70,14 @@ class InvalidReply(ServerError):
 
 
 class Refused(ServerError):
-    """The server will not answer any question: the key, the address or the model's name is wrong."""
+    """The server will not answer any question: the key, the address or the model's name is wrong.
+
+    `one`: where it answered others before, it may mean this one question only.
+    """
+
+    def __init__(self, message: str, *, one: bool = False) -> None:
+        super().__init__(message)
+        self.one = one
 
 
 class Unreachable(ServerError):

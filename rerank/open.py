@@ -79,12 +79,19 @@ def is_url(name: str) -> bool:
     return name.lower().startswith(("http://", "https://"))
 
 
-def open_server(url: str, settings: Settings, timeout: float, retry_seconds: float) -> RemoteReranker:
-    """The reranker at a URL, with the user's key where the user named that server for it."""
+def open_server(
+    url: str,
+    settings: Settings,
+    timeout: float,
+    retry_seconds: float,
+    notify: Callable[[str], None] = lambda message: None,
+) -> RemoteReranker:
+    """The reranker at a URL, with the user's key where the user named that server for it. `notify` is told when
+    it has to be waited for."""
     from .remote import RemoteReranker
 
     key = key_for(settings, "rerank_api_key", url)
-    reranker = RemoteReranker(url, api_key=key.value, timeout=timeout, retry_seconds=retry_seconds)
+    reranker = RemoteReranker(url, api_key=key.value, timeout=timeout, retry_seconds=retry_seconds, notify=notify)
     if not is_yours(settings, "rerank_api_key", url):
         reranker.notice = f"claims and passages go to {reranker.name}, which a recipe or ./ccheck.toml names"
         reranker.notice += f"; {key.withheld}" if key.withheld else ""
@@ -98,7 +105,7 @@ def _open(
     if automatic:
         name = choose_model(settings)
     if is_url(name):
-        return open_server(name, settings, settings.rerank_timeout, settings.rerank_retry_seconds)
+        return open_server(name, settings, settings.rerank_timeout, settings.rerank_retry_seconds, notify)
     if stage.trust_remote_code and not settings.trust_remote_code:
         raise UsageError(
             f"the recipe says that {name} needs the Python code of its authors (trust_remote_code). Read that code; "

@@ -13,11 +13,12 @@ Cohere's shape at the root is asked for at `/v1/rerank`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -28,7 +29,19 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from .. import __version__
 from ..errors import CcheckError, InvalidData, ServerError, UsageError
-from ..http import retry_after
+from ..http import (
+    FIRST_SECONDS,
+    UNCOMPRESSED,
+    Counted,
+    is_lasting,
+    least_pause,
+    missing_certificates,
+    redirected,
+    refuse_compressed,
+    retry_after,
+    why_unreachable,
+)
+from ..llm import loop
 from ..redaction import keep_secret, keep_secrets_of, redact, redact_logs
 from .server.dialects import CUT, from_ranges
 from .tokens import well_formed
@@ -38,8 +51,6 @@ BUSY = (429, 502, 503, 504)
 TOO_MANY = (413, 422)
 """What servers answer to more texts than they take: fewer are tried."""
 ASKED_SECONDS = 5.0
-FIRST_SECONDS = 2.0
-"""How long a server is waited for that was never there: its URL may be wrong."""
 MOST_BYTES = 64 << 20
 """Of one answer."""
 TELLING_CHARACTERS = 1000
@@ -114,11 +125,13 @@ class RemoteReranker:
         model: str | None = None,
         timeout: float = 60,
         retry_seconds: float = 30,
+        notify: Callable[[str], None] = lambda message: None,
     ) -> None:
         """Connects to nothing yet. `model`, else `?model=` of the URL, picks one of a server that has several.
 
         `timeout` is for one request, `retry_seconds` for waiting for a server that is busy or gone; one that was never
-        there is given up sooner. Raises UsageError for a URL that is none.
+        there is given up sooner, and `notify` is told once that it is waited for. Raises UsageError for a URL that is
+        none, and where the file of CA certificates is missing.
         """
         try:
             parsed = httpx.URL(url)
@@ -138,12 +151,17 @@ class RemoteReranker:
         name = str(self._url.copy_with(username=None, password=None, query=None)).rstrip("/")
         self.name = redact(f"{name}?model={self._model}" if self._model else name)
         self._timeout, self._retry_seconds = timeout, retry_seconds
-        headers = {"User-Agent": f"ccheck/{__version__}"}
+        self._notify, self._notified = notify, False
+        headers = {"User-Agent": f"ccheck/{__version__}", **UNCOMPRESSED}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
-        self._client = httpx.Client(headers=headers, timeout=timeout)
+        try:
+            # In the event loop a request has one deadline from beginning to end, which a socket does not know.
+            self._client = httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=False)
+        except OSError as error:
+            raise UsageError(missing_certificates() or f"the CA certificates can't be read: {error}") from error
         # Nobody has to close it: its connections end with it.
-        self.close = weakref.finalize(self, self._client.close)
+        self.close = weakref.finalize(self, _close, self._client)
         self._found = threading.Lock()
         self._reached = False
         self._route: _Route | None = None
@@ -267,7 +285,7 @@ class RemoteReranker:
     def _cut(self, answer: _Answer, count: int) -> list[bool]:
         """Which texts were cut, where the server says so: ccheck's own does."""
         try:
-            numbers = set(from_ranges(answer.headers.get(CUT, "")))
+            numbers = set(from_ranges(answer.headers.get(CUT, ""), count))
         except ValueError:
             numbers = set()
         return [i in numbers for i in range(count)]
@@ -276,16 +294,25 @@ class RemoteReranker:
         """The answer of a server that may be busy, or gone for a while. Raises ServerError."""
         started = time.monotonic()
 
+        def most() -> float:
+            return self._retry_seconds if self._reached else min(self._retry_seconds, FIRST_SECONDS)
+
         def waited_enough(state: tenacity.RetryCallState) -> bool:
             """Also of a pause that would end too late."""
-            most = self._retry_seconds if self._reached else min(self._retry_seconds, FIRST_SECONDS)
-            return time.monotonic() + state.upcoming_sleep > started + most
+            return time.monotonic() + state.upcoming_sleep > started + most()
+
+        def say(state: tenacity.RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome is not None else None
+            if error is not None and not self._notified:
+                self._notified = True
+                why = "is busy" if isinstance(error, _Busy) else f"can't be reached: {why_unreachable(error)}"
+                self._notify(f"{self.name} {why}. Trying again for up to {most():g} s")
 
         policy = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type((_Busy, *_LOST)),
+            retry=tenacity.retry_if_exception(_may_pass),
             stop=waited_enough,
             wait=_pause,
-            before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
+            before_sleep=say,
             reraise=True,
         )
         try:
@@ -299,22 +326,16 @@ class RemoteReranker:
             ) from error
         except httpx.HTTPError as error:
             self._reached = False  # it was waited for once: the next query need not wait as long
-            reason = str(error) or type(error).__name__
-            raise ServerError(f"{self.name} can't be reached: {reason}; is it running, and the URL right?") from error
+            raise ServerError(
+                f"{self.name} can't be reached: {why_unreachable(error)}. Is it running, and the URL right?"
+            ) from error
 
     def _once(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> _Answer:
         """One request, whose whole answer has to come within the timeout."""
-        ends = time.monotonic() + timeout
-        content = bytearray()
-        with self._client.stream(method, url, json=body, timeout=timeout) as response:
-            for part in response.iter_bytes():
-                content += part
-                if len(content) > MOST_BYTES:
-                    raise ServerError(f"{self.name} answered more than {MOST_BYTES >> 20} MiB")
-                if time.monotonic() > ends:
-                    raise httpx.ReadTimeout("", request=response.request)
+        answer = loop.run(_fetched(self._client, self.name, method, url, body, timeout))
         self._reached = True
-        answer = _Answer(response.status_code, response.headers, bytes(content))
+        if (away := redirected(self.name, answer.status, answer.headers)) is not None:
+            raise ServerError(away)
         if answer.status in BUSY:
             raise _Busy(answer)
         return answer
@@ -331,12 +352,36 @@ class RemoteReranker:
         return ServerError(f"{self.name} refused ({answer.status}): {_reason(answer.content)}{what_to_do}")
 
 
+async def _fetched(
+    client: httpx.AsyncClient, name: str, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float
+) -> _Answer:
+    """An answer, read within the limits of `http`."""
+    try:
+        async with asyncio.timeout(timeout), client.stream(method, url, json=body, timeout=timeout) as response:
+            refuse_compressed(name, response.headers)
+            counted, content = Counted(name, response.status_code, MOST_BYTES), bytearray()
+            async for part in response.aiter_raw():
+                counted.add(len(part))
+                content += part
+            return _Answer(response.status_code, response.headers, bytes(content))
+    except TimeoutError:
+        raise httpx.ReadTimeout("") from None
+
+
+def _close(client: httpx.AsyncClient) -> None:
+    loop.submit(client.aclose())
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, _Busy) or (isinstance(error, _LOST) and not is_lasting(error))
+
+
 def _pause(state: tenacity.RetryCallState) -> float:
     """What the server asks for, else longer each time, with chance, so that many callers don't come back at once."""
     error = state.outcome.exception() if state.outcome is not None else None
-    if isinstance(error, _Busy) and error.after is not None:
-        return error.after
-    return tenacity.wait_random_exponential(0.2, max=5)(state)
+    if isinstance(error, _Busy):
+        return max(least_pause(state.attempt_number), error.after or 0.0)
+    return max(least_pause(1), tenacity.wait_random_exponential(0.2, max=5)(state))
 
 
 def _reason(content: bytes) -> str:

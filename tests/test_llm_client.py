@@ -67,13 +67,13 @@ def test_tokens_are_estimated_where_the_server_does_not_count(open_model):
     "text",
     [
         json.dumps(GOOD),
-        "Sure! Here it is:\n```json\n" + json.dumps(GOOD, indent=2) + "\n```\nAnything else?",
-        "In the set {x, y} the answer is " + json.dumps(GOOD),
+        "\n ```json\n" + json.dumps(GOOD, indent=2) + "\n```\n",
+        "```" + json.dumps(GOOD) + "```",
         '<think>perhaps {"number": 1, "share": 0} but no</think>' + json.dumps(GOOD),
-        json.dumps(GOOD) + "\n" + json.dumps(GOOD),
+        " <think>\n</think>\n```\n" + json.dumps(GOOD) + "\n```",
     ],
 )
-def test_an_object_is_found_in_free_text_of_a_server_that_ignores_the_schema(open_model, text):
+def test_white_space_a_code_fence_and_finished_thoughts_may_stand_around_a_reply(open_model, text):
     with scripted([Said(text)]) as server:
         assert open_model(server.url).ask(words(), Number).value.number == 7
     assert len(server.requests) == 1
@@ -87,7 +87,17 @@ def test_an_object_is_found_in_free_text_of_a_server_that_ignores_the_schema(ope
         ("[7]", "no JSON object"),
         ('{"number": 7, "sha', "not complete"),
         ('{"a": {"number": 7, "share": 0.5}', "not complete"),
-        ('{"number": 7, "share": 0.5} {"number": 8, "share": 0.5}', "2 JSON objects"),
+        ('{"number": 7, "share": 0.5} {"number": 8, "share": 0.5}', "text after the JSON object"),
+        (json.dumps(GOOD) + "\n" + json.dumps(GOOD), "text after the JSON object"),
+        ("Sure! Here it is:\n```json\n" + json.dumps(GOOD) + "\n```", "text before the JSON object"),
+        ("```json\n" + json.dumps(GOOD) + "\n```\nAnything else?", "text before the JSON object"),
+        ("```\n```json\n" + json.dumps(GOOD) + "\n```\n```", "text before the JSON object"),
+        ("I can't judge this. A reply would look like " + json.dumps(GOOD), "text before the JSON object"),
+        (json.dumps(GOOD) + " would be a reply, but I can't judge this.", "text after the JSON object"),
+        ("<think>perhaps " + json.dumps(GOOD), "thoughts only"),
+        ("<think>perhaps</think> or <think>" + json.dumps(GOOD) + "</think>", "text before"),
+        (json.dumps(GOOD) + "<think>or not", "text after the JSON object"),
+        ("[" + json.dumps(GOOD) + "]", "text before the JSON object"),
         ('{"number": 7, "number": 8, "share": 0.5}', "twice"),
         ('{"number": 7, "share": NaN}', "NaN"),
         ('{"number": 7, "share": 1.5}', "share: Input should be less than or equal to 1"),
@@ -148,13 +158,20 @@ def test_a_refusal_is_an_error(open_model):
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("{ " * 90_000 + json.dumps(GOOD), True), ('{"":' * 40_000, False), ("{}" * 90_000 + json.dumps(GOOD), False)],
+    [
+        ("{ " * 90_000 + json.dumps(GOOD), False),
+        ('{"":' * 40_000, False),
+        ("{}" * 90_000 + json.dumps(GOOD), False),
+        ("<think>" * 25_000 + json.dumps(GOOD), False),
+        ("<think>" * 20_000 + "</think>" + json.dumps(GOOD), True),
+        ("```" * 60_000 + json.dumps(GOOD), False),
+    ],
 )
 def test_hostile_text_is_parsed_without_going_over_it_again_and_again(text, found):
     if found:
         assert find_object(text) == GOOD
     else:
-        with pytest.raises(ValueError, match=r"nested|not complete|2 JSON objects"):
+        with pytest.raises(ValueError, match=r"nested|not complete|text after|thoughts only|text before"):
             find_object(text)
 
 

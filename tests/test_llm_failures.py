@@ -98,7 +98,9 @@ def test_a_server_that_is_not_there_is_named(open_model):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        with pytest.raises(ServerError, match=f"{url} can't be reached.*is the server running"):
+        with pytest.raises(
+            ServerError, match=f"{url} can't be reached: the connection was refused.*Is the server running"
+        ):
             open_model(url, llm_retry_seconds=0).ask(words(), Number)
 
 

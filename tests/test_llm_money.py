@@ -171,7 +171,7 @@ def test_two_models_can_share_a_budget(tmp_path):
 def test_the_key_is_in_no_output_cache_log_or_error(open_model, tmp_path, capfd, caplog):
     caplog.set_level("DEBUG")
     leak = {"number": 7, "share": 0.5}
-    said = [error(400, f"bad {KEY}"), error(500, f"{KEY} failed"), Said(f"{KEY} {json.dumps(leak)}")]
+    said = [error(400, f"bad {KEY}"), error(500, f"{KEY} failed"), Said(json.dumps(leak | {"note": KEY})), say(leak)]
     with scripted([*said, error(401, f"key {KEY}")]) as server:
         model = open_model(server.url)
         model.ask(words(), Number)

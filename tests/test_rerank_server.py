@@ -82,9 +82,16 @@ def test_long_texts_are_cut_and_said_to_be(serve):
 
 @pytest.mark.parametrize("numbers", [[], [0], [0, 1, 2], [3, 5, 6, 9], list(range(0, 100, 2))])
 def test_ranges_are_read_as_they_were_written(numbers):
-    assert from_ranges(ranges(numbers)) == numbers
+    count = max(numbers, default=0) + 1
+    assert from_ranges(ranges(numbers), count) == numbers
     short = ranges(numbers, 20)
-    assert len(short) <= 20 and from_ranges(short) == numbers[: len(from_ranges(short))]
+    assert len(short) <= 20 and from_ranges(short, count) == numbers[: len(from_ranges(short, count))]
+
+
+@pytest.mark.parametrize("text", ["0-30000000", "4", "0-2,2", "3,1", "2-1", "-1", "x", "0-1-2", "1_0"])
+def test_ranges_that_nobody_can_have_written_are_refused(text):
+    with pytest.raises(ValueError, match=r"range|invalid"):
+        from_ranges(text, 4)
 
 
 def test_embeddings(serve):

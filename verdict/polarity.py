@@ -59,10 +59,9 @@ BOTH_WAYS = {second: first for first, second in OPPOSITES.items()} | OPPOSITES
 RELATIONS = 20
 """How many numbers `relations` gives."""
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[A-Za-z]+(?:['’]t)?|%")
-_DENIAL = re.compile(
-    r"not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|false|myth|unlikely|unaffected|unchanged"
-    r"|unrelated|independent\w*|\w+n['’]t|rarely|hardly"
-)
+NEGATION = r"not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|unlikely|rarely|hardly|\w+n['’]t"
+"""A word that denies what comes after it: a regular expression, for small letters."""
+_DENIAL = re.compile(rf"{NEGATION}|false|myth|unaffected|unchanged|unrelated|independent\w*")
 _UP = re.compile(
     r"increas\w*|high\w*|more|great\w*|larg\w*|strong\w*|promot\w*|activat\w*|enhanc\w*|improv\w*|induc\w*|caus\w*"
     r"|upregulat\w*|positiv\w*|gain\w*|ris(?:e|es|ing|en)|rose|warm\w*|hot\w*|accelerat\w*|grow\w*|grew|expan\w*"

@@ -207,12 +207,15 @@ def ranges(numbers: Sequence[int], most: int | None = None) -> str:
     return text if most is None or len(text) <= most else text[: text.rindex(",", 0, most)]
 
 
-def from_ranges(text: str) -> list[int]:
-    """The numbers that `ranges` wrote. Raises ValueError for what it can't have written."""
+def from_ranges(text: str, count: int) -> list[int]:
+    """The numbers below `count` that `ranges` wrote. Raises ValueError for what it can't have written of so many."""
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        numbers.extend(range(int(first), int(last or first) + 1))
+        start, end = int(first), int(last or first)
+        if not (numbers[-1] if numbers else -1) < start <= end < count:
+            raise ValueError(f"{part[:40]!r} is no range of {count} numbers in ascending order")
+        numbers.extend(range(start, end + 1))
     return numbers
 
 

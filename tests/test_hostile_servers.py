@@ -1,0 +1,274 @@
+"""No misbehaving server gets a label, a key, a second host, more memory than its limit, or thousands of requests.
+
+`benchmarks/hostile_servers.py` asks more of them, and counts.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import hostile_replies
+import pytest
+from hostile_replies import CLAIM, GOOD, KEY, TEXT, HostileServer, Raw, completion, hostile
+from scripted_llm import Said, error, say, scripted
+
+from ccheck.errors import CcheckError, ServerError
+from ccheck.llm import LanguageModel, Refused
+from ccheck.rerank.remote import RemoteReranker
+from ccheck.stages import VerdictStage
+from ccheck.types import Claim, Document, Evidence, Hit, Stance
+from ccheck.verdict.judge import Case, all_judged
+from ccheck.verdict.llm import LlmStances
+
+pytest.importorskip("openai", reason="needs the extra llm")
+
+CASE = Case(Claim(CLAIM), (Evidence(Hit(1, Document("d", "On vaccines", TEXT), 1.0)),))
+NAMES = list(hostile_replies.replies(""))
+RANKING = b'{"results": [{"index": 0, "relevance_score": 0.9}, {"index": 1, "relevance_score": 0.1}]}'
+
+
+@pytest.fixture
+def server() -> Iterator[HostileServer]:
+    with hostile() as one:
+        yield one
+
+
+def stance_by(model: LanguageModel) -> Stance:
+    (judged,) = all_judged(LlmStances(model, VerdictStage()), [CASE])
+    return judged.stances[0]
+
+
+def test_the_answer_that_all_of_them_hold_would_be_a_stance(server, open_model):
+    assert stance_by(open_model(server.url)).label == "SUPPORTS"
+    server.answer = Raw(completion(f"<think>a</think>\n```json\n{GOOD}\n```"))
+    assert stance_by(open_model(server.url)).label == "SUPPORTS"
+
+
+@pytest.mark.parametrize("reason", ["stop", "eos", "eos_token", "stop_sequence", "end_turn"])
+def test_servers_have_several_words_for_an_answer_that_is_whole(server, open_model, reason):
+    server.answer = Raw(completion(finish_reason=reason))
+    assert stance_by(open_model(server.url)).label == "SUPPORTS"
+
+
+@pytest.mark.parametrize("kind", sorted({name.split(":")[0].split(" ")[0] for name in NAMES}))
+def test_no_misbehaving_reply_is_a_label(kind, server, open_model, caplog):
+    caplog.set_level("DEBUG")
+    with hostile() as elsewhere:
+        answers = hostile_replies.replies(elsewhere.url)
+        for name in NAMES:
+            if name.split(":")[0].split(" ")[0] != kind:
+                continue
+            server.requests, server.answer = 0, answers[name]
+            stance = stance_by(open_model(server.url, llm_timeout=20))
+            assert stance.label is None and stance.error, name
+            logged = [record.getMessage() for record in caplog.records if record.name.startswith("ccheck")]
+            assert KEY not in f"{stance.error}{logged}", name
+            assert server.requests <= 7, name  # the weaker dialects
+        assert elsewhere.requests == 0
+
+
+def test_the_error_says_where_a_redirect_leads(server, open_model):
+    server.answer = Raw(b"", 307, {"Location": "http://127.0.0.1:9/v1"})
+    with pytest.raises(Refused, match=r"redirects to http://127\.0\.0\.1:9/v1 \(307\).*OPENAI_BASE_URL"):
+        list(LlmStances(open_model(server.url), VerdictStage())([CASE]))
+
+
+# -- memory
+
+
+CHILD = """
+import resource, sys, tempfile
+from pathlib import Path
+from ccheck.errors import CcheckError
+from ccheck.llm import open_llm, Reply
+from ccheck.rerank.remote import RemoteReranker
+from ccheck.settings import Settings
+
+class Number(Reply):
+    number: int
+
+llm = open_llm(Settings(llm_model="m", llm_base_url=sys.argv[1], cache_dir=Path(sys.argv[2]), llm_retry_seconds=0))
+ask = RemoteReranker(sys.argv[1], retry_seconds=0)
+def one_by_one(n):
+    for asked in (lambda: llm.ask(({"role": "user", "content": str(n)},), Number), lambda: ask("sea", ["a", "b"])):
+        try:
+            asked()
+        except CcheckError:
+            continue
+        sys.exit("there was an answer")
+one_by_one(0)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for n, line in enumerate(sys.stdin, 1):
+    one_by_one(n)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, flush=True)
+"""
+
+
+def test_bombs_stay_small(server, tmp_path):
+    """Each is 256 MiB once decoded; the limits are 8 MiB for language models and 64 MiB for rerankers."""
+    server.answer = Raw(b"warm", 500)
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, server.url, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        for name, bomb in hostile_replies.bombs(256 << 20).items():
+            server.answer = (
+                bomb if isinstance(bomb.body, bytes) else Raw(hostile_replies.endless(), bomb.status, length=None)
+            )
+            child.stdin.write("go\n")
+            grown = int(child.stdout.readline()) >> 10
+            assert grown < 160, f"{name}: {grown} MiB"
+        child.stdin.close()
+
+
+@pytest.mark.parametrize("cut", ["0-30000000", "0-30000000," * 1000, "9" * 4000, "-1", "1,0", "0-1-2"])
+def test_a_header_of_texts_that_were_cut_is_read_within_their_number(server, cut):
+    server.answer = Raw(RANKING, headers={"X-Ccheck-Cut": cut})
+    assert RemoteReranker(server.url)("sea", ["a", "b"]).cut == (False, False)
+    server.answer = Raw(RANKING, headers={"X-Ccheck-Cut": "1"})
+    assert RemoteReranker(server.url)("sea", ["a", "b"]).cut == (False, True)
+
+
+# -- rerankers
+
+
+@pytest.mark.parametrize("status", hostile_replies.REDIRECTS)
+def test_a_reranker_follows_no_redirect(server, status):
+    with hostile() as elsewhere:
+        elsewhere.answer = Raw(RANKING)
+        server.answer = Raw(RANKING, status, {"Location": elsewhere.url})
+        with pytest.raises(ServerError, match=f"redirects to {elsewhere.url}"):
+            RemoteReranker(server.url, api_key=KEY, retry_seconds=0)("sea", ["a", "b"])
+        assert elsewhere.requests == 0 and KEY.encode() in server.heard
+
+
+def test_a_reranker_that_drips_its_headers_is_given_up(server):
+    done = threading.Event()
+
+    def drip() -> Iterator[bytes]:
+        while not done.wait(0.05):
+            yield b"x"
+
+    server.answer = Raw(drip(), length=None)
+    with pytest.raises(ServerError, match=r"did not answer within 0\.5 s"):
+        RemoteReranker(server.url, timeout=0.5, retry_seconds=0)("sea", ["a", "b"])
+    done.set()
+
+
+# -- how often
+
+
+@pytest.mark.parametrize("value", ["0", "0.001", "-5", "Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_a_server_that_says_at_once_is_not_asked_thousands_of_times(server, open_model, value):
+    server.answer = Raw(b"again", 429, {"Retry-After": value})
+    model = open_model(server.url, llm_retry_seconds=3)
+    for ask in (
+        lambda: model.ask(({"role": "user", "content": "?"},), hostile_reply()),
+        lambda: RemoteReranker(server.url, retry_seconds=3)("sea", ["a", "b"]),
+    ):
+        server.requests = 0
+        with pytest.raises(CcheckError, match="429"):
+            ask()
+        assert 2 <= server.requests <= 4  # after .5, 1 and 2 seconds
+
+
+def hostile_reply() -> type:
+    from ccheck.verdict.replies import OneStep
+
+    return OneStep
+
+
+@pytest.mark.parametrize("said", [error(401, "wrong key"), error(404, "no such model"), error(403, "not yours")])
+def test_who_was_refused_asks_no_more(open_model, said):
+    with scripted([said]) as refusing:
+        model = open_model(refusing.url, llm_concurrency=1)
+        method = LlmStances(model, VerdictStage())
+        for number in range(20):
+            case = Case(Claim(f"Claim {number}."), CASE.evidence * 3)
+            (judged,) = all_judged(method, [case])
+            assert [stance.label for stance in judged.stances] == [None] * 3
+    assert len(refusing.requests) == 1
+
+
+def test_one_question_may_be_forbidden_without_the_others(open_model):
+    with scripted([say(hostile_replies.STANCE), error(403, "flagged"), say(hostile_replies.STANCE)]) as server:
+        model = open_model(server.url, llm_concurrency=1)
+        labels = []
+        for number in range(3):
+            (judged,) = all_judged(LlmStances(model, VerdictStage()), [Case(Claim(f"Claim {number}."), CASE.evidence)])
+            labels.append(judged.stances[0].label)
+    assert labels == ["SUPPORTS", None, "SUPPORTS"]
+
+
+# -- servers that are not there
+
+
+def refused_url() -> str:
+    with hostile() as gone:
+        return gone.url
+
+
+@pytest.mark.parametrize("kind", ["llm", "rerank"])
+def test_who_was_never_there_is_said_at_once_and_given_up_soon(open_model_or_reranker, kind):
+    said: list[tuple[float, str]] = []
+    started = time.monotonic()
+    ask = open_model_or_reranker(kind, refused_url(), lambda message: said.append((time.monotonic(), message)))
+    with pytest.raises(ServerError, match="the connection was refused"):
+        ask()
+    assert len(said) == 1 and "can't be reached: the connection was refused" in said[0][1]
+    assert "up to 2 s" in said[0][1]
+    assert time.monotonic() - started < 60  # and not the ten minutes that it may take
+    with pytest.raises(ServerError, match="the connection was refused"):
+        ask()
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("kind", ["llm", "rerank"])
+def test_a_name_that_is_unknown_is_not_waited_for(open_model_or_reranker, kind):
+    said: list[str] = []
+    with pytest.raises(ServerError, match="DNS"):
+        open_model_or_reranker(kind, "http://no-such-host.invalid", said.append)()
+    assert said == []
+
+
+@pytest.fixture
+def open_model_or_reranker(tmp_path) -> Callable[..., Callable[[], object]]:
+    from ccheck.llm import open_llm
+    from ccheck.settings import Settings
+
+    def open_one(kind: str, url: str, notify: Callable[[str], None]) -> Callable[[], object]:
+        if kind == "rerank":
+            reranker = RemoteReranker(url, retry_seconds=600, notify=notify)
+            return lambda: reranker("sea", ["a", "b"])
+        settings = Settings(llm_model="m", llm_base_url=url, cache_dir=tmp_path, llm_retry_seconds=600)
+        model = open_llm(settings, notify=notify)
+        return lambda: model.ask(({"role": "user", "content": "?"},), hostile_reply())
+
+    return open_one
+
+
+@pytest.mark.parametrize("kind", ["llm", "rerank"])
+def test_a_missing_file_of_certificates_is_named(open_model_or_reranker, kind, monkeypatch, tmp_path):
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    with pytest.raises(CcheckError, match=r"none\.pem does not exist: correct SSL_CERT_FILE"):
+        open_model_or_reranker(kind, "https://127.0.0.1:1", lambda message: None)()
+
+
+def test_a_busy_server_is_waited_for_and_that_is_said(tmp_path, open_model_or_reranker):
+    said: list[str] = []
+    with scripted([error(503, "loading"), say(hostile_replies.STANCE)]) as server:
+        open_model_or_reranker("llm", server.url, said.append)()
+    assert len(said) == 1 and "loading" in said[0] and "up to 600 s" in said[0]
+
+
+def test_the_body_of_an_error_is_read(open_model):
+    with scripted([Said(status=400, body={"error": {"message": "too long"}})]) as server:
+        assert "too long" in stance_by(open_model(server.url)).error
