@@ -256,6 +256,7 @@ def labels_row(name: str, classified: Classified) -> list[str]:
         figure(classified.accuracy, classified.intervals.get("accuracy")),
         "–" if reliability is None else f"{reliability.error:.4f}",
         f"{classified.count:,}",
+        f"{classified.partial:,}",
         f"{classified.failed:,}",
         f"{classified.missing:,}",
     ]
@@ -263,7 +264,7 @@ def labels_row(name: str, classified: Classified) -> list[str]:
 
 LABEL_COLUMNS = (
     *("weighted F1", "precision", "recall", "macro F1", "accuracy", "calibration error"),
-    *("labelled", "failed", "not retrieved"),
+    *("labelled", "of them in part", "failed", "not retrieved"),
 )
 
 
@@ -287,6 +288,9 @@ def failures(evaluations: Mapping[str, Evaluation]) -> str:
             )
         if one.unjudged:
             said.append(f"{name}: {one.unjudged:,} stances and verdicts could not be made")
+        if one.verdicts is not None and one.verdicts.partial:
+            verdicts = counted(one.verdicts.partial, "verdict")
+            said.append(f"{name}: some documents of {verdicts} could not be judged")
         said += [f"{name}: {reason}" for reason in one.unmeasured]
     return "; ".join(said)
 

@@ -50,22 +50,27 @@ def show_result(
         passing = " and ".join(f"{one.field}{one.operator}{one.value}" for one in filters)
         passing = f" with {printable(passing)}" if passing else ""
         console.print(f"No document{passing} bears on this claim.\n", markup=False, soft_wrap=True)
+    # What failed for many documents is said once, with the verdict.
+    said = {result.verdict.error or ""} if result.verdict is not None else set()
     for evidence in result.evidence:
-        _show_evidence(console, evidence, result.claim.text)
+        _show_evidence(console, evidence, result.claim.text, said)
         if explain:
             _show_way(console, evidence.hit, recipe)
         console.print()
     if result.verdict is not None:
         print_hanging(console, Text("Verdict  ", "bold"), _verdict(result.verdict), 9)
+        if result.verdict.label is not None and result.verdict.error:
+            print_hanging(console, " " * 9, Text(printable(result.verdict.error), "yellow"), 9)
 
 
-def _show_evidence(console: Console, evidence: Evidence, claim: str) -> None:
+def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[str]) -> None:
+    """`said` has the errors that need not be told again, and gets this one's."""
     document = evidence.document
     year = document.metadata.get("year") or (document.published or "")[:4]
     title = printable(document.title) or printable(document.text[:80])
     head = Text.assemble((title, "bold cyan"), f" ({printable(str(year))})" if year else "")
     if evidence.stance is not None:
-        head.append("  ").append(_stance(evidence.stance))
+        head.append("  ").append(_stance(evidence.stance, said))
     print_hanging(console, Text(f"{evidence.hit.rank:>3}  ", "bold"), head, INDENT)
     if evidence.stance is not None and (reason := _reason(evidence.stance)):
         _print_below(console, Text(reason))
@@ -82,9 +87,13 @@ def _print_below(console: Console, text: Text) -> None:
     print_hanging(console, " " * INDENT, text, INDENT)
 
 
-def _stance(stance: Stance) -> Text:
+def _stance(stance: Stance, said: set[str]) -> Text:
     if stance.label is None:
-        return Text(f"no stance: {printable(stance.error or 'not judged')}", "yellow")
+        error = stance.error or "not judged"
+        if any(error in one for one in said):
+            return Text("no stance", "yellow")
+        said.add(error)
+        return Text(f"no stance: {printable(error)}", "yellow")
     return Text(STANCES[stance.label], STYLES[stance.label])
 
 

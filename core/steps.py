@@ -347,10 +347,12 @@ def judged_by_user(judge: Judge, result: Result) -> Result:
     try:
         stances, verdict = judge(result.claim, result.evidence)
         evidence = tuple(replace(piece, stance=stance) for piece, stance in zip(result.evidence, stances, strict=True))
+        failed = sum(stance.label is None for stance in stances)
+        verdict = replace(verdict, judged=len(stances) - failed, failed=failed)
     except Exception as error:  # noqa: BLE001
         message = f"{type(error).__name__}: {error}"
         evidence = tuple(replace(piece, stance=Stance(None, error=message)) for piece in result.evidence)
-        verdict = Verdict(None, method="judge", error=message)
+        verdict = Verdict(None, method="judge", error=message, failed=len(evidence))
     spent = _milliseconds(time.perf_counter() - started)
     return replace(result, evidence=evidence, verdict=verdict, timings_ms={**result.timings_ms, "verdict": spent})
 

@@ -174,13 +174,19 @@ class Stance:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the evidence together says. Where it could not be told, `label` is None and `error` says why."""
+    """What the evidence together says. Where it could not be told, `label` is None and `error` says why.
+
+    `judged` documents have a stance and `failed` ones should have got one. Where some failed, `error` says why of a
+    verdict with a label, too, and its confidence is the lower for it.
+    """
 
     label: Label | None
     confidence: float | None = None
     rationale: str | None = None
     method: str = "none"
     error: str | None = None
+    judged: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,12 +64,14 @@ class Classified:
 
     `confusion` has a row for each true label and a column for each predicted one, both in the order of `labels`.
     `missing` are true labels for which there was neither a label nor a failure (a document that was not retrieved).
+    `partial` of the `count` are verdicts that were made although some of their documents could not be judged.
     """
 
     labels: tuple[Label, ...]
     count: int
     failed: int
     missing: int
+    partial: int
     accuracy: float
     weighted: Scores
     macro: Scores

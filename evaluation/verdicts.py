@@ -3,6 +3,7 @@
 What could not be labelled is counted apart: it is in no confusion matrix and in no score, and is never a label. The
 same holds for true labels that nothing was said about, as of documents that were not retrieved. So the scores are over
 the pairs that were both judged and labelled, as the second subtask of ClimateCheck has it (its score adds `R@10`).
+Verdicts that were made although some of their documents could not be judged are in the scores, and counted.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def classify(
         count=len(made),
         failed=len(answered) - len(made),
         missing=len(truth) - len(answered),
+        partial=sum(isinstance(answered[key], Verdict) and answered[key].failed > 0 for key in made),
         accuracy=float(metrics.accuracy_score(expected, given)),
         weighted=_mean(metrics, expected, given, labels, "weighted"),
         macro=_mean(metrics, expected, given, labels, "macro"),

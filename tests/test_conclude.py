@@ -5,12 +5,22 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import math
 import random
+from dataclasses import replace
 
 import pytest
 
-from ccheck.types import Document, Evidence, Hit, Stance
-from ccheck.verdict.conclude import conclude, side_probability
+from ccheck.types import Document, Evidence, Hit, Stance, Verdict
+from ccheck.verdict.conclude import (
+    ASSUMED_CONFIDENCE,
+    HALF_LIFE,
+    NO_DOCUMENTS,
+    UNREAD,
+    conclude,
+    counted,
+    side_probability,
+)
 from ccheck.verdict.labels import STANCES, parse_label
 
 S, R, N = STANCES
@@ -55,6 +65,45 @@ def test_one_document_is_as_sure_as_itself():
     assert conclude(evidence(Stance(S, 0.9), Stance(R, 0.6)), "test").confidence == 0.6
 
 
+def test_a_side_is_strong_above_one_half_and_not_at_it():
+    for label in (S, R):
+        assert said(Stance(label, 0.5)) == N
+        assert said(Stance(label, 0.5 + 1e-9)) == label
+    for one, other in ((S, R), (R, S)):
+        assert said(Stance(one, 0.5), Stance(other, 0.9)) == other
+        assert said(Stance(one, 0.5 + 1e-9), Stance(other, 0.9)) == "CONFLICTING"
+
+
+def test_a_stance_without_a_confidence_counts_eight_tenths():
+    assert ASSUMED_CONFIDENCE == 0.8
+    for label in (S, R, N):
+        assert conclude(evidence(Stance(label)), "test").confidence == 0.8
+    assert side_probability(evidence(Stance(S), Stance(R, 0.9)), S) == pytest.approx(0.8)
+    assert conclude(evidence(Stance(S), Stance(S, 0.6)), "test") == conclude(
+        evidence(Stance(S, 0.8), Stance(S, 0.6)), "test"
+    )
+
+
+def test_the_confidence_is_the_mean_by_rank_times_what_the_other_sides_leave():
+    second = 0.5 ** (1 / 20)
+    mean = (0.9 + 0.7 * second) / (1 + second)
+    assert conclude(evidence(Stance(S, 0.9), Stance(S, 0.7)), "test").confidence == pytest.approx(mean, abs=1e-6)
+    weak = conclude(evidence(Stance(S, 0.9), Stance(R, 0.3)), "test")
+    assert weak.confidence == pytest.approx(0.9 * (1 - 0.3 * second), abs=1e-6)
+    weak = conclude(evidence(Stance(R, 0.9), Stance(S, 0.3)), "test")
+    assert weak.confidence == pytest.approx(0.9 * (1 - 0.3 * second), abs=1e-6)
+    left = conclude(evidence(Stance(N, 0.9), Stance(S, 0.2), Stance(R, 0.1)), "test")
+    assert left.confidence == pytest.approx(0.9 * (1 - 0.2 * second) * (1 - 0.1 * second**2), abs=1e-6)
+    # Nobody leaves it open, and no side is strong: only the sides count.
+    unsure = conclude(evidence(Stance(S, 0.3)), "test")
+    assert (unsure.label, unsure.confidence) == (N, pytest.approx(0.7))
+    both = conclude(evidence(Stance(S, 0.9), Stance(R, 0.8)), "test")
+    assert (both.label, both.confidence) == ("CONFLICTING", 0.8)
+    torn = conclude(evidence(Stance("CONFLICTING", 0.9)), "test")
+    assert (torn.label, torn.confidence) == ("CONFLICTING", 0.9)
+    assert conclude(evidence(Stance("CONFLICTING", 0.4), Stance(S, 0.9)), "test").label == S
+
+
 def test_the_rank_counts():
     open_ones = [Stance(N, 0.9)] * 40
     assert said(Stance(S, 0.6), *open_ones) == S
@@ -65,11 +114,18 @@ def test_a_failure_is_never_a_label():
     verdict = conclude(evidence(FAILED, FAILED, Stance(None, error="timeout")), "test")
     assert (verdict.label, verdict.confidence, verdict.rationale) == (None, None, None)
     assert verdict.error == "none of 3 papers could be judged: the server answered 500"
+    assert (verdict.judged, verdict.failed) == (0, 3)
     for nothing in ([], evidence(None, None)):
         verdict = conclude(nothing, "test")
-        assert verdict.label is None and verdict.error
+        assert verdict.label is None and verdict.error == NO_DOCUMENTS and not verdict.failed
+    unsaid = conclude(evidence(Stance(None)), "test")
+    assert unsaid.error == "none of 1 paper could be judged: no reason was given"
     partly = conclude(evidence(FAILED, Stance(N, 0.9)), "test")
     assert partly.label == N and "1 paper could not be judged" in partly.rationale
+    assert partly.error == "1 of 2 papers could not be judged: the server answered 500"
+    assert (partly.judged, partly.failed) == (1, 1)
+    whole = conclude(evidence(Stance(S, 0.9), Stance(N, 0.9), None), "test")
+    assert (whole.judged, whole.failed, whole.error) == (2, 0, None)
     # What was never judged is not counted.
     assert conclude(evidence(Stance(S, 0.9), None), "test").rationale.startswith("1 of 1 paper supports it")
 
@@ -108,6 +164,55 @@ def test_the_reason_is_one_sentence(stances, rationale):
     assert verdict.method == "stance:x"
 
 
+# -- what could not be judged
+
+
+def test_one_judged_of_ten_is_no_verdict():
+    for stance in (Stance(N, 0.9), Stance(N, 1.0)):
+        verdict = conclude(evidence(*[FAILED] * 9, stance), "test")
+        assert (verdict.label, verdict.confidence, verdict.rationale) == (None, None, None)
+        assert verdict.error == (
+            "too little was judged for a verdict: 9 of 10 papers could not be judged: the server answered 500"
+        )
+        assert (verdict.judged, verdict.failed) == (1, 9)
+
+
+@pytest.mark.parametrize("failed", [1, 2, 3, 5])
+def test_what_failed_weighs_on_each_side_that_the_verdict_is_not(failed):
+    rest = [FAILED] * failed
+    one_side = math.prod(1 - UNREAD * 0.5 ** (rank / HALF_LIFE) for rank in range(2, 2 + failed))
+    for stances, others in (([S, N], 1), ([R, N], 1), ([N, N], 2), ([S, R], 0)):
+        judged = [Stance(label, 0.9) for label in stances]
+        whole, part = conclude(evidence(*judged), "test"), conclude(evidence(*judged, *rest), "test")
+        assert part.label == whole.label and part.failed == failed and "could not be judged" in part.error
+        assert part.confidence == pytest.approx(whole.confidence * one_side**others, abs=1e-6)
+
+
+def test_there_is_no_verdict_once_it_would_sooner_be_another():
+    labels = [conclude(evidence(Stance(N, 1.0), *[FAILED] * count), "test").label for count in range(1, 30)]
+    first = labels.index(None)
+    assert set(labels[:first]) == {N} and set(labels[first:]) == {None}
+    stays = [math.prod((1 - UNREAD * 0.5 ** (r / HALF_LIFE)) ** 2 for r in range(1, 1 + n)) for n in (first, first + 1)]
+    assert stays[0] >= 0.5 > stays[1]
+    # Two sides are two sides, whatever else there is.
+    assert conclude(evidence(Stance(S, 1.0), Stance(R, 1.0), *[FAILED] * 30), "test").label == "CONFLICTING"
+
+
+def test_verdicts_of_others_are_weighed_too():
+    made = Verdict(S, 0.8, "So.", "llm:m")
+    assert counted(made, evidence(Stance(S, 0.9))) == replace(made, judged=1)
+    part = counted(made, evidence(Stance(S, 0.9), FAILED))
+    assert part.confidence == pytest.approx(0.8 * (1 - UNREAD * 0.5 ** (1 / HALF_LIFE))) and part.rationale == "So."
+    assert counted(replace(made, confidence=None), evidence(Stance(S), FAILED)).confidence is None
+    assert counted(made, evidence(*[FAILED] * 20, Stance(S))).label is None
+    # Its own error is the nearer one.
+    gone = Verdict(None, method="llm:m", error="the server is gone")
+    assert counted(gone, evidence(Stance(S, 0.9), FAILED)) == replace(gone, judged=1, failed=1)
+
+
+# -- the words
+
+
 def test_titles_are_named_as_they_can_be():
     assert conclude(evidence(Stance(S, 0.9), title="", published=None), "x").rationale.endswith("strongest: 1")
     long = conclude(evidence(Stance(S, 0.9), title="word\n" * 400), "x").rationale
@@ -128,7 +233,10 @@ def test_properties_of_the_rule():
         if all(stance.label is None for stance in stances):
             assert verdict.label is None and verdict.error
             continue
-        assert verdict.label is not None and 0 <= verdict.confidence <= 1 and "\n" not in verdict.rationale
+        if verdict.label is None:
+            assert verdict.failed > verdict.judged and "too little was judged" in verdict.error
+            continue
+        assert 0 <= verdict.confidence <= 1 and "\n" not in verdict.rationale
         # Supporting and refuting are alike.
         mirrored = conclude(
             evidence(*(Stance(swap[stance.label], stance.confidence, error=stance.error) for stance in stances)), "test"
@@ -140,8 +248,10 @@ def test_properties_of_the_rule():
         for label in (S, R):
             after = evidence(*stances, Stance(label, rng.random()))
             assert side_probability(after, label) >= side_probability(before, label)
-        for neutral in (Stance(N, rng.random()), FAILED):
-            assert conclude(evidence(*stances, neutral), "test").label == verdict.label
+        assert conclude(evidence(*stances, Stance(N, rng.random())), "test").label == verdict.label
+        less = conclude(evidence(*stances, FAILED), "test")
+        assert less.label in (verdict.label, None) and less.failed == verdict.failed + 1
+        assert less.confidence is None or less.confidence <= verdict.confidence
         # A label that no document gave, other than open, is none.
         given = {stance.label for stance in stances}
         assert verdict.label in (N, *given) or (verdict.label == "CONFLICTING" and {S, R} <= given)

@@ -101,6 +101,19 @@ def test_verdicts_of_claims():
     assert set(made.labels) <= set(LABELS)
 
 
+def test_verdicts_without_some_of_their_documents_are_counted():
+    truth: dict[str, Label] = {"1": "SUPPORTS", "2": "NOT_ENOUGH_INFO", "3": "REFUTES", "4": "REFUTES"}
+    predicted = {
+        "1": Verdict("SUPPORTS", 0.9, judged=10),
+        "2": Verdict("NOT_ENOUGH_INFO", 0.6, error="2 of 10 papers could not be judged", judged=8, failed=2),
+        "3": Verdict(None, error="too little was judged for a verdict", judged=1, failed=9),
+        "4": Verdict("REFUTES", 0.9, judged=10),
+    }
+    made = classify(predicted, truth)
+    assert (made.count, made.partial, made.failed, made.missing) == (3, 1, 1, 0)
+    assert made.accuracy == 1.0 and classify({("1", "d"): Stance("SUPPORTS")}, {("1", "d"): "SUPPORTS"}).partial == 0
+
+
 def test_without_confidences_there_is_no_calibration_error():
     made = classify({"1": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
     assert made.reliability is None and made.intervals == {} and made.weighted.f1 == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from ccheck.analysis import sentence_spans
 from ccheck.errors import InvalidData, UsageError
 from ccheck.search.embedding import load_embedder
-from ccheck.types import Document
+from ccheck.types import Document, Sentence
 from ccheck.verdict import choose_sentences
 from ccheck.verdict.evidence import READ_SENTENCES, choose_sentences_many
 
@@ -32,18 +33,43 @@ def test_sentences_are_split_as_scientists_write() -> None:
 
 
 def test_the_best_sentence_has_the_claims_rare_words() -> None:
-    documents = [Document("a", "", TEXT), Document("b", "", "Nothing in here. Nothing at all."), Document("c", "x", "")]
+    text = "The sea is wet. The sea is deep. The sea is cold. The cobalt is blue."
+    ((*four,),) = choose_sentences("cobalt in the sea", [Document("a", "", text)], 4)
+    # Of four sentences three have "sea" and one has "cobalt": log(1 + 4 / (1 + 3)) and log(1 + 4 / (1 + 1)).
+    sea, cobalt = math.log(2), math.log(3)
+    assert [(s.text, s.score) for s in four] == [
+        ("The cobalt is blue.", pytest.approx(cobalt / (sea + cobalt), abs=1e-6)),
+        *((f"The sea is {how}.", pytest.approx(sea / (sea + cobalt), abs=1e-6)) for how in ("wet", "deep", "cold")),
+    ]
+
+
+def test_rarity_is_among_all_documents_of_the_claim() -> None:
+    one = Document("a", "", "The sea is wet. The cobalt is blue.")
+    two = Document("b", "", "A cobalt mine. More cobalt here. Cobalt again.")
+    (alone,) = choose_sentences("cobalt in the sea", [one], 2)
+    assert alone[0].score == alone[1].score and alone[0].text == "The sea is wet."  # the first one of equals
+    beside, _ = choose_sentences("cobalt in the sea", [one, two], 2)
+    sea, cobalt = math.log(1 + 5 / 2), math.log(1 + 5 / 5)
+    assert [s.score for s in beside] == pytest.approx([sea / (sea + cobalt), cobalt / (sea + cobalt)], abs=1e-6)
+    # A word of the claim that no sentence has is the rarest.
+    ((sentence,),) = choose_sentences("sea tungsten", [Document("a", "", "The sea is wet.")], 1)
+    assert sentence.score == pytest.approx(math.log(1.5) / (math.log(1.5) + math.log(2)), abs=1e-6)
+
+
+def test_a_question_counts_half() -> None:
+    documents = [Document("b", "", "Nothing in here. Nothing at all."), Document("c", "x", ""), Document("a", "", TEXT)]
     first, second, third = choose_sentences("The sea rises by 3.2 mm each year", documents, 2)
-    assert second == third == ()
-    assert [sentence.text for sentence in first] == [
+    assert first == second == ()
+    assert [sentence.text for sentence in third] == [
         "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).",
         "Does the sea rise?",
     ]
-    for sentence in first:
+    for sentence in third:
         assert TEXT[sentence.start : sentence.end] == sentence.text
         assert sentence.field == "text"
         assert 0 < sentence.score <= 1
-    assert first[0].score > first[1].score
+    asked, told = (choose_sentences("sea rises", [Document("a", "", t)], 1)[0][0] for t in ("Sea rises?", "Sea rises."))
+    assert (asked.score, told.score) == (0.5, 1.0)
 
 
 def test_a_sentence_with_all_the_claims_words_scores_one() -> None:
@@ -100,21 +126,73 @@ def test_many_claims_are_embedded_in_one_call_and_equal_sentences_once(minilm):
     minilm.calls.clear()
     cases = [("Fewer myocardial infarctions", documents), ("Patients went home early", documents[:1])]
     first, second = choose_sentences_many(cases, 2, "mix", minilm)
-    assert len(minilm.calls) == 1
-    assert sorted(minilm.calls[0]) == sorted({*minilm.calls[0]}) and len(minilm.calls[0]) == 2 + 3
+    (read,) = minilm.calls
+    sentences = ["Heart attacks were rarer.", "The cost was moderate.", "Patients went home after a week."]
+    assert sorted(read) == sorted([*sentences, *(claim for claim, _ in cases)])
     assert first[0] == first[1] and first[2] == ()
     assert second[0][0].text == "Patients went home after a week."
-    # The claims' own vectors, where they are there, are taken and not made again.
-    vectors = minilm.model.encode_documents([claim for claim, _ in cases])
-    again = choose_sentences_many(cases, 2, "mix", minilm, claim_vectors=vectors)
-    assert len(minilm.calls[-1]) == 3
-    assert [[s.text for s in sentences] for case in again for sentences in case] == [
-        [s.text for s in sentences] for case in (first, second) for sentences in case
-    ]
+    # Each claim is answered as if it were alone.
+    assert [first, second] == [choose_sentences_many([case], 2, "mix", minilm)[0] for case in cases]
     # Nothing to read, nothing to ask.
     minilm.calls.clear()
     assert choose_sentences_many([("claim", [documents[2]]), ("claim", [])], 2, "mix", minilm) == [[()], []]
     assert minilm.calls == []
+
+
+WAYS = {
+    "up": (1, 0),
+    "down": (0, 1),
+    "sea up.": (1, 0),
+    "sea down.": (0, 1),
+    "sea both.": (0.6, 0.8),
+    "sea away.": (-1, 0),
+}
+
+
+def pointing(texts: Sequence[str]) -> np.ndarray:
+    """Vectors that say which way a text points."""
+    return np.array([WAYS[text] for text in texts], np.float32)
+
+
+def scores(chosen: Sequence[Sentence]) -> dict[str, float]:
+    return {sentence.text: sentence.score for sentence in chosen}
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_each_claim_is_compared_by_its_own_vector(given):
+    document = Document("a", "", "sea up. sea down.")
+    claims = ["up", "down", "up"]
+    vectors = pointing(claims) if given else None
+    made = choose_sentences_many([(c, [document]) for c in claims], 2, "embedding", pointing, claim_vectors=vectors)
+    up, down = {"sea up.": 1.0}, {"sea down.": 1.0}
+    assert [scores(one) for (one,) in made] == [up, down, up]
+    # One with nothing to read shifts nobody's vector.
+    cases = [("down", []), ("up", [document])]
+    vectors = pointing(["down", "up"]) if given else None
+    assert scores(choose_sentences_many(cases, 2, "embedding", pointing, claim_vectors=vectors)[1][0]) == up
+
+
+def test_claims_whose_vectors_are_known_are_not_embedded():
+    asked: list[str] = []
+
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        asked.extend(texts)
+        return pointing(texts)
+
+    choose_sentences_many([("up", [Document("a", "", "sea up.")])], 1, "mix", embed, claim_vectors=pointing(["down"]))
+    assert asked == ["sea up."]
+
+
+def test_the_mix_is_four_fifths_words_and_one_fifth_embedding():
+    text = "sea up. sea both. sea away."
+    WAYS["sea"] = (1, 0)
+    ((*mixed,),) = choose_sentences("sea", [Document("a", "", text)], 3, "mix", pointing)
+    assert scores(mixed) == pytest.approx({"sea up.": 1.0, "sea both.": 0.8 + 0.2 * 0.6, "sea away.": 0.8}, abs=1e-6)
+    ((*alone,),) = choose_sentences("sea", [Document("a", "", text)], 3, "embedding", pointing)
+    # What points away is left out, as what shares nothing is.
+    assert scores(alone) == pytest.approx({"sea up.": 1.0, "sea both.": 0.6}, abs=1e-6)
+    ((*words,),) = choose_sentences("sea", [Document("a", "", text)], 3, "lexical", pointing)
+    assert scores(words) == dict.fromkeys(["sea up.", "sea both.", "sea away."], 1.0)
 
 
 def test_of_a_long_document_only_the_nearest_sentences_are_read(minilm):

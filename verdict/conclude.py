@@ -14,14 +14,20 @@ The rule, which docs/verdicts.md states for users:
    the verdict no surer: their errors are a method's, and not independent (with the noisy or as confidence, the expected
    calibration error was .37 instead of .11 on Climate-FEVER, read by a weak classifier).
 
-Documents that could not be read change nothing but the rationale. Where none could be read there is no verdict. With
+5. A document that could not be judged may be on either side: in 4 (not in 2 and 3) it counts for each side as one that
+   is right with the probability `UNREAD` * weight. Where it is then less probable than not that the verdict would have
+   stayed what it is, had all been judged, there is none. `benchmarks/failed_judgements.py` measures it.
+
+Where none could be judged there is no verdict. With
 stances that are certain the rule is Climate-FEVER's own: both sides are CONFLICTING, else the one that occurs, else
 NOT_ENOUGH_INFO (up to rank `HALF_LIFE`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..types import Evidence, Label, Verdict
 
@@ -29,6 +35,8 @@ HALF_LIFE = 20
 """After so many ranks a document counts half."""
 ASSUMED_CONFIDENCE = 0.8
 """Of a stance whose method gives none."""
+UNREAD = 0.07
+"""How probable it is that a document that could not be judged is on a given side: fitted to half of Climate-FEVER."""
 NO_DOCUMENTS = "no document was found that could be judged"
 _VERBS: dict[Label, str] = {"SUPPORTS": "supports", "REFUTES": "refutes"}
 
@@ -36,12 +44,13 @@ _VERBS: dict[Label, str] = {"SUPPORTS": "supports", "REFUTES": "refutes"}
 def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     """The verdict that follows from the stances of the evidence, best first, by the rule above.
 
-    Its confidence is between 0 and 1. Where no document could be read the label is None, and `error` says why.
+    Its confidence is between 0 and 1. Where no document could be judged, or too few, the label is None; `error` says
+    why, and also of a verdict that was made without some of the documents.
     """
     judged = [piece for piece in evidence if piece.stance is not None]
     read = [piece for piece in judged if piece.stance and piece.stance.label is not None]
     if not read:
-        return Verdict(None, method=method, error=_why_not(judged))
+        return counted(Verdict(None, method=method, error=NO_DOCUMENTS if not judged else None), evidence)
     supports, refutes = (side_probability(read, label) for label in ("SUPPORTS", "REFUTES"))
     label: Label = "NOT_ENOUGH_INFO"
     if supports > 0.5:
@@ -54,7 +63,30 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
         "NOT_ENOUGH_INFO": _mean(read, "NOT_ENOUGH_INFO") * (1 - supports) * (1 - refutes),
         "CONFLICTING": min(_mean(read, "SUPPORTS"), _mean(read, "REFUTES")),
     }[label]
-    return Verdict(label, round(confidence, 6), _rationale(judged, read, label), method)
+    return counted(Verdict(label, confidence, _rationale(judged, read, label), method), evidence)
+
+
+def counted(verdict: Verdict, evidence: Sequence[Evidence]) -> Verdict:
+    """A verdict that was made of what could be judged, with what could not: counted, named, and weighed by rule 5."""
+    judged = [piece for piece in evidence if piece.stance is not None]
+    failed = [piece for piece in judged if piece.stance and piece.stance.label is None]
+    verdict = replace(verdict, judged=len(judged) - len(failed), failed=len(failed))
+    if not failed:
+        return verdict if verdict.confidence is None else replace(verdict, confidence=round(verdict.confidence, 6))
+    stays = _stays(failed, verdict.label) if verdict.label is not None else 0.0
+    error = _why_not(failed, len(judged))
+    if stays < 0.5:
+        if verdict.label is not None:
+            error = f"too little was judged for a verdict: {error}"
+        return replace(verdict, label=None, confidence=None, rationale=None, error=verdict.error or error)
+    confidence = None if verdict.confidence is None else round(verdict.confidence * stays, 6)
+    return replace(verdict, confidence=confidence, error=error)
+
+
+def _stays(failed: Sequence[Evidence], label: Label) -> float:
+    """How probable it is that a verdict would be the same, had these been judged: none is on another side."""
+    others = sum(label not in (side, "CONFLICTING") for side in _VERBS)
+    return math.prod((1 - UNREAD * _weight(piece)) ** others for piece in failed)
 
 
 def side_probability(evidence: Sequence[Evidence], side: Label) -> float:
@@ -93,12 +125,12 @@ def _confidence(piece: Evidence) -> float:
     return ASSUMED_CONFIDENCE if given is None else min(1.0, max(0.0, given))
 
 
-def _why_not(judged: Sequence[Evidence]) -> str:
-    if not judged:
-        return NO_DOCUMENTS
-    errors = [piece.stance.error for piece in judged if piece.stance is not None and piece.stance.error]
+def _why_not(failed: Sequence[Evidence], total: int) -> str:
+    errors = [piece.stance.error for piece in failed if piece.stance is not None and piece.stance.error]
     said = max(dict.fromkeys(errors), key=errors.count) if errors else "no reason was given"
-    return f"none of {_papers(len(judged))} could be judged: {said}"
+    if len(failed) == total:
+        return f"none of {_papers(total)} could be judged: {said}"
+    return f"{_count(len(failed), total)} could not be judged: {said}"
 
 
 def _rationale(judged: Sequence[Evidence], read: Sequence[Evidence], label: Label) -> str:

@@ -32,6 +32,7 @@ from ..llm import (
 from ..llm import Prompt as PromptText
 from ..stages import VerdictStage
 from ..types import Claim, Document, Evidence, Sentence, Stance, Usage, Verdict
+from .conclude import conclude, counted
 from .examples import ExampleChooser, load_pairs
 from .judge import Case, Judged
 from .replies import (
@@ -260,17 +261,18 @@ class LlmStances:
 def conclude_by_model(llm: LanguageModel, claim: Claim, evidence: Sequence[Evidence]) -> tuple[Verdict, Usage]:
     """The claim's verdict by one more question over the evidence with its stances, and what it cost.
 
-    Documents without a stance are left out. Where none has one, nothing is asked, and the verdict has no label. Raises
-    NotFound or InvalidData for a prompt of the user's that can't be used; what fails else is the verdict's error.
+    Documents without a stance are left out, and weigh on the verdict as on the rule's (`counted`). Where none has one,
+    nothing is asked, and the verdict has no label. Raises NotFound or InvalidData for a prompt of the user's that can't
+    be used; what fails else is the verdict's error.
     """
     method = f"llm:{llm.name} (conclusion)"
     prompt = _prompt(llm, "conclude")
     read = [item for item in evidence if item.stance is not None and item.stance.label is not None]
     if not read:
-        why = "no document was read: see the errors of their stances" if evidence else "no document was found"
-        return Verdict(None, method=method, error=why), Usage()
+        return conclude(evidence, method), Usage()
     if any(item.stance is not None and item.stance.error == str(Interrupted()) for item in evidence):
-        return Verdict(None, method=method, error="interrupted before all of the evidence was judged"), Usage()
+        error = "interrupted before all of the evidence was judged"
+        return counted(Verdict(None, method=method, error=error), evidence), Usage()
     lines = []
     for number, item in enumerate(read, 1):
         stance = item.stance
@@ -290,10 +292,10 @@ def conclude_by_model(llm: LanguageModel, claim: Claim, evidence: Sequence[Evide
     messages = prompt.messages(claim=quoted(claim.text), evidence="\n".join(lines))
     (outcome,) = llm.ask_many([Question(messages, Conclusion, check_rationale)])
     if isinstance(outcome, Failure):
-        return Verdict(None, method=method, error=str(outcome.error)), outcome.usage
+        return counted(Verdict(None, method=method, error=str(outcome.error)), evidence), outcome.usage
     reply = outcome.value
     made = stance_of(reply.label, reply.confidence, reply.rationale)
-    return Verdict(made.label, made.confidence, made.rationale, method), outcome.usage
+    return counted(Verdict(made.label, made.confidence, made.rationale, method), evidence), outcome.usage
 
 
 class _Stream(Generic[T]):
