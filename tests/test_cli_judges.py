@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cli_runs import BM25, ccheck, command, jsonl
-from scripted_llm import KEY, Said, say, scripted, user_text
+from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 SEA = "sea level has risen 20 cm since 1900"
 SUPPORTS = {"rationale": "It says so.", "quote": "", "label": "SUPPORTS", "confidence": 0.9}
@@ -93,6 +93,20 @@ def test_a_server_that_dies_half_way_leaves_the_rest_and_exit_code_7(at, tmp_pat
     stances = [piece["stance"] for piece in second["evidence"]]
     assert any(stance["error"] for stance in stances) and all(stance["label"] or stance["error"] for stance in stances)
     assert "no stance" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_wrong_key_is_said_once_and_nothing_more_is_asked(at, tmp_path):
+    claims = jsonl(tmp_path / "claims.jsonl", *({"_id": str(n), "text": f"{SEA} {n}"} for n in range(30)))
+    with scripted([error(401, f"Incorrect API key {KEY}")]) as server:
+        one = ccheck(*at(server.url, SEA, "--verdict", "llm"))
+        asked = len(server.requests)
+        ran = ccheck(*at(server.url, "--claims", str(claims), "--verdict", "llm"))
+        assert len(server.requests) - asked <= 8  # those under way when the first was refused
+    assert one.code == 7 and one.out.count("refused the key") == 1 and "Verdict  none: " in one.out
+    stances = [piece["stance"] for found in ran.objects for piece in found["evidence"]]
+    assert ran.code == 7 and len(ran.objects) == 30 and all("refused the key" in stance["error"] for stance in stances)
+    assert all(found["verdict"]["failed"] == len(found["evidence"]) for found in ran.objects)
+    assert KEY not in one.out + one.err + ran.out + ran.err
 
 
 def test_a_verdict_that_can_not_be_made_is_no_label_and_exit_code_7(at, tmp_path):

@@ -81,7 +81,7 @@ def test_json_has_the_keys_that_outsiders_depend_on(hybrid: Checker) -> None:
         *("claim", "verdict", "evidence", "recipe", "store", "warnings", "timings_ms", "usage", "usage_by_stage")
     ]
     assert data["claim"] == {"id": "t1", "text": "tea and weight"}
-    assert set(data["verdict"]) == {"label", "confidence", "rationale", "method", "error"}
+    assert set(data["verdict"]) == {"label", "confidence", "rationale", "method", "error", "judged", "failed"}
     piece = data["evidence"][0]
     assert set(piece) == {
         "rank",
@@ -214,11 +214,20 @@ def test_a_judge_gives_stances_and_a_verdict(words: Checker) -> None:
 
     with Checker(words.settings, judge=judge) as checker:
         result = checker.check("sea level", k=2)
-        assert result.verdict == Verdict("SUPPORTS", 0.8, "sea level", "test")
+        assert result.verdict == Verdict("SUPPORTS", 0.8, "sea level", "test", judged=2)
         assert [evidence.stance for evidence in result.evidence] == [Stance("SUPPORTS", 0.9)] * 2
     silent = load_recipe("default").model_copy(update={"verdict": VerdictStage(method="none")})
     with Checker(words.settings, recipe=silent, judge=judge) as checker:
         assert checker.check("sea level").verdict is None
+
+
+def test_what_a_judge_could_not_judge_is_counted(words: Checker) -> None:
+    def judge(claim: Claim, evidence: Sequence[Evidence]) -> tuple[list[Stance], Verdict]:
+        return [Stance("SUPPORTS", 0.9), Stance(None, error="?")], Verdict("SUPPORTS", 0.8)
+
+    with Checker(words.settings, judge=judge) as checker:
+        verdict = checker.check("sea level", k=2).verdict
+    assert verdict == Verdict("SUPPORTS", 0.8, judged=1, failed=1)
 
 
 @pytest.mark.parametrize("wrong", ["raises", "too few", "no tuple"])

@@ -163,3 +163,31 @@ def test_the_last_reranker_says_where_a_document_came_from():
         "     listwise: score 0.875, with 0.4 of the scores before 0.9250, from place 2 to 1",
     ]
     assert shown(evidence(), explain=True)[-2:] == ["     rerank: not read", "     listwise: not read"]
+
+
+# -- what could not be judged
+
+
+def whole(verdict: Verdict, *stances: Stance) -> str:
+    stream = io.StringIO()
+    pieces = tuple(evidence(ROSE, stance=stance, rank=rank) for rank, stance in enumerate(stances, 1))
+    result = Result(Claim("sea level rose"), pieces, verdict, "default", "local:papers")
+    show_result(Console(file=stream, width=1_000_000, highlight=False), result, RECIPE)
+    return stream.getvalue()
+
+
+def test_what_failed_for_many_documents_is_said_once():
+    gone = Stance(None, error="the server is gone")
+    text = whole(Verdict(None, error="none of 3 papers could be judged: the server is gone"), gone, gone, gone)
+    assert text.count("the server is gone") == 1 and text.count("no stance") == 3
+    other = Stance(None, error="the document has no text")
+    text = whole(Verdict(None, error="none of 4 papers could be judged: the server is gone"), gone, other, gone, other)
+    assert text.count("the server is gone") == 1 and text.count("no stance: the document has no text") == 1
+
+
+def test_a_verdict_without_some_of_its_documents_says_so():
+    why = "1 of 2 papers could not be judged: the server is gone"
+    verdict = Verdict("SUPPORTS", 0.7, "1 of 2 papers supports it", error=why, judged=1, failed=1)
+    text = whole(verdict, Stance("SUPPORTS", 0.9), Stance(None, error="the server is gone"))
+    assert f"Verdict  SUPPORTS (0.70)  1 of 2 papers supports it\n         {why}\n" in text
+    assert text.count("the server is gone") == 1

@@ -370,6 +370,7 @@ def test_a_verdict_by_the_model_weighs_the_documents_that_were_read(open_model):
         verdict, usage = conclude_by_model(open_model(server.url), CLAIM, judged_evidence())
     assert (verdict.label, verdict.confidence, verdict.rationale) == ("CONFLICTING", 0.55, "Paper 1.")
     assert verdict.method == "llm:m (conclusion)" and usage == Usage(1, 100, 20)
+    assert (verdict.judged, verdict.failed, verdict.error) == (2, 1, "1 of 3 papers could not be judged: boom")
     papers = shown(server.requests[0])
     assert [(paper["number"], paper["title"], paper["stance"]) for paper in papers] == [
         (1, "Sea level", "SUPPORTS"),
