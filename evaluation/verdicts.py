@@ -84,7 +84,7 @@ def classify(
         count=len(made),
         failed=len(answered) - len(made),
         missing=len(truth) - len(answered),
-        partial=sum(isinstance(answered[key], Verdict) and answered[key].failed > 0 for key in made),
+        partial=sum(one.failed > 0 for key in made if isinstance(one := answered[key], Verdict)),
         accuracy=float(metrics.accuracy_score(expected, given)),
         weighted=_mean(metrics, expected, given, labels, "weighted"),
         macro=_mean(metrics, expected, given, labels, "macro"),

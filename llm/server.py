@@ -194,8 +194,9 @@ class Server:
         self.reached = True
         refuse_compressed(self.url, response.headers)
         inner, counted = response.stream, Counted(self.url, response.status_code, MAX_BYTES)
+        stream_of_bytes: Any = self._httpx.AsyncByteStream
 
-        class Limited(self._httpx.AsyncByteStream):  # type: ignore[misc]
+        class Limited(stream_of_bytes):  # type: ignore[misc]
             async def __aiter__(self) -> AsyncIterator[bytes]:
                 try:
                     async for chunk in inner:
