@@ -19,7 +19,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="ccheck-hub-")
 
 pytest_plugins = [
-    *("elasticsearch_nodes", "elastic_stub", "cli_runs", "rerank_servers", "scripted_llm", "stores"),
+    *("elasticsearch_nodes", "elastic_stub", "certificates", "cli_runs", "rerank_servers", "scripted_llm", "stores"),
     "verdict_questions",
 ]
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import httpx
 import pytest
@@ -95,25 +92,6 @@ def hanging_up() -> Iterator[int]:
         listener.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.fixture(scope="module")
-def self_signed(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    if shutil.which("openssl") is None:
-        pytest.skip("makes a certificate with openssl, which is not installed")
-    folder: Path = tmp_path_factory.mktemp("certificate")
-    key, certificate = str(folder / "key.pem"), str(folder / "certificate.pem")
-    subprocess.run(
-        (
-            f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {certificate} -days 2 -subj /CN=localhost "
-            "-addext subjectAltName=IP:127.0.0.1"
-        ).split(),
-        check=True,
-        capture_output=True,
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    return context
-
-
 def said(client: Callable[[str], None], url: str) -> tuple[str, bool]:
     """Why there is no answer, and whether waiting won't help."""
     try:
@@ -124,14 +102,14 @@ def said(client: Callable[[str], None], url: str) -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_each_cause_has_its_own_words(client, self_signed):
+def test_each_cause_has_its_own_words(client, certificate):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         why, lasting = said(client, f"http://127.0.0.1:{unused.getsockname()[1]}")
         assert "refused" in why and not lasting
     why, lasting = said(client, "http://no-such-host.invalid")
     assert "DNS" in why and "its host name" in why
-    with listening(self_signed) as port:
+    with listening(certificate.server) as port:
         why, lasting = said(client, f"https://127.0.0.1:{port}")
         assert "self-signed" in why and "THE_SETTING" in why and lasting
     with listening() as port:

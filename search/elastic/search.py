@@ -196,6 +196,8 @@ class Searcher:
         try:
             found = self._ask(plans)
         except WithoutId:
+            if self.stored_ids:
+                raise ServerError(f"{self.server.connection.name} answered with documents that have no ids") from None
             stored = replace(self, stored_ids=True)
             return stored._answer([stored._plan(plan.query) for plan in plans])
         except InvalidData as error:
@@ -224,16 +226,18 @@ class Searcher:
         def attempt() -> None:
             nonlocal left
             lines = b"".join(plan.lines for plan in left.values())
-            responses = iter(self.server.send("POST", path, lines, params)["responses"] if lines else ())
+            answer = self.server.send("POST", path, lines, params) if lines else {"responses": ()}
             again: dict[int, Plan] = {}
             busy: Busy | None = None
-            for place, plan in left.items():
-                own = {name: next(responses) for name in plan.searches}
-                refused = next(filter(None, map(busy_part, own.values())), None)
-                if refused is None:
-                    found[place] = self._found(plan, own)
-                else:
-                    again[place], busy = plan, refused
+            with self.server.understanding():
+                responses = iter(answer["responses"])
+                for place, plan in left.items():
+                    own = {name: next(responses) for name in plan.searches}
+                    refused = next(filter(None, map(busy_part, own.values())), None)
+                    if refused is None:
+                        found[place] = self._found(plan, own)
+                    else:
+                        again[place], busy = plan, refused
             left = again
             if busy is not None:
                 raise busy
@@ -245,7 +249,9 @@ class Searcher:
         except (ApiError, TransportError) as error:
             if isinstance(error, ApiError) and any(NATIVE in plan.searches for plan in plans):
                 self._check_native(error.meta.status, error.body)
-            raise translate(error, self.server.connection, self.name) from error
+            if not found:
+                raise translate(error, self.server.connection, self.name) from error
+            found |= dict.fromkeys(left, translate(error, self.server.connection, self.name))
         return [found[place] for place in range(len(plans))]
 
     def _check_native(self, status: int, body: Any) -> None:

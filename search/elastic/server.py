@@ -15,7 +15,7 @@ import tenacity
 from elastic_transport import ApiError, ConnectionTimeout, SerializationError, TlsError, TransportError
 from urllib3.exceptions import ConnectTimeoutError
 
-from ...errors import CcheckError, NotFound, UsageError
+from ...errors import CcheckError, NotFound, ServerError, UsageError
 from ...http import is_lasting, why_unreachable
 from ...redaction import redact
 from .connection import Connection
@@ -171,6 +171,17 @@ class Server:
         self._answered = True
         if self._busy_path in (None, path):
             self._said, self._silent_since, self._busy_path = False, None, None
+
+    @contextmanager
+    def understanding(self) -> Iterator[None]:
+        """Around what reads an answer: ServerError where that is not of Elasticsearch's shape."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration) as error:
+            raise ServerError(
+                f"{self.connection.name} answered something that is not Elasticsearch's ({type(error).__name__} for "
+                f"{self.connection.redact(str(error))[:100]}): what stands between ccheck and the server?"
+            ) from error
 
     @contextmanager
     def stopping(self) -> Iterator[threading.Event]:

@@ -104,8 +104,9 @@ class ElasticStore:
 
     def _count(self, query: Mapping[str, Any] | None = None) -> int:
         answer = self._request("POST" if query else "GET", self._path("_count"), {"query": query} if query else None)
-        refuse_parts(answer, self._connection, self.index)
-        return int(answer["count"])
+        with self._server.understanding():
+            refuse_parts(answer, self._connection, self.index)
+            return int(answer["count"])
 
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
         if not self._index().made_here:
@@ -244,7 +245,8 @@ class ElasticStore:
         return index
 
     def _understood(self, found: Mapping[str, Any]) -> Index:
-        index = schema.read_index(self.index, found, self._names, self.name, sampler(self._server, self.index))
+        with self._server.understanding():
+            index = schema.read_index(self.index, found, self._names, self.name, sampler(self._server, self.index))
         # As long as the mapping stays, the same fields are searched, whichever documents come.
         self._read = (found, index) if index.made_here or self.count() else None
         return index
