@@ -27,7 +27,7 @@ T = TypeVar("T")
 ATTEMPTS = 3
 """How often a server is asked that never answered, or that nobody waits for."""
 SAID_AFTER = 1.0
-"""Seconds of silence after which the user hears that ccheck waits."""
+"""Seconds of silence, with the next pause, after which the user hears that ccheck waits."""
 THREADS = 4
 _COMPATIBLE_WITH_8 = "application/vnd.elasticsearch+{}; compatible-with=8"
 _log = logging.getLogger(__name__)
@@ -156,7 +156,8 @@ class Server:
 
     def _say(self, state: tenacity.RetryCallState) -> None:
         """Log, once for each silence, that ccheck waits for a server that answered before."""
-        error, silent = _error(state), time.monotonic() - (self._silent_since or time.monotonic())
+        error, pause = _error(state), state.next_action.sleep if state.next_action is not None else 0.0
+        silent = time.monotonic() - (self._silent_since or time.monotonic()) + pause
         if self._said or not self._answered or silent < SAID_AFTER:
             return
         self._said = True
