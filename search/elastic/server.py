@@ -181,7 +181,7 @@ class Server:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration) as error:
             raise ServerError(
                 f"{self.connection.name} answered something that is not Elasticsearch's ({type(error).__name__} for "
-                f"{self.connection.redact(str(error))[:100]}): what stands between ccheck and the server?"
+                f"{redact(str(error))[:100]}): what stands between ccheck and the server?"
             ) from error
 
     @contextmanager
