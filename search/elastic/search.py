@@ -285,7 +285,7 @@ class Searcher:
         for response in responses.values():
             for hit in _hits(response):
                 if "_source" in hit:
-                    found.documents[_key(hit)] = document(self.index, hit["_id"], hit["_source"])
+                    found.documents.setdefault(_key(hit), document(self.index, hit["_id"], hit["_source"]))
         return found
 
     def _ranked(self, name: str, response: Mapping[str, Any]) -> Ranked:
