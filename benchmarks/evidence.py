@@ -8,7 +8,8 @@ that is not known. Counted are the pairs in which two splitters (ccheck's, and o
 the same number of sentences; the figures over all pairs with ccheck's are printed beside. Claims are parted into two
 halves by a hash of their number: the mix is chosen on the first, and the second says how good it is.
 
-hit@k: a sentence of the rationale is among the best k. recall@k: the share of the rationale's sentences that are.
+hit@k: a sentence of the rationale is among the k that ccheck's own function chooses. recall@k: the share of the
+rationale's sentences that are.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ccheck.analysis import sentence_spans
+from ccheck.analysis import clean, sentence_spans
 from ccheck.search.embedding import DEFAULT_MODEL, load_embedder
 from ccheck.types import Document
-from ccheck.verdict.evidence import EMBEDDING_SHARE, choose_sentences_many
+from ccheck.verdict import evidence
+from ccheck.verdict.evidence import Embed, EvidenceMethod, choose_sentences_many
 
+Cases = list[tuple[str, list[Document]]]
 ALL = 10_000
-SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 READ = (4, 6, 8, 12)
 """How many of the lexically best sentences the embedding model reads."""
 OTHERS = 9
@@ -51,44 +54,71 @@ def main(folder: Path, model: str) -> None:
     for pair in pairs:
         others = [corpus[ids[number]] for number in rng.integers(0, len(ids), OTHERS)]
         cases.append((pair["claim"], [corpus[pair["doc_id"]], *others]))
-    lexical = [chosen[0] for chosen in choose_sentences_many(cases, ALL, "lexical")]
-    # One document is enough here: what an embedding says of a sentence does not depend on the others.
-    alone = [(claim, documents[:1]) for claim, documents in cases]
-    dense = [chosen[0] for chosen in choose_sentences_many(alone, ALL, "embedding", embedder.encode_documents)]
     spans = [sentence_spans(documents[0].text) for _, documents in cases]
-    table = []
-    for pair, by_words, by_vector, cut in zip(pairs, lexical, dense, spans, strict=True):
-        scores = np.zeros((2, len(cut)))
-        row = {start: number for number, (start, _) in enumerate(cut)}
-        for method, sentences in enumerate((by_words, by_vector)):
-            for sentence in sentences:
-                scores[method, row[sentence.start]] = sentence.score
-        table.append((scores, [number for number in pair["sentences"] if number < len(cut)]))
     sure = np.array([len(cut) == _sentences(case[1][0].text) for cut, case in zip(spans, cases, strict=True)])
     first = np.array([hashlib.sha256(pair["claim_id"].encode()).digest()[0] % 2 == 0 for pair in pairs])
+    embed = _embedding_of(
+        {clean(claim) for claim, _ in cases}
+        | {clean(d[0].text[start:end]) for (_, d), cut in zip(cases, spans, strict=True) for start, end in cut},
+        embedder.encode_documents,
+        embedder.spec.dimensions,
+    )
     print(f"{len(pairs)} pairs, {sure.sum()} of them with certain numbers; {model}; random choice beside")
     print(f"{'share of the embedding':<24}{'first half':^27}{'second half':^27}{'all pairs, numbers uncertain':^29}")
     print(f"{'':<24}" + f"{'hit@1  hit@3  recall@3':^27}" * 3)
-    for share, read in [*((share, ALL) for share in SHARES), *((EMBEDDING_SHARE, read) for read in READ)]:
-        mixed = [(_mix(scores, share, read), gold) for scores, gold in table]
-        figures = np.array([_figures(scores, gold) for scores, gold in mixed])
-        name = {0.0: "lexical", 1.0: "embedding"}.get(share, f"mix {share}") + (
-            f", of the best {read}" if read < ALL else ""
-        )
+
+    def show(name: str, figures: np.ndarray) -> None:
         cells = [figures[sure & first].mean(0), figures[sure & ~first].mean(0), figures.mean(0)]
         print(f"{name:<24}" + "".join(f"{'  '.join(f'{value:.3f}' for value in cell):^27}" for cell in cells))
-    chance = np.array([_chance(len(scores[0]), gold) for scores, gold in table])
-    cells = [chance[sure & first].mean(0), chance[sure & ~first].mean(0), chance.mean(0)]
-    print(f"{'at random':<24}" + "".join(f"{'  '.join(f'{value:.3f}' for value in cell):^27}" for cell in cells))
+
+    gold = [
+        {cut[number][0] for number in pair["sentences"] if number < len(cut)}
+        for pair, cut in zip(pairs, spans, strict=True)
+    ]
+    show("lexical", _measured(cases, gold, "lexical", embed))
+    show("embedding", _measured(cases, gold, "embedding", embed))
+    show(f"mix, as ccheck has it: {evidence.EMBEDDING_SHARE}", _measured(cases, gold, "mix", embed))
+    for share, read in [*((share, ALL) for share in SHARES), *((evidence.EMBEDDING_SHARE, read) for read in READ)]:
+        # The product's own function, with other numbers.
+        before = evidence.EMBEDDING_SHARE, evidence.READ_SENTENCES
+        evidence.EMBEDDING_SHARE, evidence.READ_SENTENCES = share, read
+        try:
+            show(f"mix {share}" + (f", of the best {read}" * (read < ALL)), _measured(cases, gold, "mix", embed))
+        finally:
+            evidence.EMBEDDING_SHARE, evidence.READ_SENTENCES = before
+    show("at random", np.array([_chance(len(cut), right) for cut, right in zip(spans, gold, strict=True)]))
     some = cases[:: len(cases) // 20]
     for method in ("lexical", "mix"):
-        started, used = time.perf_counter(), time.process_time()
-        choose_sentences_many(some, 1, method, embedder.encode_documents)
-        wall, cpu = time.perf_counter() - started, time.process_time() - used
-        print(
-            f"{method}, {1 + OTHERS} documents a claim: {1000 * wall / len(some):.0f} ms a claim, "
-            f"{1000 * cpu / len(some):.0f} ms of CPU time"
-        )
+        for count in (1, 3):
+            started, used = time.perf_counter(), time.process_time()
+            choose_sentences_many(some, count, method, embedder.encode_documents)
+            wall, cpu = time.perf_counter() - started, time.process_time() - used
+            print(
+                f"{method}, {1 + OTHERS} documents a claim, {count} chosen: {1000 * wall / len(some):.0f} ms a claim, "
+                f"{1000 * cpu / len(some):.0f} ms of CPU time"
+            )
+
+
+def _embedding_of(texts: set[str], encode: Embed, dimensions: int) -> Embed:
+    """The embedding of these texts, made once; of the others nought: what they score is not looked at."""
+    known = sorted(texts)
+    rows = dict(zip(known, encode(known), strict=True))
+    nought = np.zeros(dimensions, np.float32)
+    return lambda asked: np.array([rows.get(text, nought) for text in asked])
+
+
+def _measured(cases: Cases, gold: Sequence[set[int]], method: EvidenceMethod, embed: Embed) -> np.ndarray:
+    """hit@1 where one sentence is asked for, hit@3 and recall@3 where three are, of each pair."""
+    one, three = (
+        [{sentence.start for sentence in chosen[0]} for chosen in choose_sentences_many(cases, count, method, embed)]
+        for count in (1, 3)
+    )
+    return np.array(
+        [
+            (bool(first & right), bool(best & right), len(best & right) / max(1, len(right)))
+            for first, best, right in zip(one, three, gold, strict=True)
+        ]
+    )
 
 
 def read_corpus(folder: Path) -> dict[str, Document]:
@@ -101,23 +131,7 @@ def _sentences(text: str) -> int:
     return 1 + len(re.findall(r"(?<=[.?!]) (?=[A-Z])", text.strip()))
 
 
-def _mix(scores: np.ndarray, share: float, read: int) -> np.ndarray:
-    """The scores of a document's sentences, of those that the model does not read 0."""
-    mixed = share * scores[1] + (1 - share) * scores[0]
-    mixed[np.argsort(-scores[0], kind="stable")[read:]] = 0
-    return mixed
-
-
-def _figures(scores: np.ndarray, gold: Sequence[int]) -> tuple[float, float, float]:
-    best = np.argsort(-scores, kind="stable")[:3].tolist()
-    return (
-        float(bool(gold) and best[0] in gold),
-        float(any(number in gold for number in best)),
-        len(set(best) & set(gold)) / max(1, len(gold)),
-    )
-
-
-def _chance(sentences: int, gold: Sequence[int]) -> tuple[float, float, float]:
+def _chance(sentences: int, gold: set[int]) -> tuple[float, float, float]:
     """What choosing at random gives."""
     miss = 1.0
     for drawn in range(min(3, sentences)):

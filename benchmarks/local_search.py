@@ -3,12 +3,15 @@
     python benchmarks/local_search.py --documents 400000
 
 Documents are synthetic: words drawn by Zipf's law, random unit vectors. Claims alternate between the two sides in one
-run; printed are the medians, and the ratio by claim with its quartiles.
+run, and each side answers with the same ten documents, read whole, and their scores, which is asserted. Printed are the
+medians, and the ratio by claim with its quartiles.
 """
 
 from __future__ import annotations
 
+import json
 import platform
+import sqlite3
 import statistics
 import tempfile
 import time
@@ -27,6 +30,8 @@ from ccheck.stages import Bm25, Dense, Fusion
 from ccheck.types import Document, Entry, Passage, Query
 
 DIMENSIONS = 384
+Answer = tuple[str, str, str, dict[str, Any], float]
+"""Id, title, text, metadata, score."""
 LAYOUT = Layout(Embedding("random", DIMENSIONS, "0" * 64, 256), Chunking(256, 256, 50))
 
 
@@ -65,7 +70,7 @@ _ENDS = [
 
 
 def bare(folder: Path) -> Any:
-    """The same search with nothing around it: top 100 of each side, reciprocal rank fusion, the best 10's keys."""
+    """The same search with nothing around it: the best 100 of each side, reciprocal rank fusion, the best 10 read."""
     schema = tantivy.SchemaBuilder().add_unsigned_field("seq", indexed=True, fast=True)
     for name in ("content", "title", "text"):
         schema = schema.add_text_field(name, tokenizer_name="ccheck", index_option="freq")
@@ -74,12 +79,17 @@ def bare(folder: Path) -> Any:
     index.register_tokenizer("ccheck", analyzer())
     searcher = index.searcher()
     matrix = np.memmap(next(folder.glob("vectors-*.f32")), np.float32, "r").reshape(-1, DIMENSIONS)
+    database = sqlite3.connect(folder / "documents.sqlite")
+    marks = ",".join("?" * 10)
+    select = f"SELECT seq, id, title, text, metadata FROM documents WHERE seq IN ({marks})"
 
-    def search(query: Query) -> list[int]:
-        clauses = [
-            (tantivy.Occur.Should, tantivy.Query.term_query(built, "content", word, index_option="freq"))
-            for word in Counter(terms(query.text))
-        ]
+    def search(query: Query) -> list[Answer]:
+        clauses = []
+        for word, times in Counter(terms(query.text)).items():
+            clause = tantivy.Query.term_query(built, "content", word, index_option="freq")
+            if times > 1:
+                clause = tantivy.Query.boost_query(clause, times)
+            clauses.append((tantivy.Occur.Should, clause))
         hits = searcher.search(tantivy.Query.boolean_query(clauses), 100, count=False).hits
         lexical = searcher.fast_field_values("seq", [address for _, address in hits])
         scores = matrix @ query.vector
@@ -89,7 +99,9 @@ def bare(folder: Path) -> Any:
         for ranking in (lexical, dense):
             for rank, key in enumerate(ranking, 1):
                 totals[key] = totals.get(key, 0) + 1 / (60 + rank)
-        return sorted(totals, key=lambda key: -totals[key])[:10]
+        best = sorted(totals, key=lambda key: -totals[key])[:10]
+        rows = {row[0]: row[1:] for row in database.execute(select, best)}
+        return [(*rows[key][:3], json.loads(rows[key][3]), totals[key]) for key in best]
 
     return search
 
@@ -106,25 +118,28 @@ def main(documents: int, claims: int, folder: Path | None) -> None:
             build(folder, documents, random)
         random = np.random.default_rng(2)
         with LocalStore(folder) as store:
-            found = store.get([f"d{i}" for i in random.integers(0, documents, claims).tolist()])
-            vectors = random.standard_normal((len(found), DIMENSIONS)).astype(np.float32)
+            wanted = store.get([f"d{i}" for i in random.integers(0, documents, claims).tolist()])
+            vectors = random.standard_normal((len(wanted), DIMENSIONS)).astype(np.float32)
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
             queries = [
                 Query(" ".join(document.text.split()[20:32]), vector)
-                for document, vector in zip(found.values(), vectors, strict=True)
+                for document, vector in zip(wanted.values(), vectors, strict=True)
             ]
             plain = bare(folder)
             stages, fusion = {"bm25": Bm25(), "dense": Dense()}, Fusion(k=60)
             ours, theirs = [], []
             for i, query in enumerate(queries):
                 sides = [lambda q=query: store.search([q], stages, fusion, k=10)[0], lambda q=query: plain(q)]
-                times = [0.0, 0.0]
+                times, answers = [0.0, 0.0], [None, None]
                 for side in (0, 1) if i % 2 else (1, 0):
                     started = time.perf_counter()
-                    answer = sides[side]()
+                    answers[side] = sides[side]()
                     times[side] = time.perf_counter() - started
-                    if side == 0:
-                        assert len(answer.hits) == 10
+                ours_found = [
+                    (hit.document.id, hit.document.title, hit.document.text, dict(hit.document.metadata), hit.score)
+                    for hit in answers[0].hits
+                ]
+                assert len(ours_found) == 10 and ours_found == answers[1], query.text
                 if i >= 10:  # the first ones warm the caches up
                     ours.append(times[0])
                     theirs.append(times[1])

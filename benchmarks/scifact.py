@@ -28,6 +28,7 @@ RECIPES = {
     "default": load_recipe("default"),
     "rrf, k = 60": load_recipe("default").model_copy(update={"fusion": Fusion(k=60)}),
     "minmax": load_recipe("minmax"),
+    "late": load_recipe("late"),
 }
 UNEQUAL_DEPTHS: Recipe = Recipe(
     name="client-side fusion",
@@ -53,9 +54,10 @@ def main(folder: Path, store: str | None) -> None:
         print(f"{platform.machine()}, Python {platform.python_version()}, {checker.store.name}, {len(claims)} claims")
         print(f"{'recipe':<20} nDCG@10              R@100                claims/s")
         for name, whole in {**RECIPES, **({UNEQUAL_DEPTHS.name: UNEQUAL_DEPTHS} if store else {})}.items():
-            # Retrieval alone, whatever models are here.
+            # Retrieval, whatever models are here.
             alone = {
-                "rerankers": {},
+                # `late` is the embedding model's own; others would be models that may be here or not.
+                "rerankers": whole.rerankers if name == "late" else {},
                 "evidence": EvidenceStage(sentences=0),
                 "verdict": VerdictStage(method="none"),
             }
