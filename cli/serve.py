@@ -82,6 +82,29 @@ def serve() -> None:
         type=click.IntRange(32),
         help="Tokens that the model is given at once. By default 4096, on a GPU 16384.",
     ),
+    _option(
+        "--connections",
+        metavar="N",
+        default=512,
+        type=click.IntRange(1),
+        help="Connections open at once. More get 503 and are closed.",
+    ),
+    _option(
+        "--head-timeout",
+        metavar="S",
+        default=10.0,
+        type=click.FloatRange(0.1),
+        help="Seconds that a connection may stay open while none of its requests is being answered. It limits how long "
+        "the head of a request may take.",
+    ),
+    _option(
+        "--allow-host",
+        metavar="NAME",
+        multiple=True,
+        help="A name by which clients call this server, such as rerank.example.org. Without a key, requests for other "
+        "names than localhost and --host get 421, against DNS rebinding. Again for several. In the environment, with "
+        "blanks between.",
+    ),
     _option("--max-body", metavar="BYTES", default=16 << 20, type=click.IntRange(1024), help="Of one request."),
     _option("--max-texts", metavar="N", default=1000, type=click.IntRange(1), help="Of one request."),
     _option("--max-chars", metavar="N", default=200_000, type=click.IntRange(1), help="Of one text."),
@@ -114,6 +137,9 @@ def rerank(
     queue: int,
     timeout: float,
     batch_tokens: int | None,
+    connections: int,
+    head_timeout: float,
+    allow_host: tuple[str, ...],
     max_body: int,
     max_texts: int,
     max_chars: int,
@@ -177,13 +203,13 @@ def rerank(
             on_load = functools.partial(say, f"loading {embedding_model}")
             loaded = load_embedder(embedding_model, device, on_load=on_load)
             embedder = (next(iter(named_models([embedding_model]))), loaded)
-        limits = Limits(max_body, max_texts, max_chars, queue, timeout, batch_tokens)
+        limits = Limits(max_body, max_texts, max_chars, queue, timeout, batch_tokens, connections, head_timeout)
         key = os.environ.get(KEY) or None
         app = create_app(
             scorers,
             embedder=embedder,
             limits=limits,
-            access=Access(key),
+            access=Access(key, (host, *allow_host)),
             batch_tokens=tokens_of(limits, device or best_device()),
         )
 
@@ -192,4 +218,4 @@ def rerank(
             if public(host) and key is None:
                 say(f"everyone who reaches {url} can use it: set a key by {KEY}")
 
-        run(app, listening, timeout, started)
+        run(app, listening, limits, started)

@@ -84,10 +84,11 @@ def running(app: Any) -> Iterator[str]:
     """The URL of an application on a real port of this machine."""
     import uvicorn
 
-    from ccheck.rerank.server.run import listen
+    from ccheck.rerank.server.run import configuration, listen
 
     listening = listen("127.0.0.1", 0)
-    config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="on", timeout_graceful_shutdown=30)
+    config = configuration(app, app.state.service.limits)
+    config.timeout_graceful_shutdown = 30
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -148,11 +149,12 @@ def _start(
 
     batch_tokens = given.pop("batch_tokens", 4096)
     embedder = given.pop("embedder", None)
+    hosts = given.pop("hosts", ())
     scorer = WordScorer()
     app = create_app(
         scorers or {"words": scorer},
         limits=Limits(**given),
-        access=Access(key),
+        access=Access(key, hosts),
         embedder=embedder,
         batch_tokens=batch_tokens,
     )

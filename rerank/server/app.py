@@ -39,6 +39,7 @@ from .dialects import (
     ranges,
     tei_ranking,
 )
+from .guard import HostCheck
 from .service import Embedder, Service
 from .worker import Refused
 
@@ -79,6 +80,8 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.service = service
+    if access.key is None:
+        app.add_middleware(HostCheck, names=access.hosts)
     _add_reranking(app, service)
     _add_embedding(app, service)
     _add_state(app, service)

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`timeout` in seconds, from a request's arrival to its answer. `batch_tokens`: None is for the device to say."""
+    """`timeout` in seconds, from a request's arrival to its answer. `batch_tokens`: None is for the device to say.
+
+    `head`: the seconds that a connection may stay open while no request of it is answered. `connections`: open at once.
+    """
 
     body: int = 16 << 20
     texts: int = 1000
@@ -15,6 +18,8 @@ class Limits:
     requests: int = 256
     timeout: float = 60
     batch_tokens: int | None = None
+    connections: int = 512
+    head: float = 10
 
     @property
     def held_bytes(self) -> int:
@@ -24,9 +29,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask: everyone where there is no key. A key is never shown."""
+    """Who may ask: everyone where there is no key, and then for a known host alone. A key is never shown.
+
+    `hosts`: what the server is called, beside localhost and addresses.
+    """
 
     key: str | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] = ()
 
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}

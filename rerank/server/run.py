@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from ...errors import MissingExtra, ServerError, UsageError
 
 if TYPE_CHECKING:
+    import uvicorn
     from fastapi import FastAPI
+
+    from .config import Limits
 
 GRACE_SECONDS = 5
 """How much longer than a request may take the server waits for those that it took, when it is told to stop."""
@@ -65,7 +68,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise ServerError(f"can't listen on {host}:{port}: {reason}; choose others by --host and --port") from error
 
 
-def serve(app: FastAPI, listening: socket.socket, timeout: float, started: Callable[[str], None]) -> None:
+def serve(app: FastAPI, listening: socket.socket, limits: Limits, started: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM; what was taken is finished. `started` is told the URL."""
     import uvicorn
 
@@ -77,20 +80,32 @@ def serve(app: FastAPI, listening: socket.socket, timeout: float, started: Calla
             if self.started:
                 started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        lifespan="on",
-        timeout_graceful_shutdown=int(timeout) + GRACE_SECONDS,
-    )
+    config = configuration(app, limits)
     # uvicorn raises the signal again when it is done: to be asked to stop is no failure.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         Server(config).run(sockets=[listening])
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    import uvicorn
+
+    from .guard import MOST_OF_A_HEAD, protocol
+
+    return uvicorn.Config(
+        app,
+        http=protocol(limits.connections, limits.head),
+        ws="none",
+        h11_max_incomplete_event_size=MOST_OF_A_HEAD,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=int(limits.timeout) + GRACE_SECONDS,
+    )
 
 
 def public(host: str) -> bool:

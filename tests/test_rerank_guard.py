@@ -1,0 +1,159 @@
+"""The reranking server before a request is read: slow and large heads, connections, hosts. Over real sockets."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from rerank_servers import TEI_BODY, wait_until
+
+MOST_BYTES = 2000
+"""What a patient attacker sends, a byte at a time, before the test gives up."""
+HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@contextmanager
+def connected(url: str) -> Iterator[socket.socket]:
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=60) as opened:
+        yield opened
+
+
+def rest(opened: socket.socket) -> bytes:
+    """What arrives until the server closes."""
+    received = b""
+    try:
+        while part := opened.recv(65536):
+            received += part
+    except ConnectionError:
+        pass
+    return received
+
+
+def trickled(opened: socket.socket) -> bytes:
+    """What the server says until it closes, to whom sends a header without end."""
+    opened.settimeout(0.02)
+    for _ in range(MOST_BYTES):
+        try:
+            opened.sendall(b"x")
+            if part := opened.recv(65536):
+                opened.settimeout(60)
+                return part + rest(opened)
+            return b""
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return b""
+    raise AssertionError("the connection stayed open")
+
+
+def test_a_head_that_comes_a_byte_at_a_time_is_not_waited_for(serve):
+    with connected(serve(head=0.5).url) as opened:
+        opened.sendall(HEAD + b"X-Long: ")
+        assert b" 408 " in trickled(opened)
+
+
+def test_nor_is_the_next_one_of_a_connection(serve):
+    with connected(serve(head=0.5).url) as opened:
+        opened.sendall(HEAD + b"\r\n")
+        received = b""
+        while not received.endswith(b"}"):
+            received += opened.recv(65536)
+        assert b" 200 " in received
+        opened.sendall(HEAD + b"X-Long: ")
+        assert b" 408 " in trickled(opened)
+
+
+def test_nor_is_a_body_that_nobody_reads(serve):
+    with connected(serve(head=0.5).url) as opened:
+        opened.sendall(HEAD + b"Content-Length: 100000000\r\n\r\n")
+        trickled(opened)
+
+
+def test_a_connection_that_says_nothing_is_closed(serve):
+    with connected(serve(head=0.2).url) as opened:
+        assert b" 408 " in rest(opened)
+
+
+def test_a_head_without_end_is_refused(serve):
+    with connected(serve().url) as opened:
+        try:
+            for _ in range(100):
+                opened.sendall(b"GET /health HTTP/1.1\r\n" if _ == 0 else b"X-Large: " + b"x" * 8192 + b"\r\n")
+        except ConnectionError:
+            return
+        assert b" 400 " in rest(opened)
+
+
+def test_more_connections_than_the_limit_are_closed_and_the_server_goes_on(serve):
+    served = serve(connections=20, head=2.0)
+    with ExitStack() as stack:
+        idle = [stack.enter_context(connected(served.url)) for _ in range(200)]
+        ends = [rest(opened) for opened in idle]
+    assert sum(b" 503 " in end for end in ends) >= 150
+    assert all(b" 503 " in end or b" 408 " in end or not end for end in ends)
+    wait_until(lambda: served.client.get("/health").status_code == 200)
+
+
+def test_an_answer_may_take_longer_than_a_head(serve):
+    served = serve(head=0.2)
+    served.scorer.hold()
+    with connected(served.url) as opened:
+        body = httpx.Request("POST", served.url, json=TEI_BODY).content
+        opened.sendall(b"POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+        opened.sendall(b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        served.scorer.busy.wait(60)
+        time.sleep(0.5)
+        served.scorer.go.set()
+        assert b" 200 " in rest(opened)
+
+
+# -- DNS rebinding
+
+
+@pytest.fixture(scope="module")
+def named(request) -> Iterator[str]:
+    from rerank_servers import starting
+
+    with starting() as start:
+        yield start(hosts=("Rerank.example.org",)).url
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8080", 200),
+        ("app.localhost", 200),
+        ("127.0.0.1:9", 200),
+        ("[::1]:9", 200),
+        ("10.1.2.3", 200),
+        ("rerank.example.org:443", 200),
+        ("rerank.example.org.", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example:8080", 421),
+        ("evillocalhost", 421),
+        ("[evil.example]", 421),
+        ("", 421),
+    ],
+)
+@pytest.mark.parametrize("path", ["/health", "/rerank"])
+def test_without_a_key_only_known_hosts_are_answered(named, host, status, path):
+    method, body = ("GET", None) if path == "/health" else ("POST", TEI_BODY)
+    answer = httpx.request(method, named + path, headers={"Host": host}, json=body)
+    assert answer.status_code == status
+    if status == 421:
+        assert "--allow-host" in answer.text
+
+
+def test_with_a_key_the_host_does_not_matter(serve):
+    served = serve(key="k3y")
+    headers = {"Host": "evil.example", "Authorization": "Bearer k3y"}
+    assert served.post("/rerank", TEI_BODY, **headers).status_code == 200
+    assert served.post("/rerank", TEI_BODY, Host="evil.example").status_code == 401
