@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 _TURNING = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -30,10 +32,22 @@ def printable(text: str) -> str:
 def json_line(data: Any) -> str:
     r"""A line of JSON, in which what `without_controls` takes out, and lone surrogates, stand as \uXXXX.
 
-    So it can be shown and written as UTF-8, and reads back as it was.
+    So it can be shown and written as UTF-8, and reads back as it was. JSON has no infinite numbers and no NaN: they are
+    null.
     """
-    text = json.dumps(data, ensure_ascii=False)
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False)
     return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, Mapping):
+        return {key: _finite(value) for key, value in data.items()}
+    return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def shortened(text: str, limit: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -125,7 +126,21 @@ def test_without_the_extra(monkeypatch):
     assert ran.code == 3 and "pip install 'ccheck[evaluation]'" in ran.err
 
 
-def test_json_is_json_without_a_number_that_is_none():
+def test_an_interval_that_one_claim_does_not_have_is_null_in_json():
+    Path("qrels").write_text("q1 0 r 1\n")
+    ran = ccheck("compare", "bad.run", "good.run", "--qrels", "qrels", "--json", "--quiet")
+    assert ran.code == 0
+    bad, good = (json.loads(line, parse_constant=lambda name: pytest.fail(name)) for line in ran.out.splitlines())
+    assert bad["metrics"]["nDCG@10"] == pytest.approx(0.6309, abs=1e-4) and bad["intervals"] == good["intervals"] == {}
+    change = good["differences"]["nDCG@10"]
+    assert change["interval"] is None and change["p"] == 1.0 and change["claims"] == 1
+
+
+def test_a_number_that_is_none_is_null_in_json(monkeypatch):
+    from ccheck.evaluation import compare
+
+    monkeypatch.setattr(compare, "bootstrap", lambda values, **options: (math.nan, math.inf))
     ran = ccheck("compare", "bad.run", "good.run", "--qrels", "qrels", "--json")
-    for line in ran.out.splitlines():
-        json.loads(line, parse_constant=lambda name: pytest.fail(name))
+    assert ran.code == 0
+    _, good = (json.loads(line, parse_constant=lambda name: pytest.fail(name)) for line in ran.out.splitlines())
+    assert good["differences"]["nDCG@10"]["interval"] == [None, None]

@@ -238,6 +238,18 @@ def test_intervals():
 # -- what does not fit
 
 
+def test_the_interval_of_climatechecks_score_knows_that_a_part_has_fewer_claims():
+    qrels = {"q1": {"a": 1}, "q2": {"b": 1, "x": 0}, "q3": {"c": 1, "y": 0}}
+    run = {"q1": {"a": 1.0}, "q2": {"b": 2.0, "x": 1.0}, "q3": {"y": 1.0}}
+    measured = measure(run, qrels, ["ClimateCheck"])
+    # Recall at 2, 5 and 10 has three claims, with 1, 1 and 0. Binary preference has two, with 1 and 0 about their mean:
+    # q1 counts as the mean, the others as 3/2 times their distance from it.
+    preference = [0.5, 0.5 + 0.5 * 3 / 2, 0.5 - 0.5 * 3 / 2]
+    values = [(3 * recall + part) / 4 for recall, part in zip([1, 1, 0], preference, strict=True)]
+    assert measured.mean["ClimateCheck"] == pytest.approx(sum(values) / 3)
+    assert measured.intervals["ClimateCheck"] == pytest.approx(bootstrap(values))
+
+
 def test_what_claims_run_and_judgements_do_not_share_is_said():
     claims = [Claim("a", "a"), Claim("b", "b"), Claim("c", "c"), Claim("e", "e")]
     run = {"a": {"d1": 2.0, "x": 1.0}, "b": {}, "c": {"d2": 1.0}, "e": {"d1": 1.0}}

@@ -8,10 +8,10 @@ import math
 import pytest
 
 from ccheck.errors import UsageError
-from ccheck.fusion import fuse, min_max, reciprocal_ranks
+from ccheck.fusion import fuse, min_max, ranking_of, reciprocal_ranks
 from ccheck.search import Filter, before, parse_filter
 from ccheck.stages import Fusion
-from ccheck.types import strictly_decreasing
+from ccheck.types import Document, strictly_decreasing
 
 BM25 = [("a", 9.0), ("b", 6.0), ("c", 3.0)]
 DENSE = [("c", 0.9), ("a", 0.5), ("d", 0.4)]
@@ -45,6 +45,20 @@ def test_min_max_of_equal_scores_and_of_nothing() -> None:
 def test_equal_scores_keep_the_order_in_which_they_came() -> None:
     fused = fuse({"bm25": [("a", 1.0), ("b", 0.5)], "dense": [("b", 1.0), ("a", 0.5)]}, EVEN, Fusion())
     assert [key for key, _ in fused] == ["a", "b"]
+
+
+def test_a_document_that_is_gone_leaves_no_gap_in_the_ranks() -> None:
+    rankings = {"bm25": BM25, "dense": DENSE}
+    fused = fuse(rankings, EVEN, Fusion(k=60))
+    there = {key: Document(key, "", key) for key in "abd"}
+    ranking = ranking_of(fused, rankings, there, Fusion(k=60))
+    assert [(hit.rank, hit.document.id) for hit in ranking.hits] == [(1, "a"), (2, "b"), (3, "d")]
+    # What the retrievers said of the others stays as it was.
+    assert [dict(hit.ranks) for hit in ranking.hits] == [{"bm25": 1, "dense": 2}, {"bm25": 2}, {"dense": 3}]
+    first = ranking.hits[0]
+    assert first.score == first.scores["rrf"] == pytest.approx(1 / 61 + 1 / 62)
+    assert (first.scores["bm25"], first.scores["dense"]) == (9.0, 0.5)
+    assert "rrf" not in ranking_of(BM25, {"bm25": BM25}, there, None).hits[0].scores
 
 
 def test_runs_have_strictly_decreasing_scores_in_the_same_order() -> None:
