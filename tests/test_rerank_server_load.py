@@ -97,8 +97,8 @@ def test_a_slow_caller_holds_up_nobody(serve):
 
 def request_of(body: Any) -> bytes:
     data = json.dumps(body).encode()
-    head = f"POST /rerank HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-    return head.encode() + data
+    head = "POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
 
 
 @pytest.fixture(scope="module")
