@@ -107,12 +107,21 @@ def test_fields_are_chosen(
 def test_a_field_that_can_not_be_searched_is_left_out_with_a_notice(field: Field, said: str) -> None:
     found = chosen({"abstract": field, "body": TEXT}, {"body": [PROSE]})
     assert found.text == ("body",) and said in found.left_out["abstract"]
-    (notice,) = found.notices
-    assert notice.startswith("the field abstract of here is left out: ") and said in notice
+    if not field.nested:  # as chunks often are, beside a text
+        (notice,) = found.notices
+        assert notice.startswith("the field abstract of here is left out: ") and said in notice
+    alone = chosen({"abstract": field, "title": TEXT}, {"title": ["Ice sheets"]})
+    assert len(alone.notices) == 1 and said in alone.notices[0]
     with pytest.raises(InvalidData, match=r"no text field that could be searched .abstract: .*TEXT_FIELDS"):
         chosen({"abstract": field}, {})
     with pytest.raises(InvalidData, match="the field abstract of here, which the settings name, can't be used"):
         chosen({"abstract": field, "body": TEXT}, {"body": [PROSE]}, FieldNames(text=("abstract",)))
+
+
+def test_indices_that_differ_in_what_nobody_searches_need_no_notice() -> None:
+    for why, count in (("it is text in a, keyword in b", 0), ("it is dense_vector of 3 dimensions in a, text in b", 1)):
+        found = chosen({"doi": Field(CONFLICT, why=why), "body": TEXT}, {"body": [PROSE]})
+        assert found.left_out["doi"] == why and len(found.notices) == count
 
 
 def test_an_identifier_alone_is_no_text() -> None:
@@ -201,7 +210,7 @@ def test_texts_that_are_not_in_source(client: httpx.Client, store: ElasticStore)
         "title (shown as the title, but not searched: it is keyword",
     ):
         assert one in said, (one, said)
-    assert len(info.notices) == 3
+    assert len(info.notices) == 2
     with pytest.raises(NotFound, match="no words in title"):
         search(store, "Ice", {"bm25": Bm25(fields={"title": 1.0})})
 

@@ -123,7 +123,7 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
         text = tuple(name for name in semantic if name not in left_out)[:1]
     if not text and empty:
         text = tuple(name for name in shown if name != title)
-    notices = tuple(_notices(fields, left_out, where)) if names.text is None else ()
+    notices = tuple(_notices(fields, left_out, where, text)) if names.text is None else ()
     words = tuple(name for name in dict.fromkeys([*([title] if title else []), *text]) if name in texts)
     if not words and not semantic:
         said = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:10])
@@ -241,10 +241,14 @@ def _named(wanted: Iterable[str], names: Iterable[str]) -> Iterator[str]:
                 yield name
 
 
-def _notices(fields: Mapping[str, Field], left_out: Mapping[str, str], where: str) -> Iterator[str]:
-    """What is left out though somebody would look for it there: by its name, or for a conflict of types."""
+def _notices(
+    fields: Mapping[str, Field], left_out: Mapping[str, str], where: str, text: Sequence[str]
+) -> Iterator[str]:
+    """What is left out though somebody would look for it there, by its name or for its vectors."""
     for name, why in left_out.items():
-        if fields[name].type == CONFLICT or (_likely(name) and why != _NOWHERE):
+        conflict = fields[name].type == CONFLICT
+        likely = _likely(name) and why != _NOWHERE and not (fields[name].nested and text)
+        if likely or (conflict and any(kind in why for kind in ("dense_vector", SEMANTIC))):
             yield f"the field {name} of {where} is left out: {why}"
 
 
