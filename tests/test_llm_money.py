@@ -150,6 +150,29 @@ def test_cost_stops_at_its_limit(open_model):
     assert "--max-cost" in str(outcomes[-1].error)
 
 
+def test_a_request_that_timed_out_is_paid_for(open_model):
+    # The server may have answered it, and counted: nobody knows, so the estimate stands.
+    prices = {"llm_prompt_price": 10, "llm_completion_price": 50}
+    with scripted([Said(hang=600)]) as server:
+        model = open_model(server.url, llm_timeout=0.3, llm_retry_seconds=0, llm_max_calls=1, **prices)
+        with pytest.raises(ServerError, match="did not answer"):
+            model.ask(words("x" * 4_000), Number)
+        assert model.budget.calls == 1
+        assert model.budget.cost == pytest.approx((1_000 * 10 + 300 * 50) / 1e6, rel=0.1)
+        with pytest.raises((BudgetSpent, ServerError)):
+            model.ask(words("more"), Number)
+    assert len(server.requests) == 1
+
+
+def test_what_a_server_refuses_costs_nothing(open_model):
+    prices = {"llm_prompt_price": 10, "llm_completion_price": 50}
+    with scripted([error(400, "too long")]) as server:
+        model = open_model(server.url, llm_retry_seconds=0, **prices)
+        with pytest.raises(ServerError, match="too long"):
+            model.ask(words(), Number)
+    assert (model.budget.calls, model.budget.cost) == (0, 0)
+
+
 def test_a_limit_of_cost_needs_prices():
     with pytest.raises(UsageError, match="CCHECK_LLM_PROMPT_PRICE"):
         open_budget(Settings(llm_max_cost=1))
