@@ -136,6 +136,17 @@ def test_what_cant_be_asked_is_an_error_of_that_pair(chat):
     assert judged.stances[0].label is None and "shorten the claim" in judged.stances[0].error
 
 
+@pytest.mark.parametrize(
+    ("values", "label"), [([0.4, 0.4, 0.2], None), ([0.4, 0.2, 0.4], None), ([0.3, 0.3, 0.4], "NOT_ENOUGH_INFO")]
+)
+def test_two_answers_that_are_equally_likely_are_no_label(chat, monkeypatch, values, label):
+    method = LocalLlm(str(chat), "cpu")
+    monkeypatch.setattr(LocalLlm, "prior", [1 / 3] * 3)
+    monkeypatch.setattr(method, "_likelihoods", lambda prompt: values)
+    ((stance,),) = (judged.stances for judged in method([case("The sea rises.", Document("a", "", "It rose."))]))
+    assert stance.label == label and (label is not None or "equally likely" in stance.error)
+
+
 def test_numbers_that_are_none_are_errors_and_no_label(tmp_path, chat):
     from safetensors.torch import load_file, save_file
 

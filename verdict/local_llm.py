@@ -112,6 +112,8 @@ class LocalLlm:
             label: round(value / sum(odds), 6) for label, value in zip(STANCES, odds, strict=True)
         }
         label = max(STANCES, key=lambda label: probabilities[label])
+        if sorted(probabilities.values())[-2] == probabilities[label]:
+            return Stance(None, error=f"{self.name} finds two answers equally likely"), len(prompt)
         return Stance(label, probabilities[label], probabilities=probabilities), len(prompt)
 
     # -- the prompt
