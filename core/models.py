@@ -21,6 +21,7 @@ from typing import Any, Literal
 from .errors import InvalidData, MissingExtra, NotFound, UsageError
 from .fingerprints import check_modules, file_hash
 from .fingerprints import fingerprint as fingerprint
+from .special_tokens import words_only_in
 
 HUB_TIMEOUT_S = 2.0
 """How long it may take to find out that the hub can't be reached."""
@@ -278,7 +279,7 @@ def load_encoder(
         except ModuleNotFoundError as error:
             raise MissingExtra(what, "models") from error
         try:
-            return getattr(sentence_transformers, kind)(
+            model = getattr(sentence_transformers, kind)(
                 str(found.path),
                 device=device,
                 trust_remote_code=False,
@@ -289,6 +290,8 @@ def load_encoder(
             # A folder can be broken in any way.
             reason = str(error).strip().partition("\n")[0]
             raise InvalidData(f"{found.path} can't be loaded as {what}: {reason}") from error
+    words_only_in(model)
+    return model
 
 
 def keep_few_shapes() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidData
+from ..special_tokens import words_only_in
 from .decoder import by_length, padded
 from .packing import best_of_windows
 from .tokens import well_formed
@@ -102,4 +103,5 @@ def load(
         local_files_only=True,
         model_kwargs={"use_safetensors": True, "dtype": dtype},
     )
+    words_only_in(model)
     return CrossEncoderScorer(name, model.eval(), length, batch_tokens)

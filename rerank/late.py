@@ -24,6 +24,7 @@ from ..models import (
     positions,
     require_models,
 )
+from ..special_tokens import words_only_in
 from .types import Scores
 from .values import finite
 
@@ -212,6 +213,7 @@ def _load(found: FoundModel, device: str | None) -> MultiVectorEncoder:
         unread = [token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token]
         mask = MultiVectorMask(skiplist_words=unread, skiplist_tasks=["query", "document"])
         model = MultiVectorEncoder(modules=[model[0], mask], device=str(model.device), prompts=model.prompts)
+    words_only_in(model)
     encoder: MultiVectorEncoder = model
     return encoder
 

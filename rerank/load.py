@@ -27,7 +27,7 @@ from ..models import (
 from . import crossencoder, decoder, encoder, layerwise
 from .decoder import PackedDecoder, PaddedDecoder
 from .encoder import PackedEncoder, PaddedEncoder
-from .tokens import Long, Prompt, PromptPairs, SpecialPairs, template, tokeniser
+from .tokens import Long, Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
 from .types import Scorer
 
 DEFAULT_MAX_TOKENS = 512
@@ -150,7 +150,7 @@ class _Options:
 def _decoder(options: _Options, asked: Prompt) -> Scorer:
     model, tokenizer = _load(options, "AutoModelForCausalLM")
     pairs = _prompt_pairs(options, tokenizer, asked, model.config.max_position_embeddings)
-    yes = _token(options.found, pairs, asked.yes)
+    yes = _token(options.found, tokenizer, asked.yes)
     packs = _is_transformers_own(model) and decoder.packs(model.config, pairs.longest)
     made = PackedDecoder if packs else PaddedDecoder
     return made(options.found.name, model, pairs, yes, options.batch_tokens)
@@ -206,15 +206,7 @@ def _encoder(options: _Options) -> Scorer:
 
 
 def _prompt_pairs(options: _Options, tokenizer: Any, asked: Prompt, places: int) -> PromptPairs:
-    start = tokenizer.bos_token_id
-    pairs = PromptPairs(
-        tokeniser(tokenizer),
-        asked,
-        () if start is None or start == tokenizer.pad_token_id else (start,),
-        0,
-        options.long,
-        tokenizer.truncation_side == "left",
-    )
+    pairs = prompt_pairs(tokenizer, asked, options.long)
     return replace(pairs, length=_length(options.found, options.max_tokens, places - pairs.longest))
 
 
@@ -315,8 +307,8 @@ def _reason(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-def _token(found: FoundModel, pairs: PromptPairs, yes: str) -> int:
-    ids = pairs.tokenise([yes])[0]
+def _token(found: FoundModel, tokenizer: Any, yes: str) -> int:
+    ids = own_ids(tokenizer, yes)
     if len(ids) != 1:
         raise UsageError(f"{yes!r} is {len(ids)} tokens for {found.name}: name one that is a single token")
     return ids[0]

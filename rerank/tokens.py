@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..errors import InvalidData
+from ..special_tokens import words_only
 from .types import Encoded
 
 Ids: TypeAlias = list[int]
@@ -23,25 +24,27 @@ WINDOW_OVERLAP = 8
 
 
 def tokeniser(tokenizer: Any) -> Tokenise:
-    """A function from texts to ids without special tokens and without a limit, safe in several threads at a time.
+    """A function from texts to ids without a limit, safe in several threads at a time.
 
-    A tokenizer of transformers changes its own state (truncation, padding) when it is called, and fails under a second
-    thread ("Already borrowed"); the copy that is used here is never changed.
+    It adds no special tokens, and finds none in the texts. A tokenizer of transformers changes its own state
+    (truncation, padding) when it is called, and fails under a second thread ("Already borrowed"); the copy that is used
+    here is never changed.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         lock = threading.Lock()
 
         def slowly(texts: Sequence[str]) -> list[Ids]:
+            clean = [well_formed(text) for text in texts]
             with lock:
-                ids = tokenizer([well_formed(text) for text in texts], add_special_tokens=False, verbose=False)
+                ids = tokenizer(clean, add_special_tokens=False, split_special_tokens=True, verbose=False)
             return [list(one) for one in ids["input_ids"]]
 
         return slowly
     copy = type(backend).from_str(backend.to_str())
     copy.no_truncation()
     copy.no_padding()
-    copy.encode_special_tokens = backend.encode_special_tokens
+    words_only(copy)
 
     def tokenise(texts: Sequence[str]) -> list[Ids]:
         clean = [well_formed(text) for text in texts]
@@ -77,12 +80,15 @@ class Prompt:
 class PromptPairs:
     """Pairs for a decoder, piece by piece as FlagLLMReranker builds them.
 
-    `length` limits what stands before the line break and the prompt's text as FlagEmbedding's `max_length` does: the
-    whole sequence is at most `longest` ids.
+    `separator` and `question` are the ids of the prompt's own parts, which may have special tokens. `length` limits
+    what stands before the line break and the question as FlagEmbedding's `max_length` does: the whole sequence is at
+    most `longest` ids.
     """
 
     tokenise: Tokenise
     prompt: Prompt
+    separator: tuple[int, ...]
+    question: tuple[int, ...]
     start: tuple[int, ...]
     length: int
     long: Long = "cut"
@@ -91,14 +97,11 @@ class PromptPairs:
     def __call__(self, query: str, passages: Sequence[str]) -> list[Encoded]:
         if not passages:
             return []
-        separator, marker, text, asked = self.tokenise(
-            [self.prompt.separator, self.prompt.passage, self.prompt.text, self.prompt.query + query]
-        )
-        end = [*separator, *text]
-        asked_whole = len(asked)
-        head = [*self.start, *_cut(asked, self.length * 3 // 4, self.keep_end), *separator]
+        marker, asked = self.tokenise([self.prompt.passage, self.prompt.query + query])
+        end = [*self.separator, *self.question]
+        head = [*self.start, *_cut(asked, self.length * 3 // 4, self.keep_end), *self.separator]
         room = min(self.length, self.length + len(end) - len(head))
-        query_cut = asked_whole > self.length * 3 // 4
+        query_cut = len(asked) > self.length * 3 // 4
         found = []
         for ids in self.tokenise([self.prompt.passage + passage for passage in passages]):
             if len(ids) <= room:
@@ -113,8 +116,27 @@ class PromptPairs:
     @property
     def longest(self) -> int:
         """The most ids that a sequence can have."""
-        separator, text = self.tokenise([self.prompt.separator, self.prompt.text])
-        return self.length + 2 * (len(separator) + len(text)) + len(self.start)
+        return self.length + 2 * (len(self.separator) + len(self.question)) + len(self.start)
+
+
+def prompt_pairs(tokenizer: Any, prompt: Prompt, long: Long = "cut") -> PromptPairs:
+    """Pairs by a tokenizer of transformers, of no `length` yet."""
+    start = tokenizer.bos_token_id
+    return PromptPairs(
+        tokeniser(tokenizer),
+        prompt,
+        tuple(own_ids(tokenizer, prompt.separator)),
+        tuple(own_ids(tokenizer, prompt.text)),
+        () if start is None or start == tokenizer.pad_token_id else (start,),
+        0,
+        long,
+        tokenizer.truncation_side == "left",
+    )
+
+
+def own_ids(tokenizer: Any, text: str) -> Ids:
+    """The ids of a text that is the prompt's own: special tokens in it are found."""
+    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import InvalidData, UsageError
 from ..files import write_text
 from ..models import find_model, fingerprint, loading_quietly
+from ..special_tokens import words_only_in
 from ..types import Claim, Document, Vector
 from .card import (
     Report,
@@ -190,6 +191,7 @@ def load_base(options: TrainingOptions, device: str) -> Any:
             raise InvalidData(f"{found.path} can't be loaded as an embedding model: {reason}") from error
     if model.transformers_model is None:
         raise InvalidData(f"{found.path} has no transformer that could be trained")
+    words_only_in(model)
     return model
 
 

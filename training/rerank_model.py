@@ -18,7 +18,7 @@ from ..errors import InvalidData, UsageError
 from ..models import find_model, loading_quietly, positions
 from ..rerank.decoder import by_length, padded
 from ..rerank.load import DEFAULT_MAX_TOKENS, PROMPTS
-from ..rerank.tokens import Prompt, PromptPairs, SpecialPairs, template, tokeniser
+from ..rerank.tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
 from ..rerank.types import Encoded
 from .lora import add_lora, merged, set_attention_dropout
 from .options import RerankerOptions
@@ -162,7 +162,7 @@ def load_rerank_model(options: RerankerOptions, device: str) -> RerankModel:
         model.enable_input_require_grads()
     file = found.path / ST_SETTINGS
     settings = file.read_text(encoding="utf-8") if file.is_file() and not drawn and not decoder else None
-    nothing = PromptPairs(tokeniser(tokenizer), Prompt(""), (), 0)
+    nothing = prompt_pairs(tokenizer, Prompt(""))
     made = RerankModel(found.name, model, tokenizer, nothing, None, None, bool(drawn), str(origin), adapted, settings)
     if decoder:
         return _decoder(made, options, found.path)
@@ -200,19 +200,11 @@ def _decoder(made: RerankModel, options: RerankerOptions, path: Path) -> RerankM
         )
     prompt = known or Prompt(text or "", yes or "")
     prompt = replace(prompt, text=text if text is not None else prompt.text, yes=yes if yes is not None else prompt.yes)
-    start = made.tokenizer.bos_token_id
-    pairs = PromptPairs(
-        tokeniser(made.tokenizer),
-        prompt,
-        () if start is None or start == made.tokenizer.pad_token_id else (start,),
-        0,
-        "cut",
-        made.tokenizer.truncation_side == "left",
-    )
+    pairs = prompt_pairs(made.tokenizer, prompt)
     pairs = replace(
         pairs, length=_length(made.name, options, made.model.config.max_position_embeddings - pairs.longest)
     )
-    ids = pairs.tokenise([prompt.yes])[0]
+    ids = own_ids(made.tokenizer, prompt.yes)
     if len(ids) != 1:
         raise UsageError(f"{prompt.yes!r} is {len(ids)} tokens for {made.name}: name one that is a single token")
     return replace(made, pairs=pairs, yes=ids[0])

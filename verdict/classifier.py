@@ -27,6 +27,7 @@ from ..models import (
     positions,
     require_models,
 )
+from ..special_tokens import words_only
 from ..types import Document, Label, Stance
 from .judge import Case, Judged
 from .labels import STANCES, parse_stance
@@ -321,4 +322,5 @@ def _load(path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
         model.config.pad_token_id = tokenizer.pad_token_id
+    words_only(tokenizer)
     return model.to(device), tokenizer

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..analysis import clean, sentence_spans, terms
 from ..errors import InvalidData, NotFound
 from ..models import check_device, find_model, fingerprint, loading_quietly, require_models
+from ..special_tokens import words_only_in
 from ..types import Document, Stance
 from .classifier import read_labels
 from .judge import Case, Judged
@@ -140,6 +141,7 @@ def embedding(path: Path, device: str | None = None) -> Callable[[Sequence[str]]
             local_files_only=True,
             model_kwargs={"use_safetensors": True},
         )
+    words_only_in(model)
 
     def embed(texts: Sequence[str]) -> NDArray[np.float32]:
         import numpy as np

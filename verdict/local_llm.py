@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..analysis import clean
 from ..errors import InvalidData, NotFound
 from ..models import best_device, check_device, find_model, load_transformer, require_models
+from ..special_tokens import broken_up, special_tokens, words_only
 from ..types import Label, Stance, Usage
 from .judge import Case, Judged
 from .labels import STANCES
@@ -163,17 +164,19 @@ class LocalLlm:
         return sum(map(len, self._pieces[0])) + max(map(len, self._answers))
 
     def _content(self, text: str) -> list[int]:
-        """The tokens of a text from outside: what looks like a special token is none."""
-        ids: list[int] = self._tokenizer(
-            clean(text).replace("\ue000", " "), add_special_tokens=False, split_special_tokens=True, verbose=False
-        )["input_ids"]
-        return [token for token in ids if token not in self._special]
+        """The tokens of a text from outside: what looks like a special token, or a mark such as `<think>`, is none."""
+        words, marks = self._words
+        text = broken_up(clean(text).replace("\ue000", " "), marks)
+        ids: list[int] = words(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
 
     @functools.cached_property
-    def _special(self) -> frozenset[int]:
-        """The tokens that only a prompt may have. What is unknown to the tokenizer may be anywhere."""
-        added = {number for number, token in self._tokenizer.added_tokens_decoder.items() if token.special}
-        return frozenset(added | set(self._tokenizer.all_special_ids)) - {self._tokenizer.unk_token_id}
+    def _words(self) -> tuple[Any, list[str]]:
+        """The tokenizer for texts from outside, and what was added to its vocabulary without being special."""
+        words = copy.deepcopy(self._tokenizer)
+        words_only(words)
+        special = set(special_tokens(words))
+        return words, [token for token in special_tokens(words, added=True) if token not in special]
 
     def _assemble(self, document: list[int], claim: list[int]) -> list[int]:
         (left, middle, right), first = self._pieces

@@ -1,0 +1,103 @@
+"""What a stranger writes is words: `[SEP]`, `</s>` or `<|im_start|>` in a text ends no sequence and begins no role.
+
+Tokenizers look for their special tokens in every text that they are given. Here they are told not to. What a tokenizer
+itself puts around a text is not looked for, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def words_only(tokenizer: Any) -> None:
+    """Have a tokenizer read special tokens in texts as the characters they consist of.
+
+    `tokenizer` is one of transformers or of the tokenizers library. Vocabularies of SentencePiece's unigram kind have
+    special tokens as words too: those are broken up by a space, behind all that the tokenizer replaces in a text, so
+    that no other spelling (`＜/s＞`) becomes one.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer if hasattr(tokenizer, "encode_batch") else None)
+    if backend is not tokenizer:
+        tokenizer.split_special_tokens = True  # with every call, transformers passes it on to the backend
+    if backend is None:
+        return
+    backend.encode_special_tokens = True
+    added = backend.get_added_tokens_decoder()
+    reached = [
+        token.content
+        for id_, token in added.items()
+        if token.special and id_ in backend.encode(token.content, add_special_tokens=False).ids
+    ]
+    if reached:
+        from tokenizers import normalizers
+
+        before = [] if backend.normalizer is None else [backend.normalizer]
+        after = [normalizers.Replace(token, _apart(token)) for token in reached if len(token) > 1]
+        backend.normalizer = normalizers.Sequence([*before, *after])
+
+
+def words_only_in(model: Any) -> None:
+    """The same for all that a model of sentence-transformers tokenises.
+
+    Where its own prompts or its chat template have special tokens, its tokenizer must find those: there the texts are
+    changed before the prompt is put to them.
+    """
+    tokenizers = {
+        id(one): one
+        for module in model.modules()
+        for name in ("tokenizer", "processor")
+        if hasattr(one := getattr(module, name, None), "encode") or hasattr(one, "encode_batch")
+    }
+    for tokenizer in tokenizers.values():
+        special = special_tokens(tokenizer)
+        own = " ".join(
+            [str(getattr(tokenizer, "chat_template", None) or ""), *(getattr(model, "prompts", None) or {}).values()]
+        )
+        if not any(token in own for token in special):
+            words_only(tokenizer)
+            continue
+        preprocess = model.preprocess
+
+        def broken(
+            inputs: Any, *args: Any, preprocess: Any = preprocess, special: list[str] = special, **options: Any
+        ) -> Any:
+            return preprocess(_broken_up_in(inputs, special), *args, **options)
+
+        model.preprocess = broken
+
+
+def special_tokens(tokenizer: Any, *, added: bool = False) -> list[str]:
+    """The special tokens that a tokenizer finds in texts; with `added`, all that were added to its vocabulary."""
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    decoder = (
+        backend.get_added_tokens_decoder()
+        if hasattr(backend, "get_added_tokens_decoder")
+        else backend.added_tokens_decoder
+    )
+    return [token.content for token in decoder.values() if added or token.special]
+
+
+def broken_up(text: str, tokens: Iterable[str]) -> str:
+    """The text with a space behind the first character of each of `tokens` in it, in upper or lower case."""
+    longest_first = sorted((token for token in tokens if len(token) > 1), key=len, reverse=True)
+    if not longest_first:
+        return text
+    pattern = "|".join(map(re.escape, longest_first))
+    return re.sub(pattern, lambda match: _apart(match[0]), text, flags=re.IGNORECASE)
+
+
+def _apart(token: str) -> str:
+    return f"{token[0]} {token[1:]}"
+
+
+def _broken_up_in(inputs: Any, tokens: list[str]) -> Any:
+    """Of texts, pairs of texts and messages."""
+    if isinstance(inputs, str):
+        return broken_up(inputs, tokens)
+    if isinstance(inputs, Mapping):
+        return {key: value if key == "role" else _broken_up_in(value, tokens) for key, value in inputs.items()}
+    if isinstance(inputs, list | tuple):
+        return type(inputs)(_broken_up_in(one, tokens) for one in inputs)
+    return inputs
