@@ -1,15 +1,28 @@
-"""Local rerankers against FlagEmbedding and sentence-transformers: CPU time, wall time, peak extra memory, differences.
+"""Local rerankers against FlagEmbedding and sentence-transformers: CPU time, memory, differences, and the limit.
 
-    python benchmarks/rerank.py [FOLDER] [--quick] [--json] [--size small|medium|2b] [--device cpu|cuda]
+    python benchmarks/rerank.py [FOLDER] [--quick] [--json] [--size small|medium|2b ...] [--device cpu|cuda]
 
 FOLDER has SciFact's corpus.jsonl.gz (default: scifact in $CCHECK_SHARED_DATA); without it the abstracts are made up.
 The models have random weights and the true architectures: Gemma with 8 layers and a vocabulary that gives the head the
 share of the work that it has in Gemma-2B (a fifth), XLM-RoBERTa with 6 layers; --size 2b is Gemma-2B's and
-bge-reranker-v2-m3's own size. max_length is 512.
+bge-reranker-v2-m3's own size. Without --size it is small and medium. max_length is 512.
 
-Each side has a process of its own, and they take turns. Ratios are the reference's time over ours, and our peak extra
-memory over the reference's; medians over the turns, and in brackets the smallest and the largest. FlagEmbedding runs
-its first batch twice, to find out whether it fits: "without the probe" is the ratio when that is taken off.
+Each side has a process of its own and one thread; after each run of a reference comes one of ccheck, and a ratio is
+that of the two CPU times. A reference runs with its default batch (128; CrossEncoder 32) and with 4, 8, 16 and 32, of
+which the fastest is its best; with 600 passages the best of 100 is taken for it. Medians over the turns, and in
+brackets the smallest and the largest. FlagEmbedding runs its first batch twice, to find out whether it fits: with its
+default that doubles its time up to 128 passages.
+
+The limit is what arithmetic allows over the reference's best batch: the multiplications of the shapes that it ran,
+padding and first batch included, over those that the exact scores need (what passages share once, each token but once
+and without padding, in the last layer keys and values and the one position that scores, of the head one row). More than
+all of it is reached where a multiplication costs less than the reference's.
+
+--json: by kind (decoder, encoder) and size, `model`, and by number of passages `cpu_ratio` (default batch),
+`cpu_ratio_best`, `best_batch`, `limit`, `share` (of the limit that `cpu_ratio_best` is), `max_difference`,
+`memory_ratio` and `memory_ratio_best` (our peak extra memory over the reference's), `mib`, `cpu_seconds`, and
+`CrossEncoder_...` for the second reference of encoders; `..._spread` are the smallest and the largest.
+--quick: 20 passages (without --count), and the search for the best batch ends where a larger one is slower.
 """
 
 from __future__ import annotations
@@ -27,7 +40,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -46,13 +59,15 @@ ENCODERS = {
     "2b": {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24},
 }
 SIDES = {"decoder": ("FlagLLMReranker", "ccheck"), "encoder": ("FlagReranker", "CrossEncoder", "ccheck")}
+BATCHES = (4, 8, 16, 32)
+DEFAULT = {"FlagLLMReranker": 128, "FlagReranker": 128, "CrossEncoder": 32}
 
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path), required=False)
-@click.option("--quick", is_flag=True, help="20 passages only")
+@click.option("--quick", is_flag=True, help="20 passages, and a shorter search for the best batch")
 @click.option("--json", "as_json", is_flag=True, help="one JSON object on standard output")
-@click.option("--size", type=click.Choice(list(DECODERS)), default="small", show_default=True)
+@click.option("--size", "sizes", type=click.Choice(list(DECODERS)), multiple=True, default=["small", "medium"])
 @click.option("--kind", "kinds", type=click.Choice(list(SIDES)), multiple=True, default=list(SIDES))
 @click.option("--count", "counts", type=click.Choice([str(count) for count in COUNTS]), multiple=True)
 @click.option("--threads", default=1, show_default=True)
@@ -61,75 +76,174 @@ def main(
     folder: Path | None,
     quick: bool,
     as_json: bool,
-    size: str,
+    sizes: tuple[str, ...],
     kinds: tuple[str, ...],
     counts: tuple[str, ...],
     threads: int,
     device: str,
 ) -> None:
     query, passages = texts(folder)
-    answer: dict[str, Any] = {}
+    answer: dict[str, Any] = {kind: {} for kind in kinds}
+    chosen = tuple(map(int, counts)) or (COUNTS[:1] if quick else COUNTS)
     with tempfile.TemporaryDirectory() as scratch:
-        for kind in kinds:
-            model = make(kind, size, Path(scratch) / kind, passages)
-            chosen = COUNTS[:1] if quick else tuple(map(int, counts)) or COUNTS
-            answer[kind] = compare(kind, model, query, passages, chosen, threads, device)
-            if kind == "decoder" and device == "cpu":
-                answer["decoder_bfloat16"] = bfloat16(model, query, passages[: min(100, max(chosen))], threads)
+        for size in sizes:
+            for kind in kinds:
+                model = make(kind, size, Path(scratch) / f"{kind}-{size}", passages)
+                answer[kind][size] = compare(kind, size, model, query, passages, chosen, threads, device, quick)
+                if kind == "decoder" and device == "cpu" and size == sizes[0]:
+                    answer["decoder_bfloat16"] = bfloat16(model, query, passages[: min(100, max(chosen))], threads)
     if as_json:
         click.echo(json.dumps(answer))
 
 
 def compare(
-    kind: str, model: Path, query: str, passages: list[str], counts: tuple[int, ...], threads: int, device: str
+    kind: str,
+    size: str,
+    model: Path,
+    query: str,
+    passages: list[str],
+    counts: tuple[int, ...],
+    threads: int,
+    device: str,
+    quick: bool,
 ) -> dict[str, Any]:
-    answer: dict[str, Any] = {}
+    config = json.loads((model / "config.json").read_text())
+    answer: dict[str, Any] = {"model": f"{model_size(config)}, random weights"}
     with sides(SIDES[kind], model, threads, device) as ask:
-        ask_all = {side: ask[side](query, passages[:4]) for side in SIDES[kind]}  # warms up
-        tokens = ask_all["ccheck"]["tokens"] / 4
-        say(f"{kind}: {model_size(model)}, about {tokens:.0f} tokens in a pair, {threads} threads, {device}")
+        for side in SIDES[kind]:
+            ask[side](query, passages[:4])  # warms up
+        say(f"{kind}, {size}: {answer['model']}, {threads} threads, {device}")
+        best: dict[str, int] = {}
         for count in counts:
-            turns = [{side: ask[side](query, passages[:count]) for side in SIDES[kind]} for _ in range(TURNS[count])]
             answer[str(count)] = row = {}
             for reference in SIDES[kind][:-1]:
-                found = ratios(turns, reference)
+                known = best.get(reference) if count == COUNTS[-1] else None
+                pairs = measured(ask, reference, query, passages[:count], known, quick)
+                best[reference], found = summary(kind, config, reference, pairs)
                 row |= found if reference == SIDES[kind][0] else {f"{reference}_{k}": v for k, v in found.items()}
-                say(f"  {count} passages over {reference}: {told(found)}")
+                say(f"  {count} passages over {reference}: {told(found, DEFAULT[reference])}")
     return answer
 
 
-def ratios(turns: list[dict[str, Any]], reference: str) -> dict[str, Any]:
-    def over(measure: Callable[[dict[str, Any], dict[str, Any]], float]) -> tuple[float, list[float]]:
-        values = [measure(turn[reference], turn["ccheck"]) for turn in turns]
-        return statistics.median(values), [min(values), max(values)]
-
-    found: dict[str, Any] = {}
-    for name, measure in {
-        "cpu_ratio": lambda theirs, ours: theirs["cpu"] / ours["cpu"],
-        "cpu_ratio_without_probe": lambda theirs, ours: (theirs["cpu"] - theirs["probe"]) / ours["cpu"],
-        "wall_ratio": lambda theirs, ours: theirs["wall"] / ours["wall"],
-        "memory_ratio": lambda theirs, ours: ours["memory"] / theirs["memory"],
-        "reference_mib": lambda theirs, ours: theirs["memory"],
-        "mib": lambda theirs, ours: ours["memory"],
-        "cpu_seconds": lambda theirs, ours: ours["cpu"],
-        "max_difference": lambda theirs, ours: max(
-            abs(a - b) for a, b in zip(theirs["scores"], ours["scores"], strict=True)
-        ),
-    }.items():
-        found[name], found[f"{name}_spread"] = over(measure)
-    return found
+Pairs: TypeAlias = dict[int, list[tuple[dict[str, Any], dict[str, Any]]]]
+"""By batch, what was measured of the reference and of ccheck behind it."""
 
 
-def told(found: dict[str, Any]) -> str:
+def measured(
+    ask: dict[str, Callable[..., Any]],
+    reference: str,
+    query: str,
+    passages: list[str],
+    known: int | None,
+    quick: bool,
+) -> Pairs:
+    """The reference with its batches and, turn by turn, with its default and its best.
+
+    A batch that holds all passages is as the default.
+    """
+    pairs: Pairs = {}
+    default = DEFAULT[reference]
+
+    def run(batch: int) -> float:
+        pairs.setdefault(batch, []).append((ask[reference](query, passages, batch), ask["ccheck"](query, passages)))
+        return median(pairs, batch)
+
+    before = float("inf")
+    for batch in (known,) if known else BATCHES:
+        if batch >= len(passages) or batch == default:
+            break
+        spent = run(batch)
+        if quick and spent > before:
+            break
+        before = spent
+    run(default)
+    best = min(pairs, key=lambda batch: median(pairs, batch))
+    for _ in range(min(2 if quick else 3, TURNS[len(passages)]) - 1):
+        for batch in {best} if quick else {best, default}:
+            run(batch)
+    return pairs
+
+
+def median(pairs: Pairs, batch: int) -> float:
+    return statistics.median(theirs["cpu"] for theirs, _ in pairs[batch])
+
+
+def summary(kind: str, config: dict[str, Any], reference: str, pairs: Pairs) -> tuple[int, dict[str, Any]]:
+    """The best batch, and what is told of a reference."""
+    best = min(pairs, key=lambda batch: median(pairs, batch))
+    found: dict[str, Any] = {"best_batch": best}
+
+    def over(name: str, batch: int, measure: Callable[[dict[str, Any], dict[str, Any]], float]) -> None:
+        values = [measure(theirs, ours) for theirs, ours in pairs[batch]]
+        found[name], found[f"{name}_spread"] = statistics.median(values), [min(values), max(values)]
+
+    for end, batch in (("", DEFAULT[reference]), ("_best", best)):
+        over(f"cpu_ratio{end}", batch, lambda theirs, ours: theirs["cpu"] / ours["cpu"])
+        over(f"memory_ratio{end}", batch, lambda theirs, ours: ours["memory"] / theirs["memory"])
+        over(f"reference_mib{end}", batch, lambda theirs, ours: theirs["memory"])
+    for name in ("memory", "cpu"):
+        over({"memory": "mib", "cpu": "cpu_seconds"}[name], best, lambda theirs, ours, name=name: ours[name])
+    found["cpu_seconds_by_batch"] = {str(batch): median(pairs, batch) for batch in sorted(pairs)}
+    found["max_difference"] = max(
+        abs(a - b)
+        for runs in pairs.values()
+        for theirs, ours in runs
+        for a, b in zip(theirs["scores"], ours["scores"], strict=True)
+    )
+    theirs, ours = pairs[best][0]
+    found["limit"] = computed(kind, config, theirs["shapes"]) / needed(kind, config, ours["laid"])
+    found["share"] = found["cpu_ratio_best"] / found["limit"]
+    return best, found
+
+
+def told(found: dict[str, Any], default: int) -> str:
     def spread(name: str, digits: int) -> str:
         low, high = found[f"{name}_spread"]
         return f"{found[name]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
     return (
-        f"CPU time {spread('cpu_ratio', 2)}, without the probe {spread('cpu_ratio_without_probe', 2)}, "
-        f"wall {spread('wall_ratio', 2)}, memory {spread('memory_ratio', 3)} "
-        f"({found['mib']:.0f} of {found['reference_mib']:.0f} MiB), largest difference {found['max_difference']:.1e}"
+        f"CPU time {spread('cpu_ratio', 2)} with its batch of {default}, {spread('cpu_ratio_best', 2)} with its best, "
+        f"{found['best_batch']} (limit {found['limit']:.2f}, of which {found['share']:.0%}); memory "
+        f"{found['mib']:.0f} of {found['reference_mib']:.0f} and {found['reference_mib_best']:.0f} MiB, largest "
+        f"difference {found['max_difference']:.1e}"
     )
+
+
+def widths(kind: str, config: dict[str, Any]) -> tuple[int, int, int, int]:
+    """Multiplications of a layer for each id, without attention: of keys and values, of the rest; those of attention
+    for each pair of ids; and the head's for each id that it reads."""
+    size, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
+    if kind == "encoder":
+        return 2 * size * size, 2 * size * size + 2 * size * inner, 2 * size, size * size + size
+    width = heads * config["head_dim"]
+    keys = 2 * config["num_key_value_heads"] * config["head_dim"] * size
+    return keys, 2 * width * size + 3 * size * inner, 2 * width, size
+
+
+def computed(kind: str, config: dict[str, Any], shapes: list[tuple[int, int]]) -> float:
+    """The multiplications that a reference ran, of batches of so many rows and columns."""
+    keys, rest, pair, head = widths(kind, config)
+    layers, total = config["num_hidden_layers"], 0.0
+    for count, length in shapes:
+        total += layers * count * length * (keys + rest + pair * length)
+        total += count * length * head * config["vocab_size"] if kind == "decoder" else count * head
+    return total
+
+
+def needed(kind: str, config: dict[str, Any], laid: dict[str, Any]) -> float:
+    """The multiplications without which the scores can't be had; `laid`: the lengths of what is shared, and of each
+    sequence that and its own."""
+    keys, rest, pair, head = widths(kind, config)
+    layers = config["num_hidden_layers"]
+    ids = sum(laid["shared"]) + sum(own for _, own in laid["sequences"])
+    whole = sum(shared + own for shared, own in laid["sequences"])
+    if kind == "encoder":
+        pairs = float(sum(own * own for _, own in laid["sequences"]))
+    else:
+        pairs = sum(length * (length + 1) / 2 for length in laid["shared"])
+        pairs += sum(own * shared + own * (own + 1) / 2 for shared, own in laid["sequences"])
+    count = len(laid["sequences"])
+    return (layers - 1) * (ids * (keys + rest) + pairs * pair) + ids * keys + whole * pair + count * (rest + head)
 
 
 def bfloat16(model: Path, query: str, passages: list[str], threads: int) -> dict[str, Any]:
@@ -165,8 +279,8 @@ def sides(names: tuple[str, ...], model: Path, threads: int, device: str) -> Ite
         there.close()
         started.append((process, here))
 
-        def call(query: str, passages: list[str], pipe: Any = here) -> Any:
-            pipe.send((query, passages))
+        def call(query: str, passages: list[str], batch: int = 0, pipe: Any = here) -> Any:
+            pipe.send((query, passages, batch))
             return pipe.recv()
 
         ask[name] = call
@@ -184,36 +298,53 @@ def serve(name: str, model: Path, threads: int, device: str, pipe: Any) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    score, probe = scorer(name, model, device)
+    shapes: list[tuple[int, int]] = []
+    score = scorer(name, model, device, shapes)
     while True:
         try:
-            query, passages = pipe.recv()
+            query, passages, batch = pipe.recv()
         except EOFError:
             return
-        probe.clear()
+        shapes.clear()
         with peak_memory(device) as peak:
             cpu, wall = time.process_time(), time.perf_counter()
-            values, tokens = score(query, passages)
+            values, laid = score(query, passages, batch)
             spent = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
-        pipe.send({**spent, "scores": values, "tokens": tokens, "memory": peak[0], "probe": probe[0] if probe else 0.0})
+        pipe.send({**spent, "scores": values, "laid": laid, "memory": peak[0], "shapes": list(shapes)})
 
 
 def scorer(
-    name: str, model: Path, device: str
-) -> tuple[Callable[[str, list[str]], tuple[list[float], int]], list[float]]:
-    """How a side scores, and a list that gets the CPU seconds of FlagEmbedding's first forward pass."""
-    probe: list[float] = []
+    name: str, model: Path, device: str, shapes: list[tuple[int, int]]
+) -> Callable[[str, list[str], int], tuple[list[float], dict[str, Any]]]:
+    """How a side scores, with a batch where it has batches; `shapes` gets those of a reference's forward passes."""
     half = device != "cpu"
     if name in ("ccheck", "bfloat16"):
         from ccheck.rerank.load import load_scorer
+        from ccheck.rerank.packing import rows
 
         ours = load_scorer(str(model), device=device, dtype="bfloat16" if half or name == "bfloat16" else "float32")
+        causal = type(ours).__name__ == "PackedDecoder"
 
-        def score(query: str, passages: list[str]) -> tuple[list[float], int]:
+        def score(query: str, passages: list[str], batch: int) -> tuple[list[float], dict[str, Any]]:
             encoded = ours.encode(query, passages)
-            return ours.score(encoded), sum(one.tokens for one in encoded)
+            values = ours.score(encoded)
+            sequences = [sequence for one in encoded for sequence in one.sequences]
+            prefixes = [one.prefix if causal else 0 for one in encoded for _ in one.sequences]
+            (row,) = rows(sequences, prefixes, 1 << 40)
+            spans = [(span.shared_end - span.shared_start, span.end - span.start) for span in row.spans]
+            return values, {"shared": [span.end - span.start for span in row.shared], "sequences": spans}
 
-        return score, probe
+        return score
+
+    def watch(module: Any) -> None:
+        forward = module.forward
+
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            shapes.append(tuple(kwargs["input_ids"].shape))
+            return forward(*args, **kwargs)
+
+        module.forward = seen
+
     if name == "CrossEncoder":
         import torch
         from sentence_transformers import CrossEncoder
@@ -221,28 +352,27 @@ def scorer(
         cross = CrossEncoder(str(model), max_length=512, device=device)
         if half:
             cross.bfloat16()
+        watch(next(part for part in cross.modules() if type(part).__name__.endswith("ForSequenceClassification")))
 
-        def predict(query: str, passages: list[str]) -> tuple[list[float], int]:
+        def predict(query: str, passages: list[str], batch: int) -> tuple[list[float], dict[str, Any]]:
             given = [(query, passage) for passage in passages]
-            values = cross.predict(given, activation_fn=torch.nn.Identity(), show_progress_bar=False)
-            return [float(value) for value in values], 0
+            values = cross.predict(
+                given, batch_size=batch or 32, activation_fn=torch.nn.Identity(), show_progress_bar=False
+            )
+            return [float(value) for value in values], {}
 
-        return predict, probe
+        return predict
     import FlagEmbedding
 
     options = {"use_bf16": True} if half and name == "FlagLLMReranker" else {"use_fp16": half}
     theirs = getattr(FlagEmbedding, name)(str(model), devices=[device], **options)
-    forward = theirs.model.forward
+    watch(theirs.model)
 
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        start = time.process_time()
-        try:
-            return forward(*args, **kwargs)
-        finally:
-            probe.append(time.process_time() - start)
+    def compute(query: str, passages: list[str], batch: int) -> tuple[list[float], dict[str, Any]]:
+        given = [[query, passage] for passage in passages]
+        return theirs.compute_score(given, max_length=512, batch_size=batch or DEFAULT[name]), {}
 
-    theirs.model.forward = timed
-    return lambda query, passages: (theirs.compute_score([[query, p] for p in passages], max_length=512), 0), probe
+    return compute
 
 
 @contextmanager
@@ -293,9 +423,11 @@ def make(kind: str, size: str, folder: Path, passages: list[str]) -> Path:
     return make_encoder(folder, texts=some, learn=8000, initializer_range=0.02, **ENCODERS[size])
 
 
-def model_size(folder: Path) -> str:
-    config = json.loads((folder / "config.json").read_text())
-    return f"{config['architectures'][0]}, {config['num_hidden_layers']} layers of {config['hidden_size']}"
+def model_size(config: dict[str, Any]) -> str:
+    return (
+        f"{config['architectures'][0]}, {config['num_hidden_layers']} layers of {config['hidden_size']} "
+        f"({config['intermediate_size']} inside)"
+    )
 
 
 def texts(folder: Path | None) -> tuple[str, list[str]]:

@@ -16,7 +16,7 @@ def words_only(tokenizer: Any) -> None:
 
     `tokenizer` is one of transformers or of the tokenizers library. Vocabularies of SentencePiece's unigram kind have
     special tokens as words too: those are broken up by a space, behind all that the tokenizer replaces in a text, so
-    that no other spelling (`＜/s＞`) becomes one.
+    that no other spelling becomes one.
     """
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer if hasattr(tokenizer, "encode_batch") else None)
     if backend is not tokenizer:

@@ -8,10 +8,11 @@ other model, by its own forward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .packing import Row, attend, attend_last, best_of_windows, feed_forward, rows
+from .linear import joined, rounded, slices
+from .packing import Row, attend, attend_last, best_of_windows, rows
 from .tokens import PromptPairs
 from .types import Encoded
 from .values import finite
@@ -33,10 +34,9 @@ class PackedDecoder:
         """`yes` is the id whose logit scores; `batch_tokens` the ids in one forward pass."""
         self.name = name
         self._pairs, self._batch_tokens = pairs, batch_tokens
-        self._body = model.model
+        self._layers = Layers(model.model, embed_scale=embedding_scale(model))
         # All that is needed of the head. Float32, for what one row costs.
         self._head = model.lm_head.weight[yes].detach().float()
-        self._embed_scale = embedding_scale(model)
 
     def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
         return self._pairs(query, passages)
@@ -47,7 +47,7 @@ class PackedDecoder:
     def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
         values = [0.0] * len(sequences)
         for row in rows(sequences, prefixes, self._batch_tokens):
-            states = last_states(self._body, row, self._body.layers, embed_scale=self._embed_scale)
+            states = self._layers.last_states(row)
             for i, value in zip(row.members, (states.float() @ self._head).tolist(), strict=True):
                 values[i] = value
         return values
@@ -59,45 +59,89 @@ def embedding_scale(model: Any) -> float:
     return model.config.hidden_size**0.5 if model.config.model_type == "gemma" and not inside else 1.0
 
 
-def last_states(
-    body: Any, row: Row, layers: Sequence[Any], *, embed_scale: float = 1.0, residual_scale: float = 1.0
-) -> torch.Tensor:
-    """The normalised states after some layers at the last id of each sequence: [sequences, size].
+class Layers:
+    """The layers of a body with `embed_tokens`, `rotary_emb`, `layers` and `norm`, which are changed for it."""
 
-    `body` has `embed_tokens`, `rotary_emb` and `norm`; what a layer adds is multiplied by `residual_scale`.
-    """
-    import torch
+    def __init__(self, body: Any, *, embed_scale: float = 1.0, residual_scale: float = 1.0) -> None:
+        """What a layer adds is multiplied by `residual_scale`, and embeddings by `embed_scale`."""
+        self._body, self._embed_scale, self._residual_scale = body, embed_scale, residual_scale
+        last = len(body.layers) - 1
+        self._layers = [_Layer(layer, apart=i == last) for i, layer in enumerate(body.layers)]
 
-    with torch.inference_mode():
-        device = body.embed_tokens.weight.device
-        x = body.embed_tokens(torch.tensor(row.ids, device=device))
-        if embed_scale != 1:
-            x = x * torch.tensor(embed_scale, dtype=x.dtype)
-        cos, sin = (t[0, :, None] for t in body.rotary_emb(x[None], torch.tensor([row.positions], device=device)))
-        last = torch.tensor([span.end - 1 for span in row.spans], device=device)
-        x = x.clone()
-        for layer in layers[:-1]:
-            attention = layer.self_attn
-            h = layer.input_layernorm(x)
-            q, k, v = (_heads(part(h), attention.head_dim) for part in _projections(attention))
-            out = attend(_rotate(q, cos, sin), _rotate(k, cos, sin), v, row, scale=attention.scaling, causal=True)
-            x += _scaled(attention.o_proj(out.flatten(1)), residual_scale)
-            feed_forward(x, _feed_forward(layer, residual_scale))
-        # Of the last layer, keys and values everywhere; queries, output and feed-forward at the last ids only.
-        layer = layers[-1]
-        attention = layer.self_attn
-        h = layer.input_layernorm(x)
-        k, v = (_heads(part(h), attention.head_dim) for part in _projections(attention)[1:])
-        q = _heads(attention.q_proj(h[last]), attention.head_dim)
-        out = attend_last(_rotate(q, cos[last], sin[last]), _rotate(k, cos, sin), v, row, scale=attention.scaling)
-        x = x[last] + _scaled(attention.o_proj(out.flatten(1)), residual_scale)
-        feed_forward(x, _feed_forward(layer, residual_scale))
-        states: torch.Tensor = body.norm(x)
-        return states
+    def last_states(self, row: Row) -> torch.Tensor:
+        """The normalised states at the last id of each sequence: [sequences, size]."""
+        import torch
+
+        with torch.inference_mode():
+            body = self._body
+            device = body.embed_tokens.weight.device
+            empty = rounded(len(row.ids), device) - len(row.ids)
+            x = body.embed_tokens(torch.tensor(row.ids + [row.ids[-1]] * empty, device=device))
+            x = x * torch.tensor(self._embed_scale, dtype=x.dtype)
+            places = torch.tensor([row.positions + [0] * empty], device=device)
+            cos, sin = (t[0, :, None] for t in body.rotary_emb(x[None], places))
+            for layer in self._layers[:-1]:
+                q, k, v = layer.heads(x, cos, sin)
+                out = attend(q, k, v, row, scale=layer.scale, causal=True)
+                self._add(layer, x, out)
+            # Of the last layer, keys and values everywhere; queries, output and feed-forward at the last ids only.
+            layer = self._layers[-1]
+            ends = [span.end - 1 for span in row.spans]
+            count = len(ends)
+            last = torch.tensor(ends + ends[-1:] * (rounded(count, device) - count), device=device)
+            k, v = layer.heads(x, cos, sin)
+            x = x[last]
+            q = _rotate(_heads(layer.queries(layer.first_norm(x)), layer.size), cos[last], sin[last])
+            out = torch.zeros_like(q)
+            out[:count] = attend_last(q[:count], k, v, row, scale=layer.scale)
+            self._add(layer, x, out)
+            states: torch.Tensor = body.norm(x[:count])
+            return states
+
+    def _add(self, layer: _Layer, x: torch.Tensor, attended: torch.Tensor) -> None:
+        """To x in place what the layer makes of it after attention."""
+        scale = self._residual_scale
+        for some in slices(x):
+            part = x[some]
+            part += _scaled(layer.out(attended[some].flatten(1)), scale)
+            h = layer.second_norm(part)
+            inner = layer.gate(h)
+            inner *= layer.up(h)
+            part += _scaled(layer.down(inner), scale)
 
 
-def _projections(attention: Any) -> tuple[Any, Any, Any]:
-    return attention.q_proj, attention.k_proj, attention.v_proj
+class _Layer:
+    """A layer's maps; with `apart`, its queries apart from its keys and values."""
+
+    def __init__(self, layer: Any, *, apart: bool) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.size, self.scale = attention.head_dim, attention.scaling
+        parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+        self.sizes = [len(part.weight) // self.size for part in parts]
+        if apart:
+            self.queries = joined(parts[:1])
+        self._apart = apart
+        self._attention = joined(parts[1:] if apart else parts)
+        self.out = joined([attention.o_proj])
+        self.gate, self.up, self.down = (
+            joined([mlp.gate_proj], mlp.act_fn),
+            joined([mlp.up_proj]),
+            joined([mlp.down_proj]),
+        )
+        self.first_norm, self.second_norm = layer.input_layernorm, layer.post_attention_layernorm
+
+    def heads(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values, the first two rotated, or keys and values alone: [tokens, heads, size]."""
+        import torch
+
+        sizes = self.sizes[1:] if self._apart else self.sizes
+        turned = sum(sizes[:-1])
+        found = x.new_empty(len(x), sum(sizes), self.size)
+        for some in slices(x):
+            part = _heads(self._attention(self.first_norm(x[some])), self.size)
+            found[some, turned:] = part[:, turned:]
+            found[some, :turned] = _rotate(part[:, :turned], cos[some], sin[some])
+        return torch.split(found, sizes, 1)
 
 
 def _heads(t: torch.Tensor, size: int) -> torch.Tensor:
@@ -106,10 +150,6 @@ def _heads(t: torch.Tensor, size: int) -> torch.Tensor:
 
 def _scaled(t: torch.Tensor, scale: float) -> torch.Tensor:
     return t if scale == 1 else t * scale
-
-
-def _feed_forward(layer: Any, scale: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    return lambda part: _scaled(layer.mlp(layer.post_attention_layernorm(part)), scale)
 
 
 def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

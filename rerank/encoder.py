@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .decoder import by_length, padded
-from .packing import SLICE, Row, attend, attend_last, best_of_windows, rows
+from .linear import joined, rounded, slices
+from .packing import Row, attend, attend_last, best_of_windows, rows
 from .tokens import SpecialPairs
 from .types import Encoded
 from .values import finite
@@ -39,6 +40,8 @@ class PackedEncoder:
         self._pairs, self._batch_tokens = pairs, batch_tokens
         self._model = model
         self._body = getattr(model, PACKED[type(model).__name__])
+        layers = self._body.encoder.layer
+        self._layers = [_Layer(layer, apart=i == len(layers) - 1) for i, layer in enumerate(layers)]
         self._padding = model.config.pad_token_id if "oberta" in type(model).__name__ or _camembert(model) else None
 
     def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
@@ -57,7 +60,8 @@ class PackedEncoder:
                 for i in row.members:
                     places += self._positions(sequences[i])
                     types += self._types(len(sequences[i]), prefixes[i])
-                x = self._embed(row.ids, places, types)
+                empty = rounded(len(row.ids), self._body.embeddings.word_embeddings.weight.device) - len(row.ids)
+                x = self._embed(*(some + some[-1:] * empty for some in (row.ids, places, types)))
                 for i, value in zip(row.members, self._head(self._firsts(x, row)).float().tolist(), strict=True):
                     values[i] = value
         return values
@@ -67,14 +71,9 @@ class PackedEncoder:
         return [first] * prefix + [second] * (length - prefix)
 
     def _positions(self, sequence: tuple[int, ...]) -> list[int]:
-        """Places within a sequence; RoBERTa's begin after the padding id and pass over it, where a text holds it."""
-        if self._padding is None:
-            return list(range(len(sequence)))
-        places, place = [], self._padding
-        for id_ in sequence:
-            place += id_ != self._padding
-            places.append(place if id_ != self._padding else self._padding)
-        return places
+        """Places within a sequence. RoBERTa's begin after the padding id, which no text has."""
+        first = 0 if self._padding is None else self._padding + 1
+        return list(range(first, first + len(sequence)))
 
     def _embed(self, ids: list[int], places: list[int], types: list[int]) -> torch.Tensor:
         import torch
@@ -97,22 +96,20 @@ class PackedEncoder:
         """The last layer's states at the first id of each sequence: [sequences, size]."""
         import torch
 
-        layers = self._body.encoder.layer
-        first = torch.tensor([span.start for span in row.spans], device=x.device)
-        for i, layer in enumerate(layers):
-            attention = layer.attention.self
-            size = attention.attention_head_size
-            last = i == len(layers) - 1
-            k, v = (part(x).view(len(x), -1, size) for part in (attention.key, attention.value))
-            x = x[first] if last else x
-            q = attention.query(x).view(len(x), -1, size)
-            scale = size**-0.5
-            out = attend_last(q, k, v, row, scale=scale) if last else attend(q, k, v, row, scale=scale, causal=False)
-            x = layer.attention.output(out.flatten(1), x)
-            for start in range(0, len(x), SLICE):
-                part = x[start : start + SLICE]
-                x[start : start + SLICE] = layer.output(layer.intermediate(part), part)
-        return x
+        for layer in self._layers[:-1]:
+            q, k, v = layer.heads(x)
+            layer.add(x, attend(q, k, v, row, scale=layer.size**-0.5, causal=False))
+        layer = self._layers[-1]
+        starts = [span.start for span in row.spans]
+        count = len(starts)
+        first = torch.tensor(starts + starts[-1:] * (rounded(count, x.device) - count), device=x.device)
+        k, v = layer.heads(x)
+        x = x[first]
+        q = layer.queries(x).view(len(x), -1, layer.size)
+        out = torch.zeros_like(q)
+        out[:count] = attend_last(q[:count], k, v, row, scale=layer.size**-0.5)
+        layer.add(x, out)
+        return x[:count]
 
     def _head(self, firsts: torch.Tensor) -> torch.Tensor:
         """Logits, [sequences]."""
@@ -122,6 +119,39 @@ class PackedEncoder:
             states = pooler(states)
         logits: torch.Tensor = self._model.classifier(states)
         return logits[:, 0]
+
+
+class _Layer:
+    """A layer's maps; with `apart`, its queries apart from its keys and values."""
+
+    def __init__(self, layer: Any, *, apart: bool) -> None:
+        attention, output = layer.attention.self, layer.attention.output
+        self.size = attention.attention_head_size
+        parts = (attention.query, attention.key, attention.value)
+        self._apart = apart
+        if apart:
+            self.queries = joined(parts[:1])
+        self._attention = joined(parts[1:] if apart else parts)
+        self._out, self._first_norm = joined([output.dense]), output.LayerNorm
+        self._inner = joined([layer.intermediate.dense], layer.intermediate.intermediate_act_fn)
+        self._outer, self._second_norm = joined([layer.output.dense]), layer.output.LayerNorm
+
+    def heads(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values, or the last two: [tokens, heads, size]."""
+        import torch
+
+        found = torch.cat([self._attention(x[some]) for some in slices(x)])
+        return found.view(len(x), -1, self.size).chunk(2 if self._apart else 3, 1)
+
+    def add(self, x: torch.Tensor, attended: torch.Tensor) -> None:
+        """Make of x, in place, what the layer makes of it after attention."""
+        for some in slices(x):
+            part = self._out(attended[some].flatten(1))
+            part += x[some]
+            part = self._first_norm(part)
+            outer = self._outer(self._inner(part))
+            outer += part
+            x[some] = self._second_norm(outer)
 
 
 def _camembert(model: Any) -> bool:

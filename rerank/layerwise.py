@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidData, UsageError
-from .decoder import last_states
+from .decoder import Layers
 from .packing import best_of_windows, rows
 from .tokens import PromptPairs
 from .types import Encoded
@@ -44,9 +44,12 @@ class LayerwiseDecoder:
     def __init__(self, name: str, body: Any, head: Any, pairs: PromptPairs, settings: Any, batch_tokens: int) -> None:
         """`head`: the weights of the layer's head, [size]; `settings`: what config.json says."""
         self.name = name
-        self._body, self._head, self._pairs, self._batch_tokens = body, head.float(), pairs, batch_tokens
-        self._embed_scale = float(settings.get("scale_emb", 1))
-        self._residual_scale = settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"])
+        self._head, self._pairs, self._batch_tokens = head.float(), pairs, batch_tokens
+        self._layers = Layers(
+            body,
+            embed_scale=float(settings.get("scale_emb", 1)),
+            residual_scale=settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"]),
+        )
 
     def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
         return self._pairs(query, passages)
@@ -57,13 +60,7 @@ class LayerwiseDecoder:
     def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
         values = [0.0] * len(sequences)
         for row in rows(sequences, prefixes, self._batch_tokens):
-            states = last_states(
-                self._body,
-                row,
-                self._body.layers,
-                embed_scale=self._embed_scale,
-                residual_scale=self._residual_scale,
-            )
+            states = self._layers.last_states(row)
             for i, value in zip(row.members, (states.float() @ self._head).tolist(), strict=True):
                 values[i] = value
         return values

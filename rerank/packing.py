@@ -17,11 +17,12 @@ from .types import Encoded
 if TYPE_CHECKING:
     import torch
 
-SLICE = 2048
-"""Rows of a feed-forward layer at a time: its inner states are the largest by far."""
-
 LARGEST_MASK = 2048
 """A sequence with more ids of its own recomputes its shared part's attention, which needs no mask in memory."""
+
+
+BLOCK = 96
+"""Queries of a causal sequence that are attended together."""
 
 
 class Span(NamedTuple):
@@ -105,7 +106,8 @@ def best_of_windows(
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, row: Row, *, scale: float, causal: bool) -> torch.Tensor:
     """Attention within each sequence of a row. Shapes: q [tokens, heads, size], k and v [tokens, key heads, size].
 
-    Returns [tokens, heads, size]. On a GPU in half precision by one call of flash attention for all, else one by one.
+    Returns [tokens, heads, size], zeros behind the row's ids. On a GPU in half precision by one call of flash attention
+    for all, else one by one.
     """
     import torch
 
@@ -114,6 +116,7 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, row: Row, *, scale
         if flash is not None:
             return _attend_at_once(q, k, v, row, flash, scale, causal)
     out = torch.empty_like(q)
+    out[len(row.ids) :] = 0
     q, k, v = (t.transpose(0, 1)[None] for t in (q, k, v))
     masks: dict[int, torch.Tensor] = {}
     for span in (*row.shared, *row.spans):
@@ -126,16 +129,22 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, row: Row, *, scale
                 size = max(s.end - s.start for s in row.spans if s.end - s.start <= LARGEST_MASK)
                 masks[shared] = q.new_full((size, shared + size), float("-inf")).triu_(shared + 1)
             mask = masks[shared][:own, : shared + own]
-        answer = torch.nn.functional.scaled_dot_product_attention(
-            queries,
-            _with_shared(k, span),
-            _with_shared(v, span),
-            attn_mask=mask,
-            is_causal=causal and mask is None,
-            scale=scale,
-            enable_gqa=k.shape[1] != q.shape[1],
-        )
-        out[span.start : span.end] = answer[0, :, -own:].transpose(0, 1)
+        keys, values = _with_shared(k, span), _with_shared(v, span)
+        # Masked keys cost as much as others: some queries at a time, with the keys up to the last of them.
+        step = own if mask is None else BLOCK
+        for first in range(0, own, step):
+            some = min(step, own - first)
+            seen = keys.shape[2] if mask is None else shared + first + some
+            answer = torch.nn.functional.scaled_dot_product_attention(
+                queries if mask is None else queries[:, :, first : first + some],
+                keys[:, :, :seen],
+                values[:, :, :seen],
+                attn_mask=None if mask is None else mask[first : first + some, :seen],
+                is_causal=causal and mask is None,
+                scale=scale,
+                enable_gqa=k.shape[1] != q.shape[1],
+            )
+            out[span.start + first : span.start + first + some] = answer[0, :, -some:].transpose(0, 1)
     return out
 
 
@@ -226,9 +235,3 @@ def _varlen() -> Callable[..., Any] | None:
     except ImportError:
         return None
     return varlen_attn if {"scale", "window_size"} <= set(inspect.signature(varlen_attn).parameters) else None
-
-
-def feed_forward(x: torch.Tensor, layer: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Add what a feed-forward layer makes of each row of x [tokens, size], in place, some rows at a time."""
-    for start in range(0, len(x), SLICE):
-        x[start : start + SLICE] += layer(x[start : start + SLICE])

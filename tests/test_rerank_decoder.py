@@ -44,7 +44,7 @@ def plain_ids(tokenizer: Any, query: str, passage: str, length: int) -> list[int
 
     def ids(text: str, limit: int | None = None) -> list[int]:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return list(tokenizer(text, add_special_tokens=False)["input_ids"][:limit])
+        return list(tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"][:limit])
 
     newline, prompt = ids("\n"), ids(PROMPT)
     first = [tokenizer.bos_token_id, *ids("A: " + query, length * 3 // 4)]
@@ -115,7 +115,8 @@ def test_other_architectures_score_as_a_plain_forward_pass_does(
 @pytest.mark.parametrize("query", ["short", "ends with a line break", "long"])
 def test_scores_are_flag_embeddings(gemma: Path, query: str, length: int) -> None:
     flag = flag_embedding()
-    passages = [passage for passage in PASSAGES if "\ud800" not in passage]  # which FlagEmbedding refuses
+    # FlagEmbedding refuses the one, and reads special tokens in the other.
+    passages = [passage for passage in PASSAGES if "\ud800" not in passage and "<eos>" not in passage]
     reference = flag.FlagLLMReranker(str(gemma), devices=["cpu"])
     expected = reference.compute_score([[QUERIES[query], passage] for passage in passages], max_length=length)
     scorer = load_scorer(str(gemma), device="cpu", max_tokens=length)

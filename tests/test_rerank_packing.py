@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from ccheck.rerank.packing import Row, _attend_at_once, attend, attend_last, rows
+from ccheck.rerank.packing import Row, Span, _attend_at_once, _layout, attend, attend_last, best_of_windows, rows
+from ccheck.rerank.types import Encoded
 
 torch = pytest.importorskip("torch", reason="the models extra is not installed")
 
@@ -86,9 +87,130 @@ def test_attention_is_within_each_sequence(monkeypatch: pytest.MonkeyPatch, caus
         assert torch.allclose(last, torch.stack(lasts[len(row.shared) :]), atol=1e-5)
         # As on a GPU, with the kernel's arithmetic done here.
         assert torch.allclose(_attend_at_once(q, k, v, row, flash, 0.3, causal), expected, atol=1e-5)
-        monkeypatch.setattr("ccheck.rerank.packing.LARGEST_MASK", 5)
+        # A few queries at a time, long sequences without a mask, and rows behind the last sequence.
+        monkeypatch.setattr("ccheck.rerank.packing.BLOCK", 4)
         assert torch.allclose(attend(q, k, v, row, scale=0.3, causal=causal), expected, atol=1e-5)
+        monkeypatch.setattr("ccheck.rerank.packing.LARGEST_MASK", 5)
+        more = [torch.cat((t, torch.full((3, *t.shape[1:]), float("nan")))) for t in (q, k, v)]
+        found = attend(*more, row, scale=0.3, causal=causal)
+        assert torch.allclose(found[:-3], expected, atol=1e-5)
+        assert torch.equal(found[-3:], torch.zeros(3, 4, 8))
         monkeypatch.undo()
+
+
+def test_a_long_sequence_has_no_mask_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccheck.rerank.packing.LARGEST_MASK", 20)
+    seen = []
+    attention = torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*args: object, **given: object) -> object:
+        mask = given["attn_mask"]
+        seen.append((args[0].shape[2], None if mask is None else tuple(mask.shape), given["is_causal"]))
+        return attention(*args, **given)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    (row,) = rows([(1, 1, *range(20)), (1, 1, *range(5, 26))], [2, 2], 1000)
+    q = torch.randn(len(row.ids), 1, 4)
+    attend(q, q, q, row, scale=1.0, causal=True)
+    # What is shared, the sequence with a mask, and the long one with its shared part again.
+    assert seen == [(2, None, True), (20, (20, 22), False), (23, None, True)]
+
+
+A, B = (1, 1), (2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        # Two and three ids of the queries, once each, and one or two ids of each passage.
+        (12, [[0, 1, 2, 3]]),
+        (11, [[0, 1, 2, 3]]),
+        (10, [[0, 1, 2], [3]]),
+        (9, [[0, 1, 2], [3]]),
+        (8, [[0, 1], [2, 3]]),
+        (5, [[0, 1], [2], [3]]),
+        (4, [[0], [1], [2], [3]]),
+        (1, [[0], [1], [2], [3]]),
+    ],
+)
+def test_rows_are_filled_to_the_last_id(tokens: int, expected: list[list[int]]) -> None:
+    sequences = [(*A, 5), (*A, 6, 6), (*B, 7), (*B, 8, 8)]
+    assert [row.members for row in rows(sequences, [2, 2, 3, 3], tokens)] == expected
+
+
+def test_a_row_says_where_everything_lies() -> None:
+    (row,) = rows([(*A, 5), (*B, 7), (*A, 6, 6), (*B, 8, 8), (9, 9)], [2, 3, 2, 3, 1], 100)
+    assert row.ids == [*A, 5, 6, 6, *B, 7, 8, 8, 9, 9]
+    assert row.positions == [0, 1, 2, 2, 3, 0, 1, 2, 3, 3, 4, 0, 1]
+    assert row.members == [0, 2, 1, 3, 4]
+    assert row.shared == [Span(0, 0, 0, 2), Span(5, 5, 5, 8)]
+    assert row.spans == [Span(0, 2, 2, 3), Span(0, 2, 3, 5), Span(5, 8, 8, 9), Span(5, 8, 9, 11), Span(11, 11, 11, 13)]
+
+
+@pytest.mark.parametrize(
+    ("sequences", "shared"),
+    [
+        # More than the query can be in common, and each keeps an id of its own.
+        ([(1, 1, 3, 4), (1, 1, 3, 5)], 3),
+        ([(1, 1, 3), (1, 1, 3, 5)], 2),
+        ([(1, 1, 3), (1, 1, 3)], 2),
+        ([(1, 1), (1, 1, 3)], 1),
+        ([(1, 1, 4, 9), (1, 1, 2, 9), (1, 1, 3, 9)], 2),
+    ],
+)
+def test_what_sequences_have_in_common_is_laid_once(sequences: list[tuple[int, ...]], shared: int) -> None:
+    (row,) = rows(sequences, [2] * len(sequences), 100)
+    assert [span.end - span.start for span in row.shared] == [shared]
+    assert all(span.end > span.start for span in row.spans)
+    assert len(row.ids) == shared + sum(len(one) - shared for one in sequences)
+    for alone in (rows(sequences[:1], [2], 100), rows(sequences, [0] * len(sequences), 100)):
+        (row,) = alone
+        assert not row.shared and all(span.shared_start == span.shared_end for span in row.spans)
+
+
+def test_the_best_window_counts_and_equal_ones_are_scored_once() -> None:
+    asked = []
+
+    def score(sequences: list[tuple[int, ...]], prefixes: list[int]) -> list[float]:
+        asked.extend(zip(sequences, prefixes, strict=True))
+        return [float(sum(sequence)) for sequence in sequences]
+
+    encoded = [Encoded(((1, 2), (3,)), False, 1), Encoded(((3,), (1,)), False, 1), Encoded(((3,),), False, 0)]
+    assert best_of_windows(encoded, score) == [3.0, 3.0, 3.0]
+    assert asked == [((1, 2), 1), ((3,), 1), ((1,), 1), ((3,), 0)]
+    assert best_of_windows([Encoded(((5,), (7,), (6,)), False)], score) == [7.0]
+
+
+def test_the_kernel_of_gpus_is_used_for_half_precision_there_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tensors that say that they are on a GPU."""
+    called = []
+    monkeypatch.setattr("ccheck.rerank.packing._varlen", lambda: "kernel")
+    monkeypatch.setattr("ccheck.rerank.packing._attend_at_once", lambda *given: called.append(given[4:]) or "done")
+    (row,) = rows([(1, 2, 3)], [0], 100)
+
+    class There:
+        is_cuda = True
+
+        def __init__(self, dtype: torch.dtype, size: int) -> None:
+            self.dtype, self.shape = dtype, (3, 1, size)
+
+    for dtype in (torch.float16, torch.bfloat16):
+        assert attend(There(dtype, 256), None, None, row, scale=0.5, causal=True) == "done"
+    assert called == [("kernel", 0.5, True)] * 2
+    q = torch.randn(3, 1, 8)
+    assert torch.is_tensor(attend(q.bfloat16(), q.bfloat16(), q.bfloat16(), row, scale=0.5, causal=True))
+    for there in (There(torch.float32, 8), There(torch.float16, 257)):
+        with pytest.raises(TypeError):  # goes on as on a CPU, which these are not
+            attend(there, None, None, row, scale=0.5, causal=True)
+
+
+def test_the_layout_of_sequences_with_what_they_share() -> None:
+    spans = (Span(0, 0, 0, 2), Span(0, 2, 2, 5), Span(5, 5, 5, 6))
+    whole, own, limits, longest = _layout(spans, torch.device("cpu"))
+    assert whole.tolist() == [0, 1, 0, 1, 2, 3, 4, 5]
+    assert own.tolist() == [0, 1, 4, 5, 6, 7]
+    assert limits.tolist() == [0, 2, 7, 8] and limits.dtype == torch.int32
+    assert longest == 5
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -1,0 +1,201 @@
+"""Pairs, pieces and windows, id by id, with a tokenizer that needs no library: each letter is an id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ccheck.errors import InvalidData
+from ccheck.rerank.tokens import (
+    Prompt,
+    PromptPairs,
+    SpecialPairs,
+    Template,
+    longest_first,
+    template,
+    tokeniser,
+    well_formed,
+    windows,
+)
+
+
+def letters(texts: Any) -> list[list[int]]:
+    return [[ord(letter) for letter in text] for text in texts]
+
+
+def text(ids: Any) -> str:
+    return "".join(map(chr, ids))
+
+
+def prompted(length: int, **given: Any) -> PromptPairs:
+    start = given.pop("start", (ord("^"),))
+    return PromptPairs(letters, Prompt("?", query="A", passage="B"), (ord("|"),), (ord("?"),), start, length, **given)
+
+
+def special(length: int, **given: Any) -> SpecialPairs:
+    return SpecialPairs(letters, Template((ord("<"),), (ord("/"), ord("/")), (ord(">"),), (0, 1)), length, **given)
+
+
+def read(pairs: Any, query: str, passage: str) -> tuple[list[str], bool, int]:
+    (encoded,) = pairs(query, [passage])
+    return [text(ids) for ids in encoded.sequences], encoded.cut, encoded.prefix
+
+
+@pytest.mark.parametrize(
+    ("length", "query", "passage", "expected"),
+    [
+        (8, "q", "pppp", (["^Aq|Bpppp|?"], False, 4)),
+        # Beside the start token, the query and a line break there is room for as much as the length and the prompt.
+        (8, "q", "pppppppp", (["^Aq|Bppppp|?"], True, 4)),
+        (8, "q", "ppppp", (["^Aq|Bppppp|?"], False, 4)),
+        (8, "qqqqq", "p", (["^Aqqqqq|Bp|?"], False, 8)),
+        (8, "qqqqqq", "p", (["^Aqqqqq|Bp|?"], True, 8)),
+        (8, "qqqqqq", "ppp", (["^Aqqqqq|Bp|?"], True, 8)),
+        (8, "q", "", (["^Aq|B|?"], False, 4)),
+    ],
+)
+def test_pairs_of_a_prompt(length: int, query: str, passage: str, expected: Any) -> None:
+    assert read(prompted(length), query, passage) == expected
+
+
+def test_pairs_of_a_prompt_without_a_start_are_not_longer_than_the_length_allows() -> None:
+    # A passage alone has the length, even where the prompt would leave room for more.
+    assert read(prompted(8, start=()), "", "p" * 20) == (["A|Bppppppp|?"], True, 2)
+    assert prompted(8).longest == 8 + 2 * 2 + 1
+    assert prompted(8)("q", []) == []
+
+
+def test_pairs_of_a_prompt_keep_the_end_where_the_tokenizer_cuts_the_start() -> None:
+    assert read(prompted(8, keep_end=True), "123456789", "abcdefghij") == (["^456789|ij|?"], True, 8)
+
+
+def test_windows_of_a_prompt_begin_with_its_mark() -> None:
+    found, cut, prefix = read(prompted(12, long="windows"), "q", "abcdefghijklmnopqrst")
+    assert found == ["^Aq|Babcdefghi|?", "^Aq|Bijklmnopq|?", "^Aq|Blmnopqrst|?"]
+    assert (cut, prefix) == (False, 4)
+    assert read(prompted(8, long="windows"), "q" * 9, "p")[1]
+
+
+@pytest.mark.parametrize(
+    ("shorten", "query", "passage", "expected"),
+    [
+        ("passage", "q", "pppp", (["<q//pppp>"], False, 4)),
+        ("passage", "q", "ppppppp", (["<q//ppppppp>"], False, 4)),
+        ("passage", "q", "pppppppp", (["<q//ppppppp>"], True, 4)),
+        ("passage", "q" * 10, "pp", (["<qqqqqqqqq//>"], True, 12)),
+        ("longer", "q" * 10, "pp", (["<qqqqqq//pp>"], True, 9)),
+        ("longer", "qq", "p" * 10, (["<qq//pppppp>"], True, 5)),
+        ("longer", "q" * 10, "p" * 10, (["<qqqq//pppp>"], True, 7)),
+        ("longer", "qqqq", "pppp", (["<qqqq//pppp>"], False, 7)),
+    ],
+)
+def test_pairs_of_special_tokens(shorten: Any, query: str, passage: str, expected: Any) -> None:
+    if shorten == "passage" and len(query) == 10:  # three quarters of the length are more than there is room for
+        assert read(special(13, shorten=shorten), query, passage) == expected
+    else:
+        assert read(special(12, shorten=shorten), query, passage) == expected
+
+
+def test_pairs_of_special_tokens_keep_the_end_and_make_windows() -> None:
+    assert read(special(12, keep_end=True), "q", "abcdefghij") == (["<q//defghij>"], True, 4)
+    assert read(special(12, keep_end=True), "1234567890", "") == (["<234567890//>"], True, 12)
+    found = read(special(12, long="windows"), "q", "abcdefghij")
+    assert found == (["<q//abcdefg>", "<q//defghij>"], False, 4)
+    # Windows are of the passage: the query is not cut for them as the longer one.
+    assert read(special(12, long="windows", shorten="longer"), "qqqq", "abcdefgh")[0] == [
+        "<qqqq//abcd>",
+        "<qqqq//efgh>",
+    ]
+    assert special(12)("q", []) == []
+
+
+def test_windows_overlap_by_an_eighth_and_the_last_is_as_long() -> None:
+    ids = list(range(40))
+    assert list(windows(ids, 16)) == [ids[:16], ids[14:30], ids[24:40]]
+    assert list(windows(list(range(16)), 16)) == [list(range(16)), list(range(16))]
+    assert list(windows(list(range(30)), 16)) == [ids[:16], ids[14:30]]
+    assert list(windows(ids[:20], 10, [99])) == [ids[:10], [99, *ids[9:18]], [99, *ids[11:20]]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "room", "expected"),
+    [
+        (3, 4, 7, (3, 4)),
+        (3, 9, 8, (3, 5)),
+        (9, 3, 8, (5, 3)),
+        (9, 9, 7, (3, 4)),
+        (9, 8, 7, (4, 3)),
+        (4, 4, 7, (3, 4)),
+        (0, 9, 5, (0, 5)),
+        (4, 9, 8, (4, 4)),
+    ],
+)
+def test_the_longer_half_is_cut_first(first: int, second: int, room: int, expected: tuple[int, int]) -> None:
+    assert longest_first(first, second, room) == expected
+
+
+def test_surrogates_without_their_half_are_replaced() -> None:
+    assert well_formed("a\ud800b") == "a\ufffdb"
+    assert well_formed("a\ud83d\ude00b") == "a😀b"
+    assert well_formed("aéb") == "aéb"
+
+
+class SlowTokenizer:
+    """One of transformers without a backend."""
+
+    def __call__(self, texts: list[str], **given: Any) -> dict[str, list[Any]]:
+        assert given == {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+        return {"input_ids": [tuple(ids) for ids in letters(texts)]}
+
+
+def test_a_tokenizer_without_a_backend_is_called_itself() -> None:
+    assert tokeniser(SlowTokenizer())(["ab", "\ud800"]) == [[97, 98], [0xFFFD]]
+    assert template(SlowTokenizer()) is None
+
+
+def pair_tokenizer(pair: str) -> Any:
+    """One whose words are letters, with a template for pairs."""
+    tokenizers = pytest.importorskip("tokenizers")
+
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<": 0, ">": 1, "a": 2, "b": 3}, unk_token="b"))
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="< $A >", pair=pair, special_tokens=[("<", 0), (">", 1)]
+    )
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.enable_truncation(3)
+    made.enable_padding(length=9)
+
+    class Fast:
+        backend_tokenizer = made
+
+    return Fast()
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected"),
+    [
+        ("< $A > $B:1 >:1", Template((0,), (1,), (1,), (0, 1))),
+        ("< < $A > > $B > > <", Template((0, 0), (1, 1), (1, 1, 0), (0, 0))),
+        ("$A $B:1", Template((), (), (), (0, 1))),
+        ("< $B > $A >", None),  # the passage first
+        ("<:1 $A > $B:1 >:1", None),  # halves of two token types
+        ("< $A > $B:1 >", None),
+    ],
+)
+def test_the_template_of_a_pair(pair: str, expected: Template | None) -> None:
+    assert template(pair_tokenizer(pair)) == expected
+
+
+def test_a_tokenizer_that_makes_nothing_of_a_letter_is_no_rerankers() -> None:
+    class Nothing(SlowTokenizer):
+        backend_tokenizer = pair_tokenizer("< $A > $B >").backend_tokenizer
+
+    Nothing.backend_tokenizer.normalizer = pytest.importorskip("tokenizers").normalizers.Replace("a", "")
+    with pytest.raises(InvalidData, match="gives nothing for the text 'a'"):
+        template(Nothing())
+
+
+def test_the_copy_of_a_tokenizer_has_no_limit_and_no_padding() -> None:
+    assert tokeniser(pair_tokenizer("$A $B"))(["a a a b", ""]) == [[2, 2, 2, 3], []]
+    assert Template((1,), (2, 3), (4,), (0, 0)).special == 4
