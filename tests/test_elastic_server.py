@@ -245,7 +245,7 @@ def test_no_message_shows_a_secret(stub: Stub) -> None:
 
 @pytest.mark.parametrize("index", ["", "_all", "a,b", "a*", "a/b", "a b"])
 def test_names_that_are_no_index(index: str) -> None:
-    with pytest.raises(UsageError, match="no name of an index"):
+    with pytest.raises(UsageError, match="does not name one index"):
         ElasticStore(Connection("http://localhost:9200"), index)
 
 

@@ -47,7 +47,9 @@ class ElasticStore:
     def __init__(self, connection: Connection, index: str, names: FieldNames | None = None) -> None:
         """Asks the server nothing yet: an index that does not exist is made by `prepare`. Raises UsageError."""
         if not index or index[0] in "_-+" or any(character in index for character in ',*?"<>| \\/'):
-            raise UsageError(f"{index!r} is no name of an index: lower-case letters, digits, - and _, such as papers")
+            raise UsageError(
+                f"{index!r} does not name one index: use lower-case letters, digits, - and _, such as papers"
+            )
         self.index = index
         self.name = f"{connection.name}/{index}"
         self._connection = connection
