@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import CcheckError, Incomplete, UsageError
+from ..errors import CcheckError, Incomplete, InvalidData, UsageError
 from ..files import check_output
 from .common import (
     counted,
@@ -187,7 +187,8 @@ def ingest(
                 notice("BM25 only: pip install 'ccheck[models]' and ingest again to add embeddings")
     if report.exit_code:
         where = f": {report.rejects} says which and why" if report.rejects else ""
-        raise Incomplete(f"{counted(report.rejected, 'record')} could not be used{where}")
+        kind = InvalidData if report.rejected == report.read else Incomplete
+        raise kind(f"{counted(report.rejected, 'record')} could not be used{where}")
 
 
 def _recipe(name: str, replace: Mapping[str, str], llm: str | None) -> Recipe:

@@ -5,7 +5,7 @@
     ├── MissingExtra            3  an optional part is not installed
     ├── NotFound                4  a file, store, index or model is missing
     ├── InvalidData             5  the data can't be used as they are
-    ├── ServerError             6  a server refused, failed or can't be reached
+    ├── ServerError             6  a server refused, failed or can't be reached; a store that another process writes
     └── Incomplete              7  done in part
 
 Each message says what is wrong and what to do about it, and holds no secret. A `CcheckError` is never a bug of ccheck;
@@ -55,7 +55,10 @@ class InvalidData(CcheckError):
 
 
 class ServerError(CcheckError):
-    """A server refused a request, failed, or can't be reached."""
+    """A server refused a request, failed, or can't be reached; or another process is writing to a local store.
+
+    Nothing was done.
+    """
 
     exit_code = 6
 

@@ -50,9 +50,11 @@ def check_modules(path: Path) -> list[Path]:
     Raises InvalidData where one lies outside of the folder, or has weights that are no safetensors: loading such runs
     what their author wrote.
     """
-    folders = list(dict.fromkeys(_modules(path)))
+    whole = path.resolve()
+    # The transformer itself usually lies in the folder, and its loading says what it lacks.
+    folders = [folder for folder in dict.fromkeys(_modules(path)) if folder.resolve() != whole]
     for folder in folders:
-        if not folder.resolve().is_relative_to(path.resolve()):
+        if not folder.resolve().is_relative_to(whole):
             raise InvalidData(f"{path / 'modules.json'} names a module outside of its folder: {folder}")
         others = [file for pattern in _OTHER_FORMATS for file in folder.glob(pattern)]
         if others and not any(folder.glob("*.safetensors")):
@@ -60,7 +62,7 @@ def check_modules(path: Path) -> list[Path]:
                 f"{others[0]} holds weights in a format that can run code. Only safetensors are loaded: convert them, "
                 "or choose another model"
             )
-    return [folder for folder in folders if folder.is_dir() and folder.resolve() != path.resolve()]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def file_hash(file: Path) -> str:

@@ -18,13 +18,13 @@ import orjson
 
 from ..errors import InvalidData
 from ..types import Document, Scalar, Value
+from .fields import TEXT_FIELDS, Fields, has_field, no_field, page_of
 
 if TYPE_CHECKING:
     from ..search.store import Layout
 
 ID_FIELDS = ("_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id")
 TITLE_FIELDS = ("title",)
-TEXT_FIELDS = ("text", "abstract")
 DATE_FIELDS = ("date", "published", "publication_date", "publish_date", "pub_date", "year")
 
 ID_BYTES = 512
@@ -47,17 +47,7 @@ VERSION = 1
 """Raised when the same record becomes another document or other vectors, so that stores take it again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """Which fields of a record are the document's; None: the first of `ID_FIELDS` and so on that is there.
-
-    A dot leads into an object: `front.abstract`.
-    """
-
-    id: str | None = None
-    title: str | None = None
-    text: str | None = None
-    date: str | None = None
+_USUAL = Fields()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +59,23 @@ class Made:
     date_unread: bool = False
 
 
-def make_document(data: Mapping[str, Any], fields: Fields = Fields(), *, untyped: bool = False) -> Made:
+def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: bool = False) -> Made:
     """The document that a record describes. `untyped`: numbers come as text, as in CSV.
 
     Raises InvalidData with the reason where the record can't be one.
     """
     flat = _flatten(data)
-    title = _text(_take(data, flat, fields.title, TITLE_FIELDS))
+    if (page := page_of(data, fields)) is not None:
+        raise InvalidData(page)
+    # One field can be both; a title that nobody named is no field that is the text.
+    both = fields.text is not None and fields.text == fields.title
     text = _text(_take(data, flat, fields.text, TEXT_FIELDS))
+    title = text if both else _text(_take(data, flat, fields.title, TITLE_FIELDS))
     given = _take_id(data, flat, fields.id)
     if not text:
-        raise InvalidData("empty text" if _has_text(data, flat, fields) else no_text_field(data, fields))
+        names = (fields.text,) if fields.text else TEXT_FIELDS
+        there = any(has_field(data, name) for name in names)
+        raise InvalidData("empty text" if there else no_field(fields.text, TEXT_FIELDS, "text", [data]))
     if len(title) > TITLE_CHARS:
         raise InvalidData(f"over-long field title: {len(title):,} characters, at most {TITLE_CHARS:,}")
     if len(text) > TEXT_CHARS:
@@ -97,20 +93,6 @@ def make_document(data: Mapping[str, Any], fields: Fields = Fields(), *, untyped
     return Made(
         Document(identifier, title, text, metadata, published), given is None, bool(dates) and published is None
     )
-
-
-def has_text_field(data: Mapping[str, Any], fields: Fields) -> bool:
-    """Whether the record has the field that the text is taken from, empty or not."""
-    names = (fields.text,) if fields.text else TEXT_FIELDS
-    # Only a dotted name, or BEIR's `metadata`, needs a look inside.
-    return any(name in data for name in names) or _has_text(data, _flatten(data), fields)
-
-
-def no_text_field(data: Mapping[str, Any], fields: Fields) -> str:
-    """What to say of a record without a text, naming the fields that it does have."""
-    wanted = " or ".join(repr(name) for name in ((fields.text,) if fields.text else TEXT_FIELDS))
-    there = ", ".join(repr(name) for name in list(data)[:20]) or "none"
-    return f"no field {wanted} to take the text from; the fields are {there} (name one with --text-field)"
 
 
 def content_id(title: str, text: str) -> str:
@@ -269,11 +251,6 @@ def _id(value: Any) -> str:
     if size > ID_BYTES:
         raise InvalidData(f"over-long id: {size:,} bytes, at most {ID_BYTES}")
     return identifier
-
-
-def _has_text(data: Mapping[str, Any], flat: dict[str, Value], fields: Fields) -> bool:
-    names = (fields.text,) if fields.text else TEXT_FIELDS
-    return any(name in data or name in flat for name in names)
 
 
 def _text(value: Value) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..types import Document, Usage
 from .cache import MAX_BYTES
-from .documents import Fields
+from .fields import Fields
 from .readers import Reject
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        return 7 if self.rejected else 0
+        """7 where a part of the records was of no use, 5 where all were."""
+        return 0 if not self.rejected else 5 if self.rejected == self.read else 7
 
 
 @dataclass(frozen=True, slots=True)

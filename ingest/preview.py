@@ -13,7 +13,7 @@ from .encoders import Encoders, layout_of, prepared
 from .options import IngestOptions, Preview, Questions
 from .passages import passages
 from .readers import Reject, read_source
-from .run import BATCH_WRITTEN, HEAD, reject_of, with_text_field
+from .run import BATCH_WRITTEN, HEAD, reject_of, with_fields
 from .seen import Seen
 from .sources import Given, Source, find_sources
 
@@ -81,7 +81,7 @@ def planned_questions(
 
 def _documents(sources: list[Source], options: IngestOptions) -> Iterator[Document | Reject]:
     records = itertools.chain.from_iterable(read_source(source) for source in sources)
-    for record in with_text_field(records, options.fields):
+    for record in with_fields(records, options.fields):
         if isinstance(record, Reject):
             yield record
             continue

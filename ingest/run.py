@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 
 from ..errors import CcheckError, InvalidData
 from ..types import Document, Entry, Usage
-from .documents import Fields, digest, has_text_field, layout_bytes, make_document, no_text_field
+from .documents import digest, layout_bytes, make_document
 from .encoders import Encoders, layout_of, prepared
 from .entries import EntryMaker
+from .fields import Fields, check_fields
 from .options import IngestOptions, Phase, Progress, Report
 from .readers import Record, Reject, excerpt, read_source
 from .rejects import RejectFile
@@ -43,7 +44,7 @@ BATCH_CHARS = 16_000_000
 AHEAD = 2
 """How many batches may be under way in the store or wait for it, beyond those that it takes at once, less one."""
 HEAD = 100
-"""If none of so many first records has a text field, the wrong field was named, or none."""
+"""If none of so many first records has a field that is needed, the wrong one was named, or none."""
 
 
 def ingest(
@@ -78,7 +79,7 @@ def ingest(
         maker = stack.enter_context(EntryMaker(encoders, options.cache_dir, options.cache_bytes))
         run = _Run(store, encoders, maker, layout, options, rejects, found, on_progress)
         gained = info is not None and info.documents > 0 and layout_bytes(info.layout) != layout_bytes(layout)
-        records = with_text_field(run.records(found), options.fields)
+        records = with_fields(run.records(found), options.fields)
         store.prepare(layout)
         try:
             run.store_all(records)
@@ -94,7 +95,11 @@ def ingest(
             raise run.stopped
         for source in found:
             mark = marks[source.name]
-            if mark is not None and source.name not in run.rejecting and mark.still(source):
+            if mark is None:
+                continue
+            if not mark.still(source):
+                run.notices.append(f"{source.name} changed while it was read. Ingest it again to have all of it")
+            elif source.name not in run.rejecting:
                 store.mark_ingested(mark.digest)
     return run.report(len(found), time.monotonic() - started)
 
@@ -134,7 +139,7 @@ class _Run:
         self._layout, self._options, self._rejects = layout, options, rejects
         self._on_progress = on_progress
         self._counts: Counter[str] = Counter()
-        self._notices = list(encoders.notices)
+        self.notices = list(encoders.notices)
         self.rejecting: set[str] = set()
         """The files that have rejects: they are read again next time, to report them again."""
         self.stopped: CcheckError | None = None
@@ -289,13 +294,13 @@ class _Run:
         """Say so where documents that were stored before lack what the store now has."""
         lacking = self._store.count() - sum(self._counts[name] for name in ("added", "updated", "unchanged"))
         if lacking > 0:
-            self._notices.append(
+            self.notices.append(
                 f"{lacking:,} documents of the store were made before, without all that it now has: "
                 f"{self._layout.describe()}. Ingest their files again in the same way to bring them up to it"
             )
 
     def report(self, files: int, seconds: float) -> Report:
-        notices = (*self._notices, *self._rejects.notices, *self._maker.notices)
+        notices = (*self.notices, *self._rejects.notices, *self._maker.notices)
         path = self._rejects.path if self._rejects.written else None
         usage = self._writer.usage if self._writer is not None else Usage()
         return Report(**self._counts, files=files, seconds=seconds, rejects=path, notices=notices, usage=usage)
@@ -306,7 +311,7 @@ class _Mark:
     """Identifies a file's bytes and what is made of them; `state` tells whether it changed while it was read."""
 
     digest: str
-    state: tuple[int, int]
+    state: tuple[int, ...]
 
     @classmethod
     def of(cls, source: Source, fields: Fields, layout: Layout) -> _Mark | None:
@@ -325,21 +330,20 @@ class _Mark:
             return False
 
 
-def _state(file: int | Path) -> tuple[int, int]:
+def _state(file: int | Path) -> tuple[int, ...]:
+    """Differs when a file was written to, or another took its place; nobody can set the time of a change back."""
     status = os.stat(file)  # noqa: PTH116 - of an open file, too
-    return status.st_size, status.st_mtime_ns
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev
 
 
 def _is_stored(mark: _Mark | None, store: Store) -> bool:
     return mark is not None and store.is_ingested(mark.digest)
 
 
-def with_text_field(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
-    """The same records. Raises InvalidData, at once, where none of the first has the field of the text."""
+def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
+    """The same records. Raises InvalidData, at once, where none of the first has a field that is needed."""
     head = list(itertools.islice(records, HEAD))
-    data = [record.data for record in head if isinstance(record, Record)]
-    if data and not any(has_text_field(one, fields) for one in data):
-        raise InvalidData(no_text_field(data[0], fields))
+    check_fields([record.data for record in head if isinstance(record, Record)], fields)
     return itertools.chain(head, records)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ccheck.errors import InvalidData
-from ccheck.ingest.documents import Fields, Made, clean, digest, has_text_field, last_day, make_document
+from ccheck.ingest.documents import Made, clean, digest, last_day, make_document
+from ccheck.ingest.fields import Fields, has_field
 from ccheck.search.store import Chunking, Embedding, Layout
 from ccheck.types import Document
 
@@ -106,12 +107,11 @@ def test_texts() -> None:
     with pytest.raises(InvalidData) as raised:
         make_document({"_id": "1", "body": "x"})
     assert str(raised.value) == (
-        "no field 'text' or 'abstract' to take the text from; the fields are '_id', 'body' (name one with --text-field)"
+        "no field 'text' or 'abstract' to take the text from. The fields are 'body', '_id': name one with --text-field"
     )
-    assert has_text_field({"text": None}, Fields())
-    assert has_text_field({"metadata": {"abstract": "x"}}, Fields())
-    assert has_text_field({"a": {"b": "x"}}, Fields(text="a.b"))
-    assert not has_text_field({"body": "x"}, Fields())
+    assert has_field({"text": None}, "text") and has_field({"a": {"b": None}}, "a.b")
+    assert has_field({"metadata": {"abstract": "x"}}, "abstract") and has_field({"a": [{"b": "x"}]}, "a.b")
+    assert not has_field({"body": "x"}, "text") and not has_field({"a": "b"}, "a.b")
 
 
 def test_limits() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccheck.errors import Incomplete, InvalidData, NotFound
+from ccheck.errors import InvalidData, NotFound, ServerError
 from ccheck.search import Chunking, Embedding, Layout
 from ccheck.search.local import LocalStore
 from ccheck.search.local.files import DATABASE, mark
@@ -144,9 +144,9 @@ def test_readers_beside_a_writer(tmp_path: Path) -> None:
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with LocalStore(tmp_path / "store") as first, LocalStore(tmp_path / "store") as second:
         first.prepare(LAYOUT)
-        with pytest.raises(Incomplete, match="another process is writing"):
+        with pytest.raises(ServerError, match="another process is writing"):
             second.prepare(LAYOUT)
-        with pytest.raises(Incomplete, match="another process is writing"):
+        with pytest.raises(ServerError, match="another process is writing"):
             second.upsert([entry(1)])
         first.close()
         second.upsert([entry(1)])

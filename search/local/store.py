@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from ...analysis import open_analysis
-from ...errors import CcheckError, Incomplete, InvalidData, NotFound, UsageError
+from ...errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ...fusion import fuse, ranking_of
 from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
@@ -207,7 +207,7 @@ class LocalStore:
     def check(self) -> list[Damaged]:
         """Compare all that is stored with its checksums; what is damaged. Nothing is changed.
 
-        Raises Incomplete while another process writes.
+        Raises ServerError while another process writes.
         """
         with self._guard:
             try:
@@ -338,8 +338,8 @@ class LocalStore:
             )
         return NotFound(f"there is no store {self.name}: make it with ccheck ingest FILE --store {self.name}")
 
-    def _restless(self) -> Incomplete:
-        return Incomplete(f"the store {self.name} changes all the time: search it again when its writer is done")
+    def _restless(self) -> ServerError:
+        return ServerError(f"the store {self.name} changes all the time: search it again when its writer is done")
 
     def _database(self) -> Database:
         """The connection of readers, to the store that is at the path now."""
@@ -395,7 +395,7 @@ class LocalStore:
             try:
                 lock.acquire(timeout=0)
             except Timeout as error:
-                raise Incomplete(
+                raise ServerError(
                     f"another process is writing to the store {self.name}: wait until it is done, or stop it"
                 ) from error
             self._lock = lock
