@@ -123,20 +123,27 @@ def resolved_from(*, show_pending: bool = False, **flags: Any) -> Resolved:
 
 def stdout() -> Console:
     """For data. Neither colours nor wrapped lines where it is no terminal."""
-    from rich.console import Console
-
-    class Data(Console):
-        def on_broken_pipe(self) -> None:
-            raise  # what rich is handling; left to itself it ends the program with 1, the code of a bug
-
-    return Data(width=None if sys.stdout.isatty() else NO_WIDTH, highlight=False)
+    return _console_class()(width=None if sys.stdout.isatty() else NO_WIDTH, highlight=False)
 
 
 def stderr() -> Console:
     """For progress and notices."""
+    return _console_class()(stderr=True, highlight=False)
+
+
+@functools.cache
+def _console_class() -> type[Console]:
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    class Safe(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            """Plain strings lose what could steer a terminal; who makes a `Text` has taken it out."""
+            super().print(*(without_controls(one) if isinstance(one, str) else one for one in objects), **options)
+
+        def on_broken_pipe(self) -> None:
+            raise  # what rich is handling; left to itself it ends the program with 1, the code of a bug
+
+    return Safe
 
 
 def notice(message: str) -> None:
@@ -212,7 +219,7 @@ def print_fields(console: Console, fields: dict[str, str]) -> None:
     width = max(map(len, fields)) + 2
     for name, value in fields.items():
         if value:
-            print_hanging(console, Text(f"{name:<{width}}", "bold"), printable(value), width)
+            print_hanging(console, Text(f"{printable(name):<{width}}", "bold"), printable(value), width)
 
 
 @contextmanager

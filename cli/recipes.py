@@ -6,6 +6,7 @@ import click
 
 from ..errors import NotFound
 from ..redaction import redact
+from ..text import without_controls
 from .common import json_option, print_fields, print_json, replace_option, replacements, stdout
 
 
@@ -49,7 +50,7 @@ def show(name: str) -> None:
     """
     from ..recipe import recipe_text
 
-    click.echo(redact(recipe_text(name)), nl=False)
+    click.echo(without_controls(redact(recipe_text(name))), nl=False)
 
 
 @recipes.command()

@@ -68,7 +68,8 @@ def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[s
     document = evidence.document
     year = document.metadata.get("year") or (document.published or "")[:4]
     title = printable(document.title) or printable(document.text[:80])
-    head = Text.assemble((title, "bold cyan"), f" ({printable(str(year))})" if year else "")
+    year = printable(str(year)).strip()
+    head = Text.assemble((title, "bold cyan"), f" ({year})" if year else "")
     if evidence.stance is not None:
         head.append("  ").append(_stance(evidence.stance, said))
     print_hanging(console, Text(f"{evidence.hit.rank:>3}  ", "bold"), head, INDENT)

@@ -50,5 +50,14 @@ def _finite(data: Any) -> Any:
     return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
 
 
+def is_unicode(text: str) -> bool:
+    """Whether it can be written as UTF-8: arguments and file names of other bytes hold lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit].rstrip()} …"

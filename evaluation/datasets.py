@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import CcheckError, InvalidData
 from ..ingest import Record
-from ..ingest.readers import is_utf8
+from ..text import is_unicode
 from ..types import Claim, Label
 from ..verdict.labels import parse_label, parse_stance
 from .files import take_all
@@ -266,7 +266,12 @@ def _found(data: Mapping[str, Any], names: Sequence[str]) -> tuple[str | None, A
 def _id(value: object, name: str) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # a column of numbers with gaps, as pandas writes it
-    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip() or not is_utf8(str(value)):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, str | int)
+        or not str(value).strip()
+        or not is_unicode(str(value))
+    ):
         raise InvalidData(f"{name} is no id: {str(value)[:80]!r}")
     return str(value).strip()
 

@@ -12,9 +12,8 @@ from urllib.parse import quote
 from ..errors import InvalidData
 from ..files import write_text
 from ..ingest import Record
-from ..ingest.readers import is_utf8
 from ..redaction import without_secrets
-from ..text import CONTROLS
+from ..text import CONTROLS, is_unicode
 from ..types import strictly_decreasing
 from .files import take_all
 from .types import Run
@@ -131,7 +130,7 @@ def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> N
     try:
         claim = data["claim"]["id"]
         hits = [(str(one["doc_id"]), float(one["score"])) for one in data["evidence"]]
-        if not all(map(is_utf8, (str(claim), *(document for document, _ in hits)))):
+        if not all(map(is_unicode, (str(claim), *(document for document, _ in hits)))):
             raise ValueError("ids that are no text")
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidData("neither a line of a TREC run nor a result of ccheck query --json") from error

@@ -56,10 +56,10 @@ def no_field(asked: str | None, usual: Sequence[str], what: str, records: Sequen
     """What to say where the field of the title, say, is not there: the fields that are, the nearest first."""
     wanted = " or ".join(repr(name) for name in ((asked,) if asked is not None else usual))
     there = list(dict.fromkeys(name for data in records for name in _names(data)))
-    near = sorted(there, key=lambda name: -max(_likeness(name, one) for one in ([asked] if asked else usual)))
+    near = sorted(there, key=lambda name: -_likeness(name, asked)) if asked is not None else there
     shown = ", ".join(map(repr, near[:_SHOWN])) or "none"
     more = f" and {len(near) - _SHOWN:,} more" if len(near) > _SHOWN else ""
-    return f"no field {wanted} to take the {what} from. The fields are {shown}{more}: name one with --{what}-field"
+    return f"no field {wanted} to take the {what} from; the fields are {shown}{more} (name one with --{what}-field)"
 
 
 def page_of(data: Mapping[str, Any], fields: Fields) -> str | None:

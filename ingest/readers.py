@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..text import is_unicode
 from .lines import Line, read_lines
 from .sources import Given, Source, find_sources
 
@@ -85,15 +86,6 @@ def read_source(
             yield from _read_json_lines(source, lines)
     except OSError as error:
         yield Reject(source.name, 0, f"the file can't be read: {error.strerror or error}")
-
-
-def is_utf8(text: str) -> bool:
-    """Whether the bytes were, of a text that was decoded with `surrogateescape`."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def excerpt(raw: bytes | str) -> str:
@@ -203,7 +195,7 @@ def _values(source: Source, text: str, line: int, broken: Line | None) -> Iterat
             reason = (broken and broken.problem) or f"{_why(error)}; the rest of the file is left out"
             yield Reject(source.name, line, reason, excerpt(text[position : position + RECORD_CHARS]))
             return
-        if not is_utf8(text[position:end]):
+        if not is_unicode(text[position:end]):
             yield Reject(source.name, line, NOT_UTF8, excerpt(text[position:end]))
         elif isinstance(value, dict):
             yield Record(source.name, line, value)

@@ -6,8 +6,9 @@ import csv
 from collections import Counter, deque
 from collections.abc import Iterator
 
+from ..text import is_unicode
 from .lines import Line
-from .readers import NOT_UTF8, Record, Reject, excerpt, is_utf8
+from .readers import NOT_UTF8, Record, Reject, excerpt
 from .sources import Source
 
 FIELD_CHARS = 4_000_000
@@ -91,7 +92,7 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
                 continue
         if not any(cell.strip() for cell in row):
             continue
-        if is_utf8("".join(row)):
+        if is_unicode("".join(row)):
             yield first.number, row
         else:
             yield Reject(source.name, first.number, NOT_UTF8, excerpt(b"\n".join(line.data for line in taken)))

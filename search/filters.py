@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..errors import UsageError
+from ..text import is_unicode
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 PUBLISHED = "published"
@@ -115,6 +116,8 @@ def _unfit(one: Filter, kind: Kind) -> str | None:
 def parse_filter(text: str) -> Filter:
     """Read `FIELD OPERATOR VALUE`; quotes around the value are dropped. Raises UsageError."""
     match = _FORM.fullmatch(text)
+    if not is_unicode(text):
+        raise UsageError(f"the filter {text!r} is not valid UTF-8")
     if match is None:
         raise UsageError(f"the filter {text!r} is not of the form FIELD=VALUE (or !=, <, <=, >, >=): try 'year>=2010'")
     operator, value = match["operator"], match["value"]

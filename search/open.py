@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ..errors import UsageError
 from ..settings import Settings
+from ..text import is_unicode
 from .store import Store
 
 DEFAULT_INDEX = "papers"
@@ -42,6 +43,8 @@ def open_store(settings: Settings) -> Store:
     folder = Path(path).expanduser()
     if os.path.isfile(folder):  # noqa: PTH113 - Path.is_file raises where it may not look
         raise UsageError(f"the store {spec} is a file: a store is a folder; to read the file, ccheck ingest {spec}")
+    if not is_unicode(str(folder.absolute())):
+        raise UsageError(f"the store {str(folder)!r} has a name that is not valid UTF-8. Choose another folder")
     return LocalStore(folder, str(folder.absolute()))
 
 

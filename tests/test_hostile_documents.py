@@ -203,7 +203,7 @@ def test_a_field_that_no_record_has_is_an_error(tmp_path, option, name, nearest)
     given = [] if option == "--text-field" else ["--text-field", "abstract"]
     for more in ([], ["--dry-run"]):
         ran = ccheck("ingest", corpus, "--no-dense", "--store", tmp_path / "s", option, name, *given, *more)
-        assert ran.code == 5 and f"no field {name!r}" in ran.err and f"The fields are {nearest}" in ran.err, ran.err
+        assert ran.code == 5 and f"no field {name!r}" in ran.err and f"the fields are {nearest}" in ran.err, ran.err
         assert not (tmp_path / "s").exists()
 
 

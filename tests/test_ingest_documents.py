@@ -107,7 +107,7 @@ def test_texts() -> None:
     with pytest.raises(InvalidData) as raised:
         make_document({"_id": "1", "body": "x"})
     assert str(raised.value) == (
-        "no field 'text' or 'abstract' to take the text from. The fields are 'body', '_id': name one with --text-field"
+        "no field 'text' or 'abstract' to take the text from; the fields are '_id', 'body' (name one with --text-field)"
     )
     assert has_field({"text": None}, "text") and has_field({"a": {"b": None}}, "a.b")
     assert has_field({"metadata": {"abstract": "x"}}, "abstract") and has_field({"a": [{"b": "x"}]}, "a.b")

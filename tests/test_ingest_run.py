@@ -288,7 +288,7 @@ def test_where_rejects_go(tmp_path: Path) -> None:
     chosen = tmp_path / "mine.txt"
     assert ingest([path], MemoryStore(), options=IngestOptions(rejects=chosen)).rejects == chosen
     assert len(rejects_in(chosen)) == 1
-    with pytest.raises(UsageError, match="it is read from"):
+    with pytest.raises(UsageError, match="this command reads that file"):
         ingest([path], MemoryStore(), options=IngestOptions(rejects=Path(path)))
     # a single file in a folder is a single file
     assert ingest([str(tmp_path)], MemoryStore()).rejects == tmp_path / "corpus.rejects.jsonl"
@@ -299,13 +299,17 @@ def test_rejects_that_can_not_be_written_there(tmp_path: Path) -> None:
     (tmp_path / "corpus.rejects.jsonl").mkdir()
     report = ingest([path], MemoryStore())
     assert report.rejects == Path("corpus.rejects.jsonl")
-    assert "rejects are written to corpus.rejects.jsonl" in report.notices[0]
+    assert "it must be the name of a file" in report.notices[0]
+    assert report.notices[1] == "the rejects are written to corpus.rejects.jsonl instead"
     assert len(rejects_in("corpus.rejects.jsonl")) == 1
     options = IngestOptions(rejects=tmp_path / "corpus.rejects.jsonl")
-    report = ingest([path], MemoryStore(), options=options)
+    with pytest.raises(UsageError, match="it must be the name of a file"):
+        ingest([path], MemoryStore(), options=options)
+    Path("corpus.rejects.jsonl").unlink()
+    Path("corpus.rejects.jsonl").mkdir()
+    report = ingest([path], MemoryStore())
     assert counts(report) == {"added": 2, "rejected": 1}
-    assert report.rejects is None
-    assert "rejects are not written" in report.notices[0]
+    assert report.rejects is None and len(report.notices) == 3
 
 
 def test_strict_stops_at_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 from test_local_fields import FULL, found_everywhere, full_entry
 from test_local_store import LAYOUT, bm25_count, dense_first, entry
 
-from ccheck.errors import CcheckError, Incomplete, InvalidData, NotFound, UsageError
+from ccheck.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ccheck.search.local import LocalStore, sparse
 from ccheck.search.local import store as local_store
 from ccheck.search.local.files import DATABASE, UNBORN
@@ -77,7 +77,7 @@ def test_two_creations_at_once(tmp_path: Path) -> None:
             barrier.wait()
             try:
                 store.prepare(LAYOUT)
-            except Incomplete as error:
+            except ServerError as error:
                 outcomes.append(str(error))
             else:
                 outcomes.append("made")
