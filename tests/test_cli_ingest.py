@@ -174,7 +174,7 @@ def test_files_of_no_use(tmp_path):
     (tmp_path / "photo.png").write_bytes(b"\x89PNG")
     assert ccheck("ingest", tmp_path / "photo.png", "--no-dense").code == 2
     (tmp_path / "noise.jsonl").write_bytes(bytes(range(256)) * 20)
-    assert ccheck("ingest", tmp_path / "noise.jsonl", "--no-dense").code == 7
+    assert ccheck("ingest", tmp_path / "noise.jsonl", "--no-dense").code == 5
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(CORPUS.read_bytes())[:9000])
     ran = ccheck("ingest", tmp_path / "cut.jsonl.gz", "--no-dense", "--json")
     assert ran.code == 7 and ran.objects[0]["added"] > 0 and ran.objects[0]["rejected"] == 1
