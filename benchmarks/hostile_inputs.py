@@ -5,6 +5,7 @@
 
 To reach: no traceback and no bug, no control character in any output, every record counted, every claim answered, at
 most 60 s of processor time for a step and 1 GiB for ccheck's process. Exits with 1 where one of these is not reached.
+Needs Linux and the extra `parquet`.
 """
 
 from __future__ import annotations
@@ -142,10 +143,11 @@ def step(name: str, arguments: list[str], folder: Path, records: int | None, cla
     said, _, memory = err.strip().rpartition("\n")
     mib, seconds = int(memory.split()[0]), float(memory.split()[1])
     texts = {"output": out, "messages": said}
+    complaints = [f"control characters in {where}" for where, text in texts.items() if UNSAFE.search(text)]
     for file in ("rejects.jsonl", "my.run", "page.html"):
         if (folder / file).exists():
-            texts[file] = (folder / file).read_text(encoding="utf-8")
-    complaints = [f"control characters in {where}" for where, text in texts.items() if UNSAFE.search(text)]
+            with (folder / file).open(encoding="utf-8", newline="") as stream:
+                complaints += [f"control characters in {file}"] if any(map(UNSAFE.search, stream)) else []
     complaints += [f"{words!r}" for words in ("Traceback", "a bug") if words in said]
     complaints += ["too slow"] if seconds > MOST_S else []
     complaints += ["too much memory"] if mib > MOST_MIB else []
@@ -164,13 +166,14 @@ def step(name: str, arguments: list[str], folder: Path, records: int | None, cla
 
 
 WITH_MEMORY = """
-import os, resource, runpy, sys
+import os, runpy, sys
 sys.argv = sys.argv[1:]
 try:
     runpy.run_path(sys.argv[0], run_name="__main__")
 finally:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    sys.stderr.write(f"\\n{used.ru_maxrss >> 10} {sum(os.times()[:4]):.1f}\\n")
+    with open("/proc/self/status") as status:
+        (peak,) = (int(line.split()[1]) >> 10 for line in status if line.startswith("VmHWM"))
+    sys.stderr.write(f"\\n{peak} {sum(os.times()[:4]):.1f}\\n")
 """
 """ccheck, which says at its end how much memory it took, in MiB, and how many seconds of processors."""
 

@@ -73,8 +73,7 @@ def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: 
     title = text if both else _text(_take(data, flat, fields.title, TITLE_FIELDS))
     given = _take_id(data, flat, fields.id)
     if not text:
-        names = (fields.text,) if fields.text else TEXT_FIELDS
-        there = any(has_field(data, name) for name in names)
+        there = any(has_field(data, name) for name in ((fields.text,) if fields.text else TEXT_FIELDS))
         raise InvalidData("empty text" if there else no_field(fields.text, TEXT_FIELDS, "text", [data]))
     if len(title) > TITLE_CHARS:
         raise InvalidData(f"over-long field title: {len(title):,} characters, at most {TITLE_CHARS:,}")
