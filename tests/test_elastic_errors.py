@@ -1,0 +1,98 @@
+"""What ccheck says for each answer of a server that is an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError
+from ccheck.search.elastic import Connection
+from ccheck.search.elastic.errors import (
+    TooManyClauses,
+    from_response,
+    is_licence,
+    may_pass,
+    refuse_parts,
+    too_many_clauses,
+)
+
+HERE = Connection("http://host:9200")
+
+
+def body(type_: str, reason: str = "why") -> dict[str, Any]:
+    return {"error": {"type": type_, "reason": reason}}
+
+
+@pytest.mark.parametrize(
+    ("status", "type_", "kind", "said"),
+    [
+        (404, "index_not_found_exception", NotFound, "there is no index http://host:9200/papers: make it with ccheck"),
+        (404, "alias_missing", NotFound, "there is no index"),
+        (404, "aliases_not_found_exception", NotFound, "there is no index"),
+        (400, "index_not_found_exception", InvalidData, "refuses the request (400 index_not_found_exception): why"),
+        (404, "resource_not_found_exception", ServerError, "papers failed (404 resource_not_found_exception): why"),
+        (405, "", ServerError, "papers failed (405 ): why"),
+        (410, "gone", ServerError, "papers failed (410 gone): why"),
+        (401, "security_exception", ServerError, "http://host:9200 does not accept the credentials (why): set ELASTIC"),
+        (403, "security_exception", ServerError, "papers refuses this: why. To search, the key or user needs"),
+        (403, "cluster_block_exception", ServerError, "papers takes no changes: why. Most often its disk is full"),
+        (429, "cluster_block_exception", ServerError, "papers takes no changes: why"),
+        (503, "cluster_block_exception", ServerError, "papers is too busy or not ready (503, why)"),
+        (413, "", InvalidData, "papers refuses a request of this size: raise http.max_content_length"),
+        (429, "x", ServerError, "papers is too busy or not ready (429, why): try again later"),
+        (502, "x", ServerError, "papers is too busy or not ready (502, why)"),
+        (504, "x", ServerError, "papers is too busy or not ready (504, why)"),
+        (500, "node_closed_exception", ServerError, "papers is too busy or not ready (500, why)"),
+        (500, "x", ServerError, "papers failed (500 x): why"),
+        (501, "x", ServerError, "papers failed (501 x): why"),
+        (499, "x", InvalidData, "papers refuses the request (499 x): why"),
+        (400, "x", InvalidData, "papers refuses the request (400 x): why"),
+    ],
+)
+def test_each_answer_has_its_words(status: int, type_: str, kind: type[CcheckError], said: str) -> None:
+    error = from_response(status, body(type_), HERE, "papers")
+    assert type(error) is kind and said in str(error)
+
+
+def test_without_an_index_the_server_is_named() -> None:
+    assert str(from_response(500, body("x"), HERE, None)).startswith("http://host:9200 failed (500 x)")
+
+
+@pytest.mark.parametrize(
+    "reason", ["maxClauseCount is set to 1024", "Data too large, data for [query] would be [9/5b]"]
+)
+def test_too_many_clauses_are_the_claims_matter(reason: str) -> None:
+    for status in (400, 429, 500):
+        error = from_response(status, body("x", reason), HERE, "papers")
+        assert type(error) is TooManyClauses and "the claim has too many words" in str(error)
+        assert too_many_clauses(body("x", reason)) and not may_pass(status, body("x", reason))
+    assert not too_many_clauses(body("x"))
+
+
+def test_licences() -> None:
+    refused = body("security_exception", "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]")
+    assert is_licence(403, refused) and not is_licence(400, refused) and not is_licence(403, body("security_exception"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({}, None),
+        ({"timed_out": False, "_shards": {"failed": 0, "total": 2}}, None),
+        ({"timed_out": True}, "stopped searching before it had looked at everything"),
+        (
+            {"_shards": {"failed": 1, "total": 2, "failures": [{"reason": {"reason": "gone"}}]}},
+            "1 of 2 shards failed (gone)",
+        ),
+        ({"_shards": {"failed": 1}}, "1 of ? shards failed (no reason given)"),
+    ],
+)
+def test_answers_in_part(answer: dict[str, Any], said: str | None) -> None:
+    for index, where in (("papers", "http://host:9200/papers "), (None, "http://host:9200 ")):
+        if said is None:
+            refuse_parts(answer, HERE, index)
+            continue
+        with pytest.raises(ServerError) as caught:
+            refuse_parts(answer, HERE, index)
+        assert said in str(caught.value) and str(caught.value).startswith(where)
