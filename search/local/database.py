@@ -419,6 +419,8 @@ class Database:
     def check_all(self) -> None:
         """Compare everything with its checksum, again."""
         self._checked.clear()
+        for key in ("format", "id", "generation", "layout", "counts", "words", "vectors", "sparse"):
+            self.meta(key)
         self.check_heads()
         self.ids()
         for _ in self.texts_after(0):
