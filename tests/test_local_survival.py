@@ -17,8 +17,9 @@ from test_local_fields import FULL, found_everywhere, full_entry
 from test_local_store import LAYOUT, bm25_count, dense_first, entry
 
 from ccheck.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
-from ccheck.search.local import LocalStore, sparse
+from ccheck.search.local import LocalStore, sparse, upkeep
 from ccheck.search.local import store as local_store
+from ccheck.search.local.bm25 import removed_in
 from ccheck.search.local.files import DATABASE, UNBORN
 from ccheck.stages import Bm25
 from ccheck.types import Query
@@ -355,3 +356,24 @@ def test_scores_after_updates_are_those_of_a_fresh_store(tmp_path: Path) -> None
             fresh.upsert([one for i, one in last.items() if not 200 <= i < 250])
             fresh.publish()
             assert scores(updated) == scores(fresh)
+
+
+def test_a_few_removed_documents_of_a_large_store_wait_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "ALWAYS_SETTLED", 99)
+    monkeypatch.setattr(upkeep, "SETTLED_FROM", 0.03)
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(LAYOUT)
+        store.upsert([entry(i) for i in range(102)])
+        store.publish()
+        for number, waits in ((0, True), (1, True), (2, False)):
+            store.delete([f"d{number}"])
+            store.publish()
+            assert store._writer is not None
+            removed = removed_in(tmp_path / "store" / store._writer.words.folder)
+            assert removed == (number + 1 if waits else 0)
+        monkeypatch.setattr(upkeep, "ALWAYS_SETTLED", 98)
+        store.delete(["d3"])
+        store.publish()
+        assert removed_in(tmp_path / "store" / store._writer.words.folder) == 0

@@ -120,10 +120,10 @@ def write(folder: Path, fields: TextFields, added: Iterable[Row], removed: Seque
             del writer
 
 
-def has_deletes(folder: Path) -> bool:
-    """Whether an index still counts removed documents in its statistics."""
-    meta = json.loads((folder / "meta.json").read_bytes())
-    return any(segment["deletes"] for segment in meta["segments"])
+def removed_in(folder: Path) -> int:
+    """How many removed documents an index still counts in its statistics."""
+    segments = json.loads((folder / "meta.json").read_bytes())["segments"]
+    return sum(segment["deletes"]["num_deleted_docs"] for segment in segments if segment["deletes"])
 
 
 @contextmanager

@@ -25,6 +25,8 @@ from .snapshot import open_vectors
 from .sparse import Segment
 
 ROWS_COPIED = 65_536
+ALWAYS_SETTLED, SETTLED_FROM = 100_000, 0.001
+"""Up to so many documents the statistics of words are always exact; in larger stores once this share was removed."""
 
 
 def create_store(folder: Path, layout: Layout) -> None:
@@ -68,11 +70,13 @@ def catch_up(database: Database, folder: Path, verified: Verified) -> None:
 
 
 def settle(database: Database, folder: Path) -> None:
-    """Make the index of words anew where it still counts removed documents in its statistics.
+    """Make the index of words anew where removed documents still count in its statistics.
 
-    tantivy counts them until their segment is merged, and says neither how nor when it does: scores were up to .14 off.
+    tantivy counts them until it merges their segment, and nothing makes it do so: scores were up to .14 off. In a large
+    store a few of them wait for others.
     """
-    if bm25.has_deletes(folder / database.words.folder):
+    removed, documents = bm25.removed_in(folder / database.words.folder), database.count()
+    if removed and (documents <= ALWAYS_SETTLED or removed >= documents * SETTLED_FROM):
         rebuild_words(database, folder, database.layout)
 
 
