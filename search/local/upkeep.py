@@ -25,7 +25,7 @@ from .snapshot import open_vectors
 from .sparse import Segment
 
 ROWS_COPIED = 65_536
-ALWAYS_SETTLED, SETTLED_FROM = 100_000, 0.001
+ALWAYS_SETTLED, SETTLED_FROM = 50_000, 0.001
 """Up to so many documents the statistics of words are always exact; in larger stores once this share was removed."""
 
 
