@@ -28,7 +28,7 @@ from ccheck.search.local import store as local_store
 from ccheck.stages import Bm25
 from ccheck.types import Entry, Query
 
-LONGEST_CREATION_S, LONGEST_INGEST_S = 0.15, 3.0
+LONGEST_INGEST_S = 3.0
 AT_ONCE = 20
 
 
@@ -85,7 +85,7 @@ def problems(folder: Path, promised: int) -> list[str]:
         if count < promised:
             found.append(f"{promised - count} documents are lost")
         everything = store.count()
-        (ranking,) = store.rankings([Query("title")], {"words": Bm25(depth=10**6, fields={"title": 1.0})})
+        (ranking,) = store.rankings([Query("title")], {"words": Bm25(depth=10_000, fields={"title": 1.0})})
         assert isinstance(ranking, dict)
         ids = [id_ for id_, _ in ranking["words"]]
         if len(ids) != everything or len(set(ids)) != everything:
@@ -108,12 +108,26 @@ def _found(store: LocalStore, number: int, version: int) -> bool:
     return all(found and found[0][0] == f"d{number}" for found in ranking.values())
 
 
+def _creation_s(folder: Path) -> float:
+    """How long a creation takes that is left alone."""
+    process = subprocess.Popen([sys.executable, __file__, "create", str(folder)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    started = time.perf_counter()
+    process.stdout.readline()
+    seconds = time.perf_counter() - started
+    process.kill()
+    process.wait()
+    return seconds
+
+
 def run_creations(count: int, draw: random.Random) -> list[str]:
     bad, unmade = [], 0
     with tempfile.TemporaryDirectory() as scratch:
+        longest = 1.2 * max(_creation_s(Path(scratch, f"timed{number}")) for number in range(3))
         for number in range(count):
             folder = Path(scratch, f"store{number}")
-            said = killed("create", folder, draw.uniform(0, LONGEST_CREATION_S))
+            said = killed("create", folder, draw.uniform(0, longest))
             try:
                 with LocalStore(folder) as reader:
                     made = reader.info() is not None
