@@ -9,7 +9,7 @@ SOURCES := pyproject.toml uv.lock Makefile
 # The lock names PyPI, whichever index this machine has.
 LOCK_INDEX := --default-index https://pypi.org/simple
 
-.PHONY: demo test lint types check lock clean
+.PHONY: demo test lint types check lock mutants clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.models
@@ -30,6 +30,12 @@ types: .venv/.dev
 
 check: .venv/.dev
 	$(BIN)/pytest $(PYTEST)
+
+# benchmarks/mutation.py; MUTANTS="core/fusion.py --sample 0" for one file.
+mutants: .venv/.dev
+	$(UV) export --frozen --only-group mutation --output-file .venv/mutation.txt
+	$(UV) pip install --requirement .venv/mutation.txt
+	$(BIN)/python benchmarks/mutation.py $(MUTANTS)
 
 lock: .venv/bin/python
 	$(UV) lock $(LOCK_INDEX) $(LOCK)

@@ -1,0 +1,154 @@
+"""How many one-place changes of the code its tests notice: mutants made by cosmic-ray, a seeded sample of each file.
+
+    make mutants MUTANTS="--sample 40"                # all files
+    make mutants MUTANTS="core/fusion.py --sample 0"  # one file, all of its places
+
+At each place that is drawn, one of cosmic-ray's changes is drawn, and the file's own tests run on a copy of the tree in
+which the rooms lie as packages of `ccheck`. A mutant is killed where they fail or take three times as long as without
+it. Printed are each file's score and the mutants that survived; those that change nothing that can be seen are still
+counted. Annotations are not mutated: nothing runs them. Tests that need Elasticsearch use ELASTICSEARCH_URL, so start a
+node first (tests/elasticsearch_host), or each mutant waits for its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).parents[1]
+TESTS = {
+    "core/fusion.py": ["test_fusion.py"],
+    "evaluation/metrics.py": ["test_eval_metrics.py"],
+    "verdict/conclude.py": ["test_conclude.py"],
+    "verdict/evidence.py": ["test_evidence.py"],
+    "verdict/quotes.py": ["test_quotes.py"],
+    "rerank/packing.py": ["test_rerank_packing.py"],
+    "rerank/tokens.py": ["test_rerank_packing.py", "test_rerank_decoder.py", "test_rerank_encoder.py"],
+    "search/filters.py": ["test_fusion.py", "test_store_filters.py"],
+    "search/local/bm25.py": ["test_local_store.py", "test_local_indices.py"],
+    "search/local/snapshot.py": ["test_local_store.py", "test_local_indices.py"],
+    "search/local/store.py": ["test_local_store.py", "test_local_indices.py"],
+    "search/local/vectors.py": ["test_local_store.py", "test_local_indices.py"],
+    "search/elastic/queries.py": ["test_elastic_store.py", "test_elastic_fields.py"],
+    "search/elastic/search.py": ["test_elastic_store.py", "test_elastic_fields.py"],
+}
+"""Which tests are to notice a change of a file."""
+
+
+@click.command()
+@click.argument("files", nargs=-1)
+@click.option("--sample", default=20, show_default=True, help="Mutants of each file; 0 for one at each place.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--least", default=0.0, show_default=True, help="Fail where a smaller share is killed.")
+def main(files: tuple[str, ...], sample: int, seed: int, least: float) -> None:
+    killed = made = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = Path(scratch)
+        places = copied(tree)
+        for file in files or TESTS:
+            tests = [str(tree / "tests" / name) for name in TESTS[file]]
+            path = places / file.removeprefix("core/") if file.startswith("core/") else places / file
+            code = path.read_text(encoding="utf-8")
+            seconds = run(tree, tests, None)
+            if seconds is None:
+                raise click.ClickException(f"{file}: its tests fail without a change")
+            survivors = []
+            drawn = mutants(code, sample, random.Random(f"{seed} {file}"))
+            for line, operator, mutant in drawn:
+                path.write_text(mutant, encoding="utf-8")
+                try:
+                    if run(tree, tests, 3 * seconds + 10) is not None:
+                        survivors.append(f"  {file}:{line} {operator}\n{changed(code, mutant)}")
+                finally:
+                    path.write_text(code, encoding="utf-8")
+            killed += len(drawn) - len(survivors)
+            made += len(drawn)
+            print(f"{file}: {len(drawn) - len(survivors)} of {len(drawn)} killed", *survivors, sep="\n", flush=True)
+    print(f"{killed} of {made} killed, {killed / max(1, made):.0%}; seed {seed}")
+    if killed < least * made:
+        raise SystemExit(1)
+
+
+def copied(tree: Path) -> Path:
+    """The rooms as packages of `ccheck` in the tree, and the tests; returns the package's folder."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    skip = shutil.ignore_patterns("__pycache__")
+    for package, room in sorted(project["tool"]["setuptools"]["package-dir"].items()):
+        shutil.copytree(ROOT / room, tree.joinpath(*package.split(".")), ignore=skip, dirs_exist_ok=True)
+    for name in ("tests", "es_mappings", "recipes", "demo", "docs"):
+        shutil.copytree(ROOT / name, tree / name, ignore=skip)
+    shutil.copy(ROOT / "pyproject.toml", tree)
+    return tree / "ccheck"
+
+
+def run(tree: Path, tests: list[str], timeout: float | None) -> float | None:
+    """The seconds that the tests took; None where they fail or take too long."""
+    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.setdefault("CCHECK_SHARED_DATA", str(ROOT.parent / "shared" / "data"))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    started = time.perf_counter()
+    try:
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return None
+    return None if done.returncode else time.perf_counter() - started
+
+
+def mutants(code: str, sample: int, draw: random.Random) -> list[tuple[int, str, str]]:
+    """(line, operator, mutated code) of places that are drawn, at each one of the changes that cosmic-ray knows."""
+    from cosmic_ray import plugins
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.mutating import mutate_code
+
+    within = annotations(code)
+    found: dict[tuple[tuple[int, int], tuple[int, int]], list[tuple[str, int]]] = {}
+    nodes = list(ast_nodes(get_ast(code)))
+    for name in plugins.operator_names():
+        with contextlib.suppress(TypeError):  # one that needs arguments
+            operator = plugins.get_operator(name)()
+            positions = [position for node in nodes for position in operator.mutation_positions(node)]
+            for occurrence, position in enumerate(positions):
+                if not any(first <= position[0] and position[1] <= last for first, last in within):
+                    found.setdefault(position, []).append((name, occurrence))
+    places = sorted(found)
+    if sample:
+        places = sorted(draw.sample(places, min(sample, len(places))))
+    made = []
+    for place in places:
+        name, occurrence = draw.choice(found[place])
+        mutant = mutate_code(code, plugins.get_operator(name)(), occurrence)
+        if mutant is not None and mutant != code:
+            made.append((place[0][0], name.removeprefix("core/"), mutant))
+    return made
+
+
+def annotations(code: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where annotations and decorators stand: the first nobody runs, and the second are dataclasses' here."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        for one in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            if one is not None:
+                found.append(((one.lineno, one.col_offset), (one.end_lineno, one.end_col_offset)))
+        for one in getattr(node, "decorator_list", ()):
+            found.append(((one.lineno, 0), (one.end_lineno, one.end_col_offset)))
+    return found
+
+
+def changed(before: str, after: str) -> str:
+    pairs = zip(before.splitlines(), after.splitlines(), strict=False)
+    return "\n".join(f"    - {old.strip()}\n    + {new.strip()}" for old, new in pairs if old != new)
+
+
+if __name__ == "__main__":
+    main()
