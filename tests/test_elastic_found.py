@@ -74,6 +74,8 @@ def search(store: ElasticStore, words: str, retrievers: dict[str, Retriever] = W
         ({"title": KEYWORD, "text": TEXT}, {"title": ["Ice"], "text": [PROSE]}, "title", ("text",)),
         ({"authors.name": TEXT, "doc.title": TEXT, "text": TEXT},
          {"authors.name": ["A. B."], "doc.title": ["Ice"], "text": [PROSE]}, "doc.title", ("text",)),
+        ({"authors.name": TEXT, "text": TEXT}, {"authors.name": ["A. B."], "text": [PROSE]}, None, ("text",)),
+        ({"name": TEXT, "text": TEXT}, {"name": ["Ice"], "text": [PROSE]}, "name", ("text",)),
         ({"data.title": TEXT, "title": TEXT, "text": TEXT},
          {"data.title": ["No"], "title": ["Ice"], "text": [PROSE]}, "title", ("text",)),
         # Nothing but a title.
@@ -166,6 +168,16 @@ def test_indices_that_differ() -> None:
     assert three["t"].type == CONFLICT and "text in c" in three["t"].why
     closed = unified({"a": {"t": TEXT}, "b": {"t": Field("text", indexed=False)}})
     assert not closed["t"].indexed
+    for one, other in ((TEXT, Field("text", in_source=False)), (Field("text", in_source=False), TEXT)):
+        assert not unified({"a": {"t": one}, "b": {"t": other}})["t"].in_source
+    raw = Field("text", keyword="t.raw")
+    assert unified({"a": {"t": raw}, "b": {"t": Field("text", keyword="t.exact")}})["t"].keyword is None
+    assert unified({"a": {"t": raw}, "b": {"t": raw}})["t"].keyword == "t.raw"
+
+
+def test_a_field_that_no_document_has_needs_no_notice() -> None:
+    found = chosen({"abstract": TEXT, "body": TEXT}, {"body": [PROSE]})
+    assert found.left_out["abstract"] == "no document has it" and found.notices == ()
 
 
 def test_an_alias_whose_indices_differ(client: httpx.Client, store: ElasticStore) -> None:
