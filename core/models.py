@@ -46,6 +46,18 @@ PACKAGED = {
 }
 
 
+CHOSEN = {
+    *PACKAGED,
+    "BAAI/bge-reranker-v2-gemma",
+    "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli",
+    "cross-encoder/ms-marco-MiniLM-L6-v2",
+    "infly/inf-retriever-v1",
+    "naver/splade-v3",
+}
+"""Names that ccheck and its recipes choose. They mean the published models: the current folder can be a stranger's, and
+have folders of these names."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundModel:
     """A model on disk. `origin` is `folder`, `package` or `hub`."""
@@ -60,6 +72,11 @@ def canonical_name(name: str) -> str:
     return next((full for full in PACKAGED if name == full.rpartition("/")[2]), name)
 
 
+def folder_of(name: str) -> Path | None:
+    """The folder that a model's name can mean; None for a name that ccheck chooses, which as a folder is ./NAME."""
+    return None if canonical_name(name) in CHOSEN else Path(name).expanduser()
+
+
 def find_model(
     name: str, *, allow_download: bool = True, with_code: bool = False, tokenizer_only: bool = False
 ) -> FoundModel:
@@ -70,13 +87,13 @@ def find_model(
 
     Raises NotFound with what to do where they can't be had, InvalidData where packaged weights are not the true ones.
     """
-    folder = Path(name).expanduser()
+    folder = folder_of(name)
     marks = ("tokenizer.json", "config.json", "modules.json") if tokenizer_only else ("config.json", "modules.json")
-    if any((folder / mark).is_file() for mark in marks):
+    if folder is not None and any((folder / mark).is_file() for mark in marks):
         if not tokenizer_only:
             check_modules(folder)
         return FoundModel(str(folder.resolve()), folder.resolve(), "folder")
-    if folder.is_dir() and (folder.is_absolute() or name.startswith(".")):
+    if folder is not None and folder.is_dir() and (folder.is_absolute() or name.startswith(".")):
         raise NotFound(f"the folder {name} holds no model: there is no {marks[0]} in it")
     name = canonical_name(name)
     packaged = PACKAGED.get(name)

@@ -128,3 +128,17 @@ def test_by_whatever_way_a_stage_comes(tmp_path):
         adjusted(resolve({"rerank": "some/model"}).settings, recipe=recipe)
     with pytest.raises(UsageError, match=r"rename the table \[rerankers.late\]"):
         changed(recipe, {"rerankers.late": {"kind": "late"}})
+
+
+def test_an_ingest_makes_what_the_settings_recipe_searches_in(tmp_path, monkeypatch):
+    """Else the next query with the same settings would find nothing to search in."""
+    (tmp_path / "mine.toml").write_text(
+        'extends = "bm25"\n[retrievers.bm25.analysis]\nstemming = true\n[verdict]\nmethod = "none"\n'
+    )
+    monkeypatch.setenv("CCHECK_RECIPE", "mine.toml")
+    corpus = jsonl(tmp_path / "corpus.jsonl", {"_id": "1", "title": "Tea", "text": "Tea is healthy."})
+    assert ccheck("ingest", corpus, "--store", "one", "--no-dense").code == 0
+    assert ccheck("query", "healthy tea", "--store", "one").code == 0
+    with package.open("two") as checker:
+        checker.ingest(str(corpus), dense=False)
+        assert checker.check("healthy tea").evidence

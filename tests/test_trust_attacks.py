@@ -11,12 +11,15 @@ from hostile_servers import Asked, judging, listening, ranking
 from tiny_rerankers import make_encoder
 
 import ccheck as package
-from ccheck.errors import InvalidData, UsageError
+from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.keys import key_for
-from ccheck.recipe import load_recipe
-from ccheck.rerank.open import open_reranker
+from ccheck.models import CHOSEN, find_model
+from ccheck.recipe import load_recipe, models_of, recipe_names
+from ccheck.rerank.open import BEST_MODEL, SMALL_MODEL, open_reranker
+from ccheck.search.embedding import DEFAULT_MODEL
 from ccheck.settings import config_files, resolve
-from ccheck.stages import ModelReranker
+from ccheck.stages import LateReranker, ModelReranker, Sparse
+from ccheck.verdict.classifier import DEFAULT_STANCE_MODEL
 
 CLAIM = "vaccines cause autism"
 KEY = "key-0123456789abcdef"
@@ -247,3 +250,21 @@ def test_modules_of_the_folder_are_not_imported():
         Path(f"{name}.py").write_text("open('ran', 'w').close()\n")
     ran = program("config")
     assert ran.code == 0 and not Path("ran").exists(), ran
+
+
+def test_names_that_ccheck_chooses_are_no_folders_of_a_stranger():
+    """A folder of weights called as the default model would judge and rank unasked."""
+    for name in (SMALL_MODEL, DEFAULT_STANCE_MODEL, DEFAULT_MODEL, "all-MiniLM-L6-v2"):
+        folder = make_encoder(Path(name), architecture="bert")
+        assert find_model(f"./{name}").path == folder.resolve()
+        try:
+            assert find_model(name).origin == "package"
+        except NotFound as error:
+            assert "not on this machine" in str(error)
+
+
+def test_all_names_that_ccheck_chooses_are_known_as_such():
+    recipes = [load_recipe(name) for name in recipe_names()]
+    named = {SMALL_MODEL, BEST_MODEL, DEFAULT_STANCE_MODEL, DEFAULT_MODEL, LateReranker().model, Sparse().model}
+    named |= {model for recipe in recipes for model in models_of(recipe) if "/" in model}
+    assert named == CHOSEN

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import MissingExtra, NotFound, UsageError
@@ -78,9 +77,11 @@ def _stance(stage: VerdictStage, settings: Settings, notify: Callable[[str], Non
     from .classifier import DEFAULT_STANCE_MODEL, StanceClassifier
 
     name = stage.model or settings.stance_model or DEFAULT_STANCE_MODEL
+    from ..models import folder_of
     from .features import FeatureStances, is_feature_model
 
-    if is_feature_model(Path(name).expanduser()):
+    folder = folder_of(name)
+    if folder is not None and is_feature_model(folder):
         return FeatureStances(name, settings.device, on_load=lambda: notify(f"loading {name}"))
     return StanceClassifier(name, device=settings.device, on_load=lambda: notify(f"loading {name}"))
 
