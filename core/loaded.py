@@ -87,9 +87,8 @@ class Loaded:
 
     @property
     def notices(self) -> list[str]:
-        """What the user should know of the connections."""
-        things = (*self._llms.values(), *self._things.values())
-        return [notice for thing in things if (notice := getattr(thing, "notice", None))]
+        """What the user should know of the connections to language models."""
+        return [llm.notice for llm in self._llms.values() if llm.notice]
 
     def close(self) -> None:
         for llm in self._llms.values():

@@ -93,6 +93,8 @@ def make_plan(
             if stage.required or strict:
                 raise _with_hint(error, recipe) from error
             warnings.append(f"not reranked: {error}")
+    told = (getattr(reranker, "notice", None) for _, reranker in rerankers.values())
+    warnings += [notice for notice in told if notice]
     method, no_method = _open_method(recipe, embedder, loaded) if judges else (None, "")
     sentences_by = recipe.evidence.method
     if (sentences_by == "reranker" and not any(scores_texts(stage) for stage, _ in rerankers.values())) or (
