@@ -239,8 +239,8 @@ def test_the_store_of_the_environment(tmp_path, monkeypatch):
         assert ccheck("ingest", CORPUS, "--no-dense").code == 0
         assert (folder / "documents.sqlite").exists() and ccheck("query", "sea level", *BM25).code == 0
     monkeypatch.delenv("CCHECK_STORE")
-    Path("ccheck.toml").write_text('store = "local:mine"\n')
-    assert ccheck("query", "sea level", *BM25, "--json").objects[0]["store"] == "local:mine"
+    Path("ccheck.toml").write_text('store = "folder"\n')
+    assert ccheck("query", "sea level", *BM25, "--json").objects[0]["store"] == f"local:{tmp_path / 'folder'}"
     assert ccheck("query", "sea level", *BM25, "--json", "--store", "local:papers").code == 4
 
 
