@@ -217,6 +217,8 @@ def test_titles_are_named_as_they_can_be():
     assert conclude(evidence(Stance(S, 0.9), title="", published=None), "x").rationale.endswith("strongest: 1")
     long = conclude(evidence(Stance(S, 0.9), title="word\n" * 400), "x").rationale
     assert len(long) < 250 and "\n" not in long and "… (2011)" in long
+    fits, cut = (conclude(evidence(Stance(S, 0.9), title="x" * n), "x").rationale for n in (120, 121))
+    assert f"{'x' * 120} (2011)" in fits and f"{'x' * 119}… (2011)" in cut
     piece = Evidence(Hit(1, Document("a", "T", "x", {"year": 1999}, "2011-01-01"), 1.0), (), Stance(S, 1.0))
     assert conclude([piece], "x").rationale.endswith("T (1999)")
 
