@@ -10,9 +10,11 @@ from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError
 from ccheck.search.elastic import Connection
 from ccheck.search.elastic.errors import (
     TooManyClauses,
+    _errors,
     from_response,
     is_licence,
     may_pass,
+    reason_of,
     refuse_parts,
     too_many_clauses,
 )
@@ -96,3 +98,16 @@ def test_answers_in_part(answer: dict[str, Any], said: str | None) -> None:
         with pytest.raises(ServerError) as caught:
             refuse_parts(answer, HERE, index)
         assert said in str(caught.value) and str(caught.value).startswith(where)
+
+
+def test_of_an_error_as_much_is_read_as_helps() -> None:
+    """A server chooses how deep its errors are nested, and how many shards say the same."""
+    nested: dict[str, Any] = {}
+    for _ in range(300):
+        nested = {"caused_by": nested}
+    assert len(list(_errors({"error": nested}))) == 50
+    shards = [{"reason": {"reason": f"shard {number}"}} for number in range(3)]
+    assert reason_of({"error": {"type": "t", "reason": "all failed", "failed_shards": shards}}) == (
+        "t",
+        "all failed: shard 0",
+    )
