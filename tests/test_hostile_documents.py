@@ -52,9 +52,9 @@ def test_what_is_split_into_sentences_has_no_long_run_of_signs(monkeypatch):
     seen: list[str] = []
     spans = nupunkt.sent_spans
     monkeypatch.setattr(nupunkt, "sent_spans", lambda text: seen.append(text) or spans(text))
-    text = "Seas rise. " + "!?" * 100_000 + " Ice melts. It rains."
+    text = "Seas rise. " + "!?" * 5_000 + " Ice melts. It rains."
     found = [text[start:end] for start, end in analysis.sentence_spans(text)]
-    assert found[0] == "Seas rise." and found[-1] == "It rains." and "".join(found).count("!?") == 100_000
+    assert found[0] == "Seas rise." and found[-1] == "It rains." and "".join(found).count("!?") == 5_000
     assert "!?" * 100 not in seen[0] and len(seen[0]) == len(text)
 
 
