@@ -69,11 +69,12 @@ def test_a_query_writes_onto_no_link_store_or_database(store, tmp_path, option):
     (tmp_path / "link").symlink_to(mine)
     (tmp_path / "nowhere").symlink_to(tmp_path / "not there")
     (tmp_path / "into").symlink_to(store)
+    (store / "below").mkdir()
     sqlite3.connect(tmp_path / "cache.sqlite").execute("CREATE TABLE t (x)").connection.close()
     for place, reason in (
         (database, "is a store"),
         (store / "new.run", "is a store"),
-        (store / "bm25" / "new.run", "is a store"),
+        (store / "below" / "new.run", "is a store"),
         (tmp_path / "into" / "new.run", "is a store"),
         (tmp_path / "link", "symbolic link"),
         (tmp_path / "nowhere", "symbolic link"),
