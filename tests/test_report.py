@@ -463,7 +463,7 @@ def test_about_a_run(monkeypatch, tmp_path):
     assert "rerank = auto (from flag)" in about["Settings"]
     assert not [line for line in about["Settings"] if re.match("llm_api_key|data_dir|cache_dir", line)]
     footer = page(tmp_path, about=about).one("footer").words
-    assert "s3cret" not in footer and "https://host:9200" in footer
+    assert "s3cret" not in footer and "https://***@host:9200" in footer
     assert "Models" not in about_run(resolved, recipe)
 
 
