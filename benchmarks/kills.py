@@ -47,7 +47,7 @@ def ingest(folder: Path) -> None:
     store = LocalStore(folder)
     store.prepare(LAYOUT)
     print("ready", flush=True)
-    first = store.count()
+    first = len(store.digests([f"d{number}" for number in range(100_000)]))
     while True:
         store.upsert([entry(number) for number in range(first, first + AT_ONCE)])
         first += AT_ONCE
