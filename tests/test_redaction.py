@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cli_runs import BM25, Ran, entry_point, jsonl
-from hostile_servers import judging, listening, ranking, refusing
+from echoing_servers import judging, listening, ranking, refusing
 
 from ccheck.errors import InvalidData
 from ccheck.redaction import Redacting, keep_secret, keep_secrets_of, redact, without_secrets

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli_runs import BM25, ccheck, jsonl, program
-from hostile_servers import Asked, judging, listening, ranking
+from echoing_servers import Asked, judging, listening, ranking
 from tiny_rerankers import make_encoder
 
 import ccheck as package
