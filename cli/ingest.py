@@ -186,7 +186,11 @@ def ingest(
             if not encoders.dense and not no_dense and needed is None:
                 notice("BM25 only: pip install 'ccheck[models]' and ingest again to add embeddings")
     if report.exit_code:
-        where = f": {report.rejects} says which and why" if report.rejects else ", and no file lists them: name one with --rejects"
+        where = (
+            f": {report.rejects} says which and why"
+            if report.rejects
+            else ", and no file lists them: name one with --rejects"
+        )
         kind = InvalidData if report.rejected == report.read else Incomplete
         raise kind(f"{counted(report.rejected, 'record')} could not be used{where}")
 
