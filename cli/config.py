@@ -74,6 +74,10 @@ def config(context: click.Context, *, as_json: bool) -> None:
 def trust_command() -> None:
     """Allow the ccheck.toml of this folder as it is now.
 
+    \b
+    cat ccheck.toml
+    ccheck config trust
+
     Read it first. All that it sets takes effect, until it, a recipe that it names or a prompt in its prompts_dir
     changes. Even so your keys go only to servers that you name yourself, and no code beside weights runs.
     """
@@ -87,7 +91,11 @@ def trust_command() -> None:
 
 @config.command("distrust")
 def distrust_command() -> None:
-    """Take back what ccheck config trust allowed here."""
+    """Take back what ccheck config trust allowed here.
+
+    \b
+    ccheck config distrust
+    """
     from ..settings import accept
 
     file, _ = accept(withdraw=True)

@@ -193,7 +193,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     folder.mkdir()
     (folder / "one.png").write_bytes(b"\x89PNG")
     ran = ccheck("ingest", CORPUS, "--no-dense", "--store", folder)
-    assert ran.code == 5 and "is not a ccheck store and not empty" in ran.err
+    assert ran.code == 5 and "is not a ccheck store, and not empty" in ran.err
     assert [file.name for file in folder.iterdir()] == ["one.png"]
     (folder / "documents.sqlite").write_text("not a database")
     ran = ccheck("ingest", CORPUS, "--no-dense", "--store", folder)
