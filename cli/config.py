@@ -75,7 +75,6 @@ def trust_command() -> None:
     """Allow the ccheck.toml of this folder as it is now.
 
     \b
-    cat ccheck.toml
     ccheck config trust
 
     Read it first. All that it sets takes effect, until it, a recipe that it names or a prompt in its prompts_dir
