@@ -30,6 +30,12 @@ _LOOKS = (
     (re.compile(r"\b(Bearer|ApiKey)\s+[\w.~+/=-]{16,}", re.IGNORECASE), rf"\1 {MARK}"),
     (re.compile(r"\b(?:(?:sk|pk|gsk)[-_]|hf_|AIza|gh[pousr]_)[\w*.-]{6,}"), MARK),
 )
+_HTTP_PARTS = ("connection", "http11", "http2", "proxy", "socks")
+_LOGGERS = (
+    *(f"{http}.{part}" for http in ("httpcore", "httpcore2") for part in _HTTP_PARTS),
+    *("httpx", "httpx2", "openai", "openai._base_client", "urllib3.connectionpool"),
+    *("elastic_transport.node", "elastic_transport.transport", "elasticsearch"),
+)
 _URL_SECRET = re.compile(_NAMES, re.IGNORECASE)
 _forms: dict[str, None] = {}
 _known: re.Pattern[str] | None = None
@@ -48,6 +54,7 @@ def keep_secret(*secrets: str | None) -> None:
         new |= dict.fromkeys(written)
     if new.keys() <= _forms.keys():
         return
+    _redact_logs()
     _forms.update(new)
     parts = [
         re.escape(form) if len(form) >= _SURE else rf"(?<!\w){re.escape(form)}(?!\w)"
@@ -84,9 +91,9 @@ def redact(text: str) -> str:
     return text
 
 
-def redact_logs(*names: str) -> None:
-    """What libraries log by these loggers' names goes out without secrets (httpx names the URLs of its requests)."""
-    for logger in map(logging.getLogger, names):
+def _redact_logs() -> None:
+    """What HTTP clients log, URLs and headers, goes out without secrets."""
+    for logger in map(logging.getLogger, _LOGGERS):  # a logger's filter is not that of those below it
         if _without_secrets not in logger.filters:
             logger.addFilter(_without_secrets)
 

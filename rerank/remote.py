@@ -42,7 +42,7 @@ from ..http import (
     why_unreachable,
 )
 from ..llm import loop
-from ..redaction import keep_secret, keep_secrets_of, redact, redact_logs
+from ..redaction import keep_secret, keep_secrets_of, redact
 from .server.dialects import CUT, from_ranges
 from .tokens import well_formed
 from .types import Scores
@@ -143,7 +143,6 @@ class RemoteReranker:
         """What the user should know of the connection."""
         keep_secret(api_key)
         keep_secrets_of(url)
-        redact_logs("httpx", "httpcore.http11", "httpcore.connection")
         self._model = model or parsed.params.get("model")
         self._url = parsed.copy_remove_param("model").copy_with(fragment=None)
         if not self._url.query:

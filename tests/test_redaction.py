@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ from cli_runs import BM25, Ran, entry_point, jsonl
 from echoing_servers import judging, listening, ranking, refusing
 
 from ccheck.errors import InvalidData
+from ccheck.llm.server import Server
 from ccheck.redaction import Redacting, keep_secret, keep_secrets_of, redact, without_secrets
 from ccheck.rerank.remote import RemoteReranker
 from ccheck.settings import resolve
@@ -111,6 +113,16 @@ def test_what_httpx_logs(caplog):
         RemoteReranker(url, api_key=KEY)("a claim", ["one", "two"])
         assert TOKEN in server.asked[0].path
     assert "HTTP Request" in caplog.text
+    assert not shown(caplog.text)
+
+
+def test_what_a_language_model_s_client_logs(caplog):
+    """Headers of answers among it: this server has the key in one."""
+    with listening(judging) as server, caplog.at_level(logging.DEBUG):
+        asking = Server(f"{server.url}/v1", KEY, 10)
+        asyncio.run(asking.complete("m", [{"role": "user", "content": "a claim"}], {}))
+        assert KEY in server.all_headers
+    assert "x-echo" in caplog.text
     assert not shown(caplog.text)
 
 
