@@ -106,14 +106,13 @@ def list_(*, as_json: bool) -> None:
 
 
 @index.command()
-@click.argument("store", required=False)
-@options(json_option, quiet_option)
+@options(store_option, json_option, quiet_option)
 def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
     """Look for damage in all files of a local store.
 
     \b
     ccheck index check
-    ccheck index check local:papers
+    ccheck index check --store local:papers
 
     Everything is compared with its checksum, and nothing is changed. Exit code 5: something is damaged, and the output
     says what to run.

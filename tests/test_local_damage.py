@@ -211,25 +211,25 @@ def test_each_block_is_compared_once_and_only_where_it_is_read() -> None:
 
 def test_index_check_says_what_is_damaged_and_what_to_run(folder: Path) -> None:
     store = f"local:{folder}"
-    fine = ccheck("index", "check", store)
+    fine = ccheck("index", "check", "--store", store)
     assert (fine.code, fine.out) == (0, "")
     assert "as it was written" in fine.err
     for file in folder.glob("bm25-*/*.idx"):
         flip(file)
-    damaged = ccheck("index", "check", store)
+    damaged = ccheck("index", "check", "--store", store)
     assert damaged.code == 5
     assert ".idx" in damaged.out
     assert "ccheck index rebuild" in damaged.err
-    told = ccheck("index", "check", store, "--json")
+    told = ccheck("index", "check", "--store", store, "--json")
     assert told.code == 5
     (line,) = [json.loads(one) for one in told.out.splitlines()]
     assert line["damaged"] is True
     assert [one["run"] for one in line["problems"]] == [[f"ccheck index rebuild --store local:{folder}"]]
     assert ccheck("index", "rebuild", "--store", store).code == 0
-    assert ccheck("index", "check", store).code == 0
+    assert ccheck("index", "check", "--store", store).code == 0
     (file,) = folder.glob("vectors-*")
     file.unlink()
-    missing = ccheck("index", "check", store)
+    missing = ccheck("index", "check", "--store", store)
     assert missing.code == 5
     assert "missing" in missing.out
     assert "ccheck index delete" in missing.err
