@@ -349,8 +349,11 @@ def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing() -> N
         info = store.info()
         assert info is not None and info.passages == sum(len(one.passages) for batch in batches for one in batch)
         node.kill()
-        with pytest.raises(ServerError, match="can't be reached"):
-            store.count()
+        with (
+            ElasticStore(Connection(node.url, retry_seconds=0), "ccheck-test-crash") as gone,
+            pytest.raises(ServerError, match="can't be reached"),
+        ):
+            gone.count()
 
 
 # -- indices of others

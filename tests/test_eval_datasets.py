@@ -323,7 +323,7 @@ def test_no_bytes_are_a_bug():
     rng = random.Random(0)
     files = [
         *(b'{"_id": "1", "text": "a"}\n{"_id": 2, "claim": "b", "doc_id": 4, "label": "NEI", "sentences": [1]}\n',),
-        *(b"query-id\tcorpus-id\tscore\nq\td\t1\n", b"q 0 d 1\nq Q0 d 1 0.5 x\n", b"1\ta claim\n", b"PAR1aaaa"),
+        *(b"query-id\tcorpus-id\tscore\nq\td\t1\n", b"q 0 d 1\nq Q0 d 1 0.5 x\n", b"1\ta claim\n"),
         b'[{"claim_id": 1, "claim": "x", "evidences": [{"evidence_id": 3, "evidence_label": "SUPPORTS"}]}]',
         b'{"id": 1, "claim": "x", "evidence": {"1": [{"sentences": [1], "label": "SUPPORT"}]}, "cited_doc_ids": [1]}',
         b'{"claim": {"id": "1", "text": "x"}, "evidence": [{"doc_id": "a", "score": 1.0}]}\n',
@@ -331,8 +331,9 @@ def test_no_bytes_are_a_bug():
     ]
     values = [b"null", b"[]", b"{}", b"1e999", b"true", b'"\\ud800"', b'""', b"NaN", b"\r", b'"', b"\xff", b"\x00"]
     refused = 0
-    for _ in range(1500):
-        data = bytearray(rng.choice(files))
+    for number in range(1500):
+        # Parquet is read in a process of its own, which takes its time.
+        data = bytearray(b"PAR1aaaa" if number < 20 else rng.choice(files))
         for _ in range(rng.randrange(1, 4)):
             place = rng.randrange(len(data) + 1)
             data[place : place + rng.randrange(5)] = rng.choice(values)
