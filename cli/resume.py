@@ -64,7 +64,7 @@ def earlier_answers(file: str, key: str, claims: Collection[Key]) -> dict[Key, A
             raise InvalidData(f"{where} is not JSON: --resume takes what ccheck query --claims printed") from error
         claim = _claim(answer)
         if claim is None:
-            raise InvalidData(f"{where} is no answer: --resume takes what ccheck query --claims printed")
+            raise InvalidData(f"{where} is not an answer: --resume takes what ccheck query --claims printed")
         if answer.get("settings") != key:
             raise InvalidData(
                 f"{where} was answered with another recipe, model, store, filter or number of documents: use the same "

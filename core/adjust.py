@@ -108,7 +108,7 @@ def _verdict(recipe: Recipe, settings: Settings, changes: Changes) -> VerdictSta
     if method is None and llm is not None and stance is not None:
         method = recipe.verdict.method
         if method not in ("llm", "local-llm", "stance"):
-            raise UsageError("--llm and --stance are two judges: say which by --verdict llm or --verdict stance")
+            raise UsageError("--llm and --stance are two judges: say which with --verdict llm or --verdict stance")
     elif method is None and stance is not None:
         method = "stance"
     elif method is None and (llm is not None or changes.strategy is not None or changes.examples is not None):

@@ -94,7 +94,7 @@ def _unfit(one: Filter, kind: Kind) -> str | None:
         case "nested":
             return f"{one.field} lies in nested documents, which filters don't reach"
         case "mixed":
-            return f"{one.field} has another type in each index of the alias: name one of the indices by --store"
+            return f"{one.field} has another type in each index of the alias: name one of the indices with --store"
         case "other":
             return f"{one.field} holds neither text nor numbers nor dates"
         case "words" if orders:

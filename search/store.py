@@ -178,7 +178,7 @@ class Layout:
             return
         raise InvalidData(
             f"the store {store} was made with {self.describe()}; this ingest would use {other.describe()}. "
-            "Use the same settings, name another store by --store, or remove this one: "
+            "Use the same settings, name another store with --store, or remove this one: "
             f"ccheck index delete --store {store}"
         )
 

@@ -109,9 +109,9 @@ def test_files_that_are_something_else_are_refused(batch: Any, tmp_path: Path) -
     other = {**good[1], "claim": {"id": "c9", "text": "another"}}
     for lines, said, more in (
         (["no json", good[0]], "part.jsonl, line 1 is not JSON", ()),
-        ([good[0], {"_id": "c1", "text": "a claim"}], "part.jsonl, line 2 is no answer", ()),
-        ([good[0] | {"evidence": [{"rank": 1}]}], "line 1 is no answer", ()),
-        ([good[0] | {"claim": "c0"}], "line 1 is no answer", ()),
+        ([good[0], {"_id": "c1", "text": "a claim"}], "part.jsonl, line 2 is not an answer", ()),
+        ([good[0] | {"evidence": [{"rank": 1}]}], "line 1 is not an answer", ()),
+        ([good[0] | {"claim": "c0"}], "line 1 is not an answer", ()),
         ([good[0], other], "line 2 answers the claim 'another' (id c9), which is not among these claims", ()),
         ([good[0]], "line 1 was answered with another recipe, model, store, filter or number", ("-k", "4")),
         ([good[0]], "line 1 was answered with another", ("-k", "3", "--filter", "year>1900")),

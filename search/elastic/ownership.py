@@ -57,7 +57,7 @@ def removal(server: Server, name: str, index: Index) -> Removal:
         raise InvalidData(
             f"the index {concrete} is also used by the alias{'es' if len(others) > 1 else ''} {', '.join(others)}. "
             "ccheck removes no index that others use: take the aliases off it first (POST _aliases), or name its one "
-            "alias by --store"
+            "alias with --store"
         )
     counted = server.request("GET", f"/{quote(concrete, safe='')}/_count", index=concrete)
     refuse_parts(counted, server.connection, concrete)
@@ -74,7 +74,7 @@ def _refuse_data_stream(index: Index, concrete: str, found: Mapping[str, Any], d
     if stream := found.get("data_stream"):
         raise InvalidData(
             f"{index.name} is the data stream {stream}, or {concrete} behind it, which ccheck does not {doing}: name "
-            "another index by --store"
+            "another index with --store"
         )
 
 
@@ -84,5 +84,5 @@ def _refuse_conditions(index: Index, name: str, concrete: str, found: Mapping[st
     if said:
         raise InvalidData(
             f"{index.name} is an alias with {' and '.join(said)}: it stands for a part of the index {concrete}. It can "
-            f"be searched; {doing}, name the index or an alias of the whole by --store"
+            f"be searched; {doing}, name the index or an alias of the whole with --store"
         )
