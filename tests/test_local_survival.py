@@ -46,7 +46,7 @@ CREATOR = """
 
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX systems do")
 def test_kill_while_a_store_is_created(tmp_path: Path) -> None:
-    """At each touch of the folder: what is left is no store, and the next creation makes one of it."""
+    """At each touch of the folder: what is left is not a store, and the next creation turns it into one."""
     for at in range(1, 100):
         folder = tmp_path / f"store{at}"
         code = textwrap.dedent(CREATOR.format(tests=str(Path(__file__).parent), folder=str(folder), at=at))
