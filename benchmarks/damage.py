@@ -33,10 +33,9 @@ from typing import Any
 import numpy as np
 
 from ccheck.errors import CcheckError
-from ccheck.search import Chunking, Embedding, Layout
+from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, Layout, SparseField
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, sparse
-from ccheck.search.store import AdditionalTexts, DenseField, SparseField
 from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector
 

@@ -24,7 +24,8 @@ def server(url: str | None) -> Iterator[str]:
     if url is not None:
         yield url.rstrip("/")
         return
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    tests = Path(__file__).parents[1] / "tests"
+    sys.path[:0] = [str(tests), str(tests / "search")]
     from elasticsearch_nodes import start_node
 
     with start_node("trial") as node:

@@ -22,7 +22,7 @@ from elasticsearch_common import drop, entries, machine, server, spread
 
 from ccheck.ingest import IngestOptions, ingest
 from ccheck.ingest.run import BATCH_DOCUMENTS
-from ccheck.search import Layout
+from ccheck.layout import Layout
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.types import Entry
 

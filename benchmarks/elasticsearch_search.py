@@ -17,7 +17,7 @@ import click
 import elasticsearch
 from elasticsearch_common import drop, entries, machine, server, spread
 
-from ccheck.search import Chunking, Embedding, Layout
+from ccheck.layout import Chunking, Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Query, Ranking

@@ -23,7 +23,7 @@ from ccheck.analysis import clean
 from ccheck.cli.evaluating import Given, given, session
 from ccheck.evaluation.evaluate import retrieval_only
 from ccheck.ingest import IngestOptions
-from ccheck.pipeline import Checker
+from ccheck.pipeline.checker import Checker
 from ccheck.recipe import changed, load_recipe
 from ccheck.search import open_store
 from ccheck.settings import Settings, resolve

@@ -26,7 +26,7 @@ import click
 import numpy as np
 
 from ccheck.analysis import clean, sentence_spans
-from ccheck.search.embedding import DEFAULT_MODEL, load_embedder
+from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
 from ccheck.types import Document
 from ccheck.verdict import evidence
 from ccheck.verdict.evidence import Embed, EvidenceMethod, choose_sentences_many

@@ -2,11 +2,11 @@
 
     python benchmarks/hostile_servers.py [--mib N] [--json]
 
-Every reply of `tests/hostile_replies.py` answers the question what a paper says of a claim (the strategies one-step and
-two-step), a listwise reranker and claim rewriting; redirects and bombs answer a reranking server's client, too. None of
-them may become a label, an order or a text. Bombs have N MiB once decoded (1,024), or no end. The key may be in no
-error, and no request may reach the host that redirects lead to. Retry-After: 0 is answered for ten seconds. Exits with
-1 where anything went wrong.
+Every reply of `tests/pipeline/hostile_replies.py` answers the question what a paper says of a claim (the strategies
+one-step and two-step), a listwise reranker and claim rewriting; redirects and bombs answer a reranking server's client,
+too. None of them may become a label, an order or a text. Bombs have N MiB once decoded (1,024), or no end. The key may
+be in no error, and no request may reach the host that redirects lead to. Retry-After: 0 is answered for ten seconds.
+Exits with 1 where anything went wrong.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from pathlib import Path
 import click
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "pipeline"))
 
 import hostile_replies
 from hostile_replies import CLAIM, KEY, STANCE, TEXT, HostileServer, Raw, completion, hostile
 
 from ccheck.errors import CcheckError
 from ccheck.llm import LanguageModel, open_llm
+from ccheck.pipeline.rewriting import rewrite
 from ccheck.rerank.listwise import ListwiseReranker
 from ccheck.rerank.remote import RemoteReranker
-from ccheck.search.rewriting import rewrite
 from ccheck.settings import Settings
 from ccheck.stages import RewritingStage, VerdictStage
 from ccheck.types import Claim, Document, Evidence, Hit

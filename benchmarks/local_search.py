@@ -24,7 +24,7 @@ import numpy as np
 import tantivy
 
 from ccheck.analysis import analyzer, terms
-from ccheck.search import Chunking, Embedding, Layout
+from ccheck.layout import Chunking, Embedding, Layout
 from ccheck.search.local import LocalStore
 from ccheck.stages import Bm25, Dense, Fusion
 from ccheck.types import Document, Entry, Passage, Query

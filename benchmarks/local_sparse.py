@@ -21,8 +21,8 @@ import click
 import numpy as np
 import scipy.sparse
 
+from ccheck.layout import Layout, SparseField
 from ccheck.search.local import LocalStore
-from ccheck.search.store import Layout, SparseField
 from ccheck.stages import Sparse
 from ccheck.types import Document, Entry, Query, SparseVector
 

@@ -27,30 +27,40 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).parents[1]
-LOCAL = ["test_local_answers.py", "test_local_store.py", "test_local_indices.py", "test_local_damage.py"]
-ELASTIC = ["test_elastic_queries.py", "test_elastic_reading.py", "test_elastic_fields.py", "test_elastic_store.py"]
+LOCAL = [
+    "search/test_local_answers.py",
+    "search/test_local_store.py",
+    "search/test_local_indices.py",
+    "search/test_local_damage.py",
+]
+ELASTIC = [
+    "search/test_elastic_queries.py",
+    "search/test_elastic_reading.py",
+    "search/test_elastic_fields.py",
+    "search/test_elastic_store.py",
+]
 TESTS = {
-    "core/fusion.py": ["test_fusion.py"],
-    "evaluation/metrics.py": ["test_eval_metrics.py"],
-    "verdict/conclude.py": ["test_conclude.py"],
-    "verdict/evidence.py": ["test_evidence.py"],
-    "verdict/quotes.py": ["test_quotes.py"],
-    "rerank/packing.py": ["test_rerank_packing.py"],
-    "rerank/tokens.py": ["test_rerank_tokens.py", "test_rerank_packing.py"],
-    "search/filters.py": ["test_store_filters.py"],
+    "core/fusion.py": ["core/test_fusion.py"],
+    "evaluation/metrics.py": ["evaluation/test_metrics.py"],
+    "verdict/conclude.py": ["verdict/test_conclude.py"],
+    "verdict/evidence.py": ["verdict/test_evidence.py"],
+    "verdict/quotes.py": ["verdict/test_quotes.py"],
+    "rerank/packing.py": ["rerank/test_packing.py"],
+    "rerank/tokens.py": ["rerank/test_tokens.py", "rerank/test_packing.py"],
+    "search/filters.py": ["search/test_store_filters.py"],
     "search/local/bm25.py": LOCAL,
-    "search/local/files.py": [*LOCAL, "test_local_survival.py"],
+    "search/local/files.py": [*LOCAL, "search/test_local_survival.py"],
     "search/local/snapshot.py": LOCAL,
-    "search/local/store.py": [*LOCAL, "test_local_survival.py"],
-    "search/local/upkeep.py": [*LOCAL, "test_local_survival.py"],
+    "search/local/store.py": [*LOCAL, "search/test_local_survival.py"],
+    "search/local/upkeep.py": [*LOCAL, "search/test_local_survival.py"],
     "search/local/vectors.py": LOCAL,
-    "search/elastic/errors.py": ["test_elastic_errors.py", "test_elastic_hostile.py"],
-    "search/elastic/found.py": ["test_elastic_found.py"],
-    "search/elastic/ownership.py": ["test_elastic_removal.py"],
+    "search/elastic/errors.py": ["search/test_elastic_errors.py", "search/test_elastic_hostile.py"],
+    "search/elastic/found.py": ["search/test_elastic_found.py"],
+    "search/elastic/ownership.py": ["search/test_elastic_removal.py"],
     "search/elastic/queries.py": ELASTIC,
-    "search/elastic/reading.py": ["test_elastic_reading.py"],
+    "search/elastic/reading.py": ["search/test_elastic_reading.py"],
     "search/elastic/search.py": ELASTIC,
-    "search/elastic/server.py": ["test_elastic_patience.py", "test_elastic_hostile.py"],
+    "search/elastic/server.py": ["search/test_elastic_patience.py", "search/test_elastic_hostile.py"],
 }
 """Which tests are to notice a change of a file."""
 

@@ -17,8 +17,8 @@ from scifact import metrics, read_qrels, read_queries
 
 import ccheck
 from ccheck.ingest import IngestOptions
+from ccheck.layout import Chunking
 from ccheck.recipe import Recipe, load_recipe
-from ccheck.search import Chunking
 from ccheck.stages import EvidenceStage, VerdictStage
 
 CUTS = {

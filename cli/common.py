@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from ..pipeline import Checker
+    from ..pipeline.checker import Checker
     from ..settings import Resolved, Settings
     from ..types import Usage
 
@@ -225,7 +225,7 @@ def print_fields(console: Console, fields: dict[str, str]) -> None:
 @contextmanager
 def checker(settings: Settings, *, quiet: bool, **parts: Any) -> Iterator[Checker]:
     """An open Checker, which says on the terminal what takes long."""
-    from ..pipeline import Checker
+    from ..pipeline.checker import Checker
 
     console = stderr()
     show = console.is_terminal and not quiet

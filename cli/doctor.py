@@ -175,8 +175,8 @@ def _tried(part: str, find: Callable[[], Finding]) -> tuple[Finding, int]:
 
 
 def _model(resolved: Resolved) -> Finding:
+    from ..encode.dense import DEFAULT_MODEL
     from ..models import find_model, fingerprint, models_installed
-    from ..search.embedding import DEFAULT_MODEL
 
     name = resolved.settings.embedding_model or DEFAULT_MODEL
     if not models_installed():
@@ -244,7 +244,7 @@ def _recipe(resolved: Resolved) -> Finding:
 
 def _store(resolved: Resolved) -> Iterator[tuple[Finding, int]]:
     """The store, by what a query does before its first claim and by one search: what a query refuses, this does too."""
-    from ..pipeline import Checker
+    from ..pipeline.checker import Checker
     from ..recipe import load_recipe
     from ..types import Claim
 
@@ -281,7 +281,7 @@ def _only_searching(recipe: Recipe) -> Recipe:
 def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
     """The models that searching needs and that are not on this machine."""
     from ..models import find_model, models_installed
-    from ..needs import models_used
+    from ..pipeline.needs import models_used
     from ..stages import Dense
 
     used = set(models_used(recipe))

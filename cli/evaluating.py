@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..evaluation.evaluate import Evaluation
     from ..evaluation.memory import DiskMemory
     from ..evaluation.types import Classified, Gold, Interval, Qrels
-    from ..loaded import Loaded
+    from ..pipeline.resources import Loaded
     from ..recipe import Recipe
     from ..search import Store
     from ..settings import Settings
@@ -125,7 +125,7 @@ class Session:
 
     def check(self, recipe: Recipe, *, judged: bool) -> None:
         """Raise what would keep a recipe from running. `judged`: it must have a judge."""
-        from ..pipeline import Checker
+        from ..pipeline.checker import Checker
 
         with Checker(self.settings, recipe=recipe, loaded=self.loaded, store=self.store) as checker:
             plan = checker.plan()
@@ -143,7 +143,7 @@ class Session:
     def evaluate(self, recipe: Recipe, asked: Given, name: str) -> Evaluation:
         """See `evaluate`; progress is shown where there is a terminal."""
         from ..evaluation.evaluate import evaluate
-        from ..pipeline import Checker
+        from ..pipeline.checker import Checker
 
         before = dict(self.memory.hits)
         with (
@@ -168,7 +168,7 @@ class Session:
 def session(settings: Settings, *, quiet: bool, fresh: bool) -> Iterator[Session]:
     """Open the store of the settings. Raises UsageError, NotFound or InvalidData."""
     from ..evaluation.memory import open_memory
-    from ..loaded import Loaded
+    from ..pipeline.resources import Loaded
     from ..search import open_store
 
     console = stderr()

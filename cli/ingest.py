@@ -36,9 +36,10 @@ from .common import (
 
 if TYPE_CHECKING:
     from ..ingest import Encoders, IngestOptions, Preview, Progress, Questions, Report
-    from ..loaded import Loaded
+    from ..layout import Chunking
+    from ..pipeline.resources import Loaded
     from ..recipe import Recipe
-    from ..search import Chunking, Store
+    from ..search import Store
     from ..settings import Settings
 
 
@@ -126,8 +127,8 @@ def ingest(
     from ..ingest import IngestOptions
     from ..ingest import ingest as run
     from ..ingest.sources import find_sources
-    from ..needs import needs_of
-    from ..providing import open_encoders
+    from ..pipeline.encoders import open_encoders
+    from ..pipeline.needs import needs_of
 
     if replace and recipe is None:
         raise UsageError("--replace is for the models of a recipe: name it by --recipe")
@@ -210,7 +211,7 @@ def _recipe(name: str, replace: Mapping[str, str], llm: str | None) -> Recipe:
 @contextmanager
 def _opened(settings: Settings, quiet: bool) -> Iterator[tuple[Store, Loaded]]:
     """The store, and what loads models, which says on the terminal what takes long."""
-    from ..loaded import Loaded
+    from ..pipeline.resources import Loaded
     from ..search import open_store
 
     console = stderr()
@@ -228,7 +229,7 @@ def _opened(settings: Settings, quiet: bool) -> Iterator[tuple[Store, Loaded]]:
 
 def _chunking(encoders: Encoders, passage_tokens: int | None, overlap: int | None) -> Chunking | None:
     from ..ingest import default_chunking
-    from ..search import Chunking
+    from ..layout import Chunking
 
     if passage_tokens is None and overlap is None:
         return None

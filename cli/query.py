@@ -47,7 +47,7 @@ from .resume import Answer, Key, earlier_answers, result_of, settings_key
 
 if TYPE_CHECKING:
     from ..ingest import Record, Reject
-    from ..pipeline import Checker
+    from ..pipeline.checker import Checker
     from ..search import Filter
     from ..settings import Resolved
     from ..types import Claim, Result, Usage

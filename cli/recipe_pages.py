@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from ..needs import models_used, needs_of
+from ..pipeline.needs import models_used, needs_of
 from ..recipe import Recipe, load_recipe, recipe_names
 from ..stages import (
     AdditionalStage,

@@ -68,7 +68,7 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
     is not here.
     """
     from ..models import find_model
-    from ..needs import models_used
+    from ..pipeline.needs import models_used
     from ..recipe import how_to_have, load_recipe
 
     recipe = load_recipe(name, replacements(replace))

@@ -198,7 +198,7 @@ def rerank(
             check_scorer(scorers[name], canary)
         embedder = None
         if embedding_model is not None:
-            from ..search.embedding import load_embedder
+            from ..encode.dense import load_embedder
 
             on_load = functools.partial(say, f"loading {embedding_model}")
             loaded = load_embedder(embedding_model, device, on_load=on_load)

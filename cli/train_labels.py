@@ -215,7 +215,7 @@ def fusion(
     from ..adjust import adjusted
     from ..evaluation.datasets import read_claims, read_qrels
     from ..evaluation.evaluate import retrieval_only
-    from ..pipeline import Checker
+    from ..pipeline.checker import Checker
     from ..training.fusion import FusionOptions, save_fusion, train_fusion
     from .evaluating import session
 

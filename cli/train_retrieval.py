@@ -304,7 +304,7 @@ def _retrieval(
     import tempfile
 
     from ..adjust import adjusted
-    from ..pipeline import Checker
+    from ..pipeline.checker import Checker
     from ..stages import EvidenceStage, VerdictStage
 
     with tempfile.TemporaryDirectory(prefix="ccheck-train-") as scratch:

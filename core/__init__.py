@@ -44,7 +44,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from .errors import CcheckError
-    from .pipeline import Checker
+    from .pipeline.checker import Checker
     from .recipe import Recipe, load_recipe
     from .settings import Settings
     from .types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
@@ -61,7 +61,7 @@ def open(  # noqa: A001
     where the user did not allow that file (`ccheck config trust`), or `trust_folder` does.
     Raises UsageError, NotFound or InvalidData.
     """
-    from .pipeline import Checker
+    from .pipeline.checker import Checker
     from .settings import resolve
 
     return Checker(resolve({"store": store, **settings}, trust_folder=trust_folder).settings, judge=judge)

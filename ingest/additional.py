@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from ..errors import CcheckError, UsageError
+from ..layout import AdditionalTexts
 from ..llm import (
     Answer,
     BudgetSpent,
@@ -26,7 +27,6 @@ from ..llm import (
     load_prompt,
     quoted,
 )
-from ..search.store import AdditionalTexts
 from ..stages import AdditionalStage
 from ..types import Document, Usage
 from .documents import clean

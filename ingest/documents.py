@@ -21,7 +21,7 @@ from ..types import Document, Scalar, Value
 from .fields import TEXT_FIELDS, Fields, has_field, no_field, page_of
 
 if TYPE_CHECKING:
-    from ..search.store import Layout
+    from ..layout import Layout
 
 ID_FIELDS = ("_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id")
 TITLE_FIELDS = ("title",)

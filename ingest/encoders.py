@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..search.store import Chunking, DenseField, Embedding, Layout
+from ..layout import Chunking, DenseField, Embedding, Layout
 from ..stages import Analysis
 
 if TYPE_CHECKING:
-    from ..search.embedding import Embedder
-    from ..search.sparse import SparseEmbedder
+    from ..encode.dense import Embedder
+    from ..encode.sparse import SparseEmbedder
     from .additional import AdditionalWriter
     from .options import IngestOptions
 

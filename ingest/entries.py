@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ..encode.cache import EmbeddingCache, SparseCache, embed, embed_sparse
 from ..types import Document, Entry, Passage, SparseVector
-from .cache import EmbeddingCache, SparseCache, embed, embed_sparse
 from .encoders import DenseEncoder, Encoders, layout_of
 from .passages import Span, embedded_text, passages
 

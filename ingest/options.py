@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ..encode.cache import MAX_BYTES
 from ..types import Document, Usage
-from .cache import MAX_BYTES
 from .fields import Fields
 from .readers import Reject
 
 if TYPE_CHECKING:
-    from ..search.store import Chunking
+    from ..layout import Chunking
 
 Phase: TypeAlias = Literal["reading", "writing", "embedding", "storing", "publishing"]
 """`writing`: a language model writes additional texts."""

@@ -12,7 +12,7 @@ from ..analysis import sentence_spans
 from ..types import Document
 
 if TYPE_CHECKING:
-    from ..search.store import Chunking
+    from ..layout import Chunking
 
 CountTokens = Callable[[Sequence[str]], list[int]]
 """How many tokens each text has."""

@@ -18,7 +18,7 @@ from .seen import Seen
 from .sources import Given, Source, find_sources
 
 if TYPE_CHECKING:
-    from ..search.embedding import Embedder
+    from ..encode.dense import Embedder
     from ..search.store import Store
 
 

@@ -32,8 +32,9 @@ from .seen import Seen
 from .sources import Given, Source, find_sources
 
 if TYPE_CHECKING:
-    from ..search.embedding import Embedder
-    from ..search.store import Layout, Store
+    from ..encode.dense import Embedder
+    from ..layout import Layout
+    from ..search.store import Store
     from .additional import AdditionalWriter
 
 BATCH_DOCUMENTS = 2_000

@@ -1,17 +1,7 @@
-"""Stores, retrievers and fusion. Light to import: tantivy, torch and elasticsearch come when they are needed."""
+"""Stores and what they are asked. Light to import: tantivy and elasticsearch come when they are needed."""
 
 from .filters import Filter, before, parse_filter
 from .open import open_store
-from .store import Chunking, Embedding, Layout, Store, StoreInfo
+from .store import Store, StoreInfo
 
-__all__ = [
-    "Chunking",
-    "Embedding",
-    "Filter",
-    "Layout",
-    "Store",
-    "StoreInfo",
-    "before",
-    "open_store",
-    "parse_filter",
-]
+__all__ = ["Filter", "Store", "StoreInfo", "before", "open_store", "parse_filter"]

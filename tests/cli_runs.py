@@ -19,7 +19,7 @@ import pytest
 from ccheck import models
 from ccheck.cli import main, run
 from ccheck.demo import CORPUS
-from ccheck.search import embedding
+from ccheck.encode import dense
 
 BM25 = ("--recipe", "bm25")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -84,11 +84,11 @@ def jsonl(path: Path, *records: Any) -> Path:
     return path
 
 
-_load_embedder = embedding.load_embedder
+_load_embedder = dense.load_embedder
 
 
 @functools.cache
-def _loaded(name: str) -> embedding.Embedder:
+def _loaded(name: str) -> dense.Embedder:
     return _load_embedder(name, "cpu")
 
 
@@ -96,13 +96,13 @@ def _loaded(name: str) -> embedding.Embedder:
 def minilm(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real model, loaded once for all tests."""
     pytest.importorskip("sentence_transformers")
-    monkeypatch.setattr(embedding, "load_embedder", lambda name, *_: _loaded(name))
+    monkeypatch.setattr(dense, "load_embedder", lambda name, *_: _loaded(name))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 @pytest.fixture
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the models extra were not installed; `test_package.py` has an installation without it."""
+    """As if the models extra were not installed; `project/test_package.py` has an installation without it."""
     monkeypatch.setattr(models, "models_installed", lambda: False)
 
 
@@ -120,7 +120,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     pytest.importorskip("sentence_transformers")
     folder = tmp_path_factory.mktemp("embedded")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedding, "load_embedder", lambda name, *_: _loaded(name))
+        patch.setattr(dense, "load_embedder", lambda name, *_: _loaded(name))
         patch.setenv("CCHECK_CACHE_DIR", str(folder / "cache"))
         assert ccheck("ingest", CORPUS, "--store", folder / "store").code == 0
     yield folder / "store"

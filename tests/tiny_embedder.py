@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ccheck.search.store import Embedding
+from ccheck.layout import Embedding
 
 
 class TinyEmbedder:

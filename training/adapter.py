@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..encode.adapter import KIND, SETTINGS, WEIGHTS, load_adapter
 from ..errors import InvalidData, UsageError
 from ..files import write_text
 from ..models import find_model, fingerprint
-from ..search.adapter import KIND, SETTINGS, WEIGHTS, load_adapter
 from .card import Report, development_value, figures, finish, metric_names, model_card, verdict_on, work_folder
 from .embedder import METRICS, embed, load_base, nearest, pool_of
 from .loop import Listener, Silent, Trained, log_text, require_training, training_device

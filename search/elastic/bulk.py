@@ -15,8 +15,8 @@ from elastic_transport import ApiError, TransportError
 
 from ...analysis import terms_text
 from ...errors import InvalidData
+from ...layout import MAIN_VECTORS, Layout, analysis_key
 from ...types import Entry, Passage, SparseVector
-from ..store import MAIN_VECTORS, Layout, analysis_key
 from .errors import Busy, from_response, may_pass, reason_of, translate
 from .mappings import ADDITIONAL, ID, SPARSE, TERMS
 from .server import THREADS, Server

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from ... import es_mappings
-from ..store import MAIN_VECTORS, Layout, analysis_key
+from ...layout import MAIN_VECTORS, Layout, analysis_key
 
 FORMAT: Final = 1
 """Raised when an index of this version can't be read by the one before."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from ...analysis import clip, query_terms
 from ...errors import InvalidData, NotFound, UsageError
+from ...layout import analysis_key
 from ...stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ...types import Query, SparseVector, Vector
 from ..filters import PUBLISHED, Filter
-from ..store import analysis_key
 from .fields import CONFLICT, NUMBERS, SEMANTIC
 from .mappings import ADDITIONAL
 from .schema import Index

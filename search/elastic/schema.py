@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InvalidData
+from ...layout import MAIN_VECTORS, Layout, analysis_key
 from ...types import Document
-from ..store import MAIN_VECTORS, Layout, analysis_key
 from .fields import VECTOR_TYPES, Field, FieldNames, fields_of, flatten, text_of
 from .found import Sampling, choose, unified
 from .mappings import ADDITIONAL, FORMAT, ID, OURS, SPARSE, TERMS

@@ -14,10 +14,11 @@ from urllib.parse import quote
 
 from ...analysis import open_analysis
 from ...errors import CcheckError, InvalidData, NotFound, UsageError
+from ...layout import Layout
 from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
 from ..filters import Filter, Kind
-from ..store import Layout, StoreInfo
+from ..store import StoreInfo
 from . import bulk, ingested, mappings, ownership, reading, schema
 from .comparable import field_kinds
 from .connection import Connection

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from ... import analysis as words
 from ...errors import InvalidData, NotFound, UsageError
+from ...layout import Layout
 from ...stages import Analysis, Bm25
-from ..store import Layout
 from .files import Damaged, link, make_folder
 from .fuzzy import Dictionary, allowed_edits
 

@@ -19,9 +19,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from ...errors import InvalidData
+from ...layout import MAIN_VECTORS, Layout
 from ...types import Document, Entry, Passage
 from ..filters import Filter, Kind
-from ..store import MAIN_VECTORS, Layout
 from .files import Damaged, mark
 from .filtering import condition, kinds
 from .opening import FORMAT, connect_to_read, identity, is_damage, new_vector_file

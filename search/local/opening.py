@@ -9,7 +9,7 @@ import uuid
 from dataclasses import asdict
 from pathlib import Path
 
-from ..store import Layout
+from ...layout import Layout
 from .files import UNBORN, mark, new_name, sync_folder
 from .records import Counts, SparseState, VectorFile, Words
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NotFound
+from ...layout import MAIN_VECTORS, Layout
 from ...stages import Bm25, Dense, Retriever, Sparse
 from ...types import Query
-from ..store import MAIN_VECTORS, Layout
 from . import sparse
 from .bm25 import Bm25View
 from .database import Database

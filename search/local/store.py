@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from ...analysis import open_analysis
 from ...errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ...fusion import fuse, ranking_of
+from ...layout import MAIN_VECTORS, Layout
 from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Query, Ranking
 from ..filters import Filter, Kind
-from ..store import MAIN_VECTORS, Layout, StoreInfo
+from ..store import StoreInfo
 from . import upkeep, vectors
 from .bm25 import TextFields
 from .database import Database, check_entry, vectors_of

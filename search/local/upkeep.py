@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store import Layout
+from ...layout import Layout
 from . import bm25, sparse, vectors
 from .bm25 import Bm25Index, TextFields
 from .database import Database

@@ -1,0 +1,210 @@
+"""What an ingest makes of documents: what the store has already, and what a recipe needs in it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
+from ..ingest.encoders import DenseEncoder, Encoders, default_chunking, layout_of
+from ..layout import Chunking, Layout
+from ..recipe import Recipe, how_to_have
+from ..stages import AdditionalStage, Analysis, Bm25, Sparse
+from .needs import DenseNeed, Needs, needs_of
+
+if TYPE_CHECKING:
+    from ..encode.dense import Embedder
+    from ..encode.sparse import SparseEmbedder
+    from ..ingest.additional import AdditionalWriter
+    from ..search import StoreInfo
+    from .resources import Loaded
+
+T = TypeVar("T")
+
+
+def open_encoders(
+    loaded: Loaded, info: StoreInfo | None, recipe: Recipe | None = None, dense: bool | None = None
+) -> Encoders:
+    """The encoders of an ingest into the store that `info` describes; None: it is new.
+
+    They make all fields that the store has, by the models that made them, and what the recipe needs beyond: its models
+    where it names some, else the settings' or the default embedding model. Without a recipe a store that has nothing
+    but words gets the vectors of one embedding model, where the models extra is installed. `dense=False` makes no
+    embeddings, `dense=True` insists on those of the settings' model.
+
+    Raises NotFound, MissingExtra or UsageError for what can't be had, naming it and what to do, and InvalidData where
+    the store was made otherwise. What no retriever of the recipe requires is left out, which `Encoders.notices` says,
+    as well as which models stand in for others.
+    """
+    needs = needs_of(recipe) if recipe is not None else Needs()
+    layout = info.layout if info is not None else Layout()
+    notices = [f"{new} stands in for {old}" for old, new in recipe.replace.items()] if recipe is not None else []
+    opening = _Opening(loaded, info, recipe, notices)
+    encoders = Encoders(
+        dense=_dense(opening, layout, needs, dense),
+        sparse=_sparse(opening, layout, needs),
+        analyses=_analyses(opening, layout, needs),
+        additional=_additional(opening, layout, needs.additional),
+        notices=tuple(notices),
+    )
+    if info is not None:
+        layout.check(layout_of(encoders), info.name)
+    return encoders
+
+
+class _Opening:
+    """What is opened for whom, and what is said about it."""
+
+    def __init__(self, loaded: Loaded, info: StoreInfo | None, recipe: Recipe | None, notices: list[str]) -> None:
+        self.loaded, self.info, self.recipe, self.notices = loaded, info, recipe, notices
+
+    @property
+    def recipe_name(self) -> str:
+        return self.recipe.name if self.recipe is not None else ""
+
+    def needed(self, what: str, required: bool, make: Callable[[], T]) -> T | None:
+        """What the recipe needs; None, with a notice, for what it can do without and can't be had."""
+        try:
+            return make()
+        except (NotFound, MissingExtra) as error:
+            if required:
+                raise self.explained(error) from error
+            self.notices.append(f"without {what}: {error}")
+            return None
+
+    def explained(self, error: CcheckError) -> CcheckError:
+        """The error with how to have the model that it names."""
+        if self.recipe is None or not isinstance(error, NotFound):
+            return error
+        hint = how_to_have(self.recipe, str(error))
+        return NotFound(f"the recipe {self.recipe.name}: {error}" + (f"; {hint}" if hint else ""))
+
+
+# -- embeddings
+
+
+def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) -> tuple[DenseEncoder, ...]:
+    from ..encode.dense import DEFAULT_MODEL
+    from ..models import models_installed
+
+    loaded, info, recipe = opening.loaded, opening.info, opening.recipe
+    if dense is False:
+        if any(need.required for need in needs.dense):
+            raise UsageError(f"the recipe {opening.recipe_name} searches embeddings: leave out --no-dense")
+        return ()
+    if info is not None and info.dimensions is not None and dense is None and not models_installed():
+        raise MissingExtra(f"adding to the store {info.name}, which has vectors,", "models")
+    made: list[DenseEncoder] = []
+    named = loaded.settings.embedding_model
+    for number, field in enumerate(layout.dense_fields.values()):
+        name = (named if number == 0 else None) or field.embedding.model
+        made.append(DenseEncoder(loaded.embedder(name, field.embedding), field.chunking))
+    own = next((need for need in needs.dense if need.model is None), None)
+    # A store that a recipe shaped without embeddings gets none unasked.
+    unshaped = recipe is None and layout == Layout()
+    if own is None and not made and (dense or (unshaped and models_installed())):
+        own = DenseNeed(None, True, required=True)
+    if own is not None and not made:
+        # First, since the store's own model is that of its main field.
+        name = named or DEFAULT_MODEL
+        required = own.required or dense is True or named is not None
+        embedder = opening.needed(f"the embeddings of {name}", required, lambda: loaded.embedder(name))
+        made += [_cut(embedder, own.passages)] if embedder is not None else []
+    elif own is not None and not own.passages:
+        _refuse_other_chunking(opening, made[0], own)
+    for need in needs.dense:
+        if need.model is not None:
+            made += _further(opening, need, need.model, made)
+    return tuple(made)
+
+
+def _further(opening: _Opening, need: DenseNeed, model: str, made: Iterable[DenseEncoder]) -> list[DenseEncoder]:
+    """The encoder of a model that the recipe names, where there is none yet."""
+    from ..models import find_model, fingerprint, require_models
+
+    def have() -> Embedder | None:
+        require_models("dense retrieval")
+        identity = fingerprint(find_model(model).path)
+        for encoder in made:
+            if encoder.embedder.spec.fingerprint == identity:
+                _refuse_other_chunking(opening, encoder, need)
+                return None
+        return opening.loaded.embedder(model)
+
+    embedder = opening.needed(f"the embeddings of {model}", need.required, have)
+    return [_cut(embedder, need.passages)] if embedder is not None else []
+
+
+def _cut(embedder: Embedder, in_passages: bool) -> DenseEncoder:
+    spec = embedder.spec
+    return DenseEncoder(embedder, default_chunking(spec) if in_passages else Chunking.whole(spec.max_tokens))
+
+
+def _refuse_other_chunking(opening: _Opening, encoder: DenseEncoder, need: DenseNeed) -> None:
+    """A store has one field of vectors for each model. Raises InvalidData where the recipe wants two."""
+    if encoder.chunking.cuts == need.passages:
+        return
+    wanted, there = ("in passages", "whole") if need.passages else ("whole", "in passages")
+    raise InvalidData(
+        f"the recipe {opening.recipe_name} wants documents embedded {wanted} by {encoder.embedder.spec.model} "
+        f"(passages = {str(need.passages).lower()}), and here they are embedded {there}: ingest into another store "
+        "(--store), or let the recipe say passages otherwise"
+    )
+
+
+# -- the rest
+
+
+def _sparse(opening: _Opening, layout: Layout, needs: Needs) -> SparseEmbedder | None:
+    loaded, there = opening.loaded, layout.sparse
+    if opening.recipe is not None:
+        stages = opening.recipe.retrievers.values()
+        models = {stage.model for stage in stages if isinstance(stage, Sparse)}
+        if len(models) > 1:
+            raise InvalidData(
+                f"the recipe {opening.recipe_name} names several sparse encoders ({', '.join(sorted(models))}), and a "
+                "store has the vectors of one: leave the others out"
+            )
+    if needs.sparse is None:
+        return loaded.sparse_embedder(there.model, there) if there is not None else None
+    model = needs.sparse
+    # A store that has sparse vectors can't go on without their model.
+    required = needs.sparse_required or there is not None
+    return opening.needed(f"the sparse vectors of {model}", required, lambda: loaded.sparse_embedder(model, there))
+
+
+def _analyses(opening: _Opening, layout: Layout, needs: Needs) -> tuple[Analysis, ...]:
+    from ..analysis import open_analysis
+
+    required = {
+        stage.analysis
+        for stage in (opening.recipe.retrievers.values() if opening.recipe is not None else ())
+        if isinstance(stage, Bm25) and stage.required
+    }
+    found = list(layout.analyses)
+    for analysis in found:
+        open_analysis(analysis)
+    for analysis in needs.analyses:
+        if analysis in found:
+            continue
+        what = f"the terms of an analysis with {analysis.subwords}"
+        if opening.needed(what, analysis in required, functools.partial(open_analysis, analysis)) is not None:
+            found.append(analysis)
+    return tuple(found)
+
+
+def _additional(opening: _Opening, layout: Layout, wanted: AdditionalStage | None) -> AdditionalWriter | None:
+    """What writes the recipe's additional texts, else those that the store has."""
+    there = layout.additional
+    if wanted is None and there is not None:
+        wanted = AdditionalStage(summary=there.summary, posts=there.posts, llm=there.model)
+    if wanted is None:
+        return None
+    from ..ingest.additional import AdditionalWriter
+
+    try:
+        return AdditionalWriter(opening.loaded.language_model(wanted.llm), wanted)
+    except UsageError as error:
+        whose = f"the recipe {opening.recipe_name}" if opening.recipe is not None else "the store"
+        raise UsageError(f"{whose} has texts that a language model writes about each document: {error}") from error

@@ -1,0 +1,103 @@
+"""What a recipe needs in a store, which `ccheck ingest --recipe` provides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ..recipe import Recipe
+from ..stages import (
+    AdditionalStage,
+    Analysis,
+    Bm25,
+    Dense,
+    EnsembleReranker,
+    LateReranker,
+    ListwiseReranker,
+    ModelReranker,
+    Sparse,
+)
+
+ModelKind: TypeAlias = Literal["tokenizer", "embedding", "sparse", "reranker", "language model", "stance"]
+
+
+@dataclass(frozen=True, slots=True)
+class DenseNeed:
+    """A field of vectors: of which model (None: the store's own, else the default), and whether of passages.
+
+    `required`: some retriever can't go on without it.
+    """
+
+    model: str | None
+    passages: bool
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Fields of a store. `sparse` is the model's name."""
+
+    dense: tuple[DenseNeed, ...] = ()
+    sparse: str | None = None
+    sparse_required: bool = False
+    analyses: tuple[Analysis, ...] = ()
+    additional: AdditionalStage | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether it is more than the vectors that any store can have."""
+        named = any(need.model is not None or not need.passages for need in self.dense)
+        return bool(named or self.sparse or self.analyses or self.additional)
+
+
+def needs_of(recipe: Recipe) -> Needs:
+    """What the retrievers of a recipe search in."""
+    dense: dict[tuple[str | None, bool], bool] = {}
+    analyses: list[Analysis] = []
+    sparse, sparse_required = None, False
+    for stage in recipe.retrievers.values():
+        if isinstance(stage, Dense) and stage.field is None:
+            key = (stage.model, stage.passages)
+            dense[key] = dense.get(key, False) or stage.required
+        elif isinstance(stage, Sparse):
+            sparse, sparse_required = stage.model, sparse_required or stage.required
+        elif isinstance(stage, Bm25) and stage.analysis is not None and stage.analysis not in analyses:
+            analyses.append(stage.analysis)
+    return Needs(
+        tuple(DenseNeed(model, passages, required) for (model, passages), required in dense.items()),
+        sparse,
+        sparse_required,
+        tuple(analyses),
+        recipe.ingest.additional,
+    )
+
+
+def models_used(recipe: Recipe) -> dict[str, ModelKind]:
+    """Every model that the stages name, with what it is used as; `auto` and what the settings decide left out."""
+    used: dict[str, ModelKind] = {}
+    llms: list[str | None] = []
+    for retriever in recipe.retrievers.values():
+        if isinstance(retriever, Bm25):
+            if retriever.analysis is not None and retriever.analysis.subwords is not None:
+                used.setdefault(retriever.analysis.subwords, "tokenizer")
+        elif retriever.model is not None:
+            used[retriever.model] = "sparse" if isinstance(retriever, Sparse) else "embedding"
+        if retriever.query != "claim":
+            llms.append(recipe.rewriting.llm)
+    for reranker in recipe.rerankers.values():
+        if isinstance(reranker, EnsembleReranker):
+            used |= dict.fromkeys(reranker.models, "reranker")
+        elif isinstance(reranker, ModelReranker) and reranker.model != "auto" and "://" not in reranker.model:
+            used[reranker.model] = "reranker"
+        elif isinstance(reranker, LateReranker):
+            used[reranker.model] = "embedding"
+        elif isinstance(reranker, ListwiseReranker):
+            llms.append(reranker.llm)
+    if recipe.verdict.model is not None:
+        if recipe.verdict.method == "stance":
+            used[recipe.verdict.model] = "stance"
+        else:
+            llms.append(recipe.verdict.model)
+    if recipe.ingest.additional is not None:
+        llms.append(recipe.ingest.additional.llm)
+    return used | dict.fromkeys([name for name in llms if name is not None], "language model")

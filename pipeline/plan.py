@@ -1,0 +1,291 @@
+"""What of a recipe can run on a store and a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import CcheckError, InvalidData, MissingExtra, NotFound
+from ..recipe import Recipe, how_to_have
+from ..rerank import AnyReranker
+from ..search import StoreInfo
+from ..stages import Bm25, Dense, RerankerStage, Retriever, Sparse
+from ..verdict.open import Conclude, open_conclusion
+from .resources import Loaded
+
+if TYPE_CHECKING:
+    from ..encode.dense import Embedder
+    from ..encode.sparse import SparseEmbedder
+    from ..llm import LanguageModel
+    from ..types import Vector
+    from ..verdict import StanceMethod
+    from ..verdict.evidence import EvidenceMethod
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """What makes a retriever's query of a claim: an embedding, by way of an adapter or not, or a sparse vector."""
+
+    dense: Embedder | None = None
+    adapter: Callable[[Vector], Vector] | None = None
+    sparse: SparseEmbedder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What can run: retrievers with their encoders, rerankers, who judges, and what the user should know.
+
+    `state` is the store's when the plan was made (`StoreInfo.state`), by which a memory knows it again.
+    `embedder` is the model of the store's main vectors, where it is used. `rewriter` is who rewrites claims, None where
+    nobody does. Where nobody judges, though the recipe asks for it, `no_method` says why.
+    """
+
+    retrievers: dict[str, Retriever]
+    encoders: dict[str, Encoder]
+    embedder: Embedder | None
+    rewriter: LanguageModel | None
+    rerankers: dict[str, tuple[RerankerStage, AnyReranker]]
+    sentences_by: EvidenceMethod
+    method: StanceMethod | None
+    no_method: str
+    conclude: Conclude
+    warnings: tuple[str, ...]
+    state: str | None = None
+
+    @property
+    def found_by(self) -> str:
+        """What results call the ranking before any reranker, where one retriever is alone."""
+        return next(iter(self.retrievers))
+
+
+def make_plan(
+    recipe: Recipe, info: StoreInfo | None, store: str, loaded: Loaded, *, strict: bool, judges: bool
+) -> Plan:
+    """The plan. `judges`: whether the recipe's judge is wanted. `strict`: nothing may be left out but retrievers.
+
+    Raises NotFound for a store that is missing or empty, and what a required part lacks.
+    """
+    if info is None:
+        raise NotFound(
+            f"there is no store {store}: make it with ccheck ingest FILE --store {store}, "
+            "or see what ccheck does with ccheck demo"
+        )
+    if info.documents == 0:
+        raise NotFound(f"the store {info.name} is empty: fill it with ccheck ingest FILE")
+    warnings = [f"{new} stands in for {old}" for old, new in recipe.replace.items()]
+    warnings += info.notices
+    if info.pending:
+        warnings.append(
+            f"{info.pending:,} documents are not yet in the BM25 index: an ingest is running or was cut off; "
+            "run it again to finish it"
+        )
+    retrievers, encoders = _open_retrievers(recipe, info, loaded, warnings)
+    used = [encoder.dense for encoder in encoders.values() if encoder.dense is not None]
+    main = info.layout.embedding
+    embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
+    rewriter = _open_rewriter(recipe, retrievers, loaded, warnings)
+    rerankers: dict[str, tuple[RerankerStage, AnyReranker]] = {}
+    for name, stage in recipe.rerankers.items():
+        try:
+            rerankers[name] = stage, loaded.reranker(stage)
+        except (NotFound, MissingExtra) as error:
+            if stage.required or strict:
+                raise _with_hint(error, recipe) from error
+            warnings.append(f"not reranked: {error}")
+    told = (getattr(reranker, "notice", None) for _, reranker in rerankers.values())
+    warnings += [notice for notice in told if notice]
+    method, no_method = _open_method(recipe, embedder, loaded) if judges else (None, "")
+    sentences_by = recipe.evidence.method
+    if (sentences_by == "reranker" and not any(scores_texts(stage) for stage, _ in rerankers.values())) or (
+        sentences_by == "embedding" and embedder is None
+    ):
+        warnings.append(f"sentences are chosen by shared words: there is nothing here to choose by {sentences_by}")
+        sentences_by = "mix" if embedder is not None else "lexical"
+    judged_by = method.name if method is not None else "none"
+    conclude = open_conclusion(recipe.verdict, loaded.language_model, judged_by)
+    return Plan(
+        retrievers,
+        encoders,
+        embedder,
+        rewriter,
+        rerankers,
+        sentences_by,
+        method,
+        no_method,
+        conclude,
+        (*warnings, *loaded.notices),
+        info.state,
+    )
+
+
+def embedder_for(info: StoreInfo, loaded: Loaded, model: str | None = None) -> Embedder:
+    """The model that made a store's vectors: by the name given, the settings', or what the store remembers.
+
+    Raises NotFound or MissingExtra where it is not here, InvalidData for other weights than the store's.
+    """
+    from ..encode.dense import DEFAULT_MODEL
+    from ..models import find_model, fingerprint, require_models
+
+    require_models("dense retrieval")
+    made_with = info.layout.embedding
+    name = model or loaded.settings.embedding_model or (made_with.model if made_with else DEFAULT_MODEL)
+    found = fingerprint(find_model(name).path) if made_with is not None or model is not None else ""
+    known = next(
+        (one.embedding for one in info.layout.dense_fields.values() if one.embedding.fingerprint == found), None
+    )
+    if model is None and made_with is not None and found != made_with.fingerprint:
+        raise InvalidData(
+            f"the store {info.name} was made with {info.layout.describe()}; {name} has other weights here "
+            f"({found[:8]}). Name the folder of the right one by --model, or ingest into another store"
+        )
+    return loaded.embedder(name, known)
+
+
+def _open_retrievers(
+    recipe: Recipe, info: StoreInfo, loaded: Loaded, warnings: list[str]
+) -> tuple[dict[str, Retriever], dict[str, Encoder]]:
+    retrievers: dict[str, Retriever] = {}
+    encoders: dict[str, Encoder] = {}
+    left_out: dict[str, CcheckError] = {}
+    how = _ingesting(recipe, info.name)
+    for name, stage in recipe.retrievers.items():
+        try:
+            if isinstance(stage, Dense) and (field := _embedded_there(stage, info, loaded)) is not None:
+                retrievers[name] = stage.model_copy(update={"field": field})
+            elif isinstance(stage, Dense):
+                retrievers[name], encoders[name] = _open_dense(stage, info, loaded, how)
+            elif isinstance(stage, Sparse):
+                retrievers[name], encoders[name] = _open_sparse(stage, info, loaded, how)
+            else:
+                retrievers[name] = _checked_bm25(stage, info, how)
+        except (NotFound, MissingExtra) as error:
+            # A model that somebody named and that is not there is no reason to go on with less.
+            named = isinstance(stage, Dense) and loaded.settings.embedding_model is not None and stage.model is None
+            insisted = named and isinstance(error, NotFound) and info.dimensions is not None
+            # The words of an index can all be in fields that its server embeds.
+            wordless = isinstance(stage, Bm25) and not info.words
+            if (stage.required and not wordless) or insisted:
+                raise _with_hint(error, recipe, how) from error
+            left_out[name] = error
+    if not retrievers:
+        raise next(iter(left_out.values()))
+    only_words = all(isinstance(stage, Bm25) for stage in retrievers.values())
+    for name, why in left_out.items():
+        warnings.append(f"BM25 only: {why}" if only_words else f"without {name}: {why}")
+    return retrievers, encoders
+
+
+def _ingesting(recipe: Recipe, store: str) -> str:
+    """The command that gives a store what the recipe searches in."""
+    import shlex
+
+    from ..recipe import recipe_names
+
+    # A recipe of a file is found by its path, which is not known here.
+    name = recipe.name if recipe.name in recipe_names() else "NAME"
+    stand_ins = [f"--replace {shlex.quote(f'{old}={new}')}" for old, new in recipe.replace.items()]
+    return " ".join(["ccheck ingest FILE --recipe", name, *stand_ins, "--store", shlex.quote(store)])
+
+
+def _embedded_there(stage: Dense, info: StoreInfo, loaded: Loaded) -> str | None:
+    """The field that the store's server embeds itself, claims too; None where the retriever searches vectors."""
+    if stage.field is not None:
+        return stage.field if stage.field in info.semantic else None
+    named = stage.model or loaded.settings.embedding_model
+    return None if named and info.dimensions is not None else next(iter(info.semantic), None)
+
+
+def _open_dense(stage: Dense, info: StoreInfo, loaded: Loaded, how: str) -> tuple[Dense, Encoder]:
+    if info.dimensions is None and "made by" in info.details:
+        raise NotFound(f"{info.name} has no indexed dense_vector field")
+    if info.dimensions is None:
+        from ..models import models_installed
+
+        again = "ingest again" if models_installed() else "pip install 'ccheck[models]' and ingest again"
+        raise NotFound(f"the store {info.name} has no vectors: to add them {again}")
+    if info.layout.embedding is None and not (stage.model or loaded.settings.embedding_model):
+        raise NotFound(
+            f"{info.name} does not say which model made its vectors ({info.dimensions} dimensions). To search them, "
+            "name that model with --model (or CCHECK_EMBEDDING_MODEL)"
+        )
+    embedder = embedder_for(info, loaded, stage.model)
+    field, dimensions = stage.field, info.dimensions
+    if field is None and stage.model is not None and info.layout.embedding is not None:
+        field = info.layout.field_of(embedder.spec.fingerprint)
+        if field is None:
+            raise NotFound(f"the store {info.name} has no vectors of {stage.model}: to add them {how}")
+    known = info.layout.dense_fields.get(field or "")
+    if known is not None:
+        dimensions = known.embedding.dimensions
+    if field is None and embedder.spec.dimensions != dimensions:
+        raise InvalidData(
+            f"the vectors of the store {info.name} have {dimensions} dimensions, those of "
+            f"{embedder.spec.model} {embedder.spec.dimensions}: name the model that made them by --model"
+        )
+    adapter = loaded.adapter(stage.adapter, embedder.spec.fingerprint) if stage.adapter is not None else None
+    return stage.model_copy(update={"field": field}), Encoder(embedder, adapter)
+
+
+def _open_sparse(stage: Sparse, info: StoreInfo, loaded: Loaded, how: str) -> tuple[Sparse, Encoder]:
+    from ..models import find_model, fingerprint, require_models
+
+    known = info.layout.sparse
+    if known is None:
+        raise NotFound(f"the store {info.name} has no sparse vectors: to add them {how}")
+    require_models("sparse retrieval")
+    if (found := fingerprint(find_model(stage.model).path)) != known.fingerprint:
+        raise InvalidData(
+            f"the sparse vectors of the store {info.name} were made with {known.model} (weights "
+            f"{known.fingerprint[:8]}); {stage.model} has other weights here ({found[:8]}): name that one by "
+            f"--replace {stage.model}={known.model}, or ingest into another store"
+        )
+    return stage, Encoder(sparse=loaded.sparse_embedder(stage.model, known))
+
+
+def _checked_bm25(stage: Bm25, info: StoreInfo, how: str) -> Bm25:
+    if not info.words:
+        raise NotFound(f"{info.name} has no text field in which BM25 finds words")
+    if stage.analysis is not None and stage.analysis not in info.layout.analyses:
+        raise NotFound(f"the store {info.name} has no terms of the analysis that the recipe names: to add them {how}")
+    if "additional" in stage.fields and info.layout.additional is None and "made by" not in info.details:
+        raise NotFound(f"the store {info.name} has no additional texts: to add them {how}")
+    return stage
+
+
+def _open_rewriter(
+    recipe: Recipe, retrievers: dict[str, Retriever], loaded: Loaded, warnings: list[str]
+) -> LanguageModel | None:
+    if all(stage.query == "claim" for stage in retrievers.values()):
+        return None
+    try:
+        return loaded.language_model(recipe.rewriting.llm)
+    except CcheckError as error:
+        if recipe.rewriting.required:
+            raise
+        warnings.append(f"claims are not rewritten: {error}")
+        return None
+
+
+def _open_method(recipe: Recipe, embedder: Embedder | None, loaded: Loaded) -> tuple[StanceMethod | None, str]:
+    """Who judges; else nobody, and why."""
+    stage, settings = recipe.verdict, loaded.settings
+    if stage.method == "none":
+        return None, ""
+    try:
+        return loaded.stance_method(stage, embedder.encode_queries if embedder is not None else None), ""
+    except (NotFound, MissingExtra) as error:
+        if stage.method != "auto" or settings.llm_model or settings.stance_model:
+            raise _with_hint(error, recipe) from error
+        return None, str(error)
+
+
+def scores_texts(stage: RerankerStage) -> bool:
+    """Whether a reranker scores any text, sentences too."""
+    return stage.kind in ("model", "ensemble", "late")
+
+
+def _with_hint(error: CcheckError, recipe: Recipe, command: str = "") -> CcheckError:
+    """The error with how to have what the recipe names, where that is known; what `command` names is not missing."""
+    hint = how_to_have(recipe, str(error).replace(command, "") if command else str(error))
+    return type(error)(f"{error}; {hint}") if hint and isinstance(error, NotFound) else error

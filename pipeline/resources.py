@@ -1,0 +1,102 @@
+"""What a run has loaded or is connected to, each thing once: encoders, rerankers, judges, language models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ..memory import Memory
+from ..rerank.open import open_reranker
+from ..settings import Settings
+from ..stages import RerankerStage, VerdictStage
+from ..verdict.open import open_method
+
+if TYPE_CHECKING:
+    from ..encode.dense import Embedder
+    from ..encode.sparse import SparseEmbedder
+    from ..layout import Embedding, SparseField
+    from ..llm import Budget, LanguageModel
+    from ..rerank import AnyReranker
+    from ..types import Vector
+    from ..verdict import StanceMethod
+
+T = TypeVar("T")
+
+
+class Loaded:
+    """Models of this machine and language models of the settings' server.
+
+    Several checkers may share one, so that comparing recipes loads nothing twice. All language models of it spend from
+    one budget. `notify` is told, in a few words, before something is loaded. Close it when all are done.
+    """
+
+    def __init__(
+        self, settings: Settings, memory: Memory | None = None, notify: Callable[[str], None] = lambda message: None
+    ) -> None:
+        self.settings, self.memory = settings, memory
+        self._notify = notify
+        self._things: dict[tuple[str, ...], object] = {}
+        self._llms: dict[str, LanguageModel] = {}
+        self._budget: Budget | None = None
+
+    def embedder(self, name: str, known: Embedding | None = None) -> Embedder:
+        """See `load_embedder`."""
+        from ..encode.dense import load_embedder
+
+        load = lambda: load_embedder(name, self.settings.device, known, lambda: self._notify(f"loading {name}"))  # noqa: E731
+        return self._once(("embedder", name), load)
+
+    def sparse_embedder(self, name: str, known: SparseField | None = None) -> SparseEmbedder:
+        """See `load_sparse_embedder`."""
+        from ..encode.sparse import load_sparse_embedder
+
+        load = lambda: load_sparse_embedder(name, self.settings.device, known, lambda: self._notify(f"loading {name}"))  # noqa: E731
+        return self._once(("sparse", name), load)
+
+    def adapter(self, folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
+        """See `load_adapter`."""
+        from ..encode.adapter import load_adapter
+
+        return self._once(("adapter", str(folder), fingerprint), lambda: load_adapter(folder, fingerprint))
+
+    def reranker(self, stage: RerankerStage) -> AnyReranker:
+        """See `open_reranker`."""
+        key = stage.model_dump_json(exclude={"depth", "required", "alpha"})
+        return self._once(
+            ("reranker", key),
+            lambda: open_reranker(stage, self.settings, self.language_model, self._notify, self.memory),
+        )
+
+    def stance_method(self, stage: VerdictStage, embed: Callable[[Sequence[str]], Vector] | None) -> StanceMethod:
+        """See `open_method`."""
+        key = stage.model_dump_json(exclude={"documents", "conclude"})
+        return self._once(
+            ("stances", key), lambda: open_method(stage, self.settings, self.language_model, self._notify, embed)
+        )
+
+    def language_model(self, name: str | None) -> LanguageModel:
+        """The language model of that name, else of the settings."""
+        from ..llm import open_budget, open_llm
+
+        self._budget = self._budget or open_budget(self.settings)
+        name = name or self.settings.llm_model or ""
+        if name not in self._llms:
+            self._llms[name] = open_llm(self.settings, name, budget=self._budget, notify=self._notify)
+        return self._llms[name]
+
+    @property
+    def notices(self) -> list[str]:
+        """What the user should know of the connections to language models."""
+        return [llm.notice for llm in self._llms.values() if llm.notice]
+
+    def close(self) -> None:
+        for llm in self._llms.values():
+            llm.close()
+        self._llms.clear()
+        self._things.clear()
+
+    def _once(self, key: tuple[str, ...], make: Callable[[], T]) -> T:
+        if key not in self._things:
+            self._things[key] = make()
+        return self._things[key]  # type: ignore[return-value]

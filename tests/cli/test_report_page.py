@@ -1,0 +1,490 @@
+"""The report page, as a file. `cli/test_report_browser.py` looks at it in a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from cli_runs import BM25, ccheck, jsonl
+from html_page import Element, parse
+
+from ccheck.cli.report import MAX_TEXT, about_run, doi_url, write_report, writing_report
+from ccheck.errors import InvalidData, UsageError
+from ccheck.recipe import load_recipe
+from ccheck.settings import resolve
+from ccheck.stages import ModelReranker
+from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
+
+TEXT = (
+    "Tide gauges were read at 290 places. Sea level rose by 21 cm from 1900 to 2009. The rate was 1.7 mm a year. "
+    "Gauges stand on land that rises and sinks, and this was corrected for by a model of the crust and the mantle. "
+    "Satellites have measured the height of the sea since 1993, with a rate of 3.2 mm a year over these years. "
+    "There is a small acceleration over the whole record, which agrees with what others have found before. "
+    "The oldest part of the record rests on few gauges, mostly on the coasts of Europe and North America."
+)
+ABOUT = {"Models": ["embeddings: all-MiniLM-L6-v2"], "Store": "local:papers"}
+
+
+def sentence(document: Document, text: str, field: str = "text", score: float = 0.5) -> Sentence:
+    where = (document.title if field == "title" else document.text).index(text)
+    return Sentence(text, field, where, where + len(text), score)
+
+
+def document(text: str = TEXT, **changes: object) -> Document:
+    values = {"id": "d1", "title": "Sea level", "metadata": {"year": 2011, "doi": "10.1007/s10712-011-9119-1"}}
+    return Document(**(values | {"text": text} | changes))
+
+
+def piece(
+    *sentences: str, text: str = TEXT, stance: Stance | None = None, rank: int = 1, **changes: object
+) -> Evidence:
+    made = document(text, **changes)
+    scores = {"bm25": 12.5, "dense": 0.61, "rrf": 0.0325, "rerank": 3.4}
+    hit = Hit(rank, made, 3.4, scores, {"bm25": 3, "dense": 7, "rrf": 5}, ("rerank",))
+    return Evidence(hit, tuple(sentence(made, one) for one in sentences), stance)
+
+
+def result(*evidence: Evidence, text: str = "Seas rise", **changes: object) -> Result:
+    values = {"verdict": Verdict("SUPPORTS", 0.81, "Both papers say so.", "llm:x (one-step)")}
+    return Result(
+        **({"claim": Claim(text), "evidence": evidence, "recipe": "r", "store": "local:s"} | values | changes)
+    )
+
+
+def page(tmp_path: Path, *results: Result, about: object = ABOUT) -> Element:
+    write_report(tmp_path / "page.html", results, about)
+    return parse((tmp_path / "page.html").read_text(encoding="utf-8"))
+
+
+ROSE, RATE = "Sea level rose by 21 cm from 1900 to 2009.", "The rate was 1.7 mm a year."
+MANY = [
+    result(piece(ROSE, RATE, stance=Stance("SUPPORTS", 0.9, "It says so.")), piece(stance=Stance("REFUTES"), rank=2)),
+    result(piece(stance=Stance(None, error="timed out")), verdict=Verdict("REFUTES")),
+    result(piece(), verdict=Verdict("CONFLICTING"), claim=Claim("Both", "c7")),
+    result(piece(stance=Stance("NOT_ENOUGH_INFO", 0.4)), verdict=Verdict("NOT_ENOUGH_INFO")),
+    result(piece(), verdict=None),
+    result(piece(), verdict=Verdict(None, error="no language model answered")),
+    result(verdict=None, error=InvalidData("the claim is empty"), claim=Claim("")),
+]
+
+
+# -- what the page says
+
+
+def test_a_claim_with_all_that_is_known_of_it(tmp_path):
+    evidence = piece(ROSE, stance=Stance("SUPPORTS", 0.9, "It says so.", None, {"SUPPORTS": 0.9, "REFUTES": 0.1}))
+    usage = {"rewrite": Usage(1, 200, 10), "verdict": Usage(2, 1000, 30, 1)}
+    html = page(tmp_path, result(evidence, timings_ms={"retrieve": 4.1, "verdict": 2300.0}, usage_by_stage=usage))
+    claim = html.one("section", id="c1")
+    assert claim.one("h2").text == "Seas rise"
+    verdict = claim.one(class_="verdict").words
+    assert verdict == "✓ Supported · confidence 0.81 Both papers say so. Judged by llm:x (one-step)"
+    assert claim.one("h3").words == "1 Sea level"
+    assert claim.one(class_="facts").words == "2011 · doi:10.1007/s10712-011-9119-1 · d1"
+    (link,) = [one for one in claim.all("a") if one.text.startswith("doi:")]
+    assert link.attributes == {"href": "https://doi.org/10.1007/s10712-011-9119-1", "rel": "noopener noreferrer"}
+    stance = claim.one(class_="stance").words
+    assert stance == "✓ supports · confidence 0.90 (supports 0.90, refutes 0.10) It says so."
+    assert [mark.text for mark in claim.one("p", class_="excerpt").all("mark")] == [ROSE]
+    way = claim.one("details", class_="way").words
+    assert "Time: retrieve 4.1 ms · verdict 2.3 s" in way
+    assert "3 calls, 1,200 prompt tokens, 40 completion tokens, 1 answer from the cache" in way
+    assert "embeddings: all-MiniLM-L6-v2" in html.one("footer").words and "ccheck 0." in html.one("footer").words
+    assert html.one("title").text == "Seas rise – ccheck" and not html.all("nav")
+
+
+def test_how_the_documents_ranked_in_the_order_of_the_stages(tmp_path):
+    first = piece()
+    found_by_one = replace(first.hit, rank=2, scores={"rrf": 0.01, "bm25": 2.0}, ranks={"rrf": 1, "bm25": 1}, cut=())
+    table = page(tmp_path, result(Evidence(found_by_one), first)).one("table")
+    rows = [[cell.words for cell in row if cell.tag in ("th", "td")] for row in table.all("tr")]
+    assert rows == [
+        ["Rank", "Document", "Score", "bm25", "dense", "rrf", "rerank"],
+        ["2", "d1", "3.4", "#1 2", "–not found", "#1 0.01", "–not found"],
+        ["1", "d1", "3.4", "#3 12.5", "#7 0.61", "#5 0.0325", "3.4 (cut to fit)"],
+    ]
+
+
+def test_an_error_is_never_a_label(tmp_path):
+    html = page(tmp_path, *MANY)
+    no_answer, empty = html.one(id="c6"), html.one(id="c7")
+    assert no_answer.one(class_="verdict").words == "– No verdict Error: no language model answered"
+    assert empty.one(class_="verdict").words == "! Not checked Error: the claim is empty"
+    assert html.one(id="c2").one(class_="stance").words == "! no stance · Error: timed out"
+    outcomes = {one.attributes["data-outcome"] for one in (no_answer, empty)}
+    assert outcomes == {"NONE", "ERROR"}
+    assert html.one(id="c5").one(class_="verdict").words == "– No verdict None was asked for."
+    assert "(empty)" in empty.one("h2").words
+
+
+def test_the_contents_count_the_verdicts(tmp_path):
+    html = page(tmp_path, *MANY)
+    counts = [one.words for one in html.one("ul", id="counts").all("li")]
+    assert counts == [
+        "✓ Supported: 1",
+        "✗ Refuted: 1",
+        "⇄ Conflicting evidence: 1",
+        "○ Not enough information: 1",
+        "– No verdict: 2",
+        "! Not checked: 1",
+    ]
+    entries = html.one("ol", class_="contents").all("li")
+    sections = html.all("section")
+    assert len(entries) == len(sections) == 7
+    for entry, section in zip(entries, sections, strict=True):
+        assert entry.one("a").attributes["href"] == f"#{section.attributes['id']}"
+        assert entry.attributes["data-outcome"] == section.attributes["data-outcome"]
+    assert "hidden" in html.one("fieldset").attributes  # without a script there is no filter
+    assert html.one("title").text == "7 claims – ccheck" and "id c7" in html.one(id="c3").words
+
+
+def test_a_warning_is_said_once(tmp_path):
+    html = page(tmp_path, *(result(warnings=("no vectors",)) for _ in range(3)))
+    said = [section.one(class_="warnings").words for section in html.all("section")]
+    assert said == ["Warning: no vectors", *["The warning of claim 1 holds here, too."] * 2]
+
+
+def test_no_results(tmp_path):
+    assert "There were no claims to check." in page(tmp_path, about={}).one("main").words
+    assert "No document bears on this claim." in page(tmp_path, result()).one("main").words
+
+
+def test_a_long_claim_is_folded(tmp_path):
+    html = page(tmp_path, result(text="sea level " * 1_000))
+    assert len(html.one("h2", id="c1-claim").text) < 510 and len(html.one("title").text) < 200
+    assert html.one("section").one("details").one("p").text == "sea level " * 1_000
+
+
+# -- sentences at their offsets
+
+
+def shown(tmp_path: Path, evidence: Evidence) -> tuple[str, list[str]]:
+    """The whole text as the page has it, and what is highlighted in it."""
+    html = page(tmp_path, result(evidence)).one(class_="document")
+    (whole,) = html.one("details", class_="whole").all("p") if html.all("details") else html.all("p", class_="text")
+    return whole.text, [mark.text for mark in whole.all("mark")]
+
+
+def test_evidence_is_highlighted_where_it_stands(tmp_path):
+    for chosen in ((ROSE,), (RATE, ROSE), ("The oldest part of the record",), (TEXT,), ()):
+        text, marks = shown(tmp_path, piece(*chosen))
+        assert text == TEXT
+        assert marks == sorted(chosen, key=TEXT.index)
+
+
+def test_offsets_count_code_points(tmp_path):
+    text = "🌊𝔸 & <b>é e\u0301</b> 👩\u200d🔬. The 🌊 rises. אבג."
+    assert shown(tmp_path, piece("The 🌊 rises.", text=text)) == (text, ["The 🌊 rises."])
+
+
+def test_sentences_that_overlap_are_one_highlight(tmp_path):
+    made = document()
+    spans = [(50, 80), (37, 60), (100, 110), (37, 60), (52, 55), (110, 120)]
+    sentences = tuple(Sentence(TEXT[start:end], "text", start, end, 0.1) for start, end in spans)
+    text, marks = shown(tmp_path, Evidence(Hit(1, made, 1.0), sentences))
+    assert (text, marks) == (TEXT, [TEXT[37:80], TEXT[100:110], TEXT[110:120]])
+
+
+@pytest.mark.parametrize(("start", "end"), [(-5, 3), (5, 5), (9, 2), (len(TEXT) - 2, len(TEXT) + 9), (0, 9)])
+def test_a_sentence_that_is_not_where_it_should_be_says_so(tmp_path, start, end):
+    lost = Sentence("nowhere to be found", "text", start, end, 0.1)
+    html = page(tmp_path, result(Evidence(Hit(1, document(), 1.0), (lost,)))).one(class_="document")
+    assert [mark.text for mark in html.all("mark")] == ["nowhere to be found"]
+    assert f"not found in the document at characters {start} to {end} of its text" in html.words
+
+
+def test_evidence_in_the_title(tmp_path):
+    made = document(title="On the sea. It rises. The end")
+    sentences = (sentence(made, "It rises.", "title"),)
+    html = page(tmp_path, result(Evidence(Hit(1, made, 1.0), sentences)))
+    assert html.one("h3").words == "1 On the sea. It rises. The end" and html.one("h3").one("mark").text == "It rises."
+
+
+def test_what_is_far_from_the_evidence_is_folded_away(tmp_path):
+    html = page(tmp_path, result(piece(ROSE))).one(class_="document")
+    assert html.one("p", class_="excerpt").words == f"{TEXT[: TEXT.index(RATE) + len(RATE)]} …"
+    assert html.one("summary").words == f"The whole text ({len(TEXT)} characters)"
+    short = page(tmp_path, result(piece("Seas rise.", text="Seas rise. Why? Ice melts. So it goes. The end.")))
+    assert (
+        short.one(class_="document").one("p", class_="text").text == "Seas rise. Why? Ice melts. So it goes. The end."
+    )
+
+
+def test_a_whole_book_does_not_fill_the_page(tmp_path):
+    text = "The sea is deep. " * 20_000 + "It rises by 3 mm. " + "The sea is wide. " * 20_000
+    html = page(tmp_path, result(piece("It rises by 3 mm.", text=text))).one(class_="document")
+    assert html.one("p", class_="excerpt").one("mark").text == "It rises by 3 mm."
+    assert MAX_TEXT - 10 < len(html.one("details").one("p", class_="text").text) <= MAX_TEXT
+    assert html.one("details").all("mark") == []
+    assert "Cut here" in html.words and (tmp_path / "page.html").stat().st_size < 3 * MAX_TEXT
+    one_word = page(tmp_path, result(piece("yyy", text="x" * 300_000 + "yyy" + "x" * 300_000)))
+    assert one_word.one("p", class_="excerpt").words == "… yyy …"
+
+
+def test_a_document_without_text_or_title(tmp_path):
+    html = page(tmp_path, result(piece(text="", title="", metadata={}, published="2001-12-31")))
+    assert html.one("h3").words == "1 d1" and html.one(class_="facts").words == "2001 · d1"
+    assert page(tmp_path, result(piece(title=""))).one("h3").words.startswith("1 Tide gauges were read")
+
+
+# -- DOIs
+
+
+@pytest.mark.parametrize(
+    ("written", "url"),
+    [
+        ("10.1000/182", "https://doi.org/10.1000/182"),
+        (" doi:10.1000/182 ", "https://doi.org/10.1000/182"),
+        ("https://doi.org/10.1000/182", "https://doi.org/10.1000/182"),
+        ("http://dx.doi.org/10.1000.10/AbC", "https://doi.org/10.1000.10/AbC"),
+        ("10.1002/(SICI)1096<1::AID-X>3.0.CO;2-#", "https://doi.org/10.1002/(SICI)1096%3C1::AID-X%3E3.0.CO;2-%23"),
+        ('10.1000/"onmouseover=x', "https://doi.org/10.1000/%22onmouseover=x"),
+        ("10.1000/ü?x", "https://doi.org/10.1000/%C3%BC%3Fx"),
+        ("javascript:alert(1)", None),
+        ("10.1000/javascript alert", None),
+        ("10.1000/182\njavascript:x", None),
+        ("10.1000/1\u202e82", None),
+        ("https://evil.example/10.1000/182", None),
+        ("https://doi.org.evil.example/10.1000/182", None),
+        ("11.1000/182", None),
+        ("10.1000/", None),
+        ("10.1000/" + "1" * 600, None),
+        ("10.1000/\ud800", None),
+        (10.1000, None),
+        (["10.1000/182"], None),
+        (None, None),
+    ],
+)
+def test_only_well_formed_dois_are_links(tmp_path, written, url):
+    assert doi_url(written) == url
+    html = page(tmp_path, result(piece(metadata={"doi": written})))
+    assert [a.attributes["href"] for a in html.all("a") if not a.attributes["href"].startswith("#")] == [url] * bool(
+        url
+    )
+
+
+# -- nothing from elsewhere
+
+
+def test_the_page_fetches_nothing(tmp_path):
+    html = page(tmp_path, *MANY)
+    policy = html.one("meta", **{"http-equiv": "Content-Security-Policy"}).attributes["content"]
+    for tag in ("style", "script"):
+        digest = base64.b64encode(hashlib.sha256(html.one(tag).text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}';" in policy
+    assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
+    assert not re.search(r"url\(|@import|https?:|//\w", html.one("style").text)
+    assert not re.search(r"fetch|XMLHttp|import|https?:|innerHTML|eval", html.one("script").text)
+    for one in html:
+        assert not {"src", "srcset", "action", "style", "background", "ping"} & set(one.attributes)
+        assert not [name for name in one.attributes if name.startswith("on")]
+        href = one.attributes.get("href")
+        assert href is None or href.startswith("#") or one.tag == "a" or (one.tag, href) == ("link", "data:,")
+
+
+HOSTILE = (
+    "</script></style></title></p></mark></details>--><script>alert(1)</script><img src=x onerror=alert(1)>"
+    "\"'`><svg/onload=alert(1)>{{ 7*7 }}{% raw %}&lt;b&gt;&amp;\u202e\u2066\u200f\x00\x1b[31m\x9b\r\ud800\ufffe<!--"
+)
+
+
+def skeleton(element: Element) -> list[object]:
+    """Tags and attributes without any text."""
+    other = ("href", "content", "datetime")
+    return [(one.tag, {k: v for k, v in one.attributes.items() if k not in other}) for one in element]
+
+
+def page_of(tmp_path: Path, word: str) -> Element:
+    made = Document(word, f"{word} title", f"{word} and more.", {"year": word, "doi": word})
+    sentences = (
+        Sentence(made.text, "text", 0, len(made.text), 0.5),
+        Sentence(word, "title", 0, len(word), 0.5),
+        Sentence(f"{word}?", "text", 3, 4, 0.5),
+    )
+    hit = Hit(1, made, 1.0, {word: 1.0}, {word: 1}, (word,))
+    evidence = [
+        Evidence(hit, sentences, Stance("SUPPORTS", 0.5, word, None, {word: 0.5})),
+        Evidence(replace(hit, rank=2), (), Stance(None, error=word)),
+    ]
+    common = {"recipe": word, "store": word, "warnings": (word,), "timings_ms": {word: 1.0}}
+    results = [
+        Result(Claim(word, word), tuple(evidence), Verdict("REFUTES", 0.5, word, word), **common),
+        Result(Claim(word, word), (), Verdict(None, error=word), **common),
+        Result(Claim(word * 40, word), (), None, error=InvalidData(word), **common),
+    ]
+    return page(tmp_path, *results, about={word: [word, word], f"{word}2": word})
+
+
+def test_hostile_text_is_text(tmp_path):
+    harmless = "x" * len(HOSTILE)
+    html = page_of(tmp_path, HOSTILE)
+    assert skeleton(html) == skeleton(page_of(tmp_path, harmless))
+    raw = page_of(tmp_path, HOSTILE) and (tmp_path / "page.html").read_bytes().decode()
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe]", raw)
+    seen = HOSTILE.translate(dict.fromkeys(map(ord, "\u202e\u2066\u200f\x00\x1b\x9b"))).replace("\r", "\n")
+    seen = seen.replace("\ud800", "\ufffd").replace("\ufffe", "\ufffd")
+    assert html.one(id="c1").one("h2").text == seen
+    assert html.one("li", id="c1-d1").all("mark")[1].text == f"{seen} and more."
+    assert not [one for one in html.all("a") if not one.attributes["href"].startswith("#")]
+
+
+def test_right_to_left_text_stays_in_its_place(tmp_path):
+    html = page(tmp_path, result(piece(text="הים עולה.", title="הים"), text="הים עולה"))
+    assert html.one("h2", id="c1-claim").attributes["dir"] == "auto"
+    assert html.one("h3").one("bdi").text == "הים" and html.one("p", class_="text").attributes["dir"] == "auto"
+
+
+# -- for everybody
+
+
+def test_the_page_is_one_that_a_screen_reader_can_use(tmp_path):
+    html = page(tmp_path, *MANY)
+    assert html.attributes["lang"] == "en" and html.one("title").text
+    assert [html.all(tag) != [] for tag in ("header", "nav", "main", "footer")] == [True] * 4
+    levels = [int(one.tag[1]) for one in html if re.fullmatch(r"h[1-6]", one.tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(next_ <= level + 1 for level, next_ in pairwise(levels))
+    ids = [one.attributes["id"] for one in html if "id" in one.attributes]
+    assert len(ids) == len(set(ids))
+    for one in html:
+        for named in (one.attributes.get("aria-labelledby"), (one.attributes.get("href") or "").partition("#")[2]):
+            assert not named or named in ids
+    assert all(one.attributes.get("aria-hidden") == "true" for one in html.all(class_="symbol"))  # words say it, too
+    assert all(one.attributes.get("scope") for one in html.all("th")) and html.all("caption")
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["light", "dark"])
+def test_contrast_is_enough(tmp_path, mode):
+    style = page(tmp_path).one("style").text
+    colours = dict(re.findall(r"--([\w-]+): #(\w+);", re.findall(r":root {(.*?)}", style, re.DOTALL)[mode]))
+    for ink in ("ink", "quiet", "link", "green", "red", "amber", "plain"):
+        for paper in ("paper", "soft"):
+            assert contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper)  # WCAG 2.2, 1.4.3
+    assert contrast(colours["ink"], colours["mark"]) >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG's contrast ratio of two colours in hexadecimal."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    colour = "".join(2 * digit for digit in colour) if len(colour) == 3 else colour
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+# -- the file
+
+
+def failing(error: BaseException) -> Iterator[Result]:
+    yield from MANY
+    raise error
+
+
+@pytest.mark.parametrize("error", [InvalidData("half way"), KeyboardInterrupt(), OSError(28, "No space left")])
+def test_a_run_that_fails_leaves_no_half_page(tmp_path, error):
+    for before in (None, "what was there"):
+        target = tmp_path / "page.html"
+        if before is not None:
+            target.write_text(before, encoding="utf-8")
+        with pytest.raises(type(error)):
+            write_report(target, failing(error), ABOUT)
+        assert [file.name for file in tmp_path.iterdir()] == (["page.html"] if before else [])
+        assert before is None or target.read_text(encoding="utf-8") == before
+
+
+def test_the_page_takes_the_place_of_the_old_one(tmp_path):
+    (tmp_path / "real.html").write_text("old", encoding="utf-8")
+    (tmp_path / "real.html").chmod(0o640)
+    write_report(tmp_path / "real.html", MANY, ABOUT)
+    assert "<!DOCTYPE html>" in (tmp_path / "real.html").read_text(encoding="utf-8")
+    assert (tmp_path / "real.html").stat().st_mode & 0o777 == 0o640
+    write_report(tmp_path / "new.html", MANY, ABOUT)
+    mask = os.umask(0)
+    os.umask(mask)
+    assert (tmp_path / "new.html").stat().st_mode & 0o777 == 0o666 & ~mask
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["new.html", "real.html"]
+
+
+def test_results_are_put_down_as_they_come(tmp_path):
+    with writing_report(tmp_path / "page.html", about := {}) as add:
+        for one in MANY:
+            add(one)
+        assert not (tmp_path / "page.html").exists()
+        about["Models"] = "known at the end"
+    html = parse((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert len(html.all("section")) == len(MANY) and "known at the end" in html.one("footer").words
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files as Unix has them")
+def test_where_no_page_can_be_written_says_so_before_anything_runs(tmp_path):
+    def never() -> Iterator[Result]:
+        raise AssertionError("it was run")
+        yield
+
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("-", tmp_path, tmp_path / "no" / "page.html", "/dev/null", tmp_path / "pipe"):
+        with pytest.raises(UsageError, match="can't be written"):
+            write_report(path, never(), ABOUT)
+    assert not Path("/dev/null").is_file() and [file.name for file in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_hundreds_of_claims(tmp_path):
+    results: Sequence[Result] = [replace(one, claim=Claim(f"claim {i}")) for i, one in enumerate(MANY * 60)]
+    html = page(tmp_path, *results)
+    assert [one.one("h2").text for one in html.all("section")] == [f"claim {i}" for i in range(420)]
+    assert html.one("ul", id="counts").all("li")[0].words == "✓ Supported: 60"
+
+
+# -- what it says of the run
+
+
+def test_about_a_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
+    monkeypatch.setenv("ELASTICSEARCH_URL", "https://user:s3cret@host:9200")
+    resolved = resolve({"rerank": "auto"})
+    recipe = load_recipe("default").model_copy(update={"rerankers": {"rerank": ModelReranker(model="m")}})
+    about = about_run(resolved, recipe, ["embeddings: x"])
+    assert list(about) == ["Models", "Recipe default", "Settings"]
+    assert any(line.startswith("retrievers.bm25: kind bm25, depth ") for line in about["Recipe default"])
+    assert any(line.startswith("rerankers.rerank: kind model, model m") for line in about["Recipe default"])
+    assert any(line.startswith("fusion: method rrf, k ") for line in about["Recipe default"])
+    assert "rerank = auto (from flag)" in about["Settings"]
+    assert not [line for line in about["Settings"] if re.match("llm_api_key|data_dir|cache_dir", line)]
+    footer = page(tmp_path, about=about).one("footer").words
+    assert "s3cret" not in footer and "https://***@host:9200" in footer
+    assert "Models" not in about_run(resolved, recipe)
+
+
+# -- from the command line
+
+
+def test_query_writes_the_page_beside_its_answer(papers, tmp_path):
+    arguments = ("--store", papers, *BM25, "--verdict", "none", "--report", tmp_path / "page.html")
+    claims = jsonl(
+        tmp_path / "claims.jsonl", *({"_id": f"q{i}", "text": f"sea level {i}"} for i in range(3)), "no JSON"
+    )
+    for query, code in ((["sea level has risen"], 0), (["--claims", claims], 7)):
+        ran = ccheck("query", *query, "--json", *arguments)
+        assert ran.code == code
+        html = parse((tmp_path / "page.html").read_text(encoding="utf-8"))
+        for answer, section in zip(ran.objects, html.all("section"), strict=True):
+            ids = [one.words.rpartition(" · ")[2] for one in section.all(class_="facts")]
+            assert ids == [piece["doc_id"] for piece in answer["evidence"]]
+            marks = {mark.text for mark in section.all("mark")}
+            assert marks == {one["text"] for piece in answer["evidence"] for one in piece["sentences"]}
+            assert ("Error:" in section.words) == ("error" in answer)
+        assert "Recipe bm25" in html.one("footer").words
+    ran = ccheck("query", "sea", *arguments[:-1], tmp_path / "no" / "page.html")
+    assert ran.code == 2 and "there is no folder" in ran.err

@@ -1,0 +1,208 @@
+"""Finding models, with a server on loopback that answers as the hub does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from ccheck import models
+from ccheck.errors import NotFound
+from ccheck.models import find_model
+from ccheck.pipeline.needs import models_used
+from ccheck.recipe import Recipe
+
+pytest.importorskip("huggingface_hub", reason="the models extra is not installed")
+
+COMMIT = "c" * 40
+NAME = "somebody/some-model"
+FILES = {
+    "config.json": b"{}",
+    "tokenizer.json": b'{"version": "1.0"}',
+    "model-00001-of-00002.safetensors": b"first half",
+    "model-00002-of-00002.safetensors": b"second half",
+    "model.safetensors.index.json": json.dumps(
+        {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    ).encode(),
+    "modeling.py": b"raise SystemExit",
+    "pytorch_model.bin": b"pickle",
+}
+
+
+class Hub:
+    """`given` has the files that somebody downloaded; those in `broken` can't be had."""
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+        self.broken: set[str] = set()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _handler(outer) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - `self` is the handler's
+        class Handler(BaseHTTPRequestHandler):
+            def do_HEAD(self) -> None:
+                self._answer(with_body=False)
+
+            def do_GET(self) -> None:
+                self._answer(with_body=True)
+
+            def _answer(self, *, with_body: bool) -> None:
+                path = urlsplit(self.path).path
+                name = path.rpartition("/")[2]
+                if path.startswith(f"/api/models/{NAME}/tree/"):
+                    self._send([{"type": "file", "path": file, "size": len(FILES[file]), "oid": oid(file)}
+                                for file in FILES], with_body)  # fmt: skip
+                elif path.startswith(f"/api/models/{NAME}"):
+                    self._send({"id": NAME, "sha": COMMIT, "siblings": [{"rfilename": file} for file in FILES]},
+                               with_body)  # fmt: skip
+                elif path == f"/{NAME}/resolve/{COMMIT}/{name}" and name in FILES and name not in outer.broken:
+                    if with_body:
+                        outer.given.append(name)
+                    self._send(FILES[name], with_body, ETag=f'"{oid(name)}"', **{"X-Repo-Commit": COMMIT})
+                else:
+                    self.send_response(404 if path != "/" else 200)
+                    self.send_header("content-length", "0")
+                    self.end_headers()
+
+            def _send(self, body: Any, with_body: bool, **headers: str) -> None:
+                data = body if isinstance(body, bytes) else json.dumps(body).encode()
+                self.send_response(200)
+                for key, value in {**headers, "Content-Length": str(len(data))}.items():
+                    self.send_header(key, value)
+                self.end_headers()
+                if with_body:
+                    self.wfile.write(data)
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        return Handler
+
+
+def oid(name: str) -> str:
+    return hashlib.sha1(FILES[name]).hexdigest()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    hub = Hub()
+    yield hub
+    hub.close()
+
+
+ASK = """
+import json, sys
+from ccheck.errors import NotFound
+from ccheck.models import find_model
+
+for options in json.loads(sys.argv[2]):
+    try:
+        found = find_model(sys.argv[1], **options)
+        print(json.dumps(sorted(file.name for file in found.path.iterdir())))
+    except NotFound as error:
+        print(json.dumps(str(error)))
+"""
+
+
+def ask(hub: Hub, home: Path, *options: dict[str, bool]) -> list[Any]:
+    """What `find_model` gives in a process of its own, one after the other: the names of the files, or the error."""
+    # The hub's client reads its environment once, when it is loaded.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, NAME, json.dumps(options)],
+        env=environment | {"HF_ENDPOINT": hub.url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+WEIGHTS = sorted(name for name in FILES if name.endswith((".json", ".safetensors")))
+
+
+def test_a_tokenizer_is_had_without_the_weights_and_the_weights_after_it(hub: Hub, tmp_path: Path) -> None:
+    alone = {"tokenizer_only": True}
+    assert ask(hub, tmp_path, alone, alone) == [["tokenizer.json"], ["tokenizer.json"]]
+    assert hub.given == ["tokenizer.json"]
+    here = {"allow_download": False}
+    (missing, tokenizer) = ask(hub, tmp_path, here, alone | here)
+    assert f"the model {NAME} is" in missing and "the hub was not asked" in missing
+    assert tokenizer == ["tokenizer.json"]
+    assert ask(hub, tmp_path, {}, here, alone | here) == [WEIGHTS] * 3
+    assert sorted(hub.given) == WEIGHTS
+
+
+def test_weights_of_which_a_part_was_downloaded_are_completed(hub: Hub, tmp_path: Path) -> None:
+    hub.broken = {"model-00002-of-00002.safetensors"}
+    (error,) = ask(hub, tmp_path, {})
+    assert "the hub did not give the model" in error
+    hub.broken = set()
+    assert ask(hub, tmp_path, {}, {"allow_download": False}) == [WEIGHTS] * 2
+
+
+def test_code_comes_only_where_it_is_asked_for(hub: Hub, tmp_path: Path) -> None:
+    assert ask(hub, tmp_path, {}, {"with_code": True}) == [WEIGHTS, sorted([*WEIGHTS, "modeling.py"])]
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted", "whole"),
+    [
+        ([], "weights", False),
+        (["tokenizer.json"], "weights", False),
+        (["tokenizer.json"], "tokenizer", True),
+        (["model.safetensors"], "weights", True),
+        (["model.safetensors"], "tokenizer", False),
+        (["model.safetensors"], "code", False),
+        (["model.safetensors", "modeling.py"], "code", True),
+        (["model.safetensors.index.json", "model-00001-of-00002.safetensors"], "weights", False),
+    ],
+)
+def test_what_is_there_is_looked_at(tmp_path: Path, files: list[str], wanted: str, whole: bool) -> None:
+    """Older clients of the hub give a folder of which only a part was downloaded as if it were whole."""
+    for name in files:
+        (tmp_path / name).write_bytes(FILES.get(name, b""))
+    patterns = {"weights": models._WEIGHTS, "code": [*models._WEIGHTS, *models._CODE], "tokenizer": models._TOKENIZER}
+    assert models._has_all(tmp_path, patterns[wanted]) == whole
+
+
+def test_a_packaged_tokenizer_needs_no_true_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(models, "_check_weights", lambda *_: pytest.fail("the weights were read"))
+    assert (find_model("all-MiniLM-L6-v2", tokenizer_only=True).path / "tokenizer.json").is_file()
+    with pytest.raises(NotFound, match=r"there is no tokenizer\.json in it"):
+        find_model(str(tmp_path), tokenizer_only=True)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert find_model(str(tmp_path), tokenizer_only=True).path == tmp_path
+    with pytest.raises(NotFound, match=r"there is no config\.json in it"):
+        find_model(str(tmp_path))
+
+
+def test_a_model_that_embeds_is_more_than_a_tokenizer() -> None:
+    """Whichever of the retrievers comes first."""
+    words = {"kind": "bm25", "analysis": {"subwords": "some/model"}}
+    vectors = {"kind": "dense", "model": "some/model"}
+    for first, second in ((words, vectors), (vectors, words)):
+        recipe = Recipe.model_validate({"name": "r", "retrievers": {"one": first, "two": second}})
+        assert models_used(recipe) == {"some/model": "embedding"}
+    recipe = Recipe.model_validate({"name": "r", "retrievers": {"one": words}})
+    assert models_used(recipe) == {"some/model": "tokenizer"}

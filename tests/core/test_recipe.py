@@ -1,0 +1,196 @@
+"""Recipes: the packaged ones, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ccheck.errors import InvalidData, NotFound, UsageError
+from ccheck.pipeline.needs import DenseNeed, models_used, needs_of
+from ccheck.recipe import how_to_have, load_recipe, models_of, recipe_names, recipe_text
+from ccheck.stages import Bm25, Dense
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_packaged_recipes_load_by_their_names(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.description
+
+
+def test_the_default_goes_on_without_vectors() -> None:
+    recipe = load_recipe("default")
+    assert recipe.retrievers["bm25"] == Bm25()
+    assert recipe.retrievers["dense"] == Dense(required=False)
+
+
+def test_a_recipe_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[retrievers.titles]\nkind = "bm25"\nfields = {title = 2.0, text = 1.0}\n[retrievers.dense]\n')
+    recipe = load_recipe(str(file))
+    assert recipe.name == "mine"
+    assert recipe.retrievers["titles"] == Bm25(fields={"title": 2.0, "text": 1.0})
+    assert recipe.fusion.method == "rrf"
+    assert recipe_text(str(file)) == file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[retrievers.bm25]\ndpth = 3", "did you mean 'depth'"),
+        ("[retrievers.bm25]\n[fuson]\nk = 1", "did you mean 'fusion'"),
+        ("[retrievers.bm25]\n[fusion]\nmethd = 'rrf'", "did you mean 'method'"),
+        ("[retrievers.bm25]\ndepth = 0", "greater than or equal to 1"),
+        ("[retrievers.bm25]\ndepth = 'many'", "retrievers.bm25"),
+        ("[retrievers.splade]\n", "bm25"),
+        ("[fusion]\nk = 1", "retrievers"),
+        ("[retrievers]\n", "retrievers"),
+        ("retrievers = 3", "retrievers"),
+        ("[retrievers.bm25]\n[fusion]\nmethod = 'sum'", "rrf"),
+        ("[retrievers.bm25", "TOML"),
+    ],
+)
+def test_what_is_wrong_with_a_recipe_is_said(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidData, match=message) as caught:
+        load_recipe(str(file))
+    assert str(file) in str(caught.value)
+
+
+def test_a_recipe_that_is_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="default"):
+        load_recipe("defalt")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidData, match="can't be read"):
+        load_recipe(str(tmp_path / "binary.toml"))
+
+
+# -- recipes that change others
+
+
+def test_a_recipe_lays_its_tables_over_those_of_another(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'extends = "default"\nretrievers = {bm25 = {depth = 7}, dense = false}\nrerankers = {rerank = false}\n'
+    )
+    recipe = load_recipe(str(tmp_path / "mine.toml"))
+    assert recipe.name == "mine" and recipe.description == ""
+    assert recipe.retrievers == {"bm25": Bm25(depth=7)}
+    assert recipe.rerankers == {}
+    assert recipe.fusion.k == load_recipe("default").fusion.k
+    assert recipe.evidence.sentences == 2
+
+
+def test_a_recipe_extends_a_file_beside_it_and_finds_files_beside_it(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "shown.jsonl").write_text("")
+    (tmp_path / "base.toml").write_text(
+        '[retrievers.bm25]\n[rerankers.listwise]\nexamples = "shown.jsonl"\n[verdict]\ndocuments = 3\n'
+    )
+    (tmp_path / "mine.toml").write_text('extends = "base.toml"\n[rerankers.listwise]\nalpha = 0.1\n')
+    monkeypatch.chdir("/")
+    stage = load_recipe(str(tmp_path / "mine.toml")).rerankers["listwise"]
+    assert stage.kind == "listwise" and stage.alpha == 0.1
+    assert stage.examples == tmp_path / "shown.jsonl"
+
+
+def test_models_beside_a_recipe_are_found_from_anywhere_and_names_stay_names(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "auto").mkdir()
+    (tmp_path / "fusion.json").write_text("{}")
+    (tmp_path / "r.toml").write_text(
+        '[retrievers.dense]\nmodel = "mine"\n[rerankers.ensemble]\nmodels = ["mine", "some/name"]\n'
+        '[rerankers.learned]\nmodel = "fusion.json"\n[rerankers.first]\nmodel = "auto"\n'
+    )
+    monkeypatch.chdir("/")
+    recipe = load_recipe(str(tmp_path / "r.toml"))
+    dense = recipe.retrievers["dense"]
+    assert isinstance(dense, Dense) and dense.model == str(tmp_path / "mine")
+    assert recipe.rerankers["ensemble"].models == [str(tmp_path / "mine"), "some/name"]
+    assert recipe.rerankers["learned"].model == tmp_path / "fusion.json"
+    assert recipe.rerankers["first"].model == "auto"
+
+
+def test_a_recipe_that_extends_itself(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('extends = "b.toml"\n')
+    (tmp_path / "b.toml").write_text('extends = "a.toml"\n')
+    with pytest.raises(InvalidData, match="extends itself"):
+        load_recipe(str(tmp_path / "a.toml"))
+
+
+def test_taking_out_what_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('extends = "bm25"\n[retrievers]\ndense = false\n')
+    with pytest.raises(InvalidData, match=r"retrievers\.dense"):
+        load_recipe(str(tmp_path / "a.toml"))
+
+
+def test_models_are_replaced_wherever_they_stand() -> None:
+    recipe = load_recipe("checkthat-4b", {"infly/inf-retriever-v1": "mine", "BAAI/bge-reranker-v2-gemma": "small"})
+    bm25 = recipe.retrievers["bm25"]
+    assert isinstance(bm25, Bm25) and bm25.analysis is not None and bm25.analysis.subwords == "mine"
+    assert recipe.rerankers["gemma"].model == "small"
+    assert recipe.replace == {"infly/inf-retriever-v1": "mine", "BAAI/bge-reranker-v2-gemma": "small"}
+    assert models_of(recipe) == ["mine", "inf-retriever-v1-checkthat4b", "small"]
+
+
+def test_the_models_of_an_ensemble_are_replaced_one_by_one() -> None:
+    recipe = load_recipe("climatecheck-ensemble", {"bge-reranker-large-climatecheck-2": "other"})
+    assert recipe.rerankers["ensemble"].models[:3] == [
+        "bge-reranker-large-climatecheck-1",
+        "other",
+        "bge-reranker-large-climatecheck-3",
+    ]
+
+
+def test_replacing_a_model_that_the_recipe_does_not_name() -> None:
+    with pytest.raises(UsageError, match="did you mean 'naver/splade-v3'"):
+        load_recipe("climatecheck-hybrid", {"naver/splade": "x"})
+    with pytest.raises(UsageError, match="it names no model"):
+        load_recipe("bm25", {"naver/splade": "x"})
+
+
+def test_how_a_model_that_nobody_published_is_had() -> None:
+    recipe = load_recipe("climatecheck-hybrid")
+    said = how_to_have(recipe, "the model bge-m3-climatecheck is not on this machine")
+    assert "BAAI/bge-m3" in said and "ccheck train embedder" in said and "--replace bge-m3-climatecheck=" in said
+    assert how_to_have(recipe, "the disk is full") == ""
+
+
+def test_what_recipes_need_in_a_store() -> None:
+    needs = needs_of(load_recipe("checkthat-4b-elasticsearch"))
+    assert needs.dense == (DenseNeed("inf-retriever-v1-checkthat4b", False, True),)
+    assert needs.additional is not None and needs.additional.summary and needs.additional.posts == 1
+    assert needs_of(load_recipe("checkthat-4b-elasticsearch-plain")).additional is None
+    hybrid = needs_of(load_recipe("climatecheck-hybrid"))
+    assert hybrid.sparse == "naver/splade-v3" and hybrid.sparse_required
+    assert len(needs_of(load_recipe("climatecheck-ensemble")).analyses) == 1
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_model_of_a_packaged_recipe_is_known_as_something(name: str) -> None:
+    recipe = load_recipe(name)
+    assert set(models_used(recipe)) == set(models_of(recipe))
+    assert set(recipe.fine_tuned) <= set(models_used(recipe))
+
+
+@pytest.mark.parametrize("name", ["climatecheck-hybrid", "climatecheck-ensemble", "checkthat-4b"])
+def test_published_systems_say_where_they_come_from(name: str) -> None:
+    assert load_recipe(name).source is not None
+
+
+def test_the_papers_settings() -> None:
+    """climatecheck-hybrid sections 4.1.1 to 4.1.3, climatecheck-ensemble 3, checkthat-4b 3 and appendix E."""
+    hybrid = load_recipe("climatecheck-hybrid")
+    assert [stage.depth for stage in hybrid.retrievers.values()] == [600] * 3
+    assert (hybrid.fusion.method, hybrid.fusion.k) == ("rrf", 60)
+    assert [stage.depth for stage in hybrid.rerankers.values()] == [600, 20]
+    assert hybrid.rerankers["listwise"].alpha == 0.4
+    ensemble = load_recipe("climatecheck-ensemble")
+    assert ensemble.retrievers["bm25"].depth == ensemble.rerankers["ensemble"].depth == 5000
+    assert (ensemble.verdict.strategy, ensemble.verdict.batch, ensemble.verdict.open_share) == ("batch", 50, 0.3)
+    tweets = load_recipe("checkthat-4b")
+    assert [stage.depth for stage in tweets.retrievers.values()] == [30, 100]
+    assert tweets.rerankers["gemma"].depth == 130
+    elastic = load_recipe("checkthat-4b-elasticsearch")
+    assert (elastic.retrievers["dense"].depth, elastic.retrievers["dense"].candidates) == (50, 200)
+    assert (elastic.fusion.k, elastic.retrievers["bm25"].fuzziness) == (20, "auto")

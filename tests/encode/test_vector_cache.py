@@ -1,0 +1,167 @@
+"""The cache of embeddings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import FOLDERS
+from tiny_embedder import TinyEmbedder
+
+from ccheck.encode.cache import SLICE, EmbeddingCache, embed, text_key
+
+
+def texts(count: int) -> list[str]:
+    return [f"Text number {n}." for n in range(count)]
+
+
+def test_each_text_is_embedded_once(tmp_path: Path) -> None:
+    embedder = TinyEmbedder()
+    wanted = [*texts(5), *texts(3), "another"]
+    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+        vectors = embed(wanted, embedder, cache)
+        assert sorted(embedder.embedded) == sorted(set(wanted))
+        assert vectors.dtype == np.float32
+        assert np.array_equal(vectors, np.stack([embedder.vector(text) for text in wanted]))
+        assert np.array_equal(embed(wanted[::-1], embedder, cache), vectors[::-1])
+    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+        done: list[tuple[int, int]] = []
+        assert np.array_equal(embed(wanted, embedder, cache, lambda *now: done.append(now)), vectors)
+        assert done == [(6, 6)]
+        assert cache.notice is None
+    assert embedder.calls == 1
+    assert embed([], embedder, cache).shape == (0, 8)
+
+
+def test_other_weights_and_windows_have_their_own(tmp_path: Path) -> None:
+    for embedder in (TinyEmbedder(), TinyEmbedder(fingerprint="e" * 64), TinyEmbedder(max_tokens=16)):
+        with EmbeddingCache(embedder.spec, tmp_path) as cache:
+            embed(texts(2), embedder, cache)
+        assert embedder.calls == 1
+
+
+def test_texts_of_like_length_go_together(tmp_path: Path) -> None:
+    embedder = TinyEmbedder()
+    wanted = ["x" * (n * 7919 % 1000 + 1) for n in range(SLICE + 100)]
+    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+        embed(wanted, embedder, cache)
+    lengths = [len(text) for text in embedder.embedded]
+    assert lengths == sorted(lengths, reverse=True)
+    assert embedder.calls == 2
+
+
+def test_the_oldest_go_first(tmp_path: Path) -> None:
+    embedder = TinyEmbedder(dimensions=256)
+    limit = 1 << 20
+    with EmbeddingCache(embedder.spec, tmp_path, limit) as cache:
+        for n in range(0, 3000, 100):
+            keys = [text_key(text) for text in texts(3000)[n : n + 100]]
+            cache.put(keys, np.ones((100, 256), np.float32))
+        found = cache.get([text_key(text) for text in texts(3000)])
+        assert 400 < len(found) < 1000
+        assert set(found) == {text_key(text) for text in texts(3000)[-len(found) :]}
+    assert sum(file.stat().st_size for file in tmp_path.rglob("*.sqlite")) < 1.5 * limit
+
+
+def test_none_is_kept_when_it_may_not_grow(tmp_path: Path) -> None:
+    embedder = TinyEmbedder()
+    with EmbeddingCache(embedder.spec, tmp_path, 0) as cache:
+        embed(texts(3), embedder, cache)
+        embed(texts(3), embedder, cache)
+        assert cache.notice is None
+    assert embedder.calls == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_cache_is_a_notice(tmp_path: Path) -> None:
+    embedder = TinyEmbedder()
+    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+        embed(texts(600), embedder, cache)
+    file = next(tmp_path.rglob("*.sqlite"))
+    whole = file.read_bytes()
+    for broken in (b"this is no database" * 100, whole[:4096] + os.urandom(8192) + whole[12288:], whole[:9000]):
+        file.write_bytes(broken)
+        for left in tmp_path.rglob("*.sqlite-*"):
+            left.unlink()
+        embedder = TinyEmbedder()
+        with EmbeddingCache(embedder.spec, tmp_path) as cache:
+            vectors = embed(texts(700), embedder, cache)
+            assert np.array_equal(vectors, np.stack([embedder.vector(text) for text in texts(700)]))
+            assert np.array_equal(embed(texts(700), embedder, cache), vectors)
+            assert cache.notice is not None
+            assert str(file) in cache.notice
+            assert len(embedder.embedded) <= 700
+
+
+def test_a_folder_that_can_not_be_written_is_a_notice(tmp_path: Path) -> None:
+    (tmp_path / "embeddings").write_text("a file where the folder should be")
+    embedder = TinyEmbedder()
+    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+        embed(texts(3), embedder, cache)
+        embed(texts(3), embedder, cache)
+        assert cache.notice is not None
+    assert embedder.calls == 1
+
+
+def test_vectors_of_another_size_are_not_used(tmp_path: Path) -> None:
+    embedder = TinyEmbedder(dimensions=8)
+    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+        embed(texts(3), embedder, cache)
+    embedder = TinyEmbedder(dimensions=16)
+    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+        assert embed(texts(3), embedder, cache).shape == (3, 16)
+
+
+def test_two_processes_can_share_it(tmp_path: Path) -> None:
+    embedder = TinyEmbedder()
+    with EmbeddingCache(embedder.spec, tmp_path) as one, EmbeddingCache(embedder.spec, tmp_path) as two:
+        embed(texts(10), embedder, one)
+        embed(texts(20), embedder, two)
+        embed(texts(20), embedder, one)
+        assert len(embedder.embedded) == 20
+        assert (one.notice, two.notice) == (None, None)
+
+
+WRITER = """
+import sys, pathlib
+from ccheck.encode.cache import EmbeddingCache, embed
+from tiny_embedder import TinyEmbedder
+embedder = TinyEmbedder(dimensions=64)
+with EmbeddingCache(embedder.spec, pathlib.Path(sys.argv[1])) as cache:
+    for n in range(0, 1_000_000, 50):
+        embed([f"Text number {i}." for i in range(n, n + 50)], embedder, cache)
+        print(n + 50, flush=True)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2])
+def test_kill_loses_nothing_that_was_embedded(tmp_path: Path, seconds: float) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(FOLDERS)},
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    told = [50, *(int(line) for line in process.stdout.read().split("\n")[:-1])]
+    process.stdout.close()
+    process.wait()
+    embedder = TinyEmbedder(dimensions=64)
+    with EmbeddingCache(embedder.spec, tmp_path) as cache:
+        vectors = embed(texts(told[-1]), embedder, cache)
+        assert cache.notice is None
+        assert embedder.calls == 0
+        assert np.array_equal(vectors, np.stack([embedder.vector(text) for text in texts(told[-1])]))
+    with sqlite3.connect(next(tmp_path.rglob("*.sqlite"))) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.close()

@@ -1,0 +1,124 @@
+"""A store in memory, as simple as the contract allows, for tests of what writes to stores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from ccheck.errors import CcheckError, NotFound
+from ccheck.layout import Layout
+from ccheck.search.filters import Filter, Kind
+from ccheck.search.store import StoreInfo
+from ccheck.stages import Fusion, Retriever
+from ccheck.types import Document, Entry, Query, Ranking
+
+
+class MemoryStore:
+    """Keeps entries by id. `on_upsert` sees each batch first and can raise, or return refusals."""
+
+    name = "memory"
+    upserts_at_once = 1
+
+    def __init__(self, on_upsert: Callable[[Sequence[Entry]], dict[str, str] | None] | None = None) -> None:
+        self.on_upsert = on_upsert
+        self.entries: dict[str, Entry] = {}
+        self.layout: Layout | None = None
+        self.calls: list[str] = []
+        self.upserts: list[list[str]] = []
+        self.writers: set[str] = set()
+        self._sources: set[str] = set()
+        self._changes = 0
+
+    def info(self) -> StoreInfo | None:
+        if self.layout is None:
+            return None
+        passages = sum(len(entry.passages) for entry in self.entries.values())
+        return StoreInfo(self.name, len(self.entries), passages, self.layout, state=f"{id(self)}-{self._changes}")
+
+    def prepare(self, layout: Layout) -> None:
+        self.calls.append("prepare")
+        if self.layout is not None:
+            self.layout.check(layout, self.name)
+        self.layout = layout
+
+    def digests(self, ids: Sequence[str]) -> dict[str, str]:
+        self.calls.append("digests")
+        return {id_: self.entries[id_].digest for id_ in ids if id_ in self.entries}
+
+    def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
+        self._exists()
+        self.calls.append("upsert")
+        self.writers.add(threading.current_thread().name)
+        refused = (self.on_upsert(entries) if self.on_upsert else None) or {}
+        self._changes += 1
+        taken = [entry for entry in entries if entry.document.id not in refused]
+        if any(entry.document.id in self.entries for entry in taken):
+            self._sources.clear()
+        self.entries.update({entry.document.id: entry for entry in taken})
+        self.upserts.append([entry.document.id for entry in taken])
+        return refused
+
+    def delete(self, ids: Sequence[str]) -> int:
+        self._changes += 1
+        self._sources.clear()
+        return sum(self.entries.pop(id_, None) is not None for id_ in ids)
+
+    def abandon(self) -> None:
+        self.calls.append("abandon")
+
+    def publish(self) -> None:
+        self.calls.append("publish")
+
+    def get(self, ids: Sequence[str]) -> dict[str, Document]:
+        return {id_: self.entries[id_].document for id_ in ids if id_ in self.entries}
+
+    def count(self, filters: Sequence[Filter] = ()) -> int:
+        return len(self.entries)
+
+    def fields(self) -> Mapping[str, Kind]:
+        return {name: "either" for entry in self.entries.values() for name in entry.document.metadata}
+
+    def search(
+        self,
+        queries: Sequence[Query],
+        retrievers: Mapping[str, Retriever],
+        fusion: Fusion,
+        *,
+        k: int,
+        filters: Sequence[Filter] = (),
+        details: bool = True,
+    ) -> list[Ranking | CcheckError]:
+        return [Ranking(()) for _ in queries]
+
+    def rankings(
+        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
+    ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
+        return [dict.fromkeys(retrievers, ()) for _ in queries]
+
+    def is_ingested(self, source: str) -> bool:
+        self._exists()
+        return source in self._sources
+
+    def mark_ingested(self, source: str) -> None:
+        self._exists()
+        self._sources.add(source)
+
+    def removal(self) -> str:
+        return f"{self.count()} documents in memory"
+
+    def drop(self) -> None:
+        self.layout = None
+        self.entries.clear()
+        self._sources.clear()
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> MemoryStore:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _exists(self) -> None:
+        if self.layout is None:
+            raise NotFound("there is no store memory")

@@ -1,0 +1,269 @@
+"""Records becoming documents: fields, cleaning, metadata, dates, limits."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import Any
+
+import pytest
+
+from ccheck.errors import InvalidData
+from ccheck.ingest.documents import Made, clean, digest, last_day, make_document
+from ccheck.ingest.fields import Fields, has_field
+from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.types import Document
+
+USUAL = Fields()
+LAYOUT = Layout(Embedding("model", 8, "f" * 64, 32), Chunking(60, 30, 4))
+
+
+def made(data: dict[str, Any], fields: Fields = USUAL, **options: bool) -> Made:
+    return make_document({"text": "Some text."} | data, fields, **options)
+
+
+def document(data: dict[str, Any], fields: Fields = USUAL, **options: bool) -> Document:
+    return made(data, fields, **options).document
+
+
+def test_beir_without_any_option() -> None:
+    record = {"_id": "4983", "title": " A title ", "text": "The text.", "metadata": {"url": "u", "year": 2011}}
+    assert make_document(record) == Made(
+        Document("4983", "A title", "The text.", {"url": "u", "year": 2011}, "2011-12-31")
+    )
+
+
+@pytest.mark.parametrize("name", ["_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id"])
+def test_ids_by_their_usual_names(name: str) -> None:
+    assert document({name: 17}).id == "17"
+    assert name not in document({name: 17}).metadata
+
+
+def test_the_first_of_the_usual_ids_wins_and_the_others_stay() -> None:
+    assert document({"paper_id": "p", "_id": "x", "id": 3}).id == "x"
+    assert document({"paper_id": "p", "_id": "x", "id": 3}).metadata == {"id": 3, "paper_id": "p"}
+    assert document({"_id": None, "id": 3}).id == "3"
+
+
+def test_scifact_as_published() -> None:
+    record = {"doc_id": 5, "title": "T", "abstract": ["One.", "Two."], "structured": False}
+    assert make_document(record).document == Document("5", "T", "One. Two.", {"structured": False})
+
+
+def test_fields_by_option() -> None:
+    record = {"key": 1.0, "front": {"name": "T", "words": "W", "on": "2015-02"}, "text": "body"}
+    fields = Fields("key", "front.name", "front.words", "front.on")
+    assert make_document(record, fields).document == Document(
+        "1", "T", "W", {"front.on": "2015-02", "text": "body"}, "2015-02-28"
+    )
+
+
+def test_ids_are_kept_as_given() -> None:
+    decomposed = " " + unicodedata.normalize("NFD", "é/#? ")
+    assert document({"_id": decomposed}).id == decomposed
+    assert document({"_id": 10**30}).id == str(10**30)
+    assert document({"_id": "é" * 256}).id == "é" * 256
+    assert document({"_id": "007"}, untyped=True).id == "007"
+
+
+@pytest.mark.parametrize(
+    ("id_", "reason"),
+    [
+        ("", "empty id"),
+        ("  ", "empty id"),
+        (True, "the id is not text or a number but true"),
+        ({"a": 1}, "the id is not text or a number but"),
+        (["a"], 'the id is not text or a number but ["a"]'),
+        ("é" * 257, "over-long id: 514 bytes, at most 512"),
+        ("a\x00", "control characters"),
+        ("a\ud800", "lone surrogates"),
+    ],
+)
+def test_bad_ids(id_: Any, reason: str) -> None:
+    with pytest.raises(InvalidData) as raised:
+        document({"_id": id_})
+    assert reason in str(raised.value)
+
+
+def test_without_an_id_the_content_makes_one() -> None:
+    one, again, other = made({"title": "T"}), made({"title": "T", "year": 2000}), made({"title": "U"})
+    assert one.id_made
+    assert one.document.id == again.document.id != other.document.id
+    assert len(one.document.id) == 32
+    assert made({"_id": float("nan")}).id_made
+    with pytest.raises(InvalidData, match="no id: the field 'pmid' is empty or absent"):
+        document({"_id": "1"}, Fields(id="pmid"))
+
+
+def test_texts() -> None:
+    assert document({"text": "", "abstract": "A."}).text == "A."
+    assert document({"abstract": "A."}).metadata == {"abstract": "A."}
+    assert document({"text": 12}).text == "12"
+    for empty in ("", None, " \n\x00", [], ["", None]):
+        with pytest.raises(InvalidData, match=r"^empty text$"):
+            document({"title": "T", "text": empty})
+    with pytest.raises(InvalidData, match="the field 'text' is an object"):
+        document({"text": {"en": "x"}})
+    with pytest.raises(InvalidData) as raised:
+        make_document({"_id": "1", "body": "x"})
+    assert str(raised.value) == (
+        "no field 'text' or 'abstract' to take the text from; the fields are '_id', 'body' (name one with --text-field)"
+    )
+    assert has_field({"text": None}, "text") and has_field({"a": {"b": None}}, "a.b")
+    assert has_field({"metadata": {"abstract": "x"}}, "abstract") and has_field({"a": [{"b": "x"}]}, "a.b")
+    assert not has_field({"body": "x"}, "text") and not has_field({"a": "b"}, "a.b")
+
+
+def test_limits() -> None:
+    for data, reason in (
+        ({"title": "x" * 12_345}, "over-long field title: 12,345 characters, at most 10,000"),
+        ({"text": "x" * 1_000_001}, "over-long field text: 1,000,001 characters, at most 1,000,000"),
+        ({f"k{n}": n for n in range(257)}, "too much metadata: 257 fields, at most 256"),
+        ({"long": "x" * 70_000}, "over-long metadata: 70,011 bytes, at most 65,536"),
+    ):
+        with pytest.raises(InvalidData) as raised:
+            document(data)
+        assert str(raised.value) == reason
+    document({"title": "x" * 10_000, "text": "x" * 1_000_000} | {f"k{n}": n for n in range(256)})
+
+
+def test_metadata_is_flat() -> None:
+    data = {
+        "a": {"b": {"c": 1}, "d": [1, None, "x "]},
+        "authors": [{"name": "A", "at": {"city": "X"}}, {"name": "B"}, "C"],
+        "nested": [[1, 2], [3]],
+        "none": None,
+        "empty": "",
+        "nothing": [],
+        "nan": float("nan"),
+        "big": 2**63,
+        "small": -(2**63),
+        "flag": True,
+        ".odd..name.": 1,
+        "": 2,
+        "metadata": {"year": 2000, "flag": False, "own": "m"},
+    }
+    assert document(data).metadata == {
+        "a.b.c": 1,
+        "a.d": [1, "x"],
+        "authors.name": ["A", "B"],
+        "authors.at.city": ["X"],
+        "authors": ["C"],
+        "nested": [1, 2, 3],
+        "big": "9223372036854775808",
+        "small": -(2**63),
+        "flag": True,
+        "odd.name": 1,
+        "_": 2,
+        "year": 2000,
+        "metadata.flag": False,
+        "own": "m",
+    }
+
+
+def test_names_that_meet_keep_the_first() -> None:
+    assert document({"a.b": 1, "a": {"b": 2}}).metadata == {"a.b": 1}
+    assert document({"a.b": 1, "a": [{"b": 2}]}).metadata == {"a.b": 1}
+
+
+def test_deep_nesting() -> None:
+    deep: Any = 1
+    for _ in range(900):
+        deep = {"a": [deep]}
+    with pytest.raises(InvalidData, match="nested too deeply"):
+        document({"deep": deep})
+
+
+def test_numbers_in_tables() -> None:
+    texts = ["12", "-3", "0", "0.50", "-0.5", "007", "1e5", "1.", "12 ", "1,000", "٣", "123456789012345", "9" * 16]
+    metadata = document({f"k{n}": text for n, text in enumerate(texts)}, untyped=True).metadata
+    assert list(metadata.values()) == [
+        12, -3, 0, 0.5, -0.5, "007", "1e5", "1.", 12, "1,000", "٣", 123456789012345, "9" * 16,
+    ]  # fmt: skip
+    assert document({"k": "12"}).metadata == {"k": "12"}
+    assert document({"_id": "1.50", "title": "2001"}, untyped=True).title == "2001"
+    assert document({"_id": "1.50"}, untyped=True).id == "1.50"
+
+
+@pytest.mark.parametrize(
+    ("dirty", "cleaned"),
+    [
+        (" a\r\nb\rc\x0cd\te ", "a\nb\nc\nd\te"),
+        ("nul\x00 \x07bell\x9f", "nul bell"),
+        ("lone \ud800surrogate 😀", "lone surrogate 😀"),
+        ("e\u0301", "é"),
+        ("a\u00a0b\u200dc", "a\u00a0b\u200dc"),
+        ("\ufb01", "\ufb01"),
+    ],
+)
+def test_cleaning(dirty: str, cleaned: str) -> None:
+    assert clean(dirty) == cleaned
+    assert clean(cleaned) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("date", "day"),
+    [
+        (2015, "2015-12-31"),
+        (2015.0, "2015-12-31"),
+        ("2015", "2015-12-31"),
+        ("2015-02", "2015-02-28"),
+        ("2016-02", "2016-02-29"),
+        ("2015-2-3", "2015-02-03"),
+        ("2015/02/03", "2015-02-03"),
+        ("2015.02.03", "2015-02-03"),
+        ("20150203", "2015-02-03"),
+        (20150203, "2015-02-03"),
+        (" 2015-02-03T23:59:59.123Z ", "2015-02-03"),
+        ("2015-02-03 10:00:00+02:00", "2015-02-03"),
+        ("2015-02-30", None),
+        ("2015-13", None),
+        ("2015-00", None),
+        ("0000", None),
+        ("201502", None),
+        ("in 2015", None),
+        ("3 Feb 2015", None),
+        ("03/02/2015", None),
+        (1423000000, None),
+        (15, None),
+        (2015.5, None),
+        (True, None),
+        (["2015"], None),
+        ("٢٠١٥", None),
+    ],
+)
+def test_dates(date: Any, day: str | None) -> None:
+    assert last_day(date) == day
+
+
+def test_published() -> None:
+    assert document({"year": 2015, "date": "2014-01"}).published == "2014-01-31"
+    assert document({"date": "unknown", "year": "2015"}, untyped=True).published == "2015-12-31"
+    assert document({"year": 2015}).metadata == {"year": 2015}
+    unread = made({"date": "unknown"})
+    assert (unread.document.published, unread.date_unread) == (None, True)
+    assert (made({}).document.published, made({}).date_unread) == (None, False)
+    assert document({"issued": "2013", "year": 2015}, Fields(date="issued")).published == "2013-12-31"
+
+
+def test_digests_change_with_all_that_is_stored() -> None:
+    base = Document("1", "T", "X", {"a": 1, "b": [2]}, "2015-12-31")
+    assert digest(base, LAYOUT) == digest(Document("1", "T", "X", {"b": [2], "a": 1}, "2015-12-31"), LAYOUT)
+    assert len(digest(base, LAYOUT)) == 32
+    others = [
+        digest(Document("2", "T", "X", base.metadata, base.published), LAYOUT),
+        digest(Document("1", "TX", "", base.metadata, base.published), LAYOUT),
+        digest(Document("1", "T", "X", {"a": "1", "b": [2]}, base.published), LAYOUT),
+        digest(Document("1", "T", "X", base.metadata, None), LAYOUT),
+        digest(base, Layout()),
+        digest(base, Layout(LAYOUT.embedding, Chunking(60, 30, 5))),
+        digest(base, Layout(Embedding("model", 8, "e" * 64, 32), LAYOUT.chunking)),
+    ]
+    assert len({digest(base, LAYOUT), *others}) == len(others) + 1
+    assert digest(base, Layout(Embedding("/a/folder", 8, "f" * 64, 32), LAYOUT.chunking)) == digest(base, LAYOUT)
+
+
+def test_documents_can_always_be_written_as_utf8() -> None:
+    dirty = document({"title": "\ud800t", "text": "x\udfff", "k\udc00": ["\ud800v", {"n\udbff": "\udcff."}]})
+    json.dumps([dirty.title, dirty.text, dict(dirty.metadata)], ensure_ascii=False).encode()
+    assert dirty.metadata == {"k": ["v"], "k.n": ["."]}

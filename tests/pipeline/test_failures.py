@@ -1,0 +1,76 @@
+"""What becomes of claims when a store fails on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ccheck
+from ccheck.errors import CcheckError, Incomplete, ServerError
+from ccheck.pipeline.checker import Checker
+from ccheck.types import Claim
+
+TEXTS = ("sea", "ice", "", "sea level", "climate", "vaccines")
+CLAIMS = [Claim(text, str(number)) for number, text in enumerate(TEXTS)]
+
+
+@pytest.fixture
+def words(papers: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checker]:
+    """Claims are searched two at a time, by words."""
+    monkeypatch.setattr("ccheck.pipeline.checker.BATCH", 2)
+    with ccheck.open(str(papers), recipe="bm25") as checker:
+        yield checker
+
+
+def failing(checker: Checker, monkeypatch: pytest.MonkeyPatch, batches: set[int], error: CcheckError) -> None:
+    search, calls = checker.store.search, iter(range(100))
+
+    def searched(*arguments: Any, **options: Any) -> Any:
+        if next(calls) in batches:
+            raise error
+        return search(*arguments, **options)
+
+    monkeypatch.setattr(checker.store, "search", searched)
+
+
+@pytest.mark.parametrize("error", [ServerError("it is gone"), Incomplete("the disk is full")])
+def test_what_could_not_be_asked_is_an_error_in_its_place(
+    words: Checker, monkeypatch: pytest.MonkeyPatch, error: CcheckError
+) -> None:
+    failing(words, monkeypatch, {1}, error)
+    results = list(words.check_many(CLAIMS))
+    assert [result.claim for result in results] == CLAIMS
+    problems = [str(result.error) if result.error is not None else None for result in results]
+    assert problems == [None, None, "the claim is empty", str(error), None, None]
+    assert [bool(result.evidence) for result in results] == [problem is None for problem in problems]
+
+
+def test_what_fails_before_any_answer_is_raised(words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(words, monkeypatch, {0}, ServerError("a wrong key"))
+    with pytest.raises(ServerError, match="a wrong key"):
+        list(words.check_many(CLAIMS))
+
+
+def test_claims_that_are_wrong_in_themselves_are_no_answer(words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of empty claims asks the store nothing, so that the first that does tells whether it works."""
+    failing(words, monkeypatch, {0}, ServerError("a wrong key"))
+    with pytest.raises(ServerError, match="a wrong key"):
+        list(words.check_many([Claim("", "1"), Claim(" ", "2"), *CLAIMS]))
+
+
+def test_what_is_measured_stops_at_a_failure(words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures over a part of the claims would mislead; an evaluation goes on from its memory."""
+    monkeypatch.setattr("ccheck.pipeline.checker.MEASURED_BATCH", 2)
+    rankings, calls = words.store.rankings, iter(range(100))
+
+    def ranked(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == 1:
+            raise ServerError("it is gone")
+        return rankings(*arguments, **options)
+
+    monkeypatch.setattr(words.store, "rankings", ranked)
+    with pytest.raises(ServerError, match="it is gone"):
+        list(words.check_many(CLAIMS, trace=True))

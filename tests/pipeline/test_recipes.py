@@ -1,0 +1,374 @@
+"""The pipeline with what published recipes name: sparse vectors, several embeddings, analyses, rewriting, a memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scripted_llm import KEY, say, scripted, user_text
+
+from ccheck import Checker, Claim
+from ccheck.demo import CORPUS
+from ccheck.errors import InvalidData, NotFound
+from ccheck.fusion import fuse
+from ccheck.pipeline.resources import Loaded
+from ccheck.recipe import Recipe, load_recipe
+from ccheck.settings import Settings, resolve
+from ccheck.types import Query, Result
+
+pytest.importorskip("sentence_transformers", reason="needs the extra models")
+pytest.importorskip("openai", reason="needs the extra llm")
+
+MINI = "all-MiniLM-L6-v2"
+CLAIMS = [
+    Claim("sea level has risen 20 cm since 1900", "sea"),
+    Claim("coffee causes cancer", "coffee"),
+    Claim("vaccines cause autism", "vaccine"),
+]
+
+
+class Kept:
+    """A memory in a dictionary, which counts."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, bytes], bytes] = {}
+        self.missed: dict[str, int] = {}
+
+    def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found = {key: self.values[kind, key] for key in keys if (kind, key) in self.values}
+        self.missed[kind] = self.missed.get(kind, 0) + len(set(keys)) - len(found)
+        return found
+
+    def put(self, kind: str, values: Mapping[bytes, bytes]) -> None:
+        self.values |= {(kind, key): value for key, value in values.items()}
+
+
+@pytest.fixture(scope="module")
+def splade(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tiny_sparse import make_splade
+
+    return make_splade(tmp_path_factory.mktemp("sparse") / "splade")
+
+
+RECIPE = """
+[retrievers.bm25]
+depth = 30
+[retrievers.words]
+kind = "bm25"
+depth = 20
+analysis = {stopwords = "nltk"}
+[retrievers.dense]
+depth = 30
+[retrievers.whole]
+kind = "dense"
+model = "SECOND"
+passages = false
+depth = 10
+[retrievers.sparse]
+model = "SPLADE"
+depth = 30
+[fusion]
+k = 60
+[verdict]
+method = "none"
+"""
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MiniLM with other weights, so that it is another model."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    from ccheck.models import find_model
+
+    folder = tmp_path_factory.mktemp("models") / "second"
+    model = SentenceTransformer(str(find_model(MINI).path), device="cpu", local_files_only=True)
+    with torch.no_grad():
+        next(model.parameters()).mul_(1.5)
+    model.save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory, splade: Path, second: Path) -> Recipe:
+    file = tmp_path_factory.mktemp("recipe") / "many.toml"
+    file.write_text(RECIPE.replace("SPLADE", str(splade)).replace("SECOND", str(second)))
+    return load_recipe(str(file))
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> Settings:
+    """Of a store that has what the recipe searches in."""
+    folder = tmp_path_factory.mktemp("papers")
+    made = resolve({"store": str(folder / "store"), "cache_dir": folder / "cache", "device": "cpu"}).settings
+    with Checker(made, recipe=recipe) as checker:
+        report = checker.ingest(str(CORPUS))
+    assert report.added == 71
+    return made
+
+
+def test_a_store_gets_what_the_recipe_searches_in(settings: Settings, recipe: Recipe) -> None:
+    with Checker(settings, recipe=recipe) as checker:
+        info = checker.store.info()
+        assert info is not None
+        assert len(info.layout.dense_fields) == 2
+        assert info.layout.sparse is not None
+        assert info.layout.analyses == (recipe.retrievers["words"].analysis,)
+        plan = checker.plan()
+    assert plan.retrievers["dense"].field is None
+    assert plan.retrievers["whole"].field == list(info.layout.dense_fields)[1]
+
+
+def test_five_retrievers_and_what_each_handed_on(settings: Settings, recipe: Recipe) -> None:
+    with Checker(settings, recipe=recipe) as checker:
+        results = list(checker.check_many(CLAIMS, k=5, trace=True))
+        plain = list(checker.check_many(CLAIMS, k=5))
+    for result, usual in zip(results, plain, strict=True):
+        assert list(result.stages) == ["bm25", "words", "dense", "whole", "sparse", "rrf"]
+        assert len(result.stages["dense"]) == 30 and len(result.stages["whole"]) == 10
+        ids = [piece.document.id for piece in result.evidence]
+        assert ids == list(result.stages["rrf"][:5]) == [piece.document.id for piece in usual.evidence]
+        rankings = {name: [(id_, 0.0) for id_ in result.stages[name]] for name in recipe.retrievers}
+        fused = fuse(rankings, dict.fromkeys(rankings, 1.0), recipe.fusion)
+        assert [id_ for id_, _ in fused[:5]] == ids
+        for piece in result.evidence:
+            for name, rank in piece.hit.ranks.items():
+                assert result.stages[name][rank - 1] == piece.document.id
+        assert usual.stages == {}
+
+
+def test_measuring_leaves_retrievers_at_their_own_depth(settings: Settings, recipe: Recipe) -> None:
+    with Checker(settings, recipe=recipe) as checker:
+        (traced,) = checker.check_many(CLAIMS[:1], k=50, trace=True)
+        (usual,) = checker.check_many(CLAIMS[:1], k=50)
+    assert len(traced.stages["whole"]) == 10
+    assert sum("whole" in piece.hit.ranks for piece in usual.evidence) > 10
+
+
+def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, recipe: Recipe, monkeypatch) -> None:
+    memory = Kept()
+    loaded = Loaded(settings, memory)
+    with Checker(settings, recipe=recipe, loaded=loaded) as checker:
+        first = list(checker.check_many(CLAIMS, k=8, trace=True))
+        assert memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
+        monkeypatch.setattr(checker.store, "rankings", lambda *_, **__: pytest.fail("searched again"))
+        second = list(checker.check_many(CLAIMS, k=8, trace=True))
+        assert memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
+    strip = [(result.stages, [piece.hit for piece in result.evidence]) for result in first]
+    assert strip == [(result.stages, [piece.hit for piece in result.evidence]) for result in second]
+    # Another fusion or weight is no other search.
+    other = recipe.model_copy(update={"fusion": recipe.fusion.model_copy(update={"k": 1})})
+    with Checker(settings, recipe=other, loaded=loaded) as checker:
+        monkeypatch.setattr(checker.store, "rankings", lambda *_, **__: pytest.fail("searched again"))
+        assert list(checker.check_many(CLAIMS, k=8, trace=True))
+    loaded.close()
+
+
+def test_a_second_run_with_a_memory_loads_no_model(settings: Settings, recipe: Recipe, monkeypatch) -> None:
+    memory = Kept()
+
+    def run() -> tuple[list[Result], dict[str, Query]]:
+        """The results, and what the store was asked for each claim."""
+        asked: dict[str, Query] = {}
+        loaded = Loaded(settings, memory)
+        with Checker(settings, recipe=recipe, loaded=loaded) as checker:
+            search = checker.store.rankings
+
+            def rankings(queries: Sequence[Query], *given: Any, **more: Any) -> Any:
+                asked.update({query.text: query for query in queries})
+                return search(queries, *given, **more)
+
+            monkeypatch.setattr(checker.store, "rankings", rankings)
+            results = list(checker.check_many([*CLAIMS, CLAIMS[0]], k=8, trace=True))
+        loaded.close()
+        return results, asked
+
+    first, before = run()
+    # The rankings are asked for again, with vectors that the memory gives.
+    memory.values = {key: value for key, value in memory.values.items() if key[0] != "ranking"}
+    for room in ("embedding", "sparse"):
+        monkeypatch.setattr(f"ccheck.search.{room}._load", lambda *_: pytest.fail("a model was loaded"))
+    second, after = run()
+    assert memory.missed["sparse"] == len(after) == 3
+    for text, query in after.items():
+        made, was = query.weights("sparse"), before[text].weights("sparse")
+        assert made is not None and was is not None and made.ids.size
+        for one, other in ((made.ids, was.ids), (made.weights, was.weights)):
+            assert one.dtype == other.dtype and one.tolist() == other.tolist()
+    assert [result.stages for result in second] == [result.stages for result in first]
+
+
+def test_a_memory_forgets_what_another_state_of_the_store_gave(tmp_path: Path) -> None:
+    made = resolve({"store": str(tmp_path / "store"), "cache_dir": tmp_path}).settings
+    bm25 = load_recipe("bm25")
+    memory = Kept()
+    loaded = Loaded(made, memory)
+    with Checker(made, recipe=bm25, loaded=loaded) as checker:
+        checker.ingest(str(CORPUS), dense=False)
+        before = next(checker.check_many(CLAIMS[:1], trace=True))
+        (tmp_path / "more.jsonl").write_text(
+            json.dumps({"_id": "new", "title": CLAIMS[0].text, "text": CLAIMS[0].text})
+        )
+        checker.ingest(str(tmp_path / "more.jsonl"), dense=False)
+        after = next(checker.check_many(CLAIMS[:1], trace=True))
+    assert before.stages["bm25"][0] != "new" == after.stages["bm25"][0]
+
+
+def test_a_store_without_what_the_recipe_needs_says_how_to_add_it(tmp_path: Path, recipe: Recipe) -> None:
+    made = resolve({"store": str(tmp_path / "store"), "cache_dir": tmp_path, "device": "cpu"}).settings
+    with Checker(made, recipe=load_recipe("bm25")) as checker:
+        checker.ingest(str(CORPUS), dense=False)
+    for name, needed in (("sparse", "no sparse vectors"), ("words", "no terms of the analysis")):
+        only = recipe.model_copy(update={"retrievers": {name: recipe.retrievers[name]}})
+        with (
+            Checker(made, recipe=only) as checker,
+            pytest.raises(NotFound, match=f"{needed}.*ccheck ingest FILE --recipe"),
+        ):
+            checker.plan()
+    optional = {name: stage.model_copy(update={"required": False}) for name, stage in recipe.retrievers.items()}
+    optional["bm25"] = recipe.retrievers["bm25"]
+    with Checker(made, recipe=recipe.model_copy(update={"retrievers": optional})) as checker:
+        plan = checker.plan()
+    assert list(plan.retrievers) == ["bm25"]
+    assert len(plan.warnings) == 4
+
+
+def test_what_a_store_lacks_comes_with_the_whole_command(tmp_path: Path, splade: Path) -> None:
+    store = tmp_path / "a store"
+    made = resolve({"store": str(store), "device": "cpu"}).settings
+    with Checker(made, recipe=load_recipe("bm25")) as checker:
+        checker.ingest(str(CORPUS), dense=False)
+    file = tmp_path / "mine.toml"
+    file.write_text(f'[retrievers.sparse]\nmodel = "{splade}"\n')
+    hybrid = load_recipe("climatecheck-hybrid", {"naver/splade-v3": str(splade)})
+    stand_in = f"--replace naver/splade-v3={splade}"
+    for recipe, rest in ((hybrid, f"climatecheck-hybrid {stand_in}"), (load_recipe(str(file)), "NAME")):
+        with Checker(made, recipe=recipe) as checker, pytest.raises(NotFound) as caught:
+            checker.plan()
+        assert str(caught.value).endswith(f": to add them ccheck ingest FILE --recipe {rest} --store 'local:{store}'")
+
+
+def test_sparse_vectors_of_other_weights_are_refused(settings: Settings, recipe: Recipe, tmp_path: Path) -> None:
+    from tiny_sparse import make_splade
+
+    other = make_splade(tmp_path / "other", seed=1)
+    stage = recipe.retrievers["sparse"].model_copy(update={"model": str(other)})
+    only = recipe.model_copy(update={"retrievers": {"sparse": stage}})
+    with Checker(settings, recipe=only) as checker, pytest.raises(InvalidData, match="other weights"):
+        checker.plan()
+
+
+# -- claims rewritten
+
+
+def _answer(request: dict) -> object:
+    system, claim = request["messages"][0]["content"], user_text(request)
+    if '"papers": ' in system:
+        return say({"papers": [{"title": "Tide gauges", "abstract": "Sea level by tide gauges."}] * 2})
+    if '"sentences": ' in system:
+        return say({"sentences": "Global mean sea level rose according to tide gauge records."})
+    return say({"rewritten": f"mean sea level rise {len(claim)}"})
+
+
+def _rewriting(base: Recipe, **query: str) -> Recipe:
+    stages = {name: base.retrievers[name].model_copy(update={"query": kind}) for name, kind in query.items()}
+    return base.model_copy(
+        update={"retrievers": stages, "rewriting": base.rewriting.model_copy(update={"papers": 2, "with_claim": True})}
+    )
+
+
+@pytest.fixture
+def llm_settings(settings: Settings, tmp_path: Path) -> Callable[[str], Settings]:
+    values = {"llm_model": "m", "llm_api_key": KEY, "cache_dir": tmp_path, "llm_retry_seconds": 0}
+    return lambda url: Settings.model_validate(settings.model_dump() | values | {"llm_base_url": url})
+
+
+def test_each_retriever_searches_for_what_its_query_says(settings, recipe, llm_settings, monkeypatch) -> None:
+    from ccheck.encode.dense import load_embedder
+
+    asked = []
+    with scripted(_answer) as server:
+        changed = _rewriting(recipe, bm25="expand", dense="hyde", sparse="rewrite")
+        with Checker(llm_settings(server.url), recipe=changed) as checker:
+            search = checker.store.search
+            monkeypatch.setattr(
+                checker.store, "search", lambda queries, *a, **k: asked.extend(queries) or search(queries, *a, **k)
+            )
+            (result,) = checker.check_many(CLAIMS[:1])
+    assert len(server.requests) == 3
+    assert result.usage.llm_calls == 3 and result.timings_ms["rewrite"] > 0
+    assert result.usage_by_stage == {"rewrite": result.usage}
+    (query,) = asked
+    assert query.text == CLAIMS[0].text
+    assert query.words("bm25").startswith(CLAIMS[0].text) and "tide gauge records" in query.words("bm25")
+    embedder = load_embedder(device="cpu")
+    texts = ["Tide gauges\nSea level by tide gauges."] * 2 + [CLAIMS[0].text]
+    mean = embedder.encode_documents(texts).mean(axis=0)
+    assert float(np.dot(query.embedding("dense"), mean / np.linalg.norm(mean))) > 0.999
+    assert query.weights("sparse").ids.size
+
+
+def test_where_rewriting_fails_the_claim_itself_is_searched_for_or_it_is_an_error(recipe, llm_settings) -> None:
+    changed = _rewriting(recipe, bm25="rewrite")
+    with scripted(lambda request: say({"nonsense": 1})) as server:
+        made = llm_settings(server.url)
+        with Checker(made, recipe=changed) as checker:
+            (failed,) = checker.check_many(CLAIMS[:1])
+        assert failed.error is not None and not failed.evidence
+        assert failed.usage_by_stage["rewrite"].llm_calls == 2  # what came to nothing was paid too
+        lenient = changed.model_copy(update={"rewriting": changed.rewriting.model_copy(update={"required": False})})
+        with Checker(made, recipe=lenient) as checker:
+            (went_on,) = checker.check_many(CLAIMS[:1])
+        with Checker(
+            made, recipe=recipe.model_copy(update={"retrievers": {"bm25": recipe.retrievers["bm25"]}})
+        ) as checker:
+            (plain,) = checker.check_many(CLAIMS[:1])
+    assert [piece.document.id for piece in went_on.evidence] == [piece.document.id for piece in plain.evidence]
+    assert any("the claim itself was searched for" in warning for warning in went_on.warnings)
+    assert went_on.usage_by_stage["rewrite"].llm_calls == 2
+
+
+def test_a_claim_that_nobody_rewrote_is_encoded_as_a_claim(recipe, llm_settings, monkeypatch) -> None:
+    from ccheck.encode.dense import Embedder
+
+    encoded: dict[str, list[str]] = {"documents": [], "queries": []}
+    for role, seen in encoded.items():
+        encode = getattr(Embedder, f"encode_{role}")
+        monkeypatch.setattr(
+            Embedder,
+            f"encode_{role}",
+            lambda self, texts, _encode=encode, _seen=seen: (_seen.extend(texts), _encode(self, texts))[1],
+        )
+    changed = _rewriting(recipe, dense="hyde")
+    changed = changed.model_copy(
+        update={
+            "retrievers": {"dense": changed.retrievers["dense"]},
+            "rewriting": changed.rewriting.model_copy(update={"required": False}),
+            "evidence": changed.evidence.model_copy(update={"sentences": 0}),
+        }
+    )
+
+    def sometimes(request: dict) -> object:
+        return say({"nonsense": 1}) if CLAIMS[1].text in user_text(request) else _answer(request)
+
+    with scripted(sometimes) as server, Checker(llm_settings(server.url), recipe=changed) as checker:
+        first, second = checker.check_many(CLAIMS[:2])
+    assert not first.warnings and any("the claim itself was searched for" in one for one in second.warnings)
+    assert "Tide gauges\nSea level by tide gauges." in encoded["documents"]
+    assert CLAIMS[1].text in encoded["queries"] and CLAIMS[1].text not in encoded["documents"]
+
+
+def test_stand_ins_are_named_in_every_result(settings: Settings, tmp_path: Path, splade: Path) -> None:
+    file = tmp_path / "sparse.toml"
+    file.write_text("[retrievers.bm25]\n[retrievers.sparse]\n[verdict]\nmethod = 'none'\n")
+    with Checker(settings, recipe=load_recipe(str(file), {"naver/splade-v3": str(splade)})) as checker:
+        result = checker.check(CLAIMS[0])
+    assert f"{splade} stands in for naver/splade-v3" in result.warnings
+    with Checker(settings, recipe=load_recipe(str(file))) as checker, pytest.raises(NotFound) as caught:
+        checker.plan()
+    assert "--replace naver/splade-v3=OTHER" in str(caught.value)

@@ -1,0 +1,251 @@
+"""The pipeline after retrieval: reranking, sentences, stances, verdicts; and what fails on the way."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+import ccheck
+from ccheck import Checker, Claim, Recipe, Stance
+from ccheck.demo import CORPUS
+from ccheck.errors import CcheckError, NotFound, ServerError
+from ccheck.recipe import load_recipe
+from ccheck.rerank import Scores
+from ccheck.stages import EvidenceStage, ModelReranker, VerdictStage
+from ccheck.types import Sentence, Usage
+from ccheck.verdict import Case, Judged
+
+SEA = "sea level has risen 20 cm since 1900"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The sample corpus without embeddings."""
+    folder = str(tmp_path_factory.mktemp("papers") / "store")
+    with ccheck.open(folder) as checker:
+        checker.ingest(str(CORPUS), dense=False)
+    return folder
+
+
+@pytest.fixture
+def opened(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Checker]]:
+    """A checker of the sample corpus with a reranker and a stance method that are Python functions."""
+    made: list[Checker] = []
+
+    def open_(
+        rerank: Callable[[str, Sequence[str]], Scores] | None = None,
+        method: Callable[[Sequence[Case]], Iterator[Judged]] | None = None,
+        strict: bool = False,
+        **update: Any,
+    ) -> Checker:
+        base = load_recipe("bm25")
+        stages = {} if rerank is None else {"rerank": ModelReranker(model="x", depth=12, required=False)}
+        verdict = VerdictStage(method="none" if method is None else "stance")
+        recipe = base.model_copy(update={"rerankers": stages, "verdict": verdict, **update})
+        monkeypatch.setattr("ccheck.pipeline.resources.open_reranker", lambda *_: rerank)
+        monkeypatch.setattr("ccheck.pipeline.resources.open_method", lambda *_: method)
+        made.append(_checker(folder, recipe, strict))
+        return made[-1]
+
+    yield open_
+    for checker in made:
+        checker.close()
+
+
+def _checker(folder: str, recipe: Recipe, strict: bool = False) -> Checker:
+    from ccheck.settings import resolve
+
+    return Checker(resolve({"store": folder}).settings, recipe=recipe, strict=strict)
+
+
+class ByLength:
+    """Longer passages are better."""
+
+    name = "by length"
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __call__(self, query: str, passages: Sequence[str]) -> Scores:
+        self.asked.append(len(passages))
+        return Scores(
+            tuple(len(text) / 1000 for text in passages), tuple(False for _ in passages), usage=Usage(1, 10, 2)
+        )
+
+
+class Says:
+    """The same label for all, or what `each` says of a case."""
+
+    name = "test"
+
+    def __init__(self, each: Callable[[Case], Judged]) -> None:
+        self.each = each
+        self.cases: list[Case] = []
+
+    def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        for case in cases:
+            self.cases.append(case)
+            yield self.each(case)
+
+
+def supports(case: Case) -> Judged:
+    return Judged(tuple(Stance("SUPPORTS", 0.9) for _ in case.evidence), usage=Usage(2, 20, 4))
+
+
+# -- reranking
+
+
+def test_documents_are_retrieved_to_the_rerankers_depth_and_cut_to_k_after_it(opened):
+    reranker = ByLength()
+    result = opened(reranker).check(SEA, k=3)
+    assert reranker.asked == [12] and [piece.hit.rank for piece in result.evidence] == [1, 2, 3]
+    lengths = [piece.hit.scores["rerank"] for piece in result.evidence]
+    assert lengths == sorted(lengths, reverse=True)
+    assert all("bm25" in piece.hit.ranks for piece in result.evidence)
+    assert result.usage == Usage(1, 10, 2) and result.timings_ms["rerank"] >= 0
+    assert result.to_dict()["usage"]["llm_calls"] == 1
+    assert result.to_dict()["usage_by_stage"] == {
+        "rerank": {"llm_calls": 1, "prompt_tokens": 10, "completion_tokens": 2, "cached": 0}
+    }
+
+
+def test_more_documents_than_the_reranker_reads_come_after_those(opened):
+    result = opened(ByLength()).check(SEA, k=18)
+    read = ["rerank" in piece.hit.scores for piece in result.evidence]
+    assert len(result.evidence) == 18 and read == [True] * 12 + [False] * 6
+    scores = [piece.hit.score for piece in result.evidence]
+    assert scores == sorted(scores, reverse=True)
+
+
+def fails(query: str, passages: Sequence[str]) -> Scores:
+    raise ServerError("the reranker at http://there does not answer")
+
+
+def test_a_reranker_that_fails_leaves_the_ranking_before_it_and_a_warning(opened):
+    plain = opened().check(SEA)
+    result = opened(fails).check(SEA)
+    assert [piece.document.id for piece in result.evidence] == [piece.document.id for piece in plain.evidence]
+    assert result.warnings == ("not reranked by rerank, which failed: the reranker at http://there does not answer",)
+
+
+def test_strict_makes_it_an_error_of_each_claim(opened):
+    with pytest.raises(ServerError, match="does not answer"):
+        opened(fails, strict=True).check(SEA)
+    results = list(opened(fails, strict=True).check_many([Claim(SEA, "1"), Claim("green tea and weight", "2")]))
+    assert all(isinstance(result.error, ServerError) and not result.evidence for result in results)
+
+
+def test_a_reranker_that_is_not_there_is_a_warning_or_an_error(folder, monkeypatch):
+    def absent(*_: object) -> None:
+        raise NotFound("the model x is not here; do this")
+
+    monkeypatch.setattr("ccheck.pipeline.resources.open_reranker", absent)
+    recipe = load_recipe("bm25").model_copy(update={"verdict": VerdictStage(method="none")})
+    for stage, strict in ((ModelReranker(required=True), False), (ModelReranker(required=False), True)):
+        checker = _checker(folder, recipe.model_copy(update={"rerankers": {"r": stage}}), strict)
+        with checker, pytest.raises(NotFound, match="do this"):
+            checker.check(SEA)
+    optional = recipe.model_copy(update={"rerankers": {"r": ModelReranker(required=False)}})
+    with _checker(folder, optional) as checker:
+        assert checker.check(SEA).warnings == ("not reranked: the model x is not here; do this",)
+
+
+# -- stances and verdicts
+
+
+def test_stances_lead_to_a_verdict(opened):
+    method = Says(supports)
+    result = opened(method=method, verdict=VerdictStage(method="stance", documents=4)).check(SEA, k=6)
+    assert [piece.stance is not None for piece in result.evidence] == [True] * 4 + [False] * 2
+    assert result.verdict is not None and result.verdict.label == "SUPPORTS" and result.verdict.method == "test"
+    assert result.usage == Usage(2, 20, 4) and result.usage_by_stage == {"verdict": Usage(2, 20, 4)}
+    assert len(method.cases[0].evidence) == 4 and all(piece.sentences for piece in method.cases[0].evidence)
+
+
+def test_claims_that_fail_keep_their_place_among_those_that_are_judged(opened):
+    claims = [Claim(SEA, "1"), Claim(" ", "2"), Claim("green tea and weight", "3"), Claim("zzzqqq", "4")] * 5
+    results = list(opened(method=Says(supports)).check_many(claims, k=2))
+    assert [result.claim.id for result in results] == ["1", "2", "3", "4"] * 5
+    for result in results:
+        if result.claim.id == "2":
+            assert result.error is not None and result.verdict is None
+        elif result.claim.id == "4":  # nothing was found, so nothing was read
+            assert result.verdict is not None and result.verdict.label is None and result.verdict.error
+        else:
+            assert result.verdict is not None and result.verdict.label == "SUPPORTS"
+
+
+def test_one_document_that_fails_leaves_the_others(opened):
+    def partly(case: Case) -> Judged:
+        stances = [Stance("REFUTES", 0.8) for _ in case.evidence]
+        stances[1] = Stance(None, error="the reply is no JSON")
+        return Judged(tuple(stances))
+
+    result = opened(method=Says(partly)).check(SEA, k=3)
+    assert [piece.stance.label if piece.stance else "" for piece in result.evidence] == ["REFUTES", None, "REFUTES"]
+    assert result.verdict is not None and result.verdict.label == "REFUTES"
+
+
+def test_a_method_that_dies_half_way_is_an_error_of_the_rest_and_never_a_label(opened):
+    def dies(case: Case) -> Judged:
+        if case.claim.id == "3":
+            raise ServerError("the language model at http://there is gone")
+        return supports(case)
+
+    claims = [Claim(SEA, str(number)) for number in range(1, 6)]
+    results = list(opened(method=Says(dies)).check_many(claims, k=2))
+    labels = [result.verdict.label if result.verdict else "" for result in results]
+    assert labels == ["SUPPORTS", "SUPPORTS", None, None, None]
+    for result in results[2:]:
+        assert all(piece.stance is not None and "is gone" in str(piece.stance.error) for piece in result.evidence)
+        assert result.verdict is not None and result.verdict.error
+
+
+def test_a_methods_own_quotes_come_first(opened):
+    def quotes(case: Case) -> Judged:
+        own = []
+        for piece in case.evidence:
+            end = piece.document.text.index(".") + 1
+            own.append((Sentence(piece.document.text[:end], "text", 0, end, 1.0),))
+        return Judged(tuple(Stance("SUPPORTS", 0.9) for _ in case.evidence), tuple(own))
+
+    result = opened(method=Says(quotes), evidence=EvidenceStage(sentences=3)).check(SEA, k=3)
+    for piece in result.evidence:
+        assert piece.sentences[0].start == 0 and len(piece.sentences) <= 3
+        spans = sorted((sentence.start, sentence.end) for sentence in piece.sentences)
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+
+
+def test_nobody_to_judge_is_said_in_the_verdict(folder, monkeypatch):
+    def absent(*_: object) -> None:
+        raise NotFound("no verdict model is set up: do this")
+
+    monkeypatch.setattr("ccheck.pipeline.resources.open_method", absent)
+    recipe = load_recipe("bm25")
+    with _checker(folder, recipe.model_copy(update={"verdict": VerdictStage(method="auto")})) as checker:
+        verdict = checker.check(SEA).verdict
+        assert verdict is not None and (verdict.label, verdict.method) == (None, "none")
+        assert verdict.error == "no verdict model is set up: do this"
+    named = _checker(folder, recipe.model_copy(update={"verdict": VerdictStage(method="stance")}))
+    with named, pytest.raises(CcheckError, match="do this"):
+        named.check(SEA)
+
+
+def test_an_answer_is_there_before_the_next_claims_are_judged(opened):
+    method = Says(supports)
+    results = opened(method=method).check_many([Claim(SEA, str(number)) for number in range(40)])
+    next(results)
+    assert len(method.cases) <= 8
+    assert len(list(results)) == 39 and len(method.cases) == 40
+
+
+def test_sentences_by_the_reranker(opened):
+    class Water(ByLength):
+        def __call__(self, query: str, passages: Sequence[str]) -> Scores:
+            return Scores(tuple(float("sea" in text) + len(text) / 1e4 for text in passages), (False,) * len(passages))
+
+    result = opened(Water(), evidence=EvidenceStage(sentences=1, method="reranker")).check(SEA, k=2)
+    assert all("sea" in piece.sentences[0].text for piece in result.evidence if "sea" in piece.document.text)

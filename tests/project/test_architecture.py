@@ -1,0 +1,130 @@
+"""The table of rooms in docs/architecture.md is true, and the files keep to the house rules that can be counted."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {
+    name: ROOT / folder
+    for name, folder in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "package-dir"
+    ].items()
+}
+MODULES = {
+    ".".join([package, *([] if file.stem == "__init__" else [file.stem])]): file
+    for package, folder in PACKAGES.items()
+    for file in sorted(folder.glob("*.py"))
+}
+ROOMS = {package.split(".")[1] for package in PACKAGES if package != "ccheck"}
+LINES = 500
+
+
+def room(module: str) -> str:
+    """`search` of `ccheck.search.local.store`; what lies in the package itself is `core`."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else "core"
+
+
+def may_call() -> dict[str, set[str]]:
+    """The table's last column, as a set of rooms."""
+    allowed = {}
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for name, said in re.findall(r"^\| `(\w+)/` \|.*\| ([^|]+) \|$", text, re.MULTILINE):
+        if said == "all rooms":
+            allowed[name] = ROOMS | {"core"}
+        else:
+            allowed[name] = set() if said == "–" else set(said.split(", "))
+    return allowed
+
+
+def imports(file: Path, module: str) -> Iterator[tuple[str, int]]:
+    """The modules that a file imports when it runs, here or in a function; not those for types alone."""
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    todo: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"))]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        todo.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{source}.{alias.name}"
+                yield inner if inner in MODULES else source, node.lineno
+
+
+def calls() -> Iterator[tuple[str, str, str]]:
+    """(where, the importing module, the imported module), of those in the package.
+
+    But for the package's face, which hands on names: `import ccheck` and `python -m ccheck`.
+    """
+    for module, file in MODULES.items():
+        if module in ("ccheck", "ccheck.__main__"):
+            continue
+        for imported, line in imports(file, module):
+            if imported.split(".")[0] == "ccheck":
+                yield f"{file.relative_to(ROOT)}:{line}", module, imported
+
+
+def test_the_table_has_every_room():
+    assert set(may_call()) == ROOMS | {"core"}
+
+
+def test_rooms_call_only_whom_they_may():
+    allowed = may_call()
+    wrong = [
+        f"{where}: {room(module)} calls {room(imported)}"
+        for where, module, imported in calls()
+        if room(imported) not in {room(module)} | allowed[room(module)]
+    ]
+    assert wrong == []
+
+
+def test_nobody_calls_the_command_line():
+    callers = {module for _, module, imported in calls() if room(imported) == "cli" and room(module) != "cli"}
+    assert callers == set()
+
+
+def test_imports_inside_are_relative():
+    wrong = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in MODULES.values()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").split(".")[0] == "ccheck")
+        or (isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "ccheck" for alias in node.names))
+    ]
+    assert wrong == []
+
+
+def test_nothing_imports_everything():
+    files = [*MODULES.values(), *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").glob("*.py"))]
+    wrong = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+    ]
+    assert wrong == []
+
+
+def test_no_file_is_too_long():
+    files = [*MODULES.values(), *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    lengths = {str(file.relative_to(ROOT)): len(file.read_text(encoding="utf-8").splitlines()) for file in files}
+    assert {name: length for name, length in lengths.items() if length > LINES} == {}
+
+
+def test_every_module_says_what_it_is_for():
+    missing = [
+        str(file.relative_to(ROOT))
+        for file in MODULES.values()
+        if not ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    assert missing == []

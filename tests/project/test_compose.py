@@ -1,0 +1,89 @@
+"""docker-compose.yml is valid, reachable from this machine alone, and holds no secret."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elasticsearch_nodes import VERSION
+from ruamel.yaml import YAML
+
+COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
+SERVICES: dict[str, dict[str, Any]] = YAML(typ="safe").load(COMPOSE)["services"]
+ELASTIC = ("elasticsearch", "kibana")
+RERANK = ("rerank", "rerank-gpu")
+services = pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+
+SECRET = re.compile(r"(?:passw|secret|token|credential|api_?key|encryption_?key)[\w.]*[\"']?\s*[:=]\s*(.+)", re.I)
+FROM_ENVIRONMENT = re.compile(r"[\"']?\$\{\w+(?::?\?[^}]*)?\}[\"']?")
+
+
+def test_it_follows_the_compose_specification() -> None:
+    checked = subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE],
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@services
+def test_every_port_is_published_on_this_machine_alone(service: dict[str, Any]) -> None:
+    assert service["ports"]
+    for port in service["ports"]:
+        assert str(port).startswith("127.0.0.1:")
+    assert "network_mode" not in service
+
+
+@services
+def test_every_service_has_a_health_check_and_a_memory_limit(service: dict[str, Any]) -> None:
+    assert service["healthcheck"]["test"]
+    assert service["mem_limit"]
+
+
+@pytest.mark.parametrize("service", ELASTIC)
+def test_the_version_is_the_one_that_the_tests_run(service: str) -> None:
+    assert SERVICES[service]["image"].endswith(f":${{ELASTIC_VERSION:-{VERSION}}}")
+
+
+def test_no_secret_is_written_in_it() -> None:
+    for line in COMPOSE.read_text(encoding="utf-8").splitlines():
+        if (found := SECRET.search(line)) and not line.lstrip().startswith("#"):
+            assert FROM_ENVIRONMENT.fullmatch(found[1].strip()), line
+
+
+@pytest.mark.parametrize("service", RERANK)
+def test_the_sidecar_is_started_by_its_profile_alone_and_keeps_models_in_a_volume(service: str) -> None:
+    assert SERVICES[service]["profiles"] and "models:/models" in SERVICES[service]["volumes"]
+    assert set(SERVICES) == {*ELASTIC, *RERANK}
+
+
+@pytest.mark.parametrize("service", RERANK)
+def test_the_variables_of_the_sidecar_are_those_of_its_flags(service: str) -> None:
+    from ccheck.cli.serve import KEY, rerank
+
+    known = {option.envvar for option in rerank.params} | {KEY, "HF_TOKEN"}
+    assert set(SERVICES[service]["environment"]) <= known
+    dockerfile = (COMPOSE.parent / "Dockerfile").read_text(encoding="utf-8")
+    assert set(re.findall(r"CCHECK_\w+", dockerfile)) <= known
+
+
+def test_the_image_is_made_of_what_the_package_is_made_of() -> None:
+    project = tomllib.loads((COMPOSE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = {path.partition("/")[0] for path in project["tool"]["setuptools"]["package-dir"].values()}
+    needed = {*folders, "pyproject.toml", "uv.lock", project["project"]["readme"], *project["project"]["license-files"]}
+    lines = (COMPOSE.parent / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert "*" in lines and {line[1:] for line in lines if line.startswith("!")} == needed
+
+
+def test_the_image_runs_as_nobody_in_particular_and_tells_its_health() -> None:
+    dockerfile = (COMPOSE.parent / "Dockerfile").read_text(encoding="utf-8")
+    commands = [line.split()[0] for line in dockerfile.splitlines() if re.match(r"[A-Z]+ ", line)]
+    assert commands.index("USER") < commands.index("ENTRYPOINT") and "HEALTHCHECK" in commands
+    assert re.search(r"^USER (?!root|0)", dockerfile, re.MULTILINE)
+    assert not SECRET.search(dockerfile)

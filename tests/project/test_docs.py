@@ -1,0 +1,132 @@
+"""The documents are true: what they show runs, what they link to is there, what they describe is what there is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from cli_runs import ccheck
+from test_help import ALL
+
+from ccheck.cli import recipe_pages
+from ccheck.cli.reference import reference
+from ccheck.demo import CLAIMS, CORPUS
+from ccheck.errors import InvalidData
+from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    file for file in ROOT.rglob("*.md") if not {".venv", "build", "dist"} & set(file.relative_to(ROOT).parts)
+)
+TESTED = re.compile(r"<!-- tested -->\n+```(\w+)\n(.*?)```", re.DOTALL)
+BLOCKS = [
+    pytest.param(language, block, id=f"{file.relative_to(ROOT)}:{i}")
+    for file in PAGES
+    for i, (language, block) in enumerate(TESTED.findall(file.read_text(encoding="utf-8")), 1)
+]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("minilm")
+@pytest.mark.parametrize(("language", "block"), BLOCKS)
+def test_what_is_shown_runs(language, block):
+    shutil.copy(CORPUS, "corpus.jsonl")
+    shutil.copy(CLAIMS, "claims.jsonl")
+    if language == "python":
+        exec(compile(block, "README", "exec"), {})
+        return
+    assert language == "sh"
+    if "ingest" not in block:
+        assert ccheck("ingest", "corpus.jsonl").code == 0
+    for line in block.splitlines():
+        words = shlex.split(line, comments=True)
+        if not words:
+            continue
+        words, into = (words[:-2], words[-1]) if ">" in words else (words, None)
+        assert words[0] == "ccheck"
+        ran = ccheck(*words[1:])
+        assert ran.code == 0, (line, ran.err)
+        if into:
+            Path(into).write_text(ran.out, encoding="utf-8")
+
+
+def test_the_readme_has_blocks_that_are_tested():
+    assert {language for language, _ in TESTED.findall(read("README.md"))} == {"sh", "python"}
+
+
+def test_links_lead_somewhere():
+    broken = []
+    for file in PAGES:
+        for target in re.findall(r"\]\(([^)\s]+)\)", file.read_text(encoding="utf-8")):
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            led = (file.parent / path) if path else file
+            if not led.exists() or (anchor and anchor not in anchors(led)):
+                broken.append(f"{file.relative_to(ROOT)}: {target}")
+    assert broken == []
+
+
+def anchors(file: Path) -> set[str]:
+    """The names of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_reference_is_that_of_these_commands():
+    assert read("docs/cli.md") == reference(), "python -m ccheck.cli.reference > docs/cli.md"
+
+
+def test_the_page_on_recipes_is_that_of_these_recipes():
+    assert read("docs/recipes.md") == recipe_pages.page(), "python -m ccheck.cli.recipe_pages > docs/recipes.md"
+
+
+def test_the_reference_has_every_command_and_option():
+    page = read("docs/cli.md")
+    for path, command in ALL[1:]:
+        assert re.search(rf"^#+ ccheck {' '.join(path)}$", page, re.MULTILINE)
+        for parameter in command.params:
+            assert all(name in page for name in parameter.opts if name.startswith("-"))
+
+
+def test_the_page_on_json_names_every_key():
+    sentence = Sentence("Seas rise.", "text", 0, 10, 0.5)
+    hit = Hit(1, Document("d", "Sea", "Seas rise."), 1.0, {"bm25": 1.0}, {"bm25": 1})
+    evidence, verdict = Evidence(hit, (sentence,), Stance("SUPPORTS")), Verdict("SUPPORTS")
+    result = Result(Claim("Seas rise."), (evidence,), verdict, "default", "local:papers", error=InvalidData("why"))
+    page = read("docs/json.md")
+    assert [key for key in keys(result.to_dict()) if key not in page] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ingest", CORPUS, "--no-dense", "--dry-run"],
+        ["ingest", CORPUS, "--no-dense"],
+        ["index", "info"],
+        ["index", "list"],
+        ["config"],
+        ["doctor"],
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments[:2])),
+)
+def test_the_page_on_json_names_the_keys_of_other_commands(arguments):
+    ccheck("ingest", CORPUS, "--no-dense")
+    ran = ccheck(*arguments, "--json")
+    assert ran.code == 0
+    assert [key for key in ran.objects[0] if f"`{key}`" not in read("docs/json.md")] == []
+
+
+def keys(value: object) -> set[str]:
+    if isinstance(value, list):
+        return {key for one in value for key in keys(one)}
+    if not isinstance(value, dict):
+        return set()
+    named = {} if set(value) & {"bm25"} else value  # by retriever
+    return set(named) | {key for one in named.values() for key in keys(one)}

@@ -1,0 +1,175 @@
+"""The package as it is installed: what the wheel holds, what it needs, what importing it costs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES = PROJECT["tool"]["setuptools"]["package-dir"]
+KINDS = (".py", ".json", ".jsonl", ".toml", ".txt", ".html", ".css", ".js")
+HEAVY = {"torch", "transformers", "sentence_transformers", "elasticsearch", "tantivy", "pyarrow", "nupunkt"}
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy: a build folder of old could add what is no longer there."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]):
+        shutil.copy(ROOT / name, folder)
+    for room in {path.split("/")[0] for path in PACKAGES.values()}:
+        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = (folder / "dist").glob("*.whl")
+    return built
+
+
+def test_every_room_is_a_package():
+    folders = {file.parent.relative_to(ROOT).as_posix() for file in ROOT.glob("*/**/__init__.py")}
+    rooms = {folder for folder in folders if folder.split("/")[0] not in {"tests", "build", "dist", ".venv"}}
+    assert rooms - {"core"} == set(PACKAGES.values()) - {"core"} and PACKAGES["ccheck"] == "core"
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == set(PACKAGES)
+
+
+def test_the_wheel_holds_every_file_and_no_other(wheel):
+    wanted = {
+        f"{package.replace('.', '/')}/{file.relative_to(ROOT / folder).as_posix()}"
+        for package, folder in PACKAGES.items()
+        for file in [*(ROOT / folder).iterdir(), *(ROOT / folder).glob("prompts/*"), *(ROOT / folder).glob("presets/*")]
+        if file.name == "py.typed" or file.suffix in KINDS
+    }
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert held == wanted
+    for kind in (*KINDS[:4], "py.typed"):
+        assert any(name.endswith(kind) for name in held), kind
+    assert {name.split("/")[1] for name in held if "/prompts/" in name} == {"ingest", "rerank", "search", "verdict"}
+
+
+def test_the_wheel_has_the_licence_and_the_program(wheel):
+    files = zipfile.ZipFile(wheel)
+    (entry_points,) = (name for name in files.namelist() if name.endswith("entry_points.txt"))
+    assert "ccheck = ccheck.cli:main" in files.read(entry_points).decode()
+    assert any(name.endswith("licenses/LICENSE") for name in files.namelist())
+
+
+# -- an installation of the wheel with what it requires and nothing else
+
+
+def required(lines: Iterable[str]) -> set[str]:
+    """The installed packages that requirements name, and those that these require; extras only where they are named."""
+    found: set[tuple[str, frozenset[str]]] = set()
+    todo = [(line, frozenset[str]()) for line in lines]
+    while todo:
+        line, wanted = todo.pop()
+        requirement = Requirement(line)
+        marker = requirement.marker
+        if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in ("", *wanted)):
+            continue
+        one = (requirement.name, frozenset(requirement.extras))
+        if one not in found:
+            found.add(one)
+            todo += [(inner, one[1]) for inner in importlib.metadata.requires(requirement.name) or ()]
+    return {name for name, _ in found}
+
+
+@pytest.fixture(scope="session")
+def base_install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to be `PYTHONPATH`: the wheel, unpacked, and links to what it requires without any extra."""
+    folder = tmp_path_factory.mktemp("base")
+    zipfile.ZipFile(wheel).extractall(folder)
+    (metadata,) = folder.glob("ccheck-*.dist-info")
+    for name in required(importlib.metadata.PathDistribution(metadata).requires or ()):
+        distribution = importlib.metadata.distribution(name)
+        tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
+        for top in tops:
+            link = folder / top
+            if not link.exists():
+                link.symlink_to(Path(distribution.locate_file(top)))
+    return folder
+
+
+def run_base(install: Path, *arguments: object, code: str | None = None) -> subprocess.CompletedProcess[str]:
+    # -S: without the site-packages of the environment that the tests run in.
+    start = ["-c", code] if code else ["-m", "ccheck"]
+    command = [sys.executable, "-S", *start, *(str(argument) for argument in arguments)]
+    environ = os.environ | {"PYTHONPATH": str(install)}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_the_base_install_ingests_and_searches_by_bm25(base_install):
+    done = run_base(base_install, code="import torch")
+    assert "ModuleNotFoundError" in done.stderr
+    corpus = base_install / "ccheck" / "demo" / "corpus.jsonl"
+    done = run_base(base_install, "ingest", corpus)
+    assert done.returncode == 0 and "71 added" in done.stderr, done.stderr
+    assert "BM25 only: pip install 'ccheck[models]' and ingest again" in done.stderr
+    done = run_base(base_install, "query", "sea level has risen 20 cm since 1900", "--json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0 and answer["evidence"][0]["doc_id"] in ("church-white-2011", "frederikse-2020")
+    assert "pip install 'ccheck[models]'" in done.stderr
+    done = run_base(base_install, "doctor")
+    assert done.returncode == 0 and "absent  models" in done.stdout and "pip install 'ccheck[models]'" in done.stdout
+
+
+def test_the_base_install_and_a_store_with_vectors(base_install, embedded):
+    done = run_base(base_install, "query", "sea level", "--store", embedded, "-k", "1")
+    assert done.returncode == 0 and "  1  " in done.stdout and "pip install 'ccheck[models]'" in done.stderr
+    for arguments in (
+        ["query", "sea level", "--recipe", "dense"],
+        ["ingest", base_install / "ccheck/demo/corpus.jsonl"],
+    ):
+        done = run_base(base_install, *arguments, "--store", embedded)
+        assert (done.returncode, done.stdout) == (3, "") and "pip install 'ccheck[models]'" in done.stderr
+
+
+def test_the_base_install_names_the_extra_for_parquet(base_install, tmp_path):
+    (tmp_path / "papers.parquet").write_bytes(b"PAR1")
+    done = run_base(base_install, "ingest", tmp_path / "papers.parquet", "--no-dense")
+    assert done.returncode == 3 and "pip install 'ccheck[parquet]'" in done.stderr
+
+
+def test_the_extras_that_messages_name_exist():
+    sources = [file for folder in PACKAGES.values() for file in (ROOT / folder).glob("*.py")]
+    named = {extra for file in sources for extra in re.findall(r"ccheck\[(\w+)\]", file.read_text(encoding="utf-8"))}
+    assert named and named <= set(PROJECT["project"]["optional-dependencies"])
+
+
+# -- what importing costs
+
+
+def loaded(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint('\\n' + ' '.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
+
+
+def test_importing_ccheck_loads_nothing_heavy():
+    everything = "import ccheck\nfrom ccheck import *\nimport ccheck.cli"
+    assert loaded("import ccheck") & (HEAVY | {"numpy", "pydantic", "rich", "click", "httpx"}) == set()
+    assert loaded(everything) & HEAVY == set()
+
+
+def test_help_loads_next_to_nothing():
+    code = (
+        "import sys\nsys.argv = ['ccheck', '--help']\nfrom ccheck.cli import main\ntry: main()\nexcept SystemExit: pass"
+    )
+    assert loaded(code) & (HEAVY | {"numpy", "pydantic", "rich", "httpx", "platformdirs", "sqlite3"}) == set()

@@ -1,0 +1,279 @@
+"""Real Elasticsearch servers for the tests: a pytest plugin, started lazily and once a session.
+
+A server comes from the environment, else from testcontainers where a Docker engine answers, else from the jars on
+Maven Central (``elasticsearch_host/``); where none of these can be had, the test is skipped and says what is absent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+import httpx
+import pytest
+from needs import absent
+
+Licence = Literal["trial", "basic"]
+
+HOST = Path(__file__).parents[1] / "elasticsearch_host"
+ENVIRONMENT = dict(os.environ)  # as it was before any test changed it
+START_SECONDS = 300  # the first start downloads the jars
+STOP_SECONDS = 30
+HEAP = "512m"
+
+
+def pom_property(name: str) -> str:
+    """A property of elasticsearch_host/pom.xml, which names the servers' versions."""
+    found = re.search(rf"<{name}>(.+?)</{name}>", (HOST / "pom.xml").read_text(encoding="utf-8"))
+    assert found, name
+    return found[1]
+
+
+VERSION = pom_property("elasticsearch.version")
+VERSION_8 = pom_property("elasticsearch.previous")
+
+
+class Node:
+    """One server from the jars, on 127.0.0.1. A context manager that stops it."""
+
+    def __init__(self, licence: Licence, home: Path, port: int, version: str) -> None:
+        self.licence = licence
+        self.home = home
+        self.port = port
+        self.version = version
+        self.log = home / "node.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Starts the server and waits until it answers."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [HOST / "run", str(self.port), self.licence, self.home, self.version],
+                stdin=subprocess.PIPE,  # never written to: the node ends when it closes, so when we are gone
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**ENVIRONMENT, "ELASTICSEARCH_HOST_HEAP": HEAP, "ELASTICSEARCH_HOST_FOLLOW": "stdin"},
+                start_new_session=True,
+            )
+            written_before = log.tell()
+        try:
+            self.port = self._await_port(self._process, written_before)
+            await_answer(self.url)
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """Ends the server as a crash does (SIGKILL)."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ends the server in order (SIGTERM)."""
+        self._end(signal.SIGTERM)
+
+    def restart(self) -> None:
+        """Starts the server again with the same data and port; stops it first if it runs."""
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _await_port(self, process: subprocess.Popen[bytes], written_before: int) -> int:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            ended = process.poll() is not None
+            output = self.log.read_bytes()[written_before:].decode(errors="replace")
+            if found := re.search(r"^listening on 127\.0\.0\.1:(\d+)$", output, re.MULTILINE):
+                return int(found[1])
+            if ended:
+                raise RuntimeError(f"Elasticsearch ended with {process.returncode}; {self._log_tail()}")
+            time.sleep(0.1)
+        raise RuntimeError(f"Elasticsearch did not start within {START_SECONDS} s; {self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join([f"the end of {self.log}:", *lines[-30:]])
+
+    def _end(self, sent: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for each in (sent, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, each)
+                process.wait(STOP_SECONDS)
+                break
+            except ProcessLookupError:
+                process.wait()
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+_nodes: list[Node] = []
+_temporary_homes: list[Path] = []
+_served: set[str] = set()
+
+
+def start_node(
+    licence: Licence = "trial", home: Path | None = None, port: int | None = None, version: str = VERSION
+) -> Node:
+    """A started server of the caller's own, for tests that kill it; a free port and a temporary home unless given.
+
+    Skips the test where the jars can't be run. What still runs when the session ends is stopped.
+    """
+    if missing := absent_for_jars():
+        absent("elasticsearch", f"needs an Elasticsearch of its own, from jars: {'; '.join(missing)}")
+    if home is None:
+        home = Path(tempfile.mkdtemp(prefix="elasticsearch-"))
+        _temporary_homes.append(home)
+    node = Node(licence, home, port or 0, version)
+    _nodes.append(node)
+    node.start()
+    return node
+
+
+def absent_for_jars() -> list[str]:
+    """What ./run lacks on this machine, each with how to get it."""
+    missing = []
+    if shutil.which("mvn") is None:
+        missing.append("no mvn on the PATH (Debian: apt-get install maven)")
+    java = subprocess.run([HOST / "find-java"], capture_output=True, text=True, env=ENVIRONMENT)
+    if java.returncode:
+        missing.append(java.stderr.strip())
+    return missing
+
+
+def await_answer(url: str) -> None:
+    """Waits until the server at the URL answers and its primary shards are there."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            asked = {"wait_for_status": "yellow", "timeout": "30s"}
+            httpx.get(f"{url}/_cluster/health", params=asked, timeout=60).raise_for_status()
+            return
+        except httpx.HTTPError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def docker_answers() -> bool:
+    """Whether testcontainers is installed and there is a Docker engine for it."""
+    if find_spec("testcontainers") is None or shutil.which("docker") is None:
+        return False
+    asked = ["docker", "version", "--format", "{{.Server.Version}}"]
+    try:
+        return subprocess.run(asked, capture_output=True, timeout=20).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+@contextmanager
+def container(licence: Licence, version: str) -> Iterator[str]:
+    """The URL of the official image, run for as long as the context lasts."""
+    from testcontainers.core.container import DockerContainer
+
+    image = DockerContainer(f"docker.elastic.co/elasticsearch/elasticsearch:{version}")
+    image.with_env("discovery.type", "single-node").with_env("xpack.security.enabled", "false")
+    image.with_env("xpack.license.self_generated.type", licence).with_env("ES_JAVA_OPTS", f"-Xms{HEAP} -Xmx{HEAP}")
+    with image.with_exposed_ports(9200) as running:
+        url = f"http://{running.get_container_host_ip()}:{running.get_exposed_port(9200)}"
+        await_answer(url)
+        yield url
+
+
+@contextmanager
+def server(variable: str, licence: Licence, version: str, home: Path) -> Iterator[str]:
+    """The URL of a server from the environment, else a container, else the jars; skips where none can be had."""
+    if given := ENVIRONMENT.get(variable):
+        _served.add(given.rstrip("/"))
+        yield given.rstrip("/")
+    elif docker_answers():
+        with container(licence, version) as url:
+            _served.add(url)
+            yield url
+    elif missing := absent_for_jars():
+        absent(
+            "elasticsearch",
+            f"no Elasticsearch {version} ({licence}): {variable} is not set;"
+            f" no Docker engine with testcontainers answers; from jars: {'; '.join(missing)}",
+        )
+    else:
+        with start_node(licence, home, version=version) as node:
+            _served.add(node.url)
+            yield node.url
+
+
+@pytest.fixture(scope="session")
+def elasticsearch_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server whose licence allows everything, `rrf` among it."""
+    with server("ELASTICSEARCH_URL", "trial", VERSION, tmp_path_factory.mktemp("elasticsearch")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def elasticsearch_basic_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with the free basic licence, which answers 403 to `rrf`."""
+    variable = "CCHECK_TEST_ELASTICSEARCH_BASIC_URL"
+    with server(variable, "basic", VERSION, tmp_path_factory.mktemp("elasticsearch-basic")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def elasticsearch_8_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The oldest server that ccheck supports, with a trial licence."""
+    variable = "CCHECK_TEST_ELASTICSEARCH_8_URL"
+    with server(variable, "trial", VERSION_8, tmp_path_factory.mktemp("elasticsearch-8")) as url:
+        yield url
+
+
+@pytest.fixture
+def elasticsearch_index() -> Iterator[str]:
+    """A name for a test's own index or alias; all indices and index templates that begin with it are deleted after."""
+    name = f"ccheck-test-{uuid4().hex[:12]}"
+    yield name
+    for url in _served:
+        delete_indices(url, f"{name}*")
+
+
+def delete_indices(url: str, pattern: str) -> None:
+    """Deletes the indices and index templates that a pattern names; a server refuses to delete indices by a pattern."""
+    with httpx.Client(base_url=url, timeout=60) as client:
+        found = client.get(f"/_cat/indices/{pattern}", params={"h": "index", "expand_wildcards": "all"})
+        for index in found.raise_for_status().text.split():
+            client.delete(f"/{index}").raise_for_status()
+        for templates in ("_index_template", "_component_template"):
+            deleted = client.delete(f"/{templates}/{pattern}")
+            if deleted.status_code != httpx.codes.NOT_FOUND:
+                deleted.raise_for_status()
+
+
+def pytest_unconfigure() -> None:
+    """Leaves no server behind, however the session ended."""
+    while _nodes:
+        _nodes.pop().stop()
+    while _temporary_homes:
+        shutil.rmtree(_temporary_homes.pop(), ignore_errors=True)

@@ -1,0 +1,482 @@
+"""What recipes search for in Elasticsearch, on real servers, beside what test_store_fields.py asks of all stores."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import numpy as np
+import pytest
+from elasticsearch_nodes import delete_indices
+from test_elastic_store import SERVERS, assert_equal_but_for_ties, ids
+
+from ccheck import es_mappings
+from ccheck.analysis import terms
+from ccheck.errors import CcheckError, InvalidData, NotFound
+from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, Layout, SparseField, analysis_key
+from ccheck.recipe import load_recipe
+from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.search.elastic.queries import fits_rrf
+from ccheck.search.local import LocalStore
+from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector, Vector
+
+DIMENSIONS, VOCABULARY = 16, 30_522
+SECOND = DenseField(Embedding("second-model", 8, "e" * 64, 512), Chunking(512, 512, 0))
+PLAIN = Analysis(stopwords="nltk")
+LAYOUT = Layout(
+    Embedding("test-model", DIMENSIONS, "f" * 64, 128),
+    Chunking(128, 128, 16),
+    (SECOND,),
+    SparseField("sparse-model", VOCABULARY, "d" * 64, 512),
+    (PLAIN,),
+    AdditionalTexts("a-model", True, 1, "prompts-1"),
+)
+QUANTISED = 2**-8
+"""The share by which the index can keep a weight too small: 9 significant bits of it, the others cut off."""
+
+
+def vector_of(text: str, dimensions: int = DIMENSIONS) -> Vector:
+    """A unit vector that is always the same for a text."""
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    vector = np.random.default_rng(seed).normal(size=dimensions).astype(np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def sparse_of(text: str) -> SparseVector:
+    """Its terms, each of which brings two others along, as a learned expansion does; weights depend on the term."""
+    weights: dict[int, float] = {}
+    for term in terms(text):
+        digest = hashlib.sha256(term.encode()).digest()
+        for place, share in ((0, 1.0), (4, 0.4), (8, 0.2)):
+            token = int.from_bytes(digest[place : place + 4], "big") % VOCABULARY
+            weights[token] = weights.get(token, 0.0) + share * (0.3 + digest[31] / 100)
+    tokens = sorted(weights)
+    logs = np.log1p(np.array([weights[token] for token in tokens])).astype(np.float32)
+    return SparseVector(np.array(tokens, np.int32), logs)
+
+
+def entry(id_: str, title: str = "", text: str = "A text.", digest: str = "1", **metadata: Any) -> Entry:
+    return Entry(
+        Document(id_, title, text, metadata),
+        digest,
+        tuple(Passage(0, len(text), vector_of(f"{id_} {part}")) for part in range(1 + len(text) % 3)),
+        {SECOND.name: (Passage(0, len(text), vector_of(id_, 8)),)},
+        sparse_of(f"{title} {text}"),
+        (f"In short: {title}",),
+    )
+
+
+def query_of(text: str) -> Query:
+    return Query(text, vector_of(text), {"sparse": sparse_of(text)})
+
+
+@pytest.fixture
+def store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
+    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+        yield store
+
+
+@pytest.fixture(params=SERVERS)
+def any_store(request: pytest.FixtureRequest, elasticsearch_index: str) -> Iterator[ElasticStore]:
+    with ElasticStore(Connection(request.getfixturevalue(request.param)), elasticsearch_index) as store:
+        yield store
+
+
+def ranked(store: ElasticStore, query: Query, retriever: Retriever, **options: Any) -> list[tuple[str, float]]:
+    (found,) = store.rankings([query], {retriever.kind: retriever}, **options)
+    assert not isinstance(found, CcheckError), found
+    return list(found[retriever.kind])
+
+
+def names(found: Sequence[tuple[str, float]]) -> list[str]:
+    return [id_ for id_, _ in found]
+
+
+# -- the server's own fusion
+
+
+@pytest.fixture(scope="module")
+def scifact_entries() -> list[Entry]:
+    from conftest import evaluation_data
+
+    with gzip.open(evaluation_data("scifact") / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [entry(d["_id"], d["title"], d["text"]) for d in map(json.loads, itertools.islice(lines, 800))]
+
+
+@pytest.fixture(scope="module", params=["elasticsearch_url", "elasticsearch_8_url"])
+def scifact_store(request: pytest.FixtureRequest, scifact_entries: list[Entry]) -> Iterator[ElasticStore]:
+    url, index = request.getfixturevalue(request.param), f"ccheck-test-{uuid4().hex[:12]}"
+    with ElasticStore(Connection(url), index) as store:
+        store.prepare(LAYOUT)
+        assert store.upsert(scifact_entries) == {}
+        store.publish()
+        # A merge between two searches can change what an approximate index finds.
+        httpx.post(f"{url}/{index}/_forcemerge", params={"max_num_segments": 1}, timeout=120).raise_for_status()
+        yield store
+    delete_indices(url, f"{index}*")
+
+
+@pytest.fixture
+def claims(scifact: Path) -> list[Query]:
+    lines = (scifact / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:25]
+    return [query_of(claim["text"]) for claim in map(json.loads, lines)]
+
+
+THREE: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(depth=60, candidates=300), "sparse": Sparse()}
+
+
+@pytest.mark.parametrize("what", ["recipe", "three", "weighted", "minmax"])
+def test_native_and_own_fusion_rank_alike(
+    scifact_store: ElasticStore, claims: list[Query], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe's kNN hands on 50 of 200 candidates in a window of 100."""
+    recipe = load_recipe("checkthat-4b-elasticsearch")
+    retrievers, fusion = {"recipe": recipe.retrievers, "minmax": recipe.retrievers}.get(what, THREE), recipe.fusion
+    if what == "minmax":
+        fusion = Fusion(method="minmax")
+    if what == "weighted":
+        retrievers = {name: stage.model_copy(update={"weight": 0.5 + len(name)}) for name, stage in THREE.items()}
+    sent: list[bytes] = []
+    send = scifact_store._server.send
+
+    def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
+        sent.append(body)
+        return send(method, path, body, params)
+
+    def rank(native: bool) -> list[Ranking]:
+        monkeypatch.setattr(scifact_store, "_native", native)
+        monkeypatch.setattr(scifact_store, "_native_weights", native)
+        sent.clear()
+        rankings = scifact_store.search(claims, retrievers, fusion, k=30, details=False)
+        assert all(isinstance(ranking, Ranking) for ranking in rankings)
+        return rankings  # type: ignore[return-value]
+
+    monkeypatch.setattr(scifact_store._server, "send", record)
+    native = rank(True)
+    takes_weights = "8." not in str(send("GET", "/")["version"]["number"])[:2]
+    by_server = what in ("recipe", "three") or (what == "weighted" and takes_weights)
+    assert any(b'"rrf"' in body for body in sent if isinstance(body, bytes)) == (by_server or what == "weighted")
+    assert scifact_store._native_weights == (by_server or what == "minmax")
+    own = rank(False)
+    assert not any(b'"rrf"' in body for body in sent if isinstance(body, bytes))
+    for mine, theirs in zip(own, native, strict=True):
+        assert len(mine.hits) == 30
+        assert_equal_but_for_ties(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("retrievers", "k", "fits"),
+    [
+        ({"a": Bm25(depth=100), "b": Dense(depth=50, candidates=200)}, 100, True),
+        ({"a": Bm25(depth=100), "b": Dense(depth=50)}, 101, False),
+        ({"a": Bm25(depth=30), "b": Dense(depth=100)}, 10, False),  # the window would give BM25 100, too
+        ({"a": Bm25(depth=30), "b": Sparse(depth=100)}, 10, False),
+        ({"a": Bm25(), "b": Dense(depth=10), "c": Sparse()}, 10, True),
+        ({"a": Dense(depth=10), "b": Dense(depth=50)}, 50, True),
+        ({"a": Bm25()}, 10, False),
+    ],
+)
+def test_when_the_server_fuses(retrievers: dict[str, Retriever], k: int, fits: bool) -> None:
+    assert fits_rrf(retrievers, Fusion(), k) == fits
+    assert not fits_rrf(retrievers, Fusion(method="minmax"), k)
+
+
+def test_both_kinds_of_store_rank_alike(
+    scifact_store: ElasticStore, scifact_entries: list[Entry], claims: list[Query], tmp_path: Path
+) -> None:
+    retrievers: dict[str, Retriever] = {
+        "words": Bm25(),
+        "fuzzy": Bm25(fuzziness="auto", fields={"content": 1.0, "additional": 1.0}),
+        "plain": Bm25(analysis=PLAIN, fuzziness=1),
+        "dense": Dense(candidates=1_000),
+        "sparse": Sparse(),
+    }
+    queries = [replace(claim, own={"sparse": claim.own["sparse"]}) for claim in claims[:10]]
+    with LocalStore(tmp_path / "local") as local:
+        local.prepare(LAYOUT)
+        assert local.upsert(scifact_entries) == {}
+        local.publish()
+        here, there = local.rankings(queries, retrievers), scifact_store.rankings(queries, retrievers)
+    for name in retrievers:
+        same = every = 0
+        for mine, theirs in zip(here, there, strict=True):
+            assert not isinstance(mine, CcheckError) and not isinstance(theirs, CcheckError)
+            scores = dict(theirs[name])
+            same += len(scores.keys() & set(names(mine[name])))
+            every += len(mine[name])
+            if name != "dense":  # of several passages the best is told by quantised vectors
+                near = QUANTISED if name == "sparse" else 1e-4
+                expected = {id_: score for id_, score in mine[name] if id_ in scores}
+                assert {id_: scores[id_] for id_ in expected} == pytest.approx(expected, rel=near)
+        assert every and same / every > 0.97, name
+
+
+# -- sparse vectors
+
+
+def test_sparse_scores_are_exact_but_for_the_bits_that_are_kept(
+    scifact_store: ElasticStore, scifact_entries: list[Entry], claims: list[Query]
+) -> None:
+    matrix = np.zeros((len(scifact_entries), VOCABULARY), np.float32)
+    for row, one in zip(matrix, scifact_entries, strict=True):
+        assert one.sparse is not None
+        row[one.sparse.ids] = one.sparse.weights
+    places = {one.document.id: row for row, one in enumerate(scifact_entries)}
+    for query in claims[:10]:
+        weights = query.weights("sparse")
+        assert weights is not None
+        exact = matrix[:, weights.ids] @ weights.weights
+        found = ranked(scifact_store, query, Sparse(depth=800))
+        assert {places[id_] for id_ in names(found)} == set(np.flatnonzero(exact > 0).tolist())
+        for id_, score in found:
+            assert exact[places[id_]] * (1 - QUANTISED) * 0.99999 <= score <= exact[places[id_]] * 1.00001
+
+
+def test_a_sparse_query_of_more_tokens_than_a_server_takes(any_store: ElasticStore) -> None:
+    any_store.prepare(LAYOUT)
+    any_store.upsert([replace(entry("a"), sparse=SparseVector(np.array([7], np.int32), np.array([2], np.float32)))])
+    any_store.publish()
+    weights = np.linspace(0.1, 1, 20_000, dtype=np.float32)
+    heavy = replace(query_of("x"), own={"sparse": SparseVector(np.arange(20_000, dtype=np.int32), weights)})
+    assert ranked(any_store, heavy, Sparse()) == []  # token 7 has one of the small weights
+    weights[7] = 3.0
+    assert ranked(any_store, heavy, Sparse()) == [("a", pytest.approx(6.0))]
+
+
+# -- many candidates, many words
+
+
+def test_ten_thousand_candidates(store: ElasticStore) -> None:
+    store.prepare(Layout())
+    entries = (Entry(Document(f"d{n}", "", f"zebra {'sea ' * (1 + n % 2)}"), "1") for n in range(10_050))
+    assert store.upsert(list(entries)) == {}
+    store.publish()
+    deep: dict[str, Retriever] = {"zebra": Bm25(depth=10_000), "sea": Bm25(depth=10_000)}
+    for found in store.rankings([Query("zebra", own={"sea": "sea"}), Query("zebra")], deep):
+        assert not isinstance(found, CcheckError)
+        assert [len(set(names(ranking))) for ranking in found.values()] == [10_000, 10_000]
+    (fused,) = store.search([Query("zebra", own={"sea": "sea"})], deep, Fusion(), k=1_500)
+    assert isinstance(fused, Ranking) and len(set(ids(fused))) == 1_500
+    (alone,) = store.search([Query("sea")], {"sea": Bm25(depth=10_000)}, Fusion(), k=1_500)
+    assert isinstance(alone, Ranking) and len(set(ids(alone))) == 1_500
+    assert all(hit.document.text.count("sea") == 2 for hit in alone.hits)
+
+
+def test_fuzzy_words_that_are_too_many_for_the_server(store: ElasticStore) -> None:
+    """Each of the words is near to 50 others: 400 become 20,000 clauses, of 900 it searches for themselves."""
+    random = np.random.default_rng(0)
+    words = ["".join(random.choice(list("abcd"), 6)) for _ in range(2_700)]
+    store.prepare(LAYOUT)
+    texts = [" ".join(words[n : n + 30]) for n in range(0, 2_700, 30)]
+    store.upsert([entry(f"d{n}", "", text) for n, text in enumerate(texts)])
+    store.publish()
+    long = query_of(" ".join(words[:400]))
+    assert len(ranked(store, long, Bm25(fuzziness="auto"))) == 90
+    longer = ranked(store, query_of(" ".join(words[:900])), Bm25(fuzziness=2, analysis=PLAIN))
+    assert set(names(longer)) >= {f"d{n}" for n in range(30)}
+    both: dict[str, Retriever] = {"bm25": Bm25(fuzziness="auto"), "dense": Dense(), "sparse": Sparse()}
+    for options in ({}, {"details": False}):
+        (fused,) = store.search([long], both, Fusion(), k=5, **options)
+        assert isinstance(fused, Ranking) and len(fused.hits) == 5
+    short = ranked(store, query_of(" ".join(words[:3])), Bm25(fuzziness="auto"))
+    assert short[0][0] == "d0" and len(short) > 30
+
+
+# -- what is stored
+
+
+def test_a_partial_update_keeps_what_the_document_is_found_by(any_store: ElasticStore) -> None:
+    any_store.prepare(LAYOUT)
+    any_store.upsert([entry("a", "Glaciers", "Mountain glaciers shrink.", year=2001), entry("b", "Tea", "Green tea.")])
+    any_store.publish()
+    url = any_store.name.removesuffix(f"/{any_store.index}")
+    body = {"doc": {"metadata": {"year": 2002}}}
+    httpx.post(f"{url}/{any_store.index}/_update/a", params={"refresh": "true"}, json=body).raise_for_status()
+    query = query_of("Glaciers")
+    asked = replace(query, own={**query.own, "dense": vector_of("a", 8)})
+    assert any_store.get(["a"])["a"].metadata == {"year": 2002}
+    assert names(ranked(any_store, Query("shrink"), Bm25(analysis=PLAIN))) == ["a"]
+    assert names(ranked(any_store, query, Sparse())) == ["a"]
+    assert names(ranked(any_store, Query("glacier"), Bm25(fields={"additional": 1.0}))) == ["a"]
+    assert ranked(any_store, asked, Dense(field=SECOND.name))[0] == ("a", pytest.approx(1, abs=1e-5))
+    assert ranked(any_store, Query("", vector_of("a 0")), Dense())[0] == ("a", pytest.approx(1, abs=1e-3))
+
+
+def test_documents_that_others_wrote_are_found_too(any_store: ElasticStore) -> None:
+    """They lack the field that repeats the id."""
+    any_store.prepare(LAYOUT)
+    any_store.upsert([entry("a", "Sea level", "The sea rises.")])
+    url = any_store.name.removesuffix(f"/{any_store.index}")
+    httpx.put(f"{url}/{any_store.index}/_doc/b", json={"title": "Sea", "text": "By hand."}).raise_for_status()
+    any_store.publish()
+    assert set(names(ranked(any_store, Query("sea"), Bm25()))) == {"a", "b"}
+    both: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(depth=50)}
+    (fused,) = any_store.search([query_of("sea")], both, Fusion(method="minmax"), k=5)
+    assert isinstance(fused, Ranking) and set(ids(fused)) == {"a", "b"}
+    assert names(ranked(any_store, Query("rises"), Bm25())) == ["a"]
+
+
+def test_the_index_has_the_layouts_fields(store: ElasticStore, elasticsearch_url: str) -> None:
+    store.prepare(LAYOUT)
+    mapping = httpx.get(f"{elasticsearch_url}/{store.index}").json()[f"{store.index}-000001"]["mappings"]
+    properties = mapping["properties"]
+    assert mapping["_meta"]["ccheck"]["layout"] == LAYOUT.to_dict()
+    assert properties["passages"]["properties"]["vector"]["dims"] == DIMENSIONS
+    assert properties[SECOND.name]["properties"]["vector"]["dims"] == 8
+    assert properties[SECOND.name]["properties"].keys() == properties["passages"]["properties"].keys()
+    assert properties["sparse"]["type"] == "sparse_vector"
+    assert mapping["_meta"]["ccheck"]["terms"] == {analysis_key(PLAIN): {"stopwords": "nltk"}}
+    whitespace = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
+    assert properties["terms"]["properties"] == {analysis_key(PLAIN): whitespace}
+    assert properties["additional"]["analyzer"] == "ccheck_english"
+
+
+def test_an_index_of_an_earlier_ccheck_gains_fields(any_store: ElasticStore) -> None:
+    """The first ones had neither additional texts nor sparse vectors in their mapping."""
+    url = any_store.name.removesuffix(f"/{any_store.index}")
+    mappings = es_mappings.fields()
+    del mappings["properties"]["additional"], mappings["properties"]["id"]
+    old = Layout().to_dict()
+    mappings["_meta"] = {"ccheck": {"version": "0.0.1", "format": 1, "layout": old}}
+    body = {"settings": es_mappings.settings(), "mappings": mappings, "aliases": {any_store.index: {}}}
+    httpx.put(f"{url}/{any_store.index}-000001", json=body, timeout=60).raise_for_status()
+    plain = Entry(Document("a", "Sea", "The sea rises."), "1")
+    assert any_store.upsert([plain]) == {}
+    any_store.publish()
+    assert names(ranked(any_store, Query("sea"), Bm25())) == ["a"]
+    with ThreadPoolExecutor(3) as pool:  # as several that ingest at once do
+        list(pool.map(any_store.prepare, [LAYOUT] * 3))
+    assert any_store.upsert([entry("a", "Sea", "The sea rises.", digest="2")]) == {}
+    any_store.publish()
+    assert names(ranked(any_store, Query("rises"), Bm25(analysis=PLAIN))) == ["a"]
+    assert names(ranked(any_store, query_of("sea"), Sparse())) == ["a"]
+    assert names(ranked(any_store, Query("short"), Bm25(fields={"additional": 1.0}))) == ["a"]
+    info = any_store.info()
+    assert info is not None and (info.layout, info.documents) == (LAYOUT, 1)
+
+
+def test_an_index_full_of_metadata_gains_fields(any_store: ElasticStore) -> None:
+    any_store.prepare(Layout())
+    many = Document("many", "Sea", "The sea.", {f"key{number}": number for number in range(1_500)})
+    assert any_store.upsert([Entry(many, "1")]) == {}
+    any_store.prepare(LAYOUT)
+    assert any_store.upsert([entry("a", "Sea level")]) == {}
+    any_store.publish()
+    assert names(ranked(any_store, query_of("sea"), Sparse())) == ["a"]
+    assert any_store.get(["many"]) == {"many": many}
+    url = any_store.name.removesuffix(f"/{any_store.index}")
+    (settings,) = httpx.get(f"{url}/{any_store.index}/_settings", params={"flat_settings": "true"}).json().values()
+    assert settings["settings"]["index.mapping.total_fields.limit"] == "1100"
+
+
+def test_the_templates_make_an_index_for_every_field(any_store: ElasticStore) -> None:
+    """Under other names, so that no other index is touched."""
+    name, url = any_store.index, any_store.name.removesuffix(f"/{any_store.index}")
+    with httpx.Client(base_url=url, timeout=60) as client:
+        for component in es_mappings.COMPONENTS:
+            body = es_mappings.read(component)
+            client.put(f"/_component_template/{name}-{component}", json=body).raise_for_status()
+        template = es_mappings.read(es_mappings.INDEX_TEMPLATE)
+        template |= {"index_patterns": [f"{name}-*"], "priority": 400}
+        template["composed_of"] = [f"{name}-{component}" for component in template["composed_of"]]
+        client.put(f"/_index_template/{name}", json=template).raise_for_status()
+        client.put(f"/{name}-000001", json={"aliases": {name: {"is_write_index": True}}}).raise_for_status()
+        made = client.get(f"/{name}/_mapping").json()[f"{name}-000001"]["mappings"]["properties"]
+    assert made["sparse"]["type"] == "sparse_vector" and made["additional"]["type"] == "text"
+    any_store.prepare(LAYOUT)
+    assert any_store.upsert([entry("a", "Sea level")]) == {}
+    any_store.publish()
+    assert names(ranked(any_store, query_of("sea"), Sparse())) == ["a"]
+
+
+def test_the_state_follows_what_searches_see(store: ElasticStore) -> None:
+    def state() -> str:
+        info = store.info()
+        assert info is not None and info.state is not None
+        return info.state
+
+    store.prepare(LAYOUT)
+    seen = [state()]
+    store.upsert([entry("a")])
+    seen.append(state())
+    store.publish()  # what was ranked before this was ranked without it
+    seen.append(state())
+    assert state() == seen[-1]
+    store.upsert([entry("a")])
+    seen.append(state())
+    store.drop()
+    store.prepare(LAYOUT)
+    seen.append(state())
+    assert len(set(seen)) == 5
+
+
+# -- indices of others
+
+
+@pytest.fixture
+def foreign(elasticsearch_url: str, elasticsearch_index: str) -> ElasticStore:
+    """Two indices of others behind one alias, both with a document p0."""
+    vectors = {
+        name: {"type": "dense_vector", "dims": dims, "similarity": "cosine"}
+        for name, dims in (("embedding", DIMENSIONS), ("other", 8))
+    }
+    parts = {"type": "nested", "properties": {"vector": {"type": "dense_vector", "dims": 4, "similarity": "cosine"}}}
+    properties = {"headline": {"type": "text"}, "body": {"type": "text"}, **vectors, "parts": parts}
+    papers = [("Sea level", "It rises."), ("Ice sheets", "They melt."), ("Tea", "A drink.")]
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        for number in (1, 2):
+            body = {"mappings": {"properties": properties}, "aliases": {elasticsearch_index: {}}}
+            client.put(f"/{elasticsearch_index}-{number}", json=body).raise_for_status()
+        for number, (title, text) in enumerate(papers):
+            paper = {
+                "headline": title,
+                "body": text,
+                "embedding": vector_of(title).tolist(),
+                "other": vector_of(text, 8).tolist(),
+                "parts": [{"vector": vector_of(f"{title} {part}", 4).tolist()} for part in range(2)],
+            }
+            for each in {1, 1 + (number == 0)}:
+                path = f"/{elasticsearch_index}-{each}/_doc/p{number}"
+                client.put(path, params={"refresh": "true"}, json=paper).raise_for_status()
+    return ElasticStore(Connection(elasticsearch_url), elasticsearch_index)
+
+
+def test_any_vectors_of_an_index_of_others_can_be_named(foreign: ElasticStore) -> None:
+    assert ranked(foreign, Query("", vector_of("Tea")), Dense())[0] == ("p2", pytest.approx(1, abs=1e-3))
+    assert ranked(foreign, Query("", vector_of("They melt.", 8)), Dense(field="other"))[0][0] == "p1"
+    best = ranked(foreign, Query("", vector_of("Tea 1", 4)), Dense(field="parts.vector"))
+    assert (best[0][0], len(best)) == ("p2", 4)
+    with pytest.raises(NotFound, match=r"no field of vectors vecs.*embedding, other, parts\.vector"):
+        foreign.rankings([Query("", vector_of("Tea"))], {"dense": Dense(field="vecs")})
+    with pytest.raises(InvalidData, match=r"16 dimensions.*have 8"):
+        foreign.rankings([Query("", vector_of("Tea"))], {"dense": Dense(field="other")})
+    foreign.close()
+
+
+def test_rankings_of_an_alias_tell_documents_apart(foreign: ElasticStore) -> None:
+    both = [f"{foreign.index}-1/p0", f"{foreign.index}-2/p0"]
+    assert sorted(names(ranked(foreign, Query("sea"), Bm25()))) == both
+    assert sorted(names(ranked(foreign, Query("levle meltt"), Bm25(fuzziness="auto")))) == [*both, "p1"]
+    info = foreign.info()
+    assert info is not None and info.state
+    foreign.close()
+
+
+@pytest.mark.parametrize(
+    ("retriever", "said"),
+    [(Sparse(), "sparse retrieval is not supported"), (Bm25(analysis=PLAIN), "BM25 with an analysis is not supported")],
+)
+def test_what_an_index_of_others_does_not_have(foreign: ElasticStore, retriever: Retriever, said: str) -> None:
+    with pytest.raises(NotFound, match=said):
+        foreign.rankings([query_of("sea")], {retriever.kind: retriever})
+    foreign.close()

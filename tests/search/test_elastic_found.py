@@ -1,0 +1,422 @@
+"""Which fields of an index that ccheck did not make are searched and shown, and what is said of the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from cli_runs import ccheck
+from elastic_stub import Answer, Stub
+from test_elastic_reading import make, put
+
+from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
+from ccheck.layout import Layout
+from ccheck.pipeline.plan import Plan, make_plan
+from ccheck.pipeline.resources import Loaded
+from ccheck.recipe import load_recipe
+from ccheck.search import StoreInfo, parse_filter
+from ccheck.search.elastic import Connection, ElasticStore, FieldNames
+from ccheck.search.elastic.fields import CONFLICT, Field, fields_of
+from ccheck.search.elastic.found import Sample, choose, unified
+from ccheck.settings import Settings
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.types import Query, Ranking
+
+TEXT, KEYWORD = Field("text"), Field("keyword")
+PROSE = "Mountain glaciers lose more ice each year than snow brings."
+WORDS: dict[str, Retriever] = {"bm25": Bm25()}
+
+
+@pytest.fixture
+def client(elasticsearch_url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
+    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+        yield store
+
+
+def chosen(fields: Mapping[str, Field], texts: Mapping[str, Sequence[str]], names: FieldNames | None = None) -> Any:
+    """What is chosen where documents hold these texts; of a field without any no document has it."""
+
+    def sampling(wanted: Sequence[str]) -> dict[str, Sample]:
+        return {name: Sample(len(texts.get(name, ())), tuple(filter(None, texts.get(name, ())))) for name in wanted}
+
+    return choose(fields, names or FieldNames(), sampling, "here")
+
+
+def search(store: ElasticStore, words: str, retrievers: dict[str, Retriever] = WORDS, **options: Any) -> list[Any]:
+    (ranking,) = store.search([Query(words)], retrievers, Fusion(), k=10, **options)
+    assert isinstance(ranking, Ranking), ranking
+    return [hit.document for hit in ranking.hits]
+
+
+# -- by name, then by what they hold
+
+
+@pytest.mark.parametrize(
+    ("fields", "texts", "title", "text"),
+    [
+        # By name, in the order of the names; an identifier is none of them.
+        ({"doi": TEXT, "body": TEXT, "abstract": TEXT}, {"doi": ["10.1/x"], "body": [PROSE], "abstract": ["Short."]},
+         None, ("abstract", "body")),
+        ({"page_content": TEXT, "source": TEXT}, {"page_content": [PROSE], "source": ["a.pdf"]},
+         None, ("page_content",)),
+        # By length, where no name is known.
+        ({"doi": TEXT, "note": TEXT, "plot": TEXT, "aim": TEXT},
+         {"doi": ["10.1/x"], "note": ["See there."], "plot": [PROSE * 2], "aim": [PROSE]}, None, ("plot", "aim")),
+        # A title can be a keyword, and is no author's name.
+        ({"title": KEYWORD, "text": TEXT}, {"title": ["Ice"], "text": [PROSE]}, "title", ("text",)),
+        ({"authors.name": TEXT, "doc.title": TEXT, "text": TEXT},
+         {"authors.name": ["A. B."], "doc.title": ["Ice"], "text": [PROSE]}, "doc.title", ("text",)),
+        ({"authors.name": TEXT, "text": TEXT}, {"authors.name": ["A. B."], "text": [PROSE]}, None, ("text",)),
+        ({"name": TEXT, "text": TEXT}, {"name": ["Ice"], "text": [PROSE]}, "name", ("text",)),
+        ({"data.title": TEXT, "title": TEXT, "text": TEXT},
+         {"data.title": ["No"], "title": ["Ice"], "text": [PROSE]}, "title", ("text",)),
+        # Nothing but a title.
+        ({"title": TEXT, "doi": TEXT}, {"title": ["Ice sheets"], "doi": ["10.1/x"]}, "title", ()),
+        # What no document has, or has in its _source, is none.
+        ({"abstract": TEXT, "body": TEXT}, {"body": [PROSE]}, None, ("body",)),
+        ({"content": TEXT, "body": TEXT}, {"content": ["", ""], "body": [PROSE]}, None, ("body",)),
+        # An index without documents.
+        ({"story": TEXT}, {}, None, ("story",)),
+    ],
+)  # fmt: skip
+def test_fields_are_chosen(
+    fields: dict[str, Field], texts: dict[str, list[str]], title: str | None, text: tuple[str, ...]
+) -> None:
+    found = chosen(fields, texts)
+    assert (found.title, found.text) == (title, text)
+    assert {name for name, one in fields.items() if one == TEXT} - {title, *text} == found.left_out.keys() - {title}
+    assert all(found.left_out.values())
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        (KEYWORD, "it is keyword, in which BM25 finds no words"),
+        (Field("text", nested=True), "nested documents"),
+        (Field("text", indexed=False), "its words are not indexed"),
+        (Field("text", in_source=False), "not kept in _source"),
+        (Field(CONFLICT, why="the indices differ: it is text in a, keyword in b"), "text in a, keyword in b"),
+    ],
+)
+def test_a_field_that_can_not_be_searched_is_left_out_with_a_notice(field: Field, said: str) -> None:
+    found = chosen({"abstract": field, "body": TEXT}, {"body": [PROSE]})
+    assert found.text == ("body",) and said in found.left_out["abstract"]
+    if not field.nested:  # as chunks often are, beside a text
+        (notice,) = found.notices
+        assert notice.startswith("the field abstract of here is left out: ") and said in notice
+    alone = chosen({"abstract": field, "title": TEXT}, {"title": ["Ice sheets"]})
+    assert len(alone.notices) == 1 and said in alone.notices[0]
+    with pytest.raises(InvalidData, match=r"no text field that could be searched .abstract: .*TEXT_FIELDS"):
+        chosen({"abstract": field}, {})
+    with pytest.raises(InvalidData, match="the field abstract of here, which the settings name, can't be used"):
+        chosen({"abstract": field, "body": TEXT}, {"body": [PROSE]}, FieldNames(text=("abstract",)))
+
+
+def test_indices_that_differ_in_what_nobody_searches_need_no_notice() -> None:
+    for why, count in (("it is text in a, keyword in b", 0), ("it is dense_vector of 3 dimensions in a, text in b", 1)):
+        found = chosen({"doi": Field(CONFLICT, why=why), "body": TEXT}, {"body": [PROSE]})
+        assert found.left_out["doi"] == why and len(found.notices) == count
+
+
+def test_an_identifier_alone_is_no_text() -> None:
+    with pytest.raises(InvalidData, match="no text field"):
+        chosen({"doi": TEXT}, {"doi": ["10.1000/182", "10.1000/183"]})
+    assert chosen({"doi": TEXT}, {"doi": ["10.1/1"]}, FieldNames(text=("doi",))).text == ("doi",)
+
+
+def test_what_the_settings_name_must_be_shown(store: ElasticStore) -> None:
+    with pytest.raises(InvalidData, match="can't be shown: its text is not in _source"):
+        chosen({"body": TEXT, "all": TEXT}, {"all": ["", ""], "body": [PROSE]}, FieldNames(text=("all",)))
+    for names, said in (
+        (FieldNames(title="year"), "it is long: it is no text"),
+        (FieldNames(vector="body"), "it is text: it is no field of vectors"),
+        (FieldNames(text=("none",)), "no field 'none'; its text fields are body"),
+    ):
+        with pytest.raises(InvalidData, match=said):
+            chosen({"body": TEXT, "year": Field("long")}, {"body": [PROSE]}, names)
+    quiet = chosen({"abstract": KEYWORD, "body": TEXT}, {"body": [PROSE]}, FieldNames(text=("body",)))
+    assert quiet.notices == ()
+
+
+# -- several indices
+
+
+def test_indices_that_differ() -> None:
+    vector = {"v": Field("dense_vector", 3)}
+    same = unified({"a": {"t": TEXT, "n": Field("integer")}, "b": {"t": Field("match_only_text"), "n": Field("long")}})
+    assert (same["t"], same["n"]) == (TEXT, Field("integer"))
+    for one, other, said in (
+        ({"t": TEXT}, {"t": KEYWORD}, "t text in a, keyword in b"),
+        (vector, {"v": Field("dense_vector", 4)}, "v dense_vector of 3 dimensions in a, dense_vector of 4"),
+        (vector, {"v": Field("dense_vector", 3, "l2_norm")}, "(l2_norm) in b"),
+        ({"t": TEXT}, {"t": Field("text", nested=True)}, "nested text in b"),
+    ):
+        for first, second in ((one, other), (other, one)):
+            (found,) = unified({"a": first, "b": second}).values()
+            assert found.type == CONFLICT
+        (found,) = unified({"a": one, "b": other}).values()
+        assert all(word in f"{next(iter(one))} {found.why}" for word in said.split())
+    three = unified({"a": {"t": TEXT}, "b": {"t": KEYWORD}, "c": {"t": TEXT}})
+    assert three["t"].type == CONFLICT and "text in c" in three["t"].why
+    closed = unified({"a": {"t": TEXT}, "b": {"t": Field("text", indexed=False)}})
+    assert not closed["t"].indexed
+    for one, other in ((TEXT, Field("text", in_source=False)), (Field("text", in_source=False), TEXT)):
+        assert not unified({"a": {"t": one}, "b": {"t": other}})["t"].in_source
+    raw = Field("text", keyword="t.raw")
+    assert unified({"a": {"t": raw}, "b": {"t": Field("text", keyword="t.exact")}})["t"].keyword is None
+    assert unified({"a": {"t": raw}, "b": {"t": raw}})["t"].keyword == "t.raw"
+
+
+def test_a_field_that_no_document_has_needs_no_notice() -> None:
+    found = chosen({"abstract": TEXT, "body": TEXT}, {"body": [PROSE]})
+    assert found.left_out["abstract"] == "no document has it" and found.notices == ()
+
+
+def test_an_alias_whose_indices_differ(client: httpx.Client, store: ElasticStore) -> None:
+    for number, type_ in ((1, "text"), (2, "keyword")):
+        properties = {"abstract": {"type": type_}, "body": {"type": "text"}, "year": {"type": type_}}
+        make(client, f"{store.index}-{number}", properties, aliases={store.index: {}})
+        source = {"abstract": "Glaciers.", "body": "Glaciers melt.", "year": "2001"}
+        put(client, f"{store.index}-{number}", f"p{number}", source)
+    assert {one.text for one in search(store, "glaciers")} == {"Glaciers melt."}
+    info = store.info()
+    assert info is not None and any("abstract" in said and "keyword in" in said for said in info.notices)
+    with pytest.raises(UsageError, match=r"'year' .* can't be compared: the indices differ"):
+        search(store, "glaciers", filters=[parse_filter("year=2001")])
+
+
+# -- on a server
+
+
+def test_texts_that_are_not_in_source(client: httpx.Client, store: ElasticStore) -> None:
+    properties = {
+        "title": {"type": "keyword"},
+        "content": {"type": "text"},
+        "story": {"type": "text", "copy_to": "content"},
+        "body": {"type": "text", "store": True},
+        "doi": {"type": "text"},
+        "parts": {"type": "nested", "properties": {"text": {"type": "text"}}},
+    }
+    make(client, store.index, properties, mappings={"_source": {"excludes": ["bod*"]}})
+    paper = {"title": "Ice", "story": PROSE, "body": "Elsewhere.", "doi": "10.1/x", "parts": [{"text": "A part."}]}
+    put(client, store.index, "p", paper)
+    (found,) = search(store, "glaciers")
+    assert (found.title, found.text) == ("Ice", PROSE)
+    info = store.info()
+    assert info is not None
+    assert (info.details["title field"], info.details["text fields"]) == ("title", "story")
+    said = info.details["left out"]
+    for one in (
+        "content (its text is not in _source",
+        "body (its text is not kept in _source",
+        "doi (not one of the texts, 1 words",
+        "parts.text (it lies in nested documents",
+        "title (shown as the title, but not searched: it is keyword",
+    ):
+        assert one in said, (one, said)
+    assert len(info.notices) == 2
+    with pytest.raises(NotFound, match="no words in title"):
+        search(store, "Ice", {"bm25": Bm25(fields={"title": 1.0})})
+
+
+def test_an_index_without_source_is_refused(client: httpx.Client, store: ElasticStore) -> None:
+    make(client, store.index, {"body": {"type": "text"}}, mappings={"_source": {"enabled": False}})
+    put(client, store.index, "p", {"body": PROSE})
+    with pytest.raises(InvalidData, match="body: its text is not kept in _source"):
+        search(store, "glaciers")
+
+
+def test_the_choice_stays_while_the_mapping_does(client: httpx.Client, store: ElasticStore) -> None:
+    make(client, store.index, {"one": {"type": "text"}, "two": {"type": "text"}})
+    assert store.info() is not None  # there is no document to look at yet
+    put(client, store.index, "p", {"one": PROSE, "two": "Short."})
+    store._known = None
+    assert search(store, "glaciers")[0].text == PROSE
+    for number in range(30):
+        put(client, store.index, f"q{number}", {"one": "Short.", "two": PROSE})
+    store._known = None
+    assert [one.text for one in search(store, "short")].count(PROSE) == 0
+
+
+def test_source_patterns_of_a_mapping() -> None:
+    properties = {"a": {"type": "text"}, "b": {"properties": {"c": {"type": "text"}}}}
+
+    def kept(source: dict[str, Any]) -> set[str]:
+        return {name for name, one in fields_of({"_source": source, "properties": properties}).items() if one.in_source}
+
+    assert kept({}) == kept({"includes": []}) == {"a", "b.c"}
+    assert kept({"excludes": ["b"]}) == kept({"includes": ["a"]}) == kept({"excludes": ["b.*"]}) == {"a"}
+    assert kept({"includes": ["b*"], "excludes": ["a"]}) == {"b.c"}
+    assert kept({"enabled": False}) == kept({"mode": "disabled"}) == set()
+    assert kept({"mode": "synthetic"}) == {"a", "b.c"}
+
+
+# -- fields that the server embeds
+
+
+def semantic(stub: Stub, properties: Mapping[str, Any], source: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A server with inference, which the test nodes have not: what is asked of it is kept."""
+    asked: list[dict[str, Any]] = []
+
+    def answer(body: bytes) -> Answer:
+        responses = []
+        for line in body.splitlines()[1::2]:
+            asked.append(json.loads(line))
+            hit = {"_index": "papers", "_id": "p", "_score": 17.5, "_source": source}
+            responses.append({"status": 200, "hits": {"hits": [hit]}, "_shards": {"failed": 0}})
+        return 200, {"responses": responses}
+
+    stub.answers["GET", "/papers/_mapping"] = [(200, {"papers": {"mappings": {"properties": dict(properties)}}})]
+    stub.answers["GET", "/papers/_count"] = [(200, {"count": 1})]
+    stub.answers["POST", "/papers/_msearch"] = [answer]
+    return asked
+
+
+SEMANTIC = {"type": "semantic_text", "inference_id": "elser"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "source", "words"),
+    [
+        ({"content": SEMANTIC}, {"content": PROSE}, False),
+        # As older indices keep it: the text beside what was made of it.
+        ({"content": SEMANTIC}, {"content": {"text": PROSE, "inference": {"chunks": []}}}, False),
+        ({"content": SEMANTIC, "body": {"type": "text", "copy_to": "content"}}, {"body": PROSE}, True),
+    ],
+)
+def test_semantic_text_is_searched_by_the_servers_own_inference(
+    stub: Stub, properties: dict[str, Any], source: dict[str, Any], words: bool
+) -> None:
+    asked = semantic(stub, properties | {"year": {"type": "integer"}}, source)
+    with ElasticStore(Connection(stub.url), "papers") as store:
+        filters = [parse_filter("year>2000")]
+        (document,) = search(store, "ice is lost", {"dense": Dense(field="content", depth=7)}, filters=filters)
+        assert document.text == PROSE
+        query = {"semantic": {"field": "content", "query": "ice is lost"}}
+        later = [{"range": {"year": {"gt": 2000.0}}}]
+        assert asked[-1]["retriever"] == {"standard": {"query": query, "filter": later}}
+        both: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(field="content")}
+        if words:
+            (document,) = search(store, "ice is lost", both)
+            assert not any("rrf" in body.get("retriever", {}) for body in asked)
+        else:
+            with pytest.raises(NotFound, match="no words in content that BM25"):
+                search(store, "ice is lost", both)
+        found = store.rankings([Query("ice")], {"dense": Dense(field="content")})
+        assert found == [{"dense": [("p", 17.5)]}]
+        stub.answers["POST", "/papers/_search"] = [(200, {"aggregations": {"passages": {"doc_count": 0}}})]
+        info = store.info()
+        assert info is not None and (info.semantic, info.words, info.dimensions) == (("content",), words, None)
+        assert "content" in info.details["semantic fields"]
+
+
+def test_documents_are_looked_at_once_for_a_mapping(stub: Stub) -> None:
+    semantic(stub, {"body": {"type": "text"}}, {"body": PROSE})
+    with ElasticStore(Connection(stub.url), "papers") as store:
+        for _ in range(2):
+            store._known = None
+            store.get(["p"])
+    assert len(stub.bodies("/papers/_msearch")) == 1
+
+
+def test_an_error_while_looking_is_an_error(stub: Stub) -> None:
+    semantic(stub, {"body": {"type": "text"}}, {})
+    refused = {"status": 403, "error": {"type": "security_exception", "reason": "unauthorized"}}
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [refused]})]
+    with ElasticStore(Connection(stub.url), "papers") as store, pytest.raises(CcheckError, match="unauthorized"):
+        store.info()
+
+
+# -- what a recipe does with it
+
+
+def planned(model: str | None = None, **info: Any) -> Plan:
+    """The plan of the default recipe for an index that ccheck did not make."""
+    about = StoreInfo("here", 3, 3, Layout(), details={"made by": "not ccheck"}, **info)
+    recipe = load_recipe("default").model_copy(update={"rerankers": {}})
+    return make_plan(recipe, about, "here", Loaded(Settings(embedding_model=model)), strict=False, judges=False)
+
+
+def test_vectors_of_an_unknown_model_are_not_searched_unasked() -> None:
+    plan = planned(dimensions=384)
+    assert plan.retrievers.keys() == {"bm25"} and plan.embedder is None
+    (warning,) = plan.warnings
+    assert warning.startswith("BM25 only: here does not say which model") and "--model" in warning
+    named = planned("all-MiniLM-L6-v2", dimensions=384)
+    assert named.retrievers.keys() == {"bm25", "dense"} and named.encoders.keys() == {"dense"}
+    assert named.warnings == ()
+    with pytest.raises(InvalidData, match="768 dimensions"):
+        planned("all-MiniLM-L6-v2", dimensions=768)
+
+
+def test_semantic_text_is_searched_without_a_model() -> None:
+    for dimensions in (None, 384):
+        plan = planned(dimensions=dimensions, semantic=("content",))
+        assert plan.retrievers["dense"].field == "content" and plan.encoders == {} and plan.warnings == ()  # type: ignore[union-attr]
+    named = planned("all-MiniLM-L6-v2", dimensions=384, semantic=("content",))
+    assert named.retrievers["dense"].field is None and named.encoders.keys() == {"dense"}  # type: ignore[union-attr]
+    alone = planned(semantic=("content",), words=False)
+    assert alone.retrievers.keys() == {"dense"} and "without bm25" in alone.warnings[0]
+    with pytest.raises(NotFound, match="no text field in which BM25 finds words"):
+        planned(words=False)
+
+
+def test_what_is_left_out_is_said_with_every_answer() -> None:
+    assert "the field abstract is left out" in planned(notices=("the field abstract is left out",)).warnings
+    assert planned().warnings == ("BM25 only: here has no indexed dense_vector field",)
+
+
+# -- doctor
+
+
+def doctor(store: str, *arguments: str) -> tuple[int, list[tuple[str, str, str]]]:
+    ran = ccheck("doctor", "--store", store, "--json", *arguments)
+    found = [(one["part"], one["status"], one["detail"]) for one in ran.objects]
+    return ran.code, [one for one in found if one[0] in ("store", "search")]
+
+
+def test_doctor_says_what_was_chosen_and_why(
+    client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
+) -> None:
+    vector = {"type": "dense_vector", "dims": 3, "similarity": "cosine"}
+    fields = {"abstract": {"type": "keyword"}, "story": {"type": "text"}, "doi": {"type": "text"}, "vector": vector}
+    make(client, elasticsearch_index, fields)
+    put(client, elasticsearch_index, "p", {"abstract": "A.", "story": PROSE, "doi": "10.1/x", "vector": [1, 0, 0]})
+    code, ((_, status, said), *notices) = doctor(f"{elasticsearch_url}/{elasticsearch_index}")
+    assert (code, status) == (0, "ok")
+    for one in ("1 document;", "text fields: story", "doi (not one of the texts", "searched by bm25"):
+        assert one in said, (one, said)
+    assert [status for _, status, _ in notices] == ["absent", "absent"]
+    assert "abstract" in notices[0][2] and "--model" in notices[1][2]
+
+
+def test_doctor_refuses_what_a_query_refuses(
+    client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
+) -> None:
+    store = f"{elasticsearch_url}/{elasticsearch_index}"
+    vector = {"type": "dense_vector", "dims": 3, "similarity": "cosine"}
+    make(client, elasticsearch_index, {"body": {"type": "text"}, "vector": vector})
+    wrong = ("--model", "all-MiniLM-L6-v2")
+    for before, arguments, said in (
+        (None, (), "is empty"),
+        ({"body": PROSE, "vector": [1, 0, 0]}, wrong, "have 3 dimensions"),
+        ("_close", (), "closed"),
+    ):
+        if isinstance(before, dict):
+            put(client, elasticsearch_index, "p", before)
+        elif before:
+            client.post(f"/{elasticsearch_index}/{before}").raise_for_status()
+        asked = ccheck("query", "sea level", "--store", store, *arguments, "--verdict", "none", "--rerank", "none")
+        code, ((_, status, detail), *_) = doctor(store, *arguments)
+        assert asked.code != 0 and said in " ".join(asked.err.split()), asked.err
+        assert status == "failed" and said in detail
+        assert code == asked.code

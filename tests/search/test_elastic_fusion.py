@@ -1,0 +1,102 @@
+"""The server's fusion and ccheck's rank alike, on the sample corpus: also where no evaluation data are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import numpy as np
+import pytest
+from elasticsearch_nodes import delete_indices
+
+from ccheck.demo import CLAIMS, CORPUS
+from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.types import Document, Entry, Passage, Query, Ranking, Vector
+
+DIMENSIONS = 16
+LAYOUT = Layout(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
+DEPTH = 12
+"""Fewer than there are documents, so that the retrievers disagree about which they find."""
+
+
+def vector_of(text: str) -> Vector:
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    vector = np.random.default_rng(seed).normal(size=DIMENSIONS).astype(np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def rows(file: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+# A basic licence has no fusion of its own.
+@pytest.fixture(scope="module", params=["elasticsearch_url", "elasticsearch_8_url"])
+def store(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
+    url, index = request.getfixturevalue(request.param), f"ccheck-test-{uuid4().hex[:12]}"
+    with ElasticStore(Connection(url), index) as store:
+        store.prepare(LAYOUT)
+        entries = [
+            Entry(
+                Document(row["_id"], row["title"], row["text"], {}),
+                "1",
+                tuple(Passage(0, len(row["text"]), vector_of(f"{row['_id']} {part}")) for part in range(1 + n % 3)),
+            )
+            for n, row in enumerate(rows(CORPUS))
+        ]
+        assert store.upsert(entries) == {}
+        store.publish()
+        # A merge between two searches can change what an approximate index finds.
+        httpx.post(f"{url}/{index}/_forcemerge", params={"max_num_segments": 1}, timeout=120).raise_for_status()
+        yield store
+    delete_indices(url, f"{index}*")
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.5)])
+def test_the_servers_fusion_and_our_own_rank_alike(
+    request: pytest.FixtureRequest, store: ElasticStore, weights: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = [Query(claim["text"], vector_of(claim["text"])) for claim in rows(CLAIMS)]
+    retrievers: dict[str, Retriever] = {
+        "bm25": Bm25(weight=weights[0], depth=DEPTH),
+        "dense": Dense(weight=weights[1], depth=DEPTH),
+    }
+    eight = "_8_" in request.node.callspec.params["store"]
+    sent: list[bytes] = []
+    send = store._server.send
+
+    def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
+        sent.append(body if isinstance(body, bytes) else json.dumps(body).encode())
+        return send(method, path, body, params)
+
+    monkeypatch.setattr(store._server, "send", record)
+
+    def rank(native: bool) -> list[Ranking]:
+        monkeypatch.setattr(store, "_native", native)
+        monkeypatch.setattr(store, "_native_weights", native)
+        sent.clear()
+        rankings = store.search(queries, retrievers, Fusion(), k=DEPTH)
+        assert any(b'"rrf"' in body for body in sent) is native
+        # 8.19 is asked, refuses weights, and then ccheck fuses.
+        refused = native and eight and weights != (1.0, 1.0)
+        assert store._native is native and store._native_weights is (native and not refused)
+        assert all(isinstance(ranking, Ranking) for ranking in rankings)
+        return rankings  # type: ignore[return-value]
+
+    own, native = rank(native=False), rank(native=True)
+    assert len(own) == 20 and all(ranking.hits for ranking in own)
+    for mine, theirs in zip(own, native, strict=True):
+        scores = {hit.document.id: hit.score for hit in mine.hits}
+        lowest = min(scores.values())
+        assert [hit.score for hit in theirs.hits] == pytest.approx([hit.score for hit in mine.hits], rel=1e-5)
+        for hit in theirs.hits:
+            # Of equal scores at the end, either side may show either.
+            assert hit.document.id in scores or hit.score == pytest.approx(lowest)
+            assert hit.score == pytest.approx(scores.get(hit.document.id, lowest), rel=1e-5)
+        for hit in mine.hits:
+            assert hit.score == pytest.approx(sum(retrievers[n].weight / (60 + r) for n, r in hit.ranks.items()))

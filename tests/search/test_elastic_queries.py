@@ -1,0 +1,352 @@
+"""What is asked of Elasticsearch and how its scores are read, to the letter; a few of them on a real server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from elastic_stub import Stub
+from test_elastic_server import searched
+
+from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
+from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.search import parse_filter
+from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.search.elastic.bulk import index_operation
+from ccheck.search.elastic.errors import from_response
+from ccheck.search.elastic.fields import FieldNames
+from ccheck.search.elastic.found import Sample
+from ccheck.search.elastic.ingested import KEPT, figures
+from ccheck.search.elastic.queries import filter_bodies, fits_rrf, retriever_body, rrf, score_reader
+from ccheck.search.elastic.schema import Index, read_index
+from ccheck.search.elastic.search import Plan, _chunks
+from ccheck.search.elastic.server import Server
+from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.types import Document, Entry, Query, SparseVector
+
+OURS = {"ccheck": {"format": 1, "layout": {}}}
+PROSE = "Mountain glaciers lose more ice each year than snow brings."
+
+
+def index(properties: Mapping[str, Any], meta: Mapping[str, Any] | None = None) -> Index:
+    def sampling(names: Any) -> dict[str, Sample]:
+        return {name: Sample(1, (PROSE,)) for name in names}
+
+    found = {"papers-1": {"mappings": {"properties": properties, "_meta": meta or {}}}}
+    return read_index("papers", found, FieldNames(), "here", sampling)
+
+
+def vector(similarity: str, dims: int = 2) -> dict[str, Any]:
+    return {"type": "dense_vector", "dims": dims, "similarity": similarity}
+
+
+MINE = index({"title": {"type": "text"}}, OURS)
+THEIRS = index({"title": {"type": "text"}, "body": {"type": "text"}, "vector": vector("cosine")})
+
+
+def body(index: Index, retriever: Retriever, query: Query, **options: Any) -> Any:
+    return retriever_body(index, "one", query, retriever, options.pop("filters", []), **options)
+
+
+# -- words
+
+
+def test_equal_scores_keep_the_order_of_writing_in_our_own_index() -> None:
+    match = {"match": {"content": {"query": "sea"}}}
+    order = [{"_score": "desc"}, {"_seq_no": "asc"}]
+    assert body(MINE, Bm25(), Query("sea")) == {"standard": {"query": match, "sort": order}}
+    assert "sort" not in body(THEIRS, Bm25(), Query("sea"))["standard"]
+
+
+def test_several_fields_are_one_query() -> None:
+    assert body(THEIRS, Bm25(), Query("sea"))["standard"]["query"] == {
+        "dis_max": {
+            "queries": [{"match": {"title": {"query": "sea"}}}, {"match": {"body": {"query": "sea"}}}],
+            "tie_breaker": 0.3,
+        }
+    }
+    boosted = body(THEIRS, Bm25(fields={"content": 1.0, "title": 2.0}), Query("sea"))["standard"]["query"]["dis_max"]
+    assert boosted["queries"][0] == {"match": {"title": {"query": "sea", "boost": 2.0}}}
+    assert boosted["queries"][1] == {"match": {"body": {"query": "sea"}}}
+    with pytest.raises(UsageError, match="no text field 'none'; the fields are body, content, text, title"):
+        body(THEIRS, Bm25(fields={"none": 1.0}), Query("sea"))
+
+
+def test_stopwords_are_nothing_to_search_for_in_our_own_index() -> None:
+    assert body(MINE, Bm25(), Query("the of")) is None
+    assert body(THEIRS, Bm25(), Query("the of")) is not None and body(THEIRS, Bm25(), Query(" ")) is None
+
+
+@pytest.mark.parametrize(
+    ("clauses", "expansions"), [(None, None), (1024, 512), (6, 3), (4, 2), (3, "none"), (2, "none"), (0, "none")]
+)
+def test_fuzzy_words_share_the_clauses(clauses: int | None, expansions: Any) -> None:
+    match = body(MINE, Bm25(fuzziness="auto"), Query("sea level"), clauses=clauses)["standard"]["query"]["match"]
+    match = match["content"]
+    assert match.get("fuzziness") == (None if expansions == "none" else "AUTO")
+    assert match.get("max_expansions") == (None if expansions == "none" else expansions)
+
+
+# -- vectors
+
+
+@pytest.mark.parametrize(
+    ("dense", "k", "candidates"),
+    [
+        (Dense(depth=10), 10, 100),
+        (Dense(depth=60), 60, 120),
+        (Dense(depth=60, candidates=300), 60, 300),
+        (Dense(depth=60, candidates=20), 60, 60),
+        (Dense(depth=9_000), 9_000, 10_000),
+    ],
+)
+def test_how_far_a_knn_search_looks(dense: Dense, k: int, candidates: int) -> None:
+    asked = body(THEIRS, dense, Query("", np.array([1, 0], np.float32)), filters=[{"term": {"a": 1}}])
+    assert asked == {
+        "knn": {
+            "field": "vector",
+            "query_vector": [1.0, 0.0],
+            "k": k,
+            "num_candidates": candidates,
+            "filter": [{"term": {"a": 1}}],
+        }
+    }
+    with pytest.raises(InvalidData, match="3 dimensions"):
+        body(THEIRS, dense, Query("", np.zeros(3, np.float32)))
+    assert body(THEIRS, dense, Query("no vector")) is None
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot_product", "l2_norm", "max_inner_product"])
+def test_scores_become_cosines(similarity: str) -> None:
+    """By the formulas of Elasticsearch's documentation, of unit vectors."""
+    read = score_reader(index({"body": {"type": "text"}, "vector": vector(similarity)}), Dense())
+    for cosine in (-1.0, -0.5, 0.0, 0.25, 0.6, 1.0):
+        score = {
+            "l2_norm": 1 / (1 + (2 - 2 * cosine)),
+            "max_inner_product": 1 + cosine if cosine >= 0 else 1 / (1 - cosine),
+        }.get(similarity, (1 + cosine) / 2)
+        assert read(score) == pytest.approx(cosine, abs=1e-12)
+    assert score_reader(THEIRS, Bm25())(7.5) == 7.5
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot_product", "l2_norm", "max_inner_product"])
+def test_a_servers_scores_become_cosines(elasticsearch_url: str, elasticsearch_index: str, similarity: str) -> None:
+    angles = {"near": 0.1, "right": math.pi / 2, "far": 2.5}
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        properties = {"body": {"type": "text"}, "vector": vector(similarity) | {"index_options": {"type": "flat"}}}
+        made = {"mappings": {"properties": properties}}
+        client.put(f"/{elasticsearch_index}", json=made).raise_for_status()
+        for id_, angle in angles.items():
+            source = {"body": PROSE, "vector": [math.cos(angle), math.sin(angle)]}
+            put = client.put(f"/{elasticsearch_index}/_doc/{id_}", params={"refresh": "true"}, json=source)
+            put.raise_for_status()
+    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+        (found,) = store.rankings([Query("", np.array([1, 0], np.float32))], {"dense": Dense()})
+    assert not isinstance(found, CcheckError)
+    assert [id_ for id_, _ in found["dense"]] == ["near", "right", "far"]
+    assert dict(found["dense"]) == pytest.approx({id_: math.cos(angle) for id_, angle in angles.items()}, abs=1e-5)
+
+
+def test_sparse_vectors_are_not_pruned_and_the_greatest_weights_count() -> None:
+    layout = {"sparse": {"model": "m", "vocabulary": 5_000, "fingerprint": "f", "max_tokens": 8}}
+    mine = index({"sparse": {"type": "sparse_vector"}}, {"ccheck": {"format": 1, "layout": layout}})
+    few = SparseVector(np.array([3, 5], np.int32), np.array([0.5, 2], np.float32))
+    asked = body(mine, Sparse(), Query("x", own={"one": few}))["standard"]["query"]["sparse_vector"]
+    assert asked == {"field": "sparse", "query_vector": {"5": 2.0, "3": 0.5}, "prune": False}
+    many = SparseVector(np.arange(1_100, dtype=np.int32), np.linspace(1, 2, 1_100, dtype=np.float32))
+    asked = body(mine, Sparse(), Query("x", own={"one": many}))["standard"]["query"]["sparse_vector"]
+    assert len(asked["query_vector"]) == 1_024 and min(map(int, asked["query_vector"])) == 1_100 - 1_024
+    none = SparseVector(np.array([], np.int32), np.array([], np.float32))
+    assert body(mine, Sparse(), Query("x", own={"one": none})) is None
+    with pytest.raises(NotFound, match="sparse retrieval"):
+        body(THEIRS, Sparse(), Query("x", own={"one": few}))
+
+
+# -- the server's fusion
+
+
+def test_the_servers_fusion_is_asked_for_with_its_window() -> None:
+    one, two = {"standard": {}}, {"knn": {}}
+    plain = [(one, Bm25(depth=40)), (two, Dense(depth=30))]
+    assert rrf(plain, Fusion(k=20)) == {"rrf": {"retrievers": [one, two], "rank_constant": 20, "rank_window_size": 40}}
+    weighted = [(one, Bm25(weight=2.0)), (two, Dense())]
+    assert rrf(weighted, Fusion())["rrf"]["retrievers"] == [
+        {"retriever": one, "weight": 2.0},
+        {"retriever": two, "weight": 1.0},
+    ]
+    assert fits_rrf({"a": Bm25(depth=50), "b": Dense(depth=50)}, Fusion(), 50)
+    assert not fits_rrf({"a": Bm25(depth=50), "b": Dense(depth=50)}, Fusion(), 51)
+
+
+def test_weights_that_a_server_does_not_know(stub: Stub) -> None:
+    fields = {"title": {"type": "text"}, "body": {"type": "text"}}
+    stub.answers["GET", "/papers/_mapping"] = [(200, {"papers": {"mappings": {"properties": fields}}})]
+
+    def answer(sent: bytes) -> tuple[int, Any]:
+        if b'"weight"' in sent:
+            return 400, {"error": {"type": "parsing_exception", "reason": "unknown field [retriever]"}, "status": 400}
+        whole = {
+            "status": 200,
+            "hits": {"hits": [{"_index": "papers", "_id": "p", "_score": 1, "_source": {"body": PROSE}}]},
+        }
+        return 200, {"responses": [whole] * (len(sent.splitlines()) // 2)}
+
+    stub.answers["POST", "/papers/_msearch"] = [answer]
+    two: dict[str, Retriever] = {"a": Bm25(weight=2.0), "b": Bm25()}
+    stub.answers["GET", "/papers/_count"] = [(200, {"count": 1})]
+    with ElasticStore(Connection(stub.url), "papers") as store:
+        before = len(stub.bodies("/papers/_msearch")) + 1  # one looks at documents
+        for _ in range(2):
+            store.search([Query("sea")], two, Fusion(), k=1)
+        asked = [b'"rrf"' in sent for sent in stub.bodies("/papers/_msearch")[before:]]
+        assert asked == [True, False, False]
+        store.search([Query("sea")], {"a": Bm25(), "b": Bm25()}, Fusion(), k=1)
+        assert b'"rrf"' in stub.bodies("/papers/_msearch")[-1]  # without weights it still fuses
+
+
+# -- filters
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("year=2010", {"bool": {"should": [{"term": {"metadata.year": {"value": "2010"}}},
+                                           {"term": {"metadata.year.as_number": {"value": 2010.0}}}]}}),
+        ("year>2010", {"range": {"metadata.year.as_number": {"gt": 2010.0}}}),
+        ("year<=2010", {"range": {"metadata.year.as_number": {"lte": 2010.0}}}),
+        ("name=x", {"term": {"metadata.name": {"value": "x"}}}),
+        ("name!=x", {"bool": {"must_not": [{"term": {"metadata.name": {"value": "x"}}}]}}),
+        ("published<2011-01-01", {"range": {"published.day": {"lt": "2011-01-01"}}}),
+    ],
+)  # fmt: skip
+def test_filters_of_our_own_index(condition: str, expected: dict[str, Any]) -> None:
+    assert filter_bodies(MINE, [parse_filter(condition)]) == [expected]
+
+
+# -- requests
+
+
+def test_the_searches_of_a_query_go_to_the_same_copies(stub: Stub) -> None:
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"status": 200}] * 4})]
+    two: dict[str, Retriever] = {"a": Bm25(), "b": Bm25()}
+    with ElasticStore(Connection(stub.url), "papers") as store:
+        for _ in range(2):
+            store.rankings([Query("sea"), Query("ice")], two)
+    first, second = [searched(sent)[::2] for sent in stub.bodies("/papers/_msearch")]
+    assert first == second
+    said = [header["preference"] for header in first]
+    assert said[0] == said[1] != said[2] == said[3] and said[0].startswith("ccheck-")
+    assert all(header["allow_partial_search_results"] is False for header in first)
+
+
+def test_requests_have_limits() -> None:
+    def sizes(*plans: tuple[int, int, int]) -> list[int]:
+        made = [Plan(Query(""), ("a",) * many, b"x" * size, hits, False) for many, size, hits in plans]
+        return [len(chunk) for chunk in _chunks(made)]
+
+    assert sizes() == []
+    assert sizes(*[(2, 1, 1)] * 51) == [50, 1]
+    assert sizes(*[(3, 1, 1)] * 34) == [33, 1]
+    half = 2 << 20
+    assert sizes((1, half, 1), (1, half, 1), (1, 1, 1)) == [2, 1]
+    assert sizes((1, 1, 10_000), (1, 1, 10_000), (1, 1, 1)) == [2, 1]
+    assert sizes((1, 9 << 20, 90_000), (1, 1, 1), (1, 1, 1)) == [1, 2]
+
+
+def test_a_mapping_is_read_once_and_again_after_an_error(stub: Stub) -> None:
+    failed = {"error": {"type": "x", "reason": "y"}}
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"status": 200}]})] * 2 + [(500, failed)]
+    with ElasticStore(Connection(stub.url), "papers") as store:
+
+        def ask() -> int:
+            with contextlib.suppress(ServerError):
+                store.rankings([Query("sea")], {"a": Bm25()})
+            return sum(path.endswith("_mapping") for _, path, _, _ in stub.seen)
+
+        assert [ask() for _ in range(4)] == [1, 1, 1, 2]
+
+
+def test_writing_never_makes_an_index(stub: Stub) -> None:
+    answer = {"items": [{"index": {"status": 201, "result": "created"}}]}
+    for name, params in (("papers", True), ("papers-000001", False)):
+        stub.answers["GET", f"/{name}/_mapping"] = [(200, {"papers-000001": {"mappings": {"_meta": OURS}}})]
+        stub.answers["POST", f"/{name}/_bulk"] = [(200, answer)]
+        with ElasticStore(Connection(stub.url), name) as store:
+            store.upsert([Entry(Document("a", "", "x"), "1")])
+        assert ("require_alias=true" in stub.queries[-1]) is params
+
+
+def test_an_id_of_as_many_bytes_as_a_server_takes() -> None:
+    for id_ in ("x" * 512, "é" * 256):
+        assert index_operation(Entry(Document(id_, "", "x"), "1"), Layout()).id == id_
+    with pytest.raises(InvalidData, match="513 bytes"):
+        index_operation(Entry(Document("x" * 513, "", "x"), "1"), Layout())
+
+
+# -- an index's figures
+
+
+def stats(*copies: tuple[bool, int, int, int]) -> dict[str, Any]:
+    shards = [
+        {"routing": {"primary": primary}, "seq_no": {"max_seq_no": last}, "docs": {"count": count, "deleted": gone}}
+        for primary, last, count, gone in copies
+    ]
+    indices = {"papers-000001": {"uuid": "u", "shards": {str(n): [one] for n, one in enumerate(shards)}}}
+    return {"indices": indices, "_all": {"total": {"store": {"size_in_bytes": 77}}}}
+
+
+def test_figures_count_the_writes_of_primaries(stub: Stub) -> None:
+    path = "/papers-000001/_stats/docs,store"
+    seen = []
+    with_replica = stats((True, 4, 5, 0), (False, 9, 9, 9), (True, -1, 0, 0))
+    for answer in (with_replica, stats((True, 4, 5, 0), (True, 0, 1, 0)), stats((True, 4, 5, 1), (True, 0, 1, 0)), {}):
+        stub.answers["GET", path] = [(200, answer)]
+        seen.append(figures(Server(Connection(stub.url)), MINE_BY_NAME))
+    first, second, third, none = seen
+    assert first is not None and second is not None and third is not None and none is None
+    assert (first.operations, first.bytes) == (5, 77) and second.operations == third.operations == 6
+    assert len({first.state, second.state, third.state}) == 3
+
+
+MINE_BY_NAME = read_index(
+    "papers", {"papers-000001": {"mappings": {"_meta": OURS}}}, FieldNames(), "here", lambda names: {}
+)
+
+
+def test_an_index_remembers_so_many_files(stub: Stub) -> None:
+    old = [f"file {number}" for number in range(KEPT)]
+    meta = {"ccheck": {**OURS["ccheck"], "ingested": {"operations": 5, "sources": old}}}
+    stub.answers["GET", "/papers/_mapping"] = [(200, {"papers-000001": {"mappings": {"_meta": meta}}})]
+    stub.answers["GET", "/papers-000001/_stats/docs,store"] = [(200, stats((True, 4, 5, 0)))]
+    with ElasticStore(Connection(stub.url), "papers") as store:
+        assert store.is_ingested("file 0") and not store.is_ingested("new")
+        store.prepare(Layout())
+        store.mark_ingested("new")
+        (sent,) = stub.bodies("/papers-000001/_mapping")
+        kept = json.loads(sent)["_meta"]["ccheck"]["ingested"]
+        assert kept == {"operations": 5, "sources": [*old[1:], "new"]}
+        stub.answers["GET", "/papers-000001/_stats/docs,store"] = [(200, stats((True, 5, 5, 1)))]
+        assert not store.is_ingested("file 0")
+
+
+def test_indices_of_later_versions_and_broken_layouts_are_refused() -> None:
+    for meta in ({"format": 2, "version": "9"}, {"format": "x"}, {"format": 1, "layout": {"embedding": {"x": 1}}}):
+        with pytest.raises(InvalidData, match="format that this one can't read"):
+            index({}, {"ccheck": meta})
+    layout = Layout(Embedding("m", 2, "f", 8), Chunking(8, 8, 0)).to_dict()
+    passages = {"passages": {"type": "nested", "properties": {"vector": vector("cosine")}}}
+    mine = index(passages, {"ccheck": {"format": 1, "layout": layout}})
+    assert (mine.vector, mine.dimensions) == ("passages.vector", 2)
+    assert index({}, {"ccheck": {"format": 1, "layout": layout}}).vector is None
+
+
+def test_statuses_become_errors_of_their_kind() -> None:
+    connection = Connection("http://here:9200")
+    for status, kind in ((400, InvalidData), (404, ServerError), (409, InvalidData), (500, ServerError)):
+        assert isinstance(from_response(status, {"error": {"type": "x", "reason": "y"}}, connection, "i"), kind)

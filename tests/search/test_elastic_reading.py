@@ -1,0 +1,291 @@
+"""What a search found is read whole or said to be missing: on real servers, and from answers that they rarely give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from elastic_stub import Answer, Stub
+from test_elastic_server import searched
+
+from ccheck.errors import CcheckError, InvalidData, ServerError
+from ccheck.layout import Layout
+from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.stages import Bm25, Fusion, Retriever
+from ccheck.types import Document, Entry, Query, Ranking
+
+WORDS: dict[str, Retriever] = {"bm25": Bm25()}
+TWICE: dict[str, Retriever] = {"bm25": Bm25(), "again": Bm25(fields={"title": 1.0})}
+OWN = Fusion(method="minmax")
+"""No server does it, so that the documents of two retrievers are read after the search."""
+FOREIGN = {"headline": {"type": "text"}, "body": {"type": "text"}}
+
+
+@pytest.fixture
+def client(elasticsearch_url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
+    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+        yield store
+
+
+@pytest.fixture
+def asked(stub: Stub) -> Iterator[ElasticStore]:
+    with ElasticStore(Connection(stub.url, retry_seconds=1, request_timeout=5), "papers") as store:
+        yield store
+
+
+def make(client: httpx.Client, index: str, properties: dict[str, Any] = FOREIGN, **more: Any) -> None:
+    routing = more.pop("mappings", {})
+    client.put(f"/{index}", json={"mappings": {"properties": properties, **routing}, **more}).raise_for_status()
+
+
+def put(client: httpx.Client, index: str, id_: str, source: dict[str, Any], **params: str) -> None:
+    client.put(f"/{index}/_doc/{id_}", params={"refresh": "true", **params}, json=source).raise_for_status()
+
+
+def ids(ranking: Ranking | CcheckError) -> list[str]:
+    assert isinstance(ranking, Ranking), ranking
+    return [hit.document.id for hit in ranking.hits]
+
+
+# -- documents that getting by id does not reach
+
+
+def test_documents_with_a_routing_of_their_own_are_read(client: httpx.Client, store: ElasticStore) -> None:
+    make(client, store.index, mappings={"_routing": {"required": True}}, settings={"number_of_shards": 4})
+    for number in range(6):
+        source = {"headline": "Sea level", "body": f"It rises. {number}"}
+        put(client, store.index, f"p{number}", source, routing=f"r{number}")
+    (ranking,) = store.search([Query("sea level rises")], TWICE, OWN, k=10)
+    assert sorted(ids(ranking)) == [f"p{number}" for number in range(6)]
+    assert store.get(["p3"])["p3"].text == "It rises. 3"
+
+
+def test_one_id_in_two_shards_is_one_document(client: httpx.Client, store: ElasticStore) -> None:
+    make(client, store.index, settings={"number_of_shards": 2})
+    for routing in map(str, range(6)):
+        put(client, store.index, "same", {"headline": "Sea", "body": "The sea " * (1 + int(routing))}, routing=routing)
+    assert client.get(f"/{store.index}/_count").json()["count"] > 1
+    body = {"query": {"match": {"body": "sea"}}}
+    best, *others = client.post(f"/{store.index}/_search", json=body).json()["hits"]["hits"]
+    assert others and all(other["_score"] < best["_score"] for other in others)
+    retrievers: dict[str, Retriever] = {"bm25": Bm25(fields={"body": 1.0})}
+    (found,) = store.rankings([Query("sea")], retrievers)
+    assert found == {"bm25": [("same", pytest.approx(best["_score"]))]}
+    (ranking,) = store.search([Query("sea")], retrievers, Fusion(), k=5)
+    assert ids(ranking) == ["same"] and isinstance(ranking, Ranking)
+    assert ranking.hits[0].score == pytest.approx(best["_score"])
+    assert ranking.hits[0].document.text == best["_source"]["body"]
+
+
+def test_an_alias_with_a_filter_shows_its_part(client: httpx.Client, store: ElasticStore) -> None:
+    year = {"year": {"type": "integer"}}
+    make(client, f"{store.index}-1", FOREIGN | year, aliases={store.index: {"filter": {"term": {"year": 2020}}}})
+    for number, year_ in enumerate((2019, 2020, 2020)):
+        put(client, f"{store.index}-1", f"p{number}", {"headline": "Sea", "body": "Sea.", "year": year_})
+    assert store.count() == 2 and store.get(["p0", "p1"]).keys() == {"p1"}
+    (ranking,) = store.search([Query("sea")], TWICE, OWN, k=10)
+    assert sorted(ids(ranking)) == ["p1", "p2"]
+
+
+# -- the same id behind an alias
+
+
+@pytest.fixture
+def both(client: httpx.Client, store: ElasticStore) -> ElasticStore:
+    """Two indices of others behind an alias; both have a document p0, not the same."""
+    for number in (1, 2):
+        make(client, f"{store.index}-{number}", aliases={store.index: {}})
+        put(client, f"{store.index}-{number}", "p0", {"headline": "Sea level", "body": f"It rises. {number}"})
+        put(client, f"{store.index}-{number}", f"own%2F{number}", {"headline": "Sea ice", "body": "It melts."})
+    return store
+
+
+@pytest.mark.parametrize("retrievers", [WORDS, TWICE])
+def test_documents_that_share_an_id_are_told_apart(both: ElasticStore, retrievers: dict[str, Retriever]) -> None:
+    one, two = f"{both.index}-1/p0", f"{both.index}-2/p0"
+    (ranking,) = both.search([Query("sea")], retrievers, OWN, k=10)
+    assert sorted(ids(ranking)) == sorted([one, two, "own/1", "own/2"])
+    assert isinstance(ranking, Ranking)
+    texts = {hit.document.id: hit.document.text for hit in ranking.hits}
+    assert (texts[one], texts[two]) == ("It rises. 1", "It rises. 2")
+    (found,) = both.rankings([Query("sea")], retrievers)
+    assert not isinstance(found, CcheckError)
+    assert sorted(id_ for id_, _ in found["bm25"]) == sorted([one, two, "own/1", "own/2"])
+
+
+def test_documents_that_share_an_id_are_read_by_the_index_before_it(both: ElasticStore) -> None:
+    one, two = f"{both.index}-1/p0", f"{both.index}-2/p0"
+    got = both.get([one, two, "own/1", "p0", "none", f"{both.index}-1/none", f"{both.index}-1/own/2"])
+    assert {id_: document.id for id_, document in got.items()} == {one: one, two: two, "own/1": "own/1"}
+    assert (got[one].text, got[two].text) == ("It rises. 1", "It rises. 2")
+
+
+def test_a_rollover_is_noticed(client: httpx.Client, store: ElasticStore) -> None:
+    store.prepare(Layout())
+    store.upsert([Entry(Document("a", "Sea", "The sea rises."), "1")])
+    store.publish()
+    client.post(f"/{store.index}/_rollover").raise_for_status()
+    for known in (store, ElasticStore(store._connection, store.index)):
+        known._known = None
+        for asks in (
+            known.info,
+            lambda known=known: known.search([Query("sea")], WORDS, Fusion(), k=1),
+            lambda known=known: known.prepare(Layout()),
+            known.removal,
+            known.drop,
+        ):
+            with pytest.raises(InvalidData, match=rf"2 indices .*ccheck made {store.index}-000001.*rollover"):
+                asks()
+    assert client.get(f"/{store.index}-000001/_count").json()["count"] == 1
+
+
+# -- what others wrote into an index of ccheck's
+
+
+def test_an_ingest_goes_on_where_somebody_else_wrote(client: httpx.Client, store: ElasticStore) -> None:
+    store.prepare(Layout())
+    store.upsert([Entry(Document("a", "Sea", "The sea rises."), "1")])
+    put(client, store.index, "b", {"title": ["Sea", "ice"], "text": "By hand.", "metadata": {"year": 2001}})
+    put(client, store.index, "c", {"metadata": {"a": {"b": [1, 2]}}, "published": "2001-01-02"})
+    put(client, store.index, "d", {"title": None, "text": None, "metadata": None, "digest": ["2"]})
+    assert store.digests(["a", "b", "c", "d", "e"]) == {"a": "1"}
+    got = store.get(["b", "c", "d"])
+    assert got["b"] == Document("b", "Sea ice", "By hand.", {"year": 2001})
+    assert got["c"] == Document("c", "", "", {"a.b": [1, 2]}, "2001-01-02")
+    assert got["d"] == Document("d", "", "")
+    info = store.info()
+    assert info is not None and info.details["not written by ccheck"] == "3 documents"
+    assert store.upsert([Entry(Document("b", "Sea", "Ours."), "9")]) == {}
+    store.publish()
+    assert store.digests(["b"]) == {"b": "9"}
+    info = store.info()
+    assert info is not None and info.details["not written by ccheck"] == "2 documents"
+
+
+# -- answers in part
+
+
+def hit(id_: str, index: str = "papers-000001", **more: Any) -> dict[str, Any]:
+    return {"_index": index, "_id": id_, "_score": 1.0, **more}
+
+
+def searches(*responses: dict[str, Any]) -> Any:
+    """What the server answers to searches with as many queries each."""
+
+    def answer(body: bytes) -> Answer:
+        return 200, {"responses": [response for _, response in zip(searched(body)[::2], responses, strict=False)]}
+
+    return answer
+
+
+FAILED = {"total": 3, "failed": 1, "failures": [{"reason": {"type": "x", "reason": "no such shard"}}]}
+
+
+@pytest.mark.parametrize(
+    ("flaw", "said"),
+    [({"_shards": FAILED}, "1 of 3 shards failed .no such shard"), ({"timed_out": True}, "stopped searching")],
+)
+def test_a_search_that_was_answered_in_part_is_an_error(
+    stub: Stub,
+    asked: ElasticStore,
+    flaw: dict[str, Any],
+    said: str,
+) -> None:
+    whole = {"status": 200, "hits": {"hits": []}, "_shards": {"total": 3, "failed": 0}, "timed_out": False}
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [whole, whole | flaw]})]
+    queries = [Query("sea"), Query("ice")]
+    good, bad = asked.search(queries, WORDS, Fusion(), k=3)
+    assert ids(good) == [] and isinstance(bad, ServerError)
+    with pytest.raises(ServerError, match=said):
+        raise bad
+    good, bad = asked.rankings(queries, WORDS)
+    assert good == {"bm25": []} and isinstance(bad, ServerError)
+    stub.answers["GET", "/papers/_count"] = [(200, {"count": 7, **flaw})]
+    with pytest.raises(ServerError, match=said):
+        asked.count()
+    stub.answers["POST", "/papers/_refresh"] = [(200, flaw)]
+    with pytest.raises(ServerError, match=said):
+        asked.publish()
+
+
+def test_rankings_ask_whether_they_are_whole(stub: Stub, asked: ElasticStore) -> None:
+    """An answer that is filtered by name has only what is named."""
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"status": 200}]})]
+    assert asked.rankings([Query("sea")], WORDS) == [{"bm25": []}]
+    wanted = stub.queries[-1]
+    assert "responses.timed_out" in wanted and "responses._shards.failed" in wanted
+
+
+def test_documents_that_can_not_be_read_are_their_claims_errors(stub: Stub, asked: ElasticStore) -> None:
+    found = {"status": 200, "hits": {"hits": [hit("a")]}}
+    nothing = {"status": 200, "hits": {"hits": []}}
+    stub.answers["POST", "/papers/_msearch"] = [searches(found, nothing, nothing, nothing)]
+    unavailable = {"type": "search_phase_execution_exception", "reason": "shard 2 is unavailable"}
+    stub.answers["POST", "/papers/_search"] = [(503, {"error": unavailable})]
+    bad, good = asked.search([Query("sea"), Query("ice")], TWICE, OWN, k=3)
+    assert isinstance(bad, ServerError) and "shard 2 is unavailable" in str(bad)
+    assert ids(good) == []
+    stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": []}, "_shards": FAILED})]
+    bad, good = asked.search([Query("sea"), Query("ice")], TWICE, OWN, k=3)
+    assert isinstance(bad, ServerError) and "no such shard" in str(bad)
+
+
+def test_a_document_that_is_found_and_not_given_is_an_error(stub: Stub, asked: ElasticStore) -> None:
+    """As without `_source`; what was removed meanwhile is not found again."""
+    found = {"status": 200, "hits": {"hits": [hit("a")]}}
+    stub.answers["POST", "/papers/_msearch"] = [searches(found, found)]
+    stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": [hit("a")]}})]
+    (bad,) = asked.search([Query("sea")], TWICE, OWN, k=3)
+    assert isinstance(bad, ServerError) and "papers-000001/a among them" in str(bad)
+    nothing = {"status": 200, "hits": {"hits": []}}
+    stub.answers["POST", "/papers/_msearch"] = [searches(found, found), searches(nothing, nothing)]
+    stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": []}})]
+    (good,) = asked.search([Query("sea")], TWICE, OWN, k=3)
+    assert ids(good) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        ({"type": "security_exception", "reason": "action is unauthorized"}, ServerError, "index privileges read"),
+        ({"type": "routing_missing_exception", "reason": "routing is required"}, InvalidData, "routing is required"),
+        ({"type": "no_shard_available_action_exception", "reason": "No shard"}, ServerError, "too busy or not ready"),
+        ({"type": "illegal_state_exception", "reason": "broken"}, ServerError, r"failed \(500 illegal"),
+    ],
+)
+def test_an_error_of_one_document_is_an_error(
+    stub: Stub,
+    asked: ElasticStore,
+    error: dict[str, str],
+    kind: type[CcheckError],
+    said: str,
+) -> None:
+    there = {"_index": "papers-000001", "_id": "a", "found": True, "_source": {"digest": "1", "text": "x"}}
+    docs = [there, {"_index": "papers-000001", "_id": "b", "error": error}]
+    stub.answers["POST", "/papers/_mget"] = [(200, {"docs": docs})]
+    for read in (asked.get, asked.digests):
+        with pytest.raises(kind, match=said):
+            read(["a", "b"])
+    stub.answers["POST", "/papers/_mget"] = [(200, {"docs": [there, {"_id": "b", "found": False}]})]
+    assert asked.digests(["a", "b"]) == {"a": "1"} and asked.get(["a", "b"]).keys() == {"a"}
+
+
+def test_everything_is_asked_by_the_name_of_the_store(stub: Stub, asked: ElasticStore) -> None:
+    """A key can have its privileges on the alias alone."""
+    found = {"status": 200, "hits": {"hits": [hit("a")]}}
+    stub.answers["POST", "/papers/_msearch"] = [searches(found, found)]
+    stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": [hit("a", _source={"text": "The sea."})]}})]
+    stub.answers["POST", "/papers/_mget"] = [(200, {"docs": []})]
+    (ranking,) = asked.search([Query("sea")], TWICE, OWN, k=3)
+    assert ids(ranking) == ["a"]
+    asked.get(["a"])
+    asked.digests(["a"])
+    assert {path.split("/")[1] for _, path, _, _ in stub.seen} == {"papers"}

@@ -1,0 +1,499 @@
+"""The Elasticsearch store on real servers: what is its own, beside what search/test_store.py asks of every store."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import numpy as np
+import pytest
+from elasticsearch_nodes import delete_indices, start_node
+
+from ccheck import es_mappings
+from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
+from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.search import Filter, before, parse_filter
+from ccheck.search.elastic import Connection, ElasticStore, FieldNames
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.types import Document, Entry, Passage, Query, Ranking, Vector
+
+DIMENSIONS = 16
+LAYOUT = Layout(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
+BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
+SERVERS = ["elasticsearch_url", "elasticsearch_basic_url", "elasticsearch_8_url"]
+
+
+def vector_of(text: str) -> Vector:
+    """A unit vector that is always the same for a text."""
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    vector = np.random.default_rng(seed).normal(size=DIMENSIONS).astype(np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def entry(id_: str, title: str = "", text: str = "A text.", digest: str = "1", **metadata: Any) -> Entry:
+    passages = tuple(Passage(0, len(text), vector_of(f"{id_} {part}")) for part in range(1 + len(text) % 3))
+    return Entry(Document(id_, title, text, metadata), digest, passages)
+
+
+@pytest.fixture
+def store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
+    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+        yield store
+
+
+def search(store: ElasticStore, query: Query, retrievers: dict[str, Retriever], **options: Any) -> Ranking:
+    (ranking,) = store.search([query], retrievers, options.pop("fusion", Fusion()), **{"k": 10, **options})
+    assert isinstance(ranking, Ranking), ranking
+    return ranking
+
+
+def ids(ranking: Ranking) -> list[str]:
+    return [hit.document.id for hit in ranking.hits]
+
+
+# -- the server fuses, or ccheck does
+
+
+@pytest.fixture(scope="module")
+def scifact_entries() -> list[Entry]:
+    """SciFact's abstracts with vectors made up for them."""
+    from conftest import evaluation_data
+
+    with gzip.open(evaluation_data("scifact") / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [entry(d["_id"], d["title"], d["text"], number=n) for n, d in enumerate(map(json.loads, lines))]
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def scifact_store(request: pytest.FixtureRequest, scifact_entries: list[Entry]) -> Iterator[ElasticStore]:
+    url, index = request.getfixturevalue(request.param), f"ccheck-test-{uuid4().hex[:12]}"
+    with ElasticStore(Connection(url), index) as store:
+        store.prepare(LAYOUT)
+        assert store.upsert(scifact_entries) == {}
+        store.publish()
+        # A merge between two searches can change what an approximate index finds.
+        httpx.post(f"{url}/{index}/_forcemerge", params={"max_num_segments": 1}, timeout=120).raise_for_status()
+        yield store
+    delete_indices(url, f"{index}*")
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.5)])
+def test_the_servers_fusion_and_our_own_rank_alike(
+    request: pytest.FixtureRequest,
+    scifact_store: ElasticStore,
+    scifact: Path,
+    weights: tuple[float, float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The test nodes' fusion is a stand-in for `rrf`; the one with a basic licence refuses it, as real ones do."""
+    lines = (scifact / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:200]
+    queries = [Query(claim["text"], vector_of(claim["text"])) for claim in map(json.loads, lines)]
+    retrievers: dict[str, Retriever] = {"bm25": Bm25(weight=weights[0]), "dense": Dense(weight=weights[1])}
+
+    node = request.node.callspec.params["scifact_store"]
+    takes = {"basic": False, "8": weights == (1.0, 1.0)}.get(node.split("_")[1], True)
+    answered: list[tuple[bool, bool]] = []
+    send = scifact_store._server.send
+
+    def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
+        asked = isinstance(body, bytes) and b'"rrf"' in body
+        answer = send(method, path, body, params)
+        answered.append((asked, not any("error" in one for one in answer.get("responses", ()))))
+        return answer
+
+    monkeypatch.setattr(scifact_store._server, "send", record)
+
+    def rank(native: bool, **options: Any) -> list[Ranking]:
+        monkeypatch.setattr(scifact_store, "_native", native)
+        monkeypatch.setattr(scifact_store, "_native_weights", native)
+        answered.clear()
+        rankings = scifact_store.search(queries, retrievers, Fusion(), k=25, **options)
+        # Who fused: the server in answers without an error, or ccheck after it refused.
+        assert ((True, True) in answered) is (native and takes)
+        assert (scifact_store._native and scifact_store._native_weights) is (native and takes)
+        assert all(isinstance(ranking, Ranking) for ranking in rankings)
+        return rankings  # type: ignore[return-value]
+
+    own = rank(native=False)
+    for details in (True, False):
+        native = rank(native=True, details=details)
+        for mine, theirs in zip(own, native, strict=True):
+            assert_equal_but_for_ties(mine, theirs)
+            if details:
+                by_id = {hit.document.id: hit for hit in mine.hits}
+                for hit in theirs.hits:
+                    same = by_id.get(hit.document.id, hit)
+                    assert (hit.ranks, hit.document) == (same.ranks, same.document)
+                    assert hit.scores == pytest.approx(dict(same.scores), rel=1e-5)
+    for ranking in own[:20]:
+        for hit in ranking.hits:
+            expected = sum(retrievers[name].weight / (60 + rank) for name, rank in hit.ranks.items())
+            assert hit.score == pytest.approx(expected)
+
+
+def assert_equal_but_for_ties(mine: Ranking, theirs: Ranking) -> None:
+    """The same scores at each rank, and the same documents wherever a score is no tie; the last may be cut off."""
+    scores = [hit.score for hit in mine.hits]
+    assert [hit.score for hit in theirs.hits] == pytest.approx(scores, rel=1e-5)
+
+    def groups(ranking: Ranking) -> list[set[str]]:
+        found: list[set[str]] = []
+        for rank, id_ in enumerate(ids(ranking)):
+            if rank and scores[rank] == pytest.approx(scores[rank - 1], rel=1e-6):
+                found[-1].add(id_)
+            else:
+                found.append({id_})
+        return found
+
+    assert groups(mine)[:-1] == groups(theirs)[:-1]
+
+
+def test_nested_vectors_give_each_document_once_by_its_best_passage(
+    scifact_store: ElasticStore, scifact_entries: list[Entry]
+) -> None:
+    vectors = {one.document.id: np.stack([passage.vector for passage in one.passages]) for one in scifact_entries}
+    numbers = {one.document.id: one.document.metadata["number"] for one in scifact_entries}
+    found = wanted = 0
+    for filters in ([], [Filter("number", "<", "500")]):
+        for number in range(20):
+            query = vector_of(f"query {number}")
+            ranking = search(scifact_store, Query("", query), {"dense": Dense(depth=50)}, k=50, filters=filters)
+            assert len(set(ids(ranking))) == len(ranking.hits) == 50
+            cosines = {
+                id_: float((rows @ query).max())
+                for id_, rows in vectors.items()
+                if not filters or int(str(numbers[id_])) < 500
+            }
+            best = set(sorted(cosines, key=lambda id_: -cosines[id_])[:50])
+            found, wanted = found + len(best & set(ids(ranking))), wanted + 50
+            errors = [abs(hit.score - cosines[hit.document.id]) for hit in ranking.hits]
+            # Which passage is the best is told by its quantised vector; that passage's own score is exact.
+            assert np.mean(errors) < 0.005 and max(errors) < 0.1
+    assert found / wanted > 0.97
+
+
+# -- the index
+
+
+def test_the_index_is_made_of_the_templates(store: ElasticStore, elasticsearch_url: str) -> None:
+    store.prepare(LAYOUT)
+    with httpx.Client(base_url=elasticsearch_url) as client:
+        made = client.get(f"/{store.index}").json()
+    assert list(made) == [f"{store.index}-000001"]
+    index = made[f"{store.index}-000001"]
+    assert index["aliases"] == {store.index: {"is_write_index": True}}
+    assert index["mappings"]["dynamic"] == "strict"
+    assert index["mappings"]["_meta"]["ccheck"]["layout"] == LAYOUT.to_dict()
+    vector = index["mappings"]["properties"]["passages"]["properties"]["vector"]
+    assert (vector["dims"], vector["similarity"], vector["index_options"]["type"]) == (
+        DIMENSIONS,
+        "cosine",
+        "int8_hnsw",
+    )
+    assert vector["index_options"]["rescore_vector"] == {"oversample": 3.0}
+
+
+def test_templates_work_without_ccheck(store: ElasticStore, elasticsearch_url: str) -> None:
+    """As the README beside them says, under other names, so that no other index is touched."""
+    name = store.index
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        for component in es_mappings.COMPONENTS:
+            body = es_mappings.read(component)
+            client.put(f"/_component_template/{name}-{component}", json=body).raise_for_status()
+        template = es_mappings.read(es_mappings.INDEX_TEMPLATE)
+        template["index_patterns"] = [f"{name}-*"]
+        template["composed_of"] = [f"{name}-{component}" for component in template["composed_of"]]
+        client.put(f"/_index_template/{name}", json=template).raise_for_status()
+        aliases = {"aliases": {name: {"is_write_index": True}}}
+        client.put(f"/{name}-000001", json=aliases).raise_for_status()
+    store.prepare(LAYOUT)
+    store.upsert([entry("a", "Sea level", year=2001)])
+    store.publish()
+    assert ids(search(store, Query("seas", vector_of("a 0")), BOTH, filters=[parse_filter("year>2000")])) == ["a"]
+    info = store.info()
+    assert info is not None and info.layout == LAYOUT
+
+
+def test_two_that_prepare_at_once(elasticsearch_url: str, elasticsearch_index: str) -> None:
+    stores = [ElasticStore(Connection(elasticsearch_url), elasticsearch_index) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda store: store.prepare(LAYOUT), stores))
+    other = Layout(Embedding("other", 8, "0" * 64, 128), LAYOUT.chunking)
+    with pytest.raises(InvalidData, match="test-model"):
+        stores[0].prepare(other)
+    for store in stores:
+        store.close()
+
+
+def test_fields_are_strict_and_metadata_bounded(store: ElasticStore, elasticsearch_url: str) -> None:
+    store.prepare(LAYOUT)
+    with httpx.Client(base_url=elasticsearch_url) as client:
+        assert client.put(f"/{store.index}/_doc/x", json={"unknown": 1}).status_code == 400
+    many = entry("many", "Sea", **{f"key{number}": number for number in range(1_500)})
+    assert store.upsert([many, entry("next", "Sea", other="x")]) == {}
+    store.publish()
+    assert store.get(["many"]) == {"many": many.document}
+    assert ids(search(store, Query("sea"), {"bm25": Bm25()}, filters=[parse_filter("key0=0")])) == ["many"]
+    refused = store.upsert([entry("good"), entry("bad", **{" ": "x"})])
+    assert list(refused) == ["bad"] and "whitespace" in refused["bad"]
+
+
+def test_a_field_of_many_types(store: ElasticStore) -> None:
+    """No value can clash with the type that another's had: every metadata field is a keyword, with its number."""
+    store.prepare(LAYOUT)
+    values = {
+        "a": 2010,
+        "b": "2010",
+        "c": "late",
+        "d": [1999, "x"],
+        "e": True,
+        "f": 2010.5,
+        "g": None,
+        "h": [],
+        "i": 300,
+    }
+    assert store.upsert([entry(id_, "Sea", value=value) for id_, value in values.items()]) == {}
+    store.publish()
+
+    def found(condition: str) -> str:
+        ranking = search(store, Query("sea"), {"bm25": Bm25()}, filters=[parse_filter(condition)], k=20)
+        return "".join(sorted(ids(ranking)))
+
+    assert found("value>=1999") == "abdf"
+    assert found("value=2010") == "ab"
+    assert found("value!=2010") == "cdefghi"
+    assert found("value<301") == "i"
+    assert found("value=late") == "c"
+    assert found("value>=late") == "ce"  # "true" comes after "late"
+    assert found("value=true") == "e"
+    assert found("value=x") == "d"
+    assert store.get(list(values)) == {id_: entry(id_, "Sea", value=value).document for id_, value in values.items()}
+
+
+def test_an_index_that_goes_away_is_not_made_by_writing(store: ElasticStore, elasticsearch_url: str) -> None:
+    store.prepare(LAYOUT)
+    with httpx.Client(base_url=elasticsearch_url) as client:
+        client.delete(f"/{store.index}-000001").raise_for_status()
+        with pytest.raises(NotFound, match="ccheck ingest"):
+            store.upsert([entry("a")])
+        assert client.get(f"/{store.index}").status_code == 404
+
+
+def test_ingested_files(store: ElasticStore, elasticsearch_url: str, elasticsearch_index: str) -> None:
+    def anew() -> ElasticStore:
+        return ElasticStore(Connection(elasticsearch_url), elasticsearch_index)
+
+    store.prepare(LAYOUT)
+    assert not store.is_ingested("file 1")
+    store.upsert([entry("a"), entry("b")])
+    store.mark_ingested("file 1")
+    assert store.is_ingested("file 1")
+    with anew() as second:
+        assert second.is_ingested("file 1") and not second.is_ingested("file 2")
+        second.prepare(LAYOUT)
+        second.upsert([entry("c")])
+        assert not second.is_ingested("file 1")  # until it is known that what was written was new
+        second.mark_ingested("file 2")
+        second.mark_ingested("file 3")
+        assert all(second.is_ingested(f"file {number}") for number in (1, 2, 3))
+        second.upsert([entry("a", digest="2")])
+        second.mark_ingested("file 4")
+        assert second.is_ingested("file 4") and not second.is_ingested("file 1")
+        store.prepare(LAYOUT)
+        second.delete(["b"])
+        assert not second.is_ingested("file 4")
+        store.mark_ingested("file 5")  # in vain: another wrote meanwhile
+        assert not store.is_ingested("file 5")
+
+
+# -- crashes
+
+
+def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing() -> None:
+    node = start_node("basic")
+    batches = [[entry(f"{batch}-{number}", "Sea", "word " * 50) for number in range(400)] for batch in range(12)]
+    with ElasticStore(Connection(node.url, retry_seconds=120), "ccheck-test-crash") as store:
+        store.prepare(LAYOUT)
+        failures: list[Exception] = []
+        acknowledged: list[int] = []
+
+        def write() -> None:
+            try:
+                for number, batch in enumerate(batches):
+                    assert store.upsert(batch) == {}
+                    acknowledged.append(number)
+            except Exception as error:  # noqa: BLE001
+                failures.append(error)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        for after in (2, 6):
+            while len(acknowledged) < after and writer.is_alive():
+                time.sleep(0.005)
+            node.kill()
+            time.sleep(0.5)
+            node.start()
+        writer.join()
+        assert failures == [] and len(acknowledged) == len(batches)
+        store.publish()
+        assert store.count() == 12 * 400
+        wanted = [one.document.id for batch in batches for one in batch]
+        assert store.digests(wanted) == dict.fromkeys(wanted, "1")
+        info = store.info()
+        assert info is not None and info.passages == sum(len(one.passages) for batch in batches for one in batch)
+        node.kill()
+        with (
+            ElasticStore(Connection(node.url, retry_seconds=0), "ccheck-test-crash") as gone,
+            pytest.raises(ServerError, match="can't be reached"),
+        ):
+            gone.count()
+
+
+# -- indices of others
+
+
+@pytest.fixture
+def foreign(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[httpx.Client]:
+    """An index as others make them: two shards, behind an alias with a second one."""
+    name = elasticsearch_index
+    keyword = {"type": "text", "fields": {"raw": {"type": "keyword"}}}
+    properties = {
+        "headline": {"type": "text"},
+        "abstract": {"type": "text", "analyzer": "english"},
+        "body": {"type": "text"},
+        "journal": keyword,
+        "year": {"type": "integer"},
+        "open": {"type": "boolean"},
+        "date": {"type": "date"},
+        "authors": {"properties": {"name": {"type": "text"}}},
+        "embedding": {"type": "dense_vector", "dims": DIMENSIONS, "similarity": "dot_product"},
+    }
+    papers = [
+        {"headline": "Sea level", "abstract": "It rises.", "body": "By 20 cm.", "journal": "Nature Food", "year": 2011,
+         "open": True, "date": "2011-05-01", "authors": [{"name": "A"}, {"name": "B"}], "embedding": "sea"},
+        {"headline": "Ice sheets", "abstract": "They melt into the sea.", "year": 2019, "date": "2019-12-31T10:00:00Z",
+         "authors": {"name": "C"}, "embedding": "ice"},
+        {"headline": "Tea", "abstract": "A sea of tea.", "journal": "Science"},
+    ]  # fmt: skip
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        for number in (1, 2):
+            body = {
+                "settings": {"number_of_shards": number},
+                "mappings": {"properties": properties},
+                "aliases": {name: {}},
+            }
+            client.put(f"/{name}-{number}", json=body).raise_for_status()
+        for number, paper in enumerate(papers):
+            if "embedding" in paper:
+                paper["embedding"] = vector_of(str(paper["embedding"])).tolist()
+            url = f"/{name}-{1 + number % 2}/_doc/p{number}"
+            client.put(url, params={"refresh": "true"}, json=paper).raise_for_status()
+        yield client
+
+
+def test_an_index_of_others_is_searched_as_it_is(store: ElasticStore, foreign: httpx.Client) -> None:
+    ranking = search(store, Query("rising sea", vector_of("sea")), BOTH)
+    assert set(ids(ranking)) == {"p0", "p1", "p2"} and ids(ranking)[0] == "p0"
+    first = ranking.hits[0]
+    assert first.scores["dense"] == pytest.approx(1, abs=1e-3)
+    assert first.document == Document(
+        "p0",
+        "Sea level",
+        "It rises.\n\nBy 20 cm.",
+        {"journal": "Nature Food", "year": 2011, "open": True, "date": "2011-05-01", "authors.name": ["A", "B"]},
+        "2011-05-01",
+    )
+    assert store.get(["p0", "p1", "none"]).keys() == {"p0", "p1"}
+    assert store.count() == 3
+    info = store.info()
+    assert info is not None and (info.documents, info.passages, info.dimensions) == (3, 2, DIMENSIONS)
+    assert info.details["made by"] == "not ccheck" and info.details["text fields"] == "abstract, body"
+    assert ids(search(store, Query("sea"), {"bm25": Bm25(fields={"headline": 1.0})})) == ["p0"]
+    assert set(ids(search(store, Query("sea"), {"bm25": Bm25(fields={"text": 1.0})}))) == {"p1", "p2"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("year>=2011", {"p0", "p1"}),
+        ("year=2011", {"p0"}),
+        ("year>2010.5", {"p0", "p1"}),
+        ("year>=abc", set()),
+        ("year!=2011", {"p1", "p2"}),
+        ("journal=Nature Food", {"p0"}),
+        ("journal=Food", set()),
+        ("journal>Nature", {"p0", "p2"}),
+        ("authors.name=b", {"p0"}),
+        ("open=true", {"p0"}),
+        ("open!=true", {"p1", "p2"}),
+        ("nothing=1", set()),
+        ("nothing!=1", {"p0", "p1", "p2"}),
+    ],
+)
+def test_filters_on_an_index_of_others(
+    store: ElasticStore, foreign: httpx.Client, condition: str, expected: set[str]
+) -> None:
+    for retrievers in ({"bm25": Bm25()}, BOTH):
+        ranking = search(store, Query("sea", vector_of("sea")), retrievers, filters=[parse_filter(condition)])
+        assert set(ids(ranking)) == expected
+
+
+def test_dates_of_an_index_of_others(store: ElasticStore, foreign: httpx.Client) -> None:
+    assert ids(search(store, Query("sea"), {"bm25": Bm25()}, filters=[before("2012-01-01")])) == ["p0"]
+    with pytest.raises(UsageError, match="which only = and != compare"):
+        store.search([Query("sea")], {"bm25": Bm25()}, Fusion(), k=1, filters=[parse_filter("authors.name>A")])
+
+
+def test_fields_of_an_index_of_others_can_be_named(
+    foreign: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
+) -> None:
+    names = FieldNames(title="journal", text=("abstract",))
+    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index, names) as store:
+        document = store.get(["p0"])["p0"]
+        assert (document.title, document.text) == ("Nature Food", "It rises.")
+        assert ids(search(store, Query("20 cm"), {"bm25": Bm25()})) == []
+    wrong = ElasticStore(Connection(elasticsearch_url), elasticsearch_index, FieldNames(text=("txt",)))
+    with wrong as store, pytest.raises(InvalidData, match=r"no field 'txt'; its text fields are .*abstract"):
+        store.get(["p0"])
+
+
+def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: httpx.Client) -> None:
+    for write in (
+        lambda: store.prepare(LAYOUT),
+        lambda: store.upsert([entry("a")]),
+        lambda: store.delete(["p0"]),
+        store.drop,
+    ):
+        with pytest.raises(InvalidData, match="not made by ccheck"):
+            write()
+    assert store.count() == 3
+    assert store.digests(["p0"]) == {}
+    assert not store.is_ingested("file")
+
+
+def test_an_old_server_end_to_end(elasticsearch_8_url: str, elasticsearch_index: str) -> None:
+    """Version 8.19, which a client of version 9 must be told to speak to."""
+    with ElasticStore(Connection(elasticsearch_8_url), elasticsearch_index) as store:
+        store.prepare(Layout())
+        store.upsert([Entry(Document("a", "Sea", "Old.", {"year": 2001}), "0")])
+        store.prepare(LAYOUT)
+        assert store.upsert([entry("a", "Sea level", mixed=[1, "z"]), entry("b", "Ice sheets", year=2019)]) == {}
+        store.publish()
+        store.mark_ingested("file")
+        assert store.is_ingested("file")
+        assert ids(search(store, Query("sea", vector_of("b 0")), BOTH, filters=[parse_filter("year>2000")])) == ["b"]
+        assert store.get(["a"])["a"].metadata == {"mixed": [1, "z"]}
+        assert store.digests(["a", "b"]) == {"a": "1", "b": "1"}
+        info = store.info()
+        assert info is not None and (info.documents, info.layout) == (2, LAYOUT)
+        assert store.delete(["a"]) == 1
+        store.drop()
+        assert store.info() is None

@@ -1,0 +1,253 @@
+"""What becomes of a damaged local store: right answers or an error. `benchmarks/damage.py` does it 500 times."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_runs import ccheck
+from test_local_fields import FULL, found_everywhere, full_entry
+from test_local_store import LAYOUT, bm25_count, dense_first, entry
+
+from ccheck.errors import CcheckError, InvalidData
+from ccheck.search.filters import parse_filter
+from ccheck.search.local import LocalStore, bm25, sparse
+from ccheck.search.local.files import DATABASE, Blocks, Damaged, Verified, digests_of
+from ccheck.stages import Bm25, Dense, Fusion
+from ccheck.types import Query
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(LAYOUT)
+        store.upsert([entry(i) for i in range(60)])
+        store.delete(["d50"])
+        store.publish()
+    return tmp_path / "store"
+
+
+def flip(file: Path, at: int | None = None) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 4
+    file.write_bytes(data)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="forks")
+def test_random_damages_are_never_silently_wrong() -> None:
+    from damage import run
+
+    counts = run(16, seed=3)
+    assert {outcome for outcome, _ in counts} <= {"right", "said"}
+    assert sum(counts.values()) == 16
+
+
+STATEMENTS = {
+    "another text": "UPDATE documents SET text = text || 'x' WHERE seq = 8",
+    "another title": "UPDATE documents SET title = 'x' WHERE seq = 8",
+    "another metadata": "UPDATE documents SET metadata = '{\"year\":1}' WHERE seq = 8",
+    "another date": "UPDATE documents SET published = '2000-01-01' WHERE seq = 8",
+    "another id": "UPDATE documents SET id = 'x' WHERE seq = 8",
+    "another kind of value": "UPDATE documents SET text = x'00ff' WHERE seq = 8",
+    "another number": "UPDATE documents SET seq = 1000 WHERE seq = 8",
+    "a document less": "DELETE FROM documents WHERE seq = 8",
+    "nothing gone": "DELETE FROM gone",
+    "others gone": "UPDATE gone SET seqs = x'0800000000000000'",
+    "vectors of others": "UPDATE vectors SET seqs = zeroblob(length(seqs))",
+    "no vectors": "DELETE FROM vectors",
+    "vectors elsewhere": "UPDATE vectors SET first = first + 1",
+    "fewer documents": "UPDATE meta SET value = replace(value, '60', '59') WHERE key = 'counts'",
+    "no counts": "DELETE FROM meta WHERE key = 'counts'",
+    "another generation": "UPDATE meta SET value = value + 1 WHERE key = 'generation'",
+    "another index of words": "UPDATE meta SET value = '{}' WHERE key = 'words'",
+    "no tables": "DROP TABLE meta",
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
+def test_rows_that_are_not_as_written_are_an_error(folder: Path, statement: str) -> None:
+    connection = sqlite3.connect(folder / DATABASE)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    asked: list[Callable[[LocalStore], object]] = [
+        lambda store: bm25_count(store) == 59,
+        lambda store: dense_first(store, 7) == "d7",
+        lambda store: store.get(["d7"])["d7"].text == "paper number7",
+        lambda store: len(store.digests([f"d{i}" for i in range(60)])) == 59,
+        lambda store: len(store.search([Query("paper")], {"b": Bm25()}, Fusion(), k=9, filters=[YEAR])) == 1,
+    ]
+    said = 0
+    for ask in asked:
+        with LocalStore(folder) as store:
+            try:
+                assert ask(store)
+            except InvalidData as error:
+                assert DATABASE in str(error)
+                assert "ccheck index delete" in str(error)
+                said += 1
+    assert said
+    with LocalStore(folder) as store:
+        found = store.check()
+    assert found
+    assert not any(damage.derived for damage in found)
+
+
+YEAR = parse_filter("year!=2000")
+
+
+def test_vectors_that_are_not_as_written_are_an_error(folder: Path) -> None:
+    (file,) = folder.glob("vectors-*")
+    flip(file)
+    with LocalStore(folder) as store:
+        with pytest.raises(InvalidData, match=r"vectors-.*does not match its checksum.*ccheck index delete"):
+            dense_first(store, 7)
+        assert bm25_count(store) == 59
+        with pytest.raises(InvalidData, match="checksum"):
+            store.rebuild()  # takes over no damage
+
+
+@pytest.mark.parametrize("suffix", [".fieldnorm", ".idx", ".term", ".fast", ".json"])
+def test_an_index_of_words_that_is_not_as_written_is_made_anew(folder: Path, suffix: str) -> None:
+    def scores(store: LocalStore) -> object:
+        return store.rankings([Query("paper number7")], {"bm25": Bm25(depth=100)})
+
+    with LocalStore(folder) as store:
+        expected = scores(store)
+    for file in folder.glob(f"bm25-*/*{suffix}"):
+        flip(file)
+    with LocalStore(folder) as store:
+        (found,) = store.check()
+        assert found.derived
+        assert found.commands("s") == ["ccheck index rebuild --store s"]
+    with LocalStore(folder) as store:
+        assert scores(store) == expected
+        assert store.check() == []
+
+
+def test_sparse_lists_that_are_not_as_written_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(FULL)
+        store.upsert([full_entry(i) for i in range(50)])
+        store.publish()
+    for at in (None, 50, -1):
+        for file in (tmp_path / "store" / "sparse").iterdir():
+            flip(file, at)
+        with LocalStore(tmp_path / "store") as store:
+            assert len(store.check()) == 1
+        with LocalStore(tmp_path / "store") as store:
+            assert all(found_everywhere(store, i) for i in range(0, 50, 7))
+            assert store.check() == []
+
+
+def test_a_writer_takes_over_no_damage(folder: Path) -> None:
+    """Neither into the next index of words nor without a word: it is made anew."""
+    for file in folder.glob("bm25-*/*.idx"):
+        flip(file)
+    with LocalStore(folder) as store:
+        store.upsert([entry(100)])
+        store.publish()
+        assert bm25_count(store) == 60
+        assert store.check() == []
+
+
+def test_a_panic_of_tantivy_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    panic = type("PanicException", (BaseException,), {})
+
+    def fail(*_: object) -> None:
+        raise panic("called `Option::unwrap()` on a `None` value")
+
+    monkeypatch.setattr(bm25.Bm25View, "search", fail)
+    with LocalStore(folder) as store, pytest.raises(InvalidData, match="ccheck index rebuild"):
+        bm25_count(store)
+
+
+def test_a_broken_index_that_passes_for_whole_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tantivy itself on broken files: whatever it raises is Damaged."""
+    monkeypatch.setattr(Verified, "check_files", lambda *_: None)
+    for file in folder.glob("bm25-*/*"):
+        if file.suffix != ".lock":
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with LocalStore(folder) as store:
+        store._acquire()
+        with LocalStore(folder) as reader, pytest.raises(CcheckError, match="index of words"):
+            bm25_count(reader)
+
+
+def test_each_block_is_compared_once_and_only_where_it_is_read() -> None:
+    data = np.arange(1000, dtype=np.uint8)
+    digests = np.frombuffer(b"".join(digests_of(data, 300)), "V8")
+    edges = np.array([0, 300, 600, 900, 1000])
+    for begin in range(0, 1000, 50):
+        for end in range(begin, 1001, 50):
+            seen = np.zeros(4, np.bool_)
+            Blocks(Path("x"), True, data, edges, digests, seen).check([begin], [end])
+            expected = [begin < last and first < end and begin < end for first, last in itertools.pairwise(edges)]
+            assert seen.tolist() == expected, (begin, end)
+    broken = data.copy()
+    broken[299] ^= 1
+    for begin, end, wrong in ((0, 1, True), (299, 300, True), (300, 1000, False), (0, 0, False)):
+        blocks = Blocks(Path("x"), True, broken, edges, digests, np.zeros(4, np.bool_))
+        if wrong:
+            with pytest.raises(Damaged, match="bytes 0 to 300"):
+                blocks.check([900, begin], [900, end])
+        else:
+            blocks.check([900, begin], [900, end])
+    seen = np.ones(4, np.bool_)
+    Blocks(Path("x"), True, broken, edges, digests, seen).check([0], [1000])
+
+
+# -- the command
+
+
+def test_index_check_says_what_is_damaged_and_what_to_run(folder: Path) -> None:
+    store = f"local:{folder}"
+    fine = ccheck("index", "check", "--store", store)
+    assert (fine.code, fine.out) == (0, "")
+    assert "as it was written" in fine.err
+    for file in folder.glob("bm25-*/*.idx"):
+        flip(file)
+    damaged = ccheck("index", "check", "--store", store)
+    assert damaged.code == 5
+    assert ".idx" in damaged.out
+    assert "ccheck index rebuild" in damaged.err
+    told = ccheck("index", "check", "--store", store, "--json")
+    assert told.code == 5
+    (line,) = [json.loads(one) for one in told.out.splitlines()]
+    assert line["damaged"] is True
+    assert [one["run"] for one in line["problems"]] == [[f"ccheck index rebuild --store local:{folder}"]]
+    assert ccheck("index", "rebuild", "--store", store).code == 0
+    assert ccheck("index", "check", "--store", store).code == 0
+    (file,) = folder.glob("vectors-*")
+    file.unlink()
+    missing = ccheck("index", "check", "--store", store)
+    assert missing.code == 5
+    assert "missing" in missing.out
+    assert "ccheck index delete" in missing.err
+    flip(folder / DATABASE, 20)
+    (folder / "notes.txt").write_text("mine")
+    removed = ccheck("index", "delete", "--yes", "--store", store)
+    assert removed.code == 0
+    assert "notes.txt" in removed.err
+    assert [one.name for one in folder.iterdir()] == ["notes.txt"]
+
+
+def test_dense_search_beside_damage_elsewhere(folder: Path) -> None:
+    """Only what is read is compared: an answer that needs no damaged block is given."""
+    (file,) = folder.glob("vectors-*")
+    flip(file)
+    with LocalStore(folder) as store:
+        (found,) = store.rankings([Query("paper")], {"bm25": Bm25(depth=100)})
+        assert isinstance(found, dict)
+        assert len(found["bm25"]) == 59
+        with pytest.raises(InvalidData, match="damaged"):
+            store.rankings([Query("", entry(1).passages[0].vector)], {"dense": Dense()})

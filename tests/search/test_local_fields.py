@@ -1,0 +1,238 @@
+"""What only the local store must do with the fields that recipes ask for: survive crashes, gain them beside readers."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import FOLDERS
+from test_local_store import LAYOUT, bm25_count, dense_first, entry
+
+from ccheck.errors import InvalidData, NotFound
+from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, SparseField
+from ccheck.search.local import LocalStore, sparse
+from ccheck.search.local.files import DATABASE
+from ccheck.stages import Analysis, Bm25, Dense, Retriever, Sparse
+from ccheck.types import Entry, Passage, Query, SparseVector
+
+SECOND = DenseField(Embedding("second", 4, "e" * 64, 128), Chunking(128, 128, 16))
+ANALYSIS = Analysis(stopwords="nltk")
+FULL = replace(
+    LAYOUT,
+    more=(SECOND,),
+    sparse=SparseField("sparse-model", 2_000, "d" * 64, 128),
+    analyses=(ANALYSIS,),
+    additional=AdditionalTexts("a-model", True, 0, "prompts"),
+)
+
+
+def full_entry(number: int, word: str = "paper") -> Entry:
+    """With something in every field that says which document it is."""
+    plain = entry(number, word)
+    second = np.random.default_rng(number + 1_000_000).standard_normal(4).astype(np.float32)
+    tokens, weights = np.array([0, 1 + number % 1_999], np.int32), np.array([0.5, 3.0], np.float32)
+    return replace(
+        plain,
+        more={SECOND.name: (Passage(0, 0, second / np.linalg.norm(second)),)},
+        sparse=SparseVector(tokens, weights),
+        additional=(f"extra{number}",),
+    )
+
+
+def found_everywhere(store: LocalStore, number: int) -> bool:
+    """Whether each field of FULL leads to the document."""
+    made = full_entry(number)
+    assert made.sparse is not None
+    query = Query(f"number{number}", made.passages[0].vector)
+    own = {"second": made.more[SECOND.name][0].vector, "sparse": made.sparse, "additional": f"extra{number}"}
+    retrievers: dict[str, Retriever] = {
+        "bm25": Bm25(),
+        "dense": Dense(depth=1),
+        "terms": Bm25(analysis=ANALYSIS),
+        "second": Dense(field=SECOND.name, depth=1),
+        "sparse": Sparse(depth=1),
+        "additional": Bm25(fields={"additional": 1.0}),
+    }
+    (found,) = store.rankings([replace(query, own=own)], retrievers)
+    assert isinstance(found, dict)
+    return {name: [id_ for id_, _ in ranking] for name, ranking in found.items()} == {
+        name: [f"d{number}"] for name in retrievers
+    }
+
+
+FULL_WRITER = """
+    import sys
+    from pathlib import Path
+    sys.path[:0] = {tests!r}
+    from test_local_fields import FULL, LocalStore, full_entry
+    from ccheck.search.local import sparse
+    from ccheck.search.local import store as local_store
+    local_store.COMMIT_EVERY, sparse.SEGMENT_FROM, sparse.FAN = 40, 10, 3
+    store = LocalStore(Path({folder!r}))
+    store.prepare(FULL)
+    for first in range(0, 1_900, 20):
+        store.upsert([full_entry(i) for i in range(first, first + 20)])
+        store.upsert([full_entry(i) for i in range(max(0, first - 40), max(0, first - 20))])
+        print(first + 20, flush=True)
+"""
+
+
+def test_kill_while_writing_all_kinds_of_fields(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    code = textwrap.dedent(FULL_WRITER.format(tests=FOLDERS, folder=str(folder)))
+    for wanted in (100, 200):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        promised = next(done for line in process.stdout if (done := int(line)) >= wanted)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        with LocalStore(folder) as reader:
+            assert bm25_count(reader) == reader.count() >= promised
+            assert all(found_everywhere(reader, number) for number in (0, 1, promised // 2, promised - 1))
+    with LocalStore(folder) as store:
+        store.upsert([full_entry(1_950)])
+        store.delete(["d0"])
+        store.publish()
+        assert found_everywhere(store, 1_950)
+        assert not found_everywhere(store, 0)
+        assert {file.suffix for file in (folder / "sparse").iterdir()} == {".lists"}
+        store.rebuild()
+        assert found_everywhere(store, 1_950)
+        assert found_everywhere(store, 100)
+
+
+GAINER = """
+    import os, signal, sys
+    from pathlib import Path
+    sys.path[:0] = {tests!r}
+    from test_local_fields import FULL, LocalStore
+    from ccheck.search.local import bm25, database, upkeep
+    def die(*args, **options):
+        os.kill(os.getpid(), signal.SIGKILL)
+    moment = {moment!r}
+    if moment == "while building":
+        bm25.TextFields.contents = die
+    elif moment == "before the switch":
+        database.Database.set_layout = die
+    else:
+        sweep = upkeep.sweep
+        upkeep.sweep = lambda folder, named: die() if len(list(folder.glob("bm25-*"))) > 1 else sweep(folder, named)
+    LocalStore(Path({folder!r})).prepare(FULL)
+"""
+
+
+@pytest.mark.parametrize("moment", ["while building", "before the switch", "after the switch"])
+def test_kill_while_a_store_gains_fields(tmp_path: Path, moment: str) -> None:
+    folder = tmp_path / "store"
+    with LocalStore(folder) as store:
+        store.prepare(LAYOUT)
+        store.upsert([entry(i) for i in range(50)])
+        store.publish()
+    code = textwrap.dedent(GAINER.format(tests=FOLDERS, folder=str(folder), moment=moment))
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    with LocalStore(folder) as reader:
+        assert bm25_count(reader) == 50
+        assert dense_first(reader, 7) == "d7"
+        info = reader.info()
+        assert info is not None and info.layout == (FULL if moment == "after the switch" else LAYOUT)
+    with LocalStore(folder) as store:
+        store.delete(["d49"])
+        store.prepare(FULL)
+        store.upsert([full_entry(3), full_entry(60)])
+        store.publish()
+        assert bm25_count(store) == 50
+        assert found_everywhere(store, 3)
+        assert found_everywhere(store, 60)
+        store.prepare(FULL)
+        store.rebuild()
+        assert len(list(folder.glob("bm25*"))) == 1
+
+
+def test_readers_while_a_store_gains_fields(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with LocalStore(folder) as store, LocalStore(folder) as reader, LocalStore(folder) as other:
+        store.prepare(LAYOUT)
+        store.upsert([entry(i) for i in range(2_000)])
+        store.publish()
+        assert bm25_count(reader) == 2_000
+        layouts = [replace(FULL, analyses=(ANALYSIS, *(Analysis(keep=sign) for sign in "%$&"[:n]))) for n in range(4)]
+        writer = threading.Thread(target=lambda: [store.prepare(layout) for layout in layouts])
+        writer.start()
+        searches = 0
+        while writer.is_alive() or searches < 3:
+            assert bm25_count(reader) == bm25_count(other) == 2_000
+            searches += 1
+        writer.join()
+        (found,) = reader.rankings([Query("paper")], {"bm25": Bm25(analysis=Analysis(keep="&"), depth=10_000)})
+        assert isinstance(found, dict)
+        assert len(found["bm25"]) == 2_000
+
+
+def test_documents_that_the_database_lost_leave_nothing_in_the_indices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite may lose its last commits with the machine's power; what comes then has the same seqs."""
+    monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
+    folder = tmp_path / "store"
+    with LocalStore(folder) as store:
+        store.prepare(FULL)
+        store.upsert([full_entry(i) for i in range(20)])
+        store.publish()
+    before = (folder / DATABASE).read_bytes()
+    with LocalStore(folder) as store:
+        store.upsert([full_entry(i, "lost") for i in range(100, 150)])
+        store.publish()
+        assert bm25_count(store, "lost") == 50
+    assert not (folder / f"{DATABASE}-wal").exists()
+    (folder / DATABASE).write_bytes(before)
+    with LocalStore(folder) as store:
+        store.upsert([full_entry(i) for i in range(200, 230)])
+        store.publish()
+        assert bm25_count(store, "lost") == 0
+        assert bm25_count(store) == store.count() == 50
+        assert all(found_everywhere(store, number) for number in (3, 200, 229))
+        (found,) = store.rankings([Query("", None, {"sparse": full_entry(120).sparse})], {"sparse": Sparse()})
+        assert isinstance(found, dict)
+        assert not {"d100", "d120"} & {id_ for id_, _ in found["sparse"]}
+
+
+def test_entries_that_do_not_fit_the_layout_are_refused_whole(tmp_path: Path) -> None:
+    full = full_entry(1)
+    bad = {
+        "16 dimensions": replace(full, passages=full.more[SECOND.name]),
+        "4 dimensions": replace(full, more={SECOND.name: full.passages}),
+        "not prepared": replace(full, more={"passages_12345678": full.passages}),
+        "among the 2000": replace(full, sparse=SparseVector(np.array([2_000], np.int32), np.ones(1, np.float32))),
+    }
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(FULL)
+        for problem, one in bad.items():
+            with pytest.raises(InvalidData, match=problem):
+                store.upsert([full_entry(2), one])
+        assert store.count() == 0
+        store.upsert([full])
+        store.publish()
+        assert found_everywhere(store, 1)
+    with LocalStore(tmp_path / "plain") as store:
+        store.prepare(LAYOUT)
+        with pytest.raises(InvalidData, match="not prepared"):
+            store.upsert([replace(full, more={})])
+
+
+def test_a_layout_whose_model_is_not_to_be_had_changes_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(LAYOUT)
+        with pytest.raises(NotFound, match="no/such-model"):
+            store.prepare(replace(LAYOUT, analyses=(Analysis(subwords="no/such-model"),)))
+        info = store.info()
+        assert info is not None and info.layout == LAYOUT

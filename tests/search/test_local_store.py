@@ -1,0 +1,318 @@
+"""What only the local store must do: survive crashes, serve readers beside a writer, rebuild what is derived."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import FOLDERS
+
+from ccheck.errors import InvalidData, NotFound, ServerError
+from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.search.local import LocalStore
+from ccheck.search.local.files import DATABASE, mark
+from ccheck.search.local.vectors import VectorIndex
+from ccheck.stages import Bm25, Dense, Fusion
+from ccheck.types import Document, Entry, Passage, Query, Ranking
+
+DIMENSIONS = 16
+LAYOUT = Layout(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
+
+
+def entry(number: int, word: str = "paper") -> Entry:
+    vector = np.random.default_rng(number).standard_normal(DIMENSIONS).astype(np.float32)
+    text = f"{word} number{number}"
+    return Entry(Document(f"d{number}", "", text), word, (Passage(0, len(text), vector / np.linalg.norm(vector)),))
+
+
+def bm25_count(store: LocalStore, word: str = "paper") -> int:
+    (ranking,) = store.search([Query(word)], {"bm25": Bm25(depth=10_000)}, Fusion(), k=10_000)
+    assert isinstance(ranking, Ranking)
+    assert len({hit.document.id for hit in ranking.hits}) == len(ranking.hits)
+    return len(ranking.hits)
+
+
+def dense_first(store: LocalStore, number: int) -> str:
+    query = Query("", entry(number).passages[0].vector)
+    (ranking,) = store.search([query], {"dense": Dense()}, Fusion(), k=1)
+    assert isinstance(ranking, Ranking)
+    assert ranking.hits[0].score == pytest.approx(1, abs=1e-5)
+    return ranking.hits[0].document.id
+
+
+WRITER = """
+    import sys
+    from pathlib import Path
+    sys.path[:0] = {tests!r}
+    from ccheck.search.local import store as local_store
+    from test_local_store import LAYOUT, LocalStore, entry
+    local_store.COMMIT_EVERY = 40
+    store = LocalStore(Path({folder!r}))
+    store.prepare(LAYOUT)
+    for first in range(0, 100_000, 20):
+        store.upsert([entry(i) for i in range(first, first + 20)])
+        # What was there before is changed, so that the BM25 index has deletes to do.
+        store.upsert([entry(i) for i in range(max(0, first - 40), max(0, first - 20))])
+        print(first + 20, flush=True)
+"""
+
+
+def test_kill_while_writing_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    code = textwrap.dedent(WRITER.format(tests=FOLDERS, folder=str(folder)))
+    for attempt in range(4):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        wanted = 200 * (attempt + 1)
+        promised = 0
+        for line in process.stdout:
+            promised = int(line)
+            if promised >= wanted:
+                break
+        time.sleep(0.003 * attempt)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        with LocalStore(folder) as reader:  # nobody writes any more: the reader mends what is behind
+            count = reader.count()
+            assert count >= promised
+            assert bm25_count(reader) == min(count, 10_000)
+            for number in (0, promised // 2, promised - 1):
+                assert dense_first(reader, number) == f"d{number}"
+            info = reader.info()
+            assert info is not None and (info.pending, info.passages) == (0, count)
+
+
+def test_a_store_without_its_bm25_index_gets_it_back(tmp_path: Path) -> None:
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(LAYOUT)
+        store.upsert([entry(i) for i in range(50)])
+        store.publish()
+    (index,) = (tmp_path / "store").glob("bm25-*")
+    shutil.rmtree(index)
+    with LocalStore(tmp_path / "store") as store:
+        assert bm25_count(store) == 50
+
+
+@pytest.mark.parametrize("damage", ["garbage", "truncated", "missing meta"])
+def test_a_broken_bm25_index_is_built_anew(tmp_path: Path, damage: str) -> None:
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(LAYOUT)
+        store.upsert([entry(i) for i in range(50)])
+        store.publish()
+    for file in (tmp_path / "store").glob("bm25-*/*"):
+        if damage == "garbage" and file.suffix == ".json":
+            file.write_text("garbage")
+        elif damage == "truncated" and file.suffix == ".term":
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        elif damage == "missing meta" and file.name == "meta.json":
+            file.unlink()
+    with LocalStore(tmp_path / "store") as store:
+        assert bm25_count(store) == 50
+
+
+def test_readers_beside_a_writer(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with LocalStore(folder) as store:
+        store.prepare(LAYOUT)
+        store.upsert([entry(i) for i in range(20)])
+        store.publish()
+    code = textwrap.dedent(WRITER.format(tests=FOLDERS, folder=str(folder)))
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    try:
+        with LocalStore(folder) as reader:
+            searches, most, deadline = 0, 0, time.monotonic() + 60
+            while (searches < 100 or most <= 20) and time.monotonic() < deadline:
+                most = max(most, bm25_count(reader))
+                assert dense_first(reader, 7) == "d7"
+                searches += 1
+            assert most > 20
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    with LocalStore(tmp_path / "store") as first, LocalStore(tmp_path / "store") as second:
+        first.prepare(LAYOUT)
+        with pytest.raises(ServerError, match="another process is writing"):
+            second.prepare(LAYOUT)
+        with pytest.raises(ServerError, match="another process is writing"):
+            second.upsert([entry(1)])
+        first.close()
+        second.upsert([entry(1)])
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    with pytest.raises(InvalidData, match="not a ccheck store"):
+        LocalStore(tmp_path).prepare(LAYOUT)
+    with pytest.raises(NotFound):
+        LocalStore(tmp_path).drop()
+    assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_bytes(b"no database" * 1000)
+    with pytest.raises(InvalidData, match="not a store"):
+        LocalStore(tmp_path).count()
+
+
+def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(LAYOUT)
+    with sqlite3.connect(tmp_path / "store" / DATABASE) as database:
+        database.execute("UPDATE meta SET value = '99', mark = ? WHERE key = 'format'", (mark("format", "99"),))
+    database.close()
+    with pytest.raises(InvalidData, match="format 99"):
+        LocalStore(tmp_path / "store").count()
+
+
+def test_missing_vectors_are_said(tmp_path: Path) -> None:
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(LAYOUT)
+        store.upsert([entry(i) for i in range(5)])
+        store.publish()
+    (file,) = (tmp_path / "store").glob("vectors-*.f32")
+    file.write_bytes(b"\0" * 100)
+    with LocalStore(tmp_path / "store") as store, pytest.raises(InvalidData, match="missing or cut short"):
+        dense_first(store, 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits the size of files as POSIX systems do")
+def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    code = f"""
+        import resource, signal, sys
+        from pathlib import Path
+        sys.path[:0] = {FOLDERS!r}
+        from ccheck.errors import Incomplete
+        from test_local_store import LAYOUT, LocalStore, entry
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        store = LocalStore(Path({str(folder)!r}))
+        store.prepare(LAYOUT)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        done = 0
+        try:
+            while done < 100_000:
+                store.upsert([entry(i) for i in range(done, done + 100)])
+                done += 100
+        except Incomplete as error:
+            print(done, error)
+    """
+    answer = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    ).stdout
+    done = int(answer.split()[0])
+    assert 0 < done < 100_000
+    assert "safe" in answer
+    with LocalStore(folder) as store:
+        assert store.count() == done
+        store.upsert([entry(i) for i in range(done, done + 100)])
+        store.publish()
+        assert bm25_count(store) == store.count() == done + 100
+        assert dense_first(store, done + 50) == f"d{done + 50}"
+
+
+def test_rebuild_drops_the_vectors_of_what_is_gone(tmp_path: Path) -> None:
+    with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as reader:
+        store.prepare(LAYOUT)
+        store.upsert([entry(i) for i in range(100)])
+        store.upsert([entry(i, "revised") for i in range(40)])
+        store.delete(["d50"])
+        store.publish()
+        assert dense_first(reader, 3) == "d3"
+        store.rebuild()
+        files = list((tmp_path / "store").glob("vectors*.f32"))
+        assert [file.stat().st_size for file in files] == [99 * DIMENSIONS * 4]
+        for number in (0, 39, 40, 99):
+            assert dense_first(reader, number) == f"d{number}"
+        assert bm25_count(reader, "revised") == 40
+        store.upsert([entry(200)])
+        store.publish()
+        assert dense_first(reader, 200) == "d200"
+
+
+def test_marks_of_files_hold_until_something_changes(tmp_path: Path) -> None:
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(LAYOUT)
+        store.upsert([entry(1)])
+        store.mark_ingested("a")
+        store.upsert([entry(2)])
+        assert store.is_ingested("a")
+        store.upsert([entry(1, "changed")])
+        assert not store.is_ingested("a")
+        store.mark_ingested("a")
+        store.delete(["d2"])
+        assert not store.is_ingested("a")
+
+
+def test_dense_search_is_exact_over_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccheck.search.local.vectors.ROWS_AT_ONCE", 64)
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((1000, DIMENSIONS)).astype(np.float32)
+    owners = np.sort(random.integers(1, 300, 1000))
+    owners[random.integers(0, 1000, 50)] = -1
+    changes = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+    index = VectorIndex(rows, changes, owners[changes].astype(np.int64))
+    queries = random.standard_normal((3, DIMENSIONS)).astype(np.float32)
+    allowed = random.random(301) < 0.7
+    for mask in (None, allowed):
+        for query, found in zip(queries, index.search(queries, 20, mask), strict=True):
+            best: dict[int, float] = {}
+            for seq, score in zip(owners.tolist(), (rows @ query).tolist(), strict=True):
+                if seq >= 0 and (mask is None or mask[seq]):
+                    best[seq] = max(score, best.get(seq, -np.inf))
+            top = sorted(best.items(), key=lambda item: -item[1])[:20]
+            assert list(dict(found)) == [seq for seq, _ in top]
+            assert list(dict(found).values()) == pytest.approx([score for _, score in top], abs=1e-5)
+
+
+READER = """
+    import os, sys
+    from pathlib import Path
+    sys.path[:0] = {tests!r}
+    from test_local_store import LocalStore, bm25_count, dense_first, entry
+    if os.getuid() == 0:  # who may write anywhere
+        with LocalStore(Path({folder!r})) as store:
+            bm25_count(store), dense_first(store, 7)  # import what nobody else may be able to read
+        os.setuid(65534)
+    with LocalStore(Path({folder!r})) as store:
+        print(bm25_count(store), dense_first(store, 7))
+        try:
+            store.upsert([entry(1)])
+        except Exception as error:
+            print(error)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+def test_a_store_that_may_only_be_read_is_searched(tmp_path: Path) -> None:
+    import tempfile
+
+    # Not below tmp_path, which nobody else may enter.
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "store"
+        with LocalStore(folder) as store:
+            store.prepare(LAYOUT)
+            store.upsert([entry(i) for i in range(50)])
+            store.publish()
+        everything = [Path(scratch), folder, *folder.rglob("*")]
+        for path in everything:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        code = textwrap.dedent(READER.format(tests=FOLDERS, folder=str(folder)))
+        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        for path in everything:
+            path.chmod(0o755)
+    assert answer.stdout.splitlines()[0] == "50 d7", answer.stderr
+    assert "permissions" in answer.stdout

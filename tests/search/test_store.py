@@ -1,0 +1,419 @@
+"""What every store must do: the same tests for the folder and for Elasticsearch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ccheck.analysis import matches
+from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
+from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.search import Filter, Store, before, parse_filter
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.types import Document, Entry, Hit, Passage, Query, Ranking
+
+DIMENSIONS = 8
+LAYOUT = Layout(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
+BM25: dict[str, Retriever] = {"bm25": Bm25()}
+DENSE: dict[str, Retriever] = {"dense": Dense()}
+BOTH = BM25 | DENSE
+
+DOCUMENTS = [
+    Document(
+        "sea", "Sea level", "Global mean sea level has risen by 20 cm since 1900.", {"year": 2011, "n": 1}, "2011-12-31"
+    ),
+    Document(
+        "ice", "Ice sheets", "Greenland loses ice, which raises the sea.", {"year": 2019, "open": True}, "2019-12-31"
+    ),
+    Document(
+        "flu", "Influenza vaccines", "Vaccination lowers the risk of influenza.", {"year": 2015, "tags": ["rct", "flu"]}
+    ),
+    Document(
+        "tea", "Green tea", "Drinking tea was not associated with weight.", {"journal": "Nature Food"}, "2015-03-31"
+    ),
+    Document(
+        "old",
+        "Carbonic acid",
+        "Carbonic acid in the air warms the ground.",
+        {"year": 1896, "volume": 41.5},
+        "1896-12-31",
+    ),
+]
+
+
+def unit(*values: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+    vector = np.zeros(DIMENSIONS, np.float32)
+    vector[: len(values)] = values
+    return vector / np.linalg.norm(vector)
+
+
+VECTORS = {"sea": unit(1, 0.1), "ice": unit(1, 0.5), "flu": unit(0, 1), "tea": unit(0, 0, 1), "old": unit(0.2, 0, 0, 1)}
+
+
+def entry(document: Document, *vectors: np.ndarray[Any, np.dtype[np.float32]], digest: str = "1") -> Entry:
+    return Entry(document, digest, tuple(Passage(0, len(document.text), vector) for vector in vectors))
+
+
+@pytest.fixture
+def store(make_store: Callable[[], Store]) -> Store:
+    """A store with the five documents."""
+    store = make_store()
+    store.prepare(LAYOUT)
+    assert store.upsert([entry(document, VECTORS[document.id]) for document in DOCUMENTS]) == {}
+    store.publish()
+    return store
+
+
+def search(store: Store, query: Query, retrievers: dict[str, Retriever], **options: Any) -> tuple[Hit, ...]:
+    fusion, k = options.pop("fusion", Fusion()), options.pop("k", 10)
+    (ranking,) = store.search([query], retrievers, fusion, k=k, **options)
+    assert isinstance(ranking, Ranking), ranking
+    assert [hit.rank for hit in ranking.hits] == list(range(1, len(ranking.hits) + 1))
+    assert all(a.score >= b.score for a, b in zip(ranking.hits, ranking.hits[1:], strict=False))
+    return ranking.hits
+
+
+def ids(hits: tuple[Hit, ...]) -> list[str]:
+    return [hit.document.id for hit in hits]
+
+
+# -- writing and reading
+
+
+def test_a_store_that_does_not_exist(make_store: Callable[[], Store]) -> None:
+    store = make_store()
+    assert store.info() is None
+    with pytest.raises(NotFound, match="ccheck ingest"):
+        store.search([Query("sea")], BM25, Fusion(), k=1)
+    with pytest.raises(NotFound):
+        store.count()
+    with pytest.raises(NotFound):
+        store.get(["sea"])
+
+
+def test_documents_come_back_as_they_were(store: Store) -> None:
+    assert store.count() == 5
+    assert store.get(["sea", "flu", "tea", "old", "ice", "nothing"]) == {d.id: d for d in DOCUMENTS}
+    assert store.digests(["sea", "nothing"]) == {"sea": "1"}
+
+
+def test_info(store: Store) -> None:
+    info = store.info()
+    assert info is not None
+    assert (info.documents, info.passages, info.dimensions, info.pending) == (5, 5, DIMENSIONS, 0)
+    assert info.layout == LAYOUT
+    assert info.name == store.name
+
+
+def test_an_update_replaces_text_metadata_and_vectors(store: Store) -> None:
+    changed = Document("tea", "Glaciers", "Mountain glaciers shrink.", {"year": 2020})
+    store.upsert([entry(changed, unit(0, 0, 0, 0, 1), digest="2")])
+    store.publish()
+    assert store.count() == 5
+    assert store.get(["tea"]) == {"tea": changed}
+    assert store.digests(["tea"]) == {"tea": "2"}
+    assert ids(search(store, Query("tea"), BM25)) == []
+    assert ids(search(store, Query("glacier"), BM25)) == ["tea"]
+    (best, *_) = search(store, Query("", unit(0, 0, 0, 0, 1)), DENSE)
+    assert (best.document.id, best.scores["dense"]) == ("tea", pytest.approx(1, abs=1e-5))
+
+
+def test_a_deleted_document_is_gone_everywhere(store: Store) -> None:
+    assert store.delete(["sea", "nothing"]) == 1
+    store.publish()
+    assert store.count() == 4
+    assert store.get(["sea"]) == {}
+    assert "sea" not in ids(search(store, Query("sea level", VECTORS["sea"]), BOTH))
+    assert store.delete(["sea"]) == 0
+
+
+def test_another_process_sees_what_was_published(make_store: Callable[[], Store], store: Store) -> None:
+    other = make_store()
+    assert ids(search(other, Query("influenza"), BM25)) == ["flu"]
+    store.upsert([entry(Document("new", "Influenza", "Influenza again."), unit(0, 0, 0, 0, 1))])
+    store.publish()
+    assert set(ids(search(other, Query("influenza"), BM25))) == {"flu", "new"}
+
+
+def test_upserting_the_same_again_changes_nothing(store: Store) -> None:
+    store.upsert([entry(document, VECTORS[document.id]) for document in DOCUMENTS])
+    store.publish()
+    assert store.count() == 5
+    info = store.info()
+    assert info is not None and info.passages == 5
+    assert ids(search(store, Query("influenza"), BM25)) == ["flu"]
+
+
+def test_another_model_is_refused_with_both_names(store: Store) -> None:
+    other = Layout(Embedding("other-model", DIMENSIONS, "0" * 64, 128), LAYOUT.chunking)
+    with pytest.raises(InvalidData, match=r"test-model.*other-model.*--store"):
+        store.prepare(other)
+    with pytest.raises(InvalidData, match="no embeddings"):
+        store.prepare(Layout())
+    with pytest.raises(InvalidData, match="passages of 64"):
+        store.prepare(Layout(LAYOUT.embedding, Chunking(64, 64, 16)))
+    store.prepare(LAYOUT)
+
+
+def test_a_store_without_vectors_may_gain_them(make_store: Callable[[], Store]) -> None:
+    store = make_store()
+    store.prepare(Layout())
+    store.upsert([entry(DOCUMENTS[0])])
+    store.publish()
+    assert ids(search(store, Query("sea"), BM25)) == ["sea"]
+    info = store.info()
+    assert info is not None and info.dimensions is None
+    store.prepare(LAYOUT)
+    store.upsert([entry(DOCUMENTS[0], VECTORS["sea"], digest="2")])
+    store.publish()
+    assert ids(search(store, Query("", VECTORS["sea"]), DENSE)) == ["sea"]
+    info = store.info()
+    assert info is not None and info.layout == LAYOUT
+
+
+def test_drop_removes_it(make_store: Callable[[], Store], store: Store) -> None:
+    store.drop()
+    assert make_store().info() is None
+
+
+# -- retrieval
+
+
+def test_bm25_stems_and_folds(store: Store) -> None:
+    assert ids(search(store, Query("VACCINATED influenzas"), BM25)) == ["flu"]
+    assert ids(search(store, Query("tëa"), BM25)) == ["tea"]
+
+
+def test_bm25_scores_are_elasticsearchs(store: Store) -> None:
+    (hit,) = search(store, Query("influenza"), BM25)
+    # idf = ln(1 + (5 - 1 + .5) / (1 + .5)), tf = 2, eight terms against a mean of 9.6: k1 = 1.2, b = .75.
+    lengths = [len(_terms(document)) for document in DOCUMENTS]
+    tf, length, mean = 2, len(_terms(DOCUMENTS[2])), sum(lengths) / len(lengths)
+    expected = np.log(1 + (5 - 1 + 0.5) / 1.5) * 2.2 * tf / (tf + 1.2 * (1 - 0.75 + 0.75 * length / mean))
+    assert hit.score == hit.scores["bm25"] == pytest.approx(expected, rel=1e-4)
+    assert hit.ranks == {"bm25": 1}
+
+
+def _terms(document: Document) -> list[str]:
+    from ccheck.analysis import terms
+
+    return terms(f"{document.title}\n{document.text}")
+
+
+def test_a_word_twice_in_the_claim_counts_twice(store: Store) -> None:
+    (once,) = search(store, Query("influenza"), BM25)
+    (twice,) = search(store, Query("influenza influenza"), BM25)
+    assert twice.score == pytest.approx(2 * once.score, rel=1e-4)
+
+
+def test_bm25_over_chosen_fields(store: Store) -> None:
+    title = {"bm25": Bm25(fields={"title": 1.0})}
+    assert ids(search(store, Query("weight"), title)) == []
+    assert ids(search(store, Query("green"), title)) == ["tea"]
+    both = {"bm25": Bm25(fields={"title": 2.0, "text": 1.0})}
+    assert ids(search(store, Query("sea"), both))[0] == "sea"
+    with pytest.raises(UsageError, match="titel"):
+        store.search([Query("sea")], {"bm25": Bm25(fields={"titel": 1.0})}, Fusion(), k=1)
+
+
+def test_dense_scores_are_cosines(store: Store) -> None:
+    hits = search(store, Query("", VECTORS["ice"]), DENSE)
+    assert ids(hits)[:2] == ["ice", "sea"]
+    for hit in hits:
+        assert hit.scores["dense"] == pytest.approx(float(VECTORS["ice"] @ VECTORS[hit.document.id]), abs=1e-5)
+    assert [hit.ranks["dense"] for hit in hits] == [1, 2, 3, 4, 5]
+
+
+def test_a_documents_score_is_its_best_passages(store: Store) -> None:
+    book = Document("book", "A long one", "First part. Second part.")
+    store.upsert([entry(book, unit(0, 0, 0, 0, 1), unit(0, 0, 0, 0, 0, 1), unit(0, 0, 0, 0, 0.9, 0.1))])
+    store.publish()
+    (best, *others) = search(store, Query("", unit(0, 0, 0, 0, 0, 1)), DENSE)
+    assert (best.document.id, best.score) == ("book", pytest.approx(1, abs=1e-5))
+    assert "book" not in [hit.document.id for hit in others]
+    info = store.info()
+    assert info is not None and info.passages == 8
+
+
+def test_hybrid_joins_by_reciprocal_rank(store: Store) -> None:
+    hits = search(store, Query("sea ice", VECTORS["ice"]), BOTH, fusion=Fusion(k=20))
+    assert ids(hits)[:2] == ["ice", "sea"]
+    for hit in hits:
+        expected = sum(1 / (20 + rank) for rank in hit.ranks.values())
+        assert hit.score == hit.scores["rrf"] == pytest.approx(expected, rel=1e-5)
+    assert set(hits[0].ranks) == {"bm25", "dense"}
+    assert set(hits[0].scores) == {"bm25", "dense", "rrf"}
+
+
+def test_weights_tilt_the_fusion(store: Store) -> None:
+    query = Query("influenza", unit(0, -0.5, 1))
+    for heavy, first in (("bm25", "flu"), ("dense", "tea")):
+        retrievers = {
+            name: stage.model_copy(update={"weight": 3.0 if name == heavy else 1.0}) for name, stage in BOTH.items()
+        }
+        hits = search(store, query, retrievers, fusion=Fusion(k=1))
+        assert ids(hits)[0] == first
+        expected = sum(retrievers[name].weight / (1 + rank) for name, rank in hits[0].ranks.items())
+        assert hits[0].score == pytest.approx(expected, rel=1e-5)
+
+
+def test_min_max_fusion(store: Store) -> None:
+    hits = search(store, Query("sea ice", VECTORS["ice"]), BOTH, fusion=Fusion(method="minmax"))
+    assert ids(hits)[0] == "ice"
+    assert hits[0].score == pytest.approx(2.0, abs=1e-4)
+    assert hits[0].scores["minmax"] == hits[0].score
+
+
+def test_without_details_the_ranking_is_the_same(store: Store) -> None:
+    query = Query("sea ice", VECTORS["ice"])
+    assert ids(search(store, query, BOTH, details=False)) == ids(search(store, query, BOTH))
+
+
+def test_k_and_depth(store: Store) -> None:
+    assert len(search(store, Query("", VECTORS["ice"]), DENSE, k=2)) == 2
+    shallow: dict[str, Retriever] = {"bm25": Bm25(depth=1), "dense": Dense(depth=2)}
+    assert len(search(store, Query("influenza", VECTORS["ice"]), shallow)) == 3
+
+
+def test_many_queries_at_once_are_answered_in_order(store: Store) -> None:
+    queries = [Query("influenza", VECTORS["flu"]), Query("the of and"), Query("tea", VECTORS["tea"]), Query("")]
+    rankings = store.search(queries, BOTH, Fusion(), k=1)
+    firsts = [
+        ranking.hits[0].document.id if isinstance(r := ranking, Ranking) and r.hits else None for ranking in rankings
+    ]
+    assert firsts == ["flu", None, "tea", None]
+
+
+def test_dense_needs_vectors(make_store: Callable[[], Store]) -> None:
+    store = make_store()
+    store.prepare(Layout())
+    store.upsert([entry(DOCUMENTS[0])])
+    store.publish()
+    with pytest.raises(NotFound, match="no vectors"):
+        store.search([Query("sea", VECTORS["sea"])], DENSE, Fusion(), k=1)
+
+
+# -- filters
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("year>=2015", {"ice", "flu"}),
+        ("year<2000", {"old"}),
+        ("year=2011", {"sea"}),
+        ("year!=2011", {"ice", "flu", "tea", "old"}),
+        ("journal=Nature Food", {"tea"}),
+        ("journal='Nature Food'", {"tea"}),
+        ("journal=nature food", set()),
+        ("tags=flu", {"flu"}),
+        ("tags=rct", {"flu"}),
+        ("tags!=rct", {"sea", "ice", "tea", "old"}),
+        ("open=true", {"ice"}),
+        ("volume>41", {"old"}),
+        ("volume<=41.5", {"old"}),
+        ("nothing=1", set()),
+        ("nothing>1", set()),
+        ("year>=abc", set()),
+    ],
+)
+def test_filters(store: Store, condition: str, expected: set[str]) -> None:
+    filters = [parse_filter(condition)]
+    query = Query("sea ice influenza tea carbonic", VECTORS["sea"])
+    for retrievers in (BM25, DENSE, BOTH):
+        assert set(ids(search(store, query, retrievers, filters=filters))) == expected
+
+
+def test_before_means_surely_before(store: Store) -> None:
+    query = Query("sea ice influenza tea carbonic", VECTORS["sea"])
+    found = {day: set(ids(search(store, query, BOTH, filters=[before(day)]))) for day in ("2015-03-31", "2015-04-01")}
+    assert found == {"2015-03-31": {"sea", "old"}, "2015-04-01": {"sea", "old", "tea"}}
+
+
+def test_filters_join(store: Store) -> None:
+    query = Query("sea ice influenza tea carbonic")
+    assert ids(search(store, query, BM25, filters=[parse_filter("year>2000"), before("2012-01-01")])) == ["sea"]
+    assert ids(search(store, query, BM25, filters=[Filter("year", ">", "2000"), Filter("year", "<", "1900")])) == []
+
+
+# -- hostile text
+
+
+HOSTILE = [
+    'a "quoted" "sea" claim',
+    "brackets ([{ and }]) (sea)",
+    "sea AND ice OR NOT influenza",
+    "text:sea title:* _exists_:year id:sea sea",
+    "sea\0level",
+    "sea \ud800 level",
+    "sea 🌊 level 😀",
+    "sea~2 ice^3 +sea -ice /sea/ *sea?",
+    "\\ sea \\\\",
+    "' OR 1=1; DROP TABLE documents; -- sea",
+    "<b>sea</b> & level",
+    " ".join(f"word{i}" for i in range(9_999)) + " sea",
+    "sea " * 10_000,
+    "海 sea ความ море",
+    "x" * 40_000 + " sea",
+    "\n\t sea \r\n",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_claims_are_words(store: Store, text: str) -> None:
+    for retrievers in (BM25, BOTH):
+        found = ids(search(store, Query(text, VECTORS["flu"]), retrievers))
+        assert ("sea" in found) or text.startswith("word0")
+
+
+@pytest.mark.parametrize("text", ["", " ", "the of and", "?!.,", "\0", "\ud800", "😀"])
+def test_a_claim_without_words_finds_nothing(store: Store, text: str) -> None:
+    assert search(store, Query(text), BM25) == ()
+    assert search(store, Query(text), BOTH) == ()
+    assert ids(search(store, Query(text, VECTORS["flu"]), BOTH))[0] == "flu"
+
+
+@pytest.mark.parametrize("id_", ['a "b"', "a/b?c=d#e", "ü 海 😀", "..", "_all", "a" * 512, "%20", "{}", "a\nb"])
+def test_hostile_ids(store: Store, id_: str) -> None:
+    document = Document(id_, "Strange", "A zebra with a strange name.")
+    assert store.upsert([entry(document, unit(0, 0, 0, 0, 0, 0, 1))]) == {}
+    store.publish()
+    assert store.get([id_]) == {id_: document}
+    assert ids(search(store, Query("zebra"), BM25)) == [id_]
+    assert store.delete([id_]) == 1
+
+
+def test_hostile_documents_and_metadata(store: Store) -> None:
+    metadata = {
+        "a.b": "dotted",
+        "a": 1,
+        'quo"te': "x",
+        "long": "y" * 40_000,
+        "mixed": ["1", 2.5, None],
+        "année": "été",
+        "year": "unknown",
+        "empty": [],
+        "_id": "inner",
+    }
+    document = Document("hostile", "{{template}} <script>", "zebra " * 20_000 + "\u2028 end", metadata)
+    assert store.upsert([entry(document, unit(0, 0, 0, 0, 0, 0, 1))]) == {}
+    store.publish()
+    assert store.get(["hostile"]) == {"hostile": document}
+    query = Query("zebra")
+    for condition in ("a.b=dotted", "a=1", "année=été", "mixed=1"):
+        assert ids(search(store, query, BM25, filters=[parse_filter(condition)])) == ["hostile"], condition
+    assert ids(search(store, query, BM25, filters=[parse_filter("year>2000")])) == []
+
+
+def test_matching_words_are_found_in_what_is_stored(store: Store) -> None:
+    (hit, *_) = search(store, Query("rising sea levels"), BM25)
+    text = hit.document.text
+    assert [text[start:end] for start, end in matches(text, "rising sea levels")] == ["sea", "level"]
+
+
+def test_an_error_says_what_failed(store: Store) -> None:
+    with pytest.raises(CcheckError):
+        store.search([Query("sea", unit(1)[:4])], DENSE, Fusion(), k=1)

@@ -1,0 +1,242 @@
+"""What filters can be on, in every kind of store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from ccheck.errors import UsageError
+from ccheck.layout import Layout
+from ccheck.search import Store, before, parse_filter
+from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.search.filters import PUBLISHED, Filter, Kind, is_number, refuse_unfit
+from ccheck.types import Document, Entry, Value
+
+METADATA: list[dict[str, Value]] = [
+    {"year": 2011, "journal": "Nature", "volume": "41", "mixed": 1, "tags": ["a", "b"], "pages": "1-9", "open": True},
+    {"year": 2015, "journal": "Science", "volume": "1.5", "mixed": "x", "tags": ["7"], "date": "2015-03-31"},
+    {"year": "2019", "volume": -3, "nothing": None, "empty": [], "published": "soon", "dotted.name": 1},
+]
+KINDS: dict[str, Kind] = {
+    "year": "numbers",
+    "journal": "text",
+    "volume": "numbers",
+    "mixed": "either",
+    "tags": "either",
+    "pages": "text",
+    "open": "text",
+    "date": "text",
+    "dotted.name": "numbers",
+}
+
+
+@pytest.fixture
+def store(make_store: Callable[[], Store]) -> Store:
+    store = make_store()
+    store.prepare(Layout())
+    add(store, *METADATA)
+    return store
+
+
+def add(store: Store, *metadata: dict[str, Value], first: int = 0, published: str | None = None) -> None:
+    store.upsert([Entry(Document(f"d{first + n}", "T", "sea", one, published), "1") for n, one in enumerate(metadata)])
+    store.publish()
+
+
+def test_fields_are_those_that_a_document_has(store: Store) -> None:
+    assert dict(store.fields()) == KINDS
+    add(store, {"year": "n.d.", "doi": "10.1/x"}, first=3, published="2015-12-31")
+    assert dict(store.fields()) == KINDS | {"year": "either", "doi": "text", PUBLISHED: "dates"}
+
+
+def test_a_store_without_metadata(make_store: Callable[[], Store]) -> None:
+    store = make_store()
+    store.prepare(Layout())
+    add(store, {})
+    assert dict(store.fields()) == {}
+    with pytest.raises(UsageError, match=r"'a=1' can't be applied: no document of .* has metadata"):
+        refuse_unfit([parse_filter("a=1")], store.fields(), store.name)
+
+
+@pytest.mark.parametrize(
+    ("condition", "passing"),
+    [
+        ("year>=2015", 2),
+        ("year!=2015", 2),
+        ("volume<10", 2),
+        ("volume=41", 1),
+        ("journal>=Nature", 2),
+        ("journal!=Nature", 2),
+        ("mixed>=1", 1),
+        ("mixed>=a", 1),
+        ("tags=7", 1),
+        ("pages=1-9", 1),
+        ("date>=2015-03-31", 1),
+        ("date=2015", 0),
+        ("year>3000", 0),
+    ],
+)
+def test_documents_that_pass_are_counted(store: Store, condition: str, passing: int) -> None:
+    filters = [parse_filter(condition)]
+    refuse_unfit(filters, store.fields(), store.name)
+    assert store.count(filters) == passing
+    assert store.count([*filters, Filter("year", ">", "0")]) == passing
+    assert store.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (
+            "yaer>=2010",
+            "no document of {} has a field 'yaer'; did you mean 'year'? The fields are date, dotted.name, j",
+        ),
+        ("Year>=2010", "has a field 'Year'; did you mean 'year'? The fields are"),
+        ("yaer!=2010", "has a field 'yaer'; did you mean 'year'?"),
+        (
+            "zzz=1",
+            "has a field 'zzz'. The fields are date, dotted.name, journal, mixed, open, pages, tags, volume, year",
+        ),
+        ("nothing=1", "has a field 'nothing'"),
+        ("empty=1", "has a field 'empty'"),
+        ("year>=abc", "the filter 'year>=abc' can't be applied to {}: year holds numbers, and 'abc' is none"),
+        ("year=abc", "year holds numbers, and 'abc' is none"),
+        (
+            "journal>=2010",
+            "journal holds text, which >= compares with text only, letter by letter, and '2010' is a num",
+        ),
+        ("date>=2015", "date holds text"),
+        ("pages<9", "pages holds text"),
+        ("published<2015-01-01", "no document of {} has a date, so none is surely before 2015-01-01"),
+    ],
+)
+def test_filters_that_are_mistakes_are_refused(store: Store, condition: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        refuse_unfit([parse_filter("year>=0"), parse_filter(condition)], store.fields(), store.name)
+    assert said.format(store.name) in str(caught.value)
+
+
+def test_text_that_only_begins_like_a_number_is_text(store: Store) -> None:
+    """A date is no year, and pages are not their first one."""
+    add(store, {"odd": ["2015-03-31", "1-9", "1.2.3", "+", "-", "٣"]}, first=3)
+    assert store.fields()["odd"] == "text"
+    assert [store.count([parse_filter(f"odd{one}")]) for one in (">0", "<9999", "=1", "=1-9")] == [0, 0, 0, 1]
+
+
+def test_numbers_in_text() -> None:
+    assert not any(map(is_number, ["2015-03-31", "1-9", "1.2.3", "5.", ".5", "+", "", "1e5", "٣", "1\n"]))
+    assert all(map(is_number, ["5", "-5", "+5.25", "007"]))
+
+
+# -- without a store
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition", "said"),
+    [
+        ("words", "a>b", "text that is searched by its words, which only = and != compare"),
+        ("words", "a=b", None),
+        ("words", "a!=2", None),
+        ("booleans", "a=true", None),
+        ("booleans", "a!=false", None),
+        ("booleans", "a>true", "a is true or false: write a=true"),
+        ("booleans", "a=yes", "a is true or false"),
+        ("dates", "a>=2015", None),
+        ("dates", "a<2015-01", None),
+        ("dates", "a<2015-01-31T10:00", None),
+        ("dates", "a<now-1d", None),
+        ("dates", "a<1700000000000", None),
+        ("dates", "a<soon", "a holds dates, and 'soon' is none: write a<2015-01-31"),
+        ("dates", "a=201", "a holds dates"),
+        ("nested", "a=1", "a lies in nested documents"),
+        ("mixed", "a!=1", "a has another type in each index of the alias"),
+        ("other", "a=1", "a holds neither text nor numbers nor dates"),
+        ("either", "a>1", None),
+        ("either", "a>b", None),
+        ("numbers", "a<=-1.5", None),
+        ("text", "a=5", None),
+        ("text", "a!=5", None),
+        ("text", "a<b", None),
+    ],
+)
+def test_what_values_can_be_compared_with(kind: Kind, condition: str, said: str | None) -> None:
+    if said is None:
+        refuse_unfit([parse_filter(condition)], {"a": kind}, "s")
+        return
+    with pytest.raises(UsageError) as caught:
+        refuse_unfit([parse_filter(condition)], {"a": kind}, "s")
+    assert said in str(caught.value)
+
+
+def test_an_error_names_so_many_fields() -> None:
+    fields: dict[str, Kind] = {f"f{number:04}": "text" for number in range(1_030)} | {PUBLISHED: "dates"}
+    with pytest.raises(UsageError, match=r"The fields are f0000, .*, f0019 and 1,010 more$"):
+        refuse_unfit([parse_filter("zz=1")], fields, "s")
+
+
+# -- an index of others
+
+
+PROPERTIES: dict[str, Any] = {
+    "abstract": {"type": "text"},
+    "name": {"type": "text", "fields": {"raw": {"type": "keyword"}}},
+    "day": {"type": "date"},
+    "date": {"type": "date"},
+    "cites": {"type": "long"},
+    "year": {"type": "keyword"},
+    "open": {"type": "boolean"},
+    "authors": {"type": "nested", "properties": {"family": {"type": "keyword"}}},
+    "place": {"type": "geo_point"},
+    "unused": {"type": "long"},
+}
+SOURCE = {
+    "abstract": "sea",
+    "name": "N",
+    "day": "2015-03-31",
+    "cites": 3,
+    "year": "999",
+    "open": True,
+    "authors": [{"family": "A"}],
+    "place": [1, 2],
+}
+
+
+def test_fields_of_an_index_of_others(elasticsearch_url: str, elasticsearch_index: str) -> None:
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        client.put(f"/{elasticsearch_index}", json={"mappings": {"properties": PROPERTIES}}).raise_for_status()
+        client.put(f"/{elasticsearch_index}/_doc/1?refresh=true", json=SOURCE).raise_for_status()
+        with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+            expected: dict[str, Kind] = {
+                "abstract": "words",
+                "name": "text",
+                "day": "dates",
+                "cites": "numbers",
+                "year": "text",
+                "open": "booleans",
+                "authors.family": "nested",
+                "place": "other",
+            }
+            assert dict(store.fields()) == expected
+            assert store.count([parse_filter("cites>2")]) == 1 and store.count([parse_filter("cites>3")]) == 0
+            for condition in (before("2015-01-01"), parse_filter("year>=2010"), parse_filter("unused=1")):
+                with pytest.raises(UsageError):
+                    refuse_unfit([condition], store.fields(), store.name)
+            client.put(f"/{elasticsearch_index}/_doc/1?refresh=true", json=SOURCE | {"date": "2015"}).raise_for_status()
+            assert store.fields()[PUBLISHED] == "dates"
+
+
+def test_a_field_of_two_types_behind_an_alias(elasticsearch_url: str, elasticsearch_index: str) -> None:
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        for number, type_ in enumerate(("long", "keyword")):
+            index = f"{elasticsearch_index}-{number}"
+            properties = {"abstract": {"type": "text"}, "year": {"type": type_}}
+            aliases = {f"{elasticsearch_index}-both": {}}
+            client.put(
+                f"/{index}", json={"mappings": {"properties": properties}, "aliases": aliases}
+            ).raise_for_status()
+            client.put(f"/{index}/_doc/1?refresh=true", json={"abstract": "sea", "year": 2010}).raise_for_status()
+    with ElasticStore(Connection(elasticsearch_url), f"{elasticsearch_index}-both") as store:
+        assert dict(store.fields()) == {"abstract": "words", "year": "mixed"}

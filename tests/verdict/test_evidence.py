@@ -1,0 +1,245 @@
+"""The sentences that are shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from ccheck.analysis import sentence_spans
+from ccheck.encode.dense import load_embedder
+from ccheck.errors import InvalidData, UsageError
+from ccheck.types import Document, Sentence
+from ccheck.verdict import choose_sentences
+from ccheck.verdict.evidence import READ_SENTENCES, choose_sentences_many
+
+TEXT = (
+    "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).  It was measured by J. A. Church, i.e. by tide "
+    "gauges. Does the sea rise? E. coli was not found.\nThe end"
+)
+
+
+def test_sentences_are_split_as_scientists_write() -> None:
+    assert [TEXT[start:end] for start, end in sentence_spans(TEXT)] == [
+        "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).",
+        "It was measured by J. A. Church, i.e. by tide gauges.",
+        "Does the sea rise?",
+        "E. coli was not found.",
+        "The end",
+    ]
+    assert sentence_spans("") == sentence_spans(" \n ") == []
+
+
+def test_the_best_sentence_has_the_claims_rare_words() -> None:
+    text = "The sea is wet. The sea is deep. The sea is cold. The cobalt is blue."
+    ((*four,),) = choose_sentences("cobalt in the sea", [Document("a", "", text)], 4)
+    # Of four sentences three have "sea" and one has "cobalt": log(1 + 4 / (1 + 3)) and log(1 + 4 / (1 + 1)).
+    sea, cobalt = math.log(2), math.log(3)
+    assert [(s.text, s.score) for s in four] == [
+        ("The cobalt is blue.", pytest.approx(cobalt / (sea + cobalt), abs=1e-6)),
+        *((f"The sea is {how}.", pytest.approx(sea / (sea + cobalt), abs=1e-6)) for how in ("wet", "deep", "cold")),
+    ]
+
+
+def test_rarity_is_among_all_documents_of_the_claim() -> None:
+    one = Document("a", "", "The sea is wet. The cobalt is blue.")
+    two = Document("b", "", "A cobalt mine. More cobalt here. Cobalt again.")
+    (alone,) = choose_sentences("cobalt in the sea", [one], 2)
+    assert alone[0].score == alone[1].score and alone[0].text == "The sea is wet."  # the first one of equals
+    beside, _ = choose_sentences("cobalt in the sea", [one, two], 2)
+    sea, cobalt = math.log(1 + 5 / 2), math.log(1 + 5 / 5)
+    assert [s.score for s in beside] == pytest.approx([sea / (sea + cobalt), cobalt / (sea + cobalt)], abs=1e-6)
+    # A word of the claim that no sentence has is the rarest.
+    ((sentence,),) = choose_sentences("sea tungsten", [Document("a", "", "The sea is wet.")], 1)
+    assert sentence.score == pytest.approx(math.log(1.5) / (math.log(1.5) + math.log(2)), abs=1e-6)
+
+
+def test_a_question_counts_half() -> None:
+    documents = [Document("b", "", "Nothing in here. Nothing at all."), Document("c", "x", ""), Document("a", "", TEXT)]
+    first, second, third = choose_sentences("The sea rises by 3.2 mm each year", documents, 2)
+    assert first == second == ()
+    assert [sentence.text for sentence in third] == [
+        "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).",
+        "Does the sea rise?",
+    ]
+    for sentence in third:
+        assert TEXT[sentence.start : sentence.end] == sentence.text
+        assert sentence.field == "text"
+        assert 0 < sentence.score <= 1
+    asked, told = (choose_sentences("sea rises", [Document("a", "", t)], 1)[0][0] for t in ("Sea rises?", "Sea rises."))
+    assert (asked.score, told.score) == (0.5, 1.0)
+
+
+def test_a_sentence_with_all_the_claims_words_scores_one() -> None:
+    ((sentence,),) = choose_sentences("coli was found", [Document("a", "", TEXT)], 1)
+    assert (sentence.text, sentence.score) == ("E. coli was not found.", 1.0)
+
+
+def test_offsets_count_characters() -> None:
+    text = "Ünïcödé 🌊 first. The sea 🌊 rises. End."
+    ((sentence,),) = choose_sentences("sea rises", [Document("a", "", text)], 1)
+    assert text[sentence.start : sentence.end] == sentence.text == "The sea 🌊 rises."
+
+
+def test_no_sentence_without_words_or_wish() -> None:
+    documents = [Document("a", "", TEXT)]
+    assert choose_sentences("the of and", documents, 3) == [()]
+    assert choose_sentences("sea", documents, 0) == [()]
+    assert choose_sentences("sea", [], 3) == []
+
+
+class Embedding:
+    """MiniLM, with what it was asked."""
+
+    def __init__(self) -> None:
+        self.model = load_embedder(device="cpu")
+        self.calls: list[list[str]] = []
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        self.calls.append(list(texts))
+        return self.model.encode_documents(texts)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Embedding:
+    return Embedding()
+
+
+HEART = Document("h", "", "Heart attacks were rarer. The cost was moderate. Patients went home after a week.")
+
+
+def test_an_embedding_finds_a_sentence_in_other_words(minilm):
+    claim = "Fewer myocardial infarctions"
+    assert choose_sentences(claim, [HEART], 1) == [()]
+    for method in ("mix", "embedding"):
+        ((sentence,),) = choose_sentences(claim, [HEART], 1, method, minilm)
+        assert sentence.text == "Heart attacks were rarer." == HEART.text[sentence.start : sentence.end]
+        assert 0 < sentence.score <= 1
+    ((exact,),) = choose_sentences("The cost was moderate.", [HEART], 1, "embedding", minilm)
+    assert exact.score == pytest.approx(1, abs=0.01)
+
+
+def test_many_claims_are_embedded_in_one_call_and_equal_sentences_once(minilm):
+    documents = [HEART, Document("copy", "", HEART.text), Document("empty", "", "")]
+    minilm.calls.clear()
+    cases = [("Fewer myocardial infarctions", documents), ("Patients went home early", documents[:1])]
+    first, second = choose_sentences_many(cases, 2, "mix", minilm)
+    (read,) = minilm.calls
+    sentences = ["Heart attacks were rarer.", "The cost was moderate.", "Patients went home after a week."]
+    assert sorted(read) == sorted([*sentences, *(claim for claim, _ in cases)])
+    assert first[0] == first[1] and first[2] == ()
+    assert second[0][0].text == "Patients went home after a week."
+    # Each claim is answered as if it were alone.
+    assert [first, second] == [choose_sentences_many([case], 2, "mix", minilm)[0] for case in cases]
+    # Nothing to read, nothing to ask.
+    minilm.calls.clear()
+    assert choose_sentences_many([("claim", [documents[2]]), ("claim", [])], 2, "mix", minilm) == [[()], []]
+    assert minilm.calls == []
+
+
+WAYS = {
+    "up": (1, 0),
+    "down": (0, 1),
+    "sea up.": (1, 0),
+    "sea down.": (0, 1),
+    "sea both.": (0.6, 0.8),
+    "sea away.": (-1, 0),
+}
+
+
+def pointing(texts: Sequence[str]) -> np.ndarray:
+    """Vectors that say which way a text points."""
+    return np.array([WAYS[text] for text in texts], np.float32)
+
+
+def scores(chosen: Sequence[Sentence]) -> dict[str, float]:
+    return {sentence.text: sentence.score for sentence in chosen}
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_each_claim_is_compared_by_its_own_vector(given):
+    document = Document("a", "", "sea up. sea down.")
+    claims = ["up", "down", "up"]
+    vectors = pointing(claims) if given else None
+    made = choose_sentences_many([(c, [document]) for c in claims], 2, "embedding", pointing, claim_vectors=vectors)
+    up, down = {"sea up.": 1.0}, {"sea down.": 1.0}
+    assert [scores(one) for (one,) in made] == [up, down, up]
+    # One with nothing to read shifts nobody's vector.
+    cases = [("down", []), ("up", [document])]
+    vectors = pointing(["down", "up"]) if given else None
+    assert scores(choose_sentences_many(cases, 2, "embedding", pointing, claim_vectors=vectors)[1][0]) == up
+
+
+def test_claims_whose_vectors_are_known_are_not_embedded():
+    asked: list[str] = []
+
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        asked.extend(texts)
+        return pointing(texts)
+
+    choose_sentences_many([("up", [Document("a", "", "sea up.")])], 1, "mix", embed, claim_vectors=pointing(["down"]))
+    assert asked == ["sea up."]
+
+
+def test_the_mix_is_four_fifths_words_and_one_fifth_embedding():
+    text = "sea up. sea both. sea away."
+    WAYS["sea"] = (1, 0)
+    ((*mixed,),) = choose_sentences("sea", [Document("a", "", text)], 3, "mix", pointing)
+    assert scores(mixed) == pytest.approx({"sea up.": 1.0, "sea both.": 0.8 + 0.2 * 0.6, "sea away.": 0.8}, abs=1e-6)
+    ((*alone,),) = choose_sentences("sea", [Document("a", "", text)], 3, "embedding", pointing)
+    # What points away is left out, as what shares nothing is.
+    assert scores(alone) == pytest.approx({"sea up.": 1.0, "sea both.": 0.6}, abs=1e-6)
+    ((*words,),) = choose_sentences("sea", [Document("a", "", text)], 3, "lexical", pointing)
+    assert scores(words) == dict.fromkeys(["sea up.", "sea both.", "sea away."], 1.0)
+
+
+def test_of_a_long_document_only_the_nearest_sentences_are_read(minilm):
+    text = " ".join(f"Number {number} is about frogs in the pond." for number in range(50)) + " The sea rises."
+    for count, most in ((1, READ_SENTENCES), (3, 6)):
+        minilm.calls.clear()
+        ((sentence, *_),) = choose_sentences("The sea rises fast", [Document("a", "", text)], count, "mix", minilm)
+        assert sentence.text == "The sea rises."
+        assert len(minilm.calls[0]) == 1 + most
+    ((*many,),) = choose_sentences("The sea rises fast in the frogs pond", [Document("a", "", text)], 10, "mix", minilm)
+    assert len(many) == 10
+
+
+def test_the_reranker_chooses_by_its_own_scores():
+    asked = []
+
+    def by_length(claim: str, sentences: Sequence[str]) -> list[float]:
+        asked.append((claim, list(sentences)))
+        return [len(sentence) / 1000 for sentence in sentences]
+
+    documents = [HEART, Document("b", "", "Does it rain much in this part of the country in the month of May? No.")]
+    first, second = choose_sentences("cost", documents, 1, "reranker", rerank=by_length)
+    assert len(asked) == 1 and asked[0][0] == "cost" and len(asked[0][1]) == 5
+    assert first[0].text == "Patients went home after a week." and first[0].score == len(first[0].text) / 1000
+    assert second[0].score == len(second[0].text) / 2000  # a question
+
+
+@pytest.mark.parametrize("answer", [[0.5], [0.5, 0.5, 1.5], [0.5, float("nan"), 0.1]])
+def test_scores_that_make_no_sense_are_an_error(answer):
+    with pytest.raises(InvalidData, match="one for each"):
+        choose_sentences("cost", [HEART], 1, "reranker", rerank=lambda claim, sentences: answer)
+
+
+@pytest.mark.parametrize("vectors", [np.zeros((1, 4)), np.full((4, 4), np.nan)])
+def test_vectors_that_make_no_sense_are_an_error(vectors):
+    with pytest.raises(InvalidData, match="not finite"):
+        choose_sentences("cost", [HEART], 1, "mix", lambda texts: vectors)
+
+
+@pytest.mark.parametrize("method", ["embedding", "reranker"])
+def test_a_method_without_its_model_is_an_error(method):
+    with pytest.raises(UsageError, match="there is no"):
+        choose_sentences("cost", [HEART], 1, method)
+
+
+def test_hostile_text_is_embedded_and_keeps_its_offsets(minilm):
+    text = "The sea \ud83d rises\0 fast. " + "x" * 20_000 + " . 🌊 The sea is wet."
+    (sentences,) = choose_sentences("the sea rises \ud83d", [Document("a", "", text)], 3, "mix", minilm)
+    assert sentences[0].text == "The sea \ud83d rises\0 fast."
+    assert all(text[s.start : s.end] == s.text for s in sentences)
