@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from ccheck.errors import CcheckError
-from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, Layout, SparseField
+from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, Layout, SparseField, named_fields
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, sparse
 from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
@@ -41,12 +41,14 @@ from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector
 
 KINDS = ("bit flipped", "cut short", "page zeroed", "pages swapped", "removed")
 PAGE = 4096
-SECOND = DenseField(Embedding("second", 24, "e" * 64, 128), Chunking(128, 128, 16))
+DENSE = named_fields(
+    DenseField(Embedding(name, dimensions, digit * 64, 128), Chunking(128, 128, 16))
+    for name, dimensions, digit in (("first", 32, "f"), ("second", 24, "e"))
+)
+FIRST, SECOND = DENSE
 ANALYSIS = Analysis(stopwords="nltk")
 LAYOUT = Layout(
-    Embedding("first", 32, "f" * 64, 128),
-    Chunking(128, 128, 16),
-    (SECOND,),
+    DENSE,
     SparseField("sparse", 500, "d" * 64, 128),
     (ANALYSIS,),
     AdditionalTexts("model", True, 0, "prompts"),
@@ -57,7 +59,7 @@ RETRIEVERS: dict[str, Retriever] = {
     "fuzzy": Bm25(depth=30, fuzziness="auto"),
     "additional": Bm25(depth=30, fields={"additional": 1.0}),
     "dense": Dense(depth=30),
-    "second": Dense(depth=30, field=SECOND.name),
+    "second": Dense(depth=30, field=SECOND),
     "sparse": Sparse(depth=30),
 }
 WORDS = [a + b + c for a in ("", "ra", "lo", "ne") for b in ("n", "r", "s", "t", "l") for c in ("a", "um", "ic", "o")]
@@ -77,8 +79,7 @@ def entry(number: int, version: int = 0) -> Entry:
     return Entry(
         Document(f"d{number}", f"title {number}", text, {"year": 1950 + number % 70, "of": WORDS[picks[0]]}),
         f"{number}-{version}",
-        first,
-        {SECOND.name: second},
+        {FIRST: first, SECOND: second},
         SparseVector(ids, draw.gamma(2.0, 0.5, len(ids)).astype(np.float32)),
         (f"summary {WORDS[picks[1]]}",),
     )
@@ -104,8 +105,8 @@ def answers(store: LocalStore, note: Callable[[str, Any], None]) -> None:
     queries = [
         Query(
             one.document.text[:80],
-            one.passages[0].vector,
-            {"second": one.more[SECOND.name][0].vector, "sparse": one.sparse, "additional": one.additional[0]},
+            one.passages[FIRST][0].vector,
+            {"second": one.passages[SECOND][0].vector, "sparse": one.sparse, "additional": one.additional[0]},
         )
         for one in made
     ]

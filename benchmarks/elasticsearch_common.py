@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from ccheck.layout import MAIN_VECTORS
 from ccheck.types import Document, Entry, Passage
 
 WORDS_IN_TEXT, VOCABULARY = 200, 30_000
@@ -43,7 +44,13 @@ def entries(count: int, dimensions: int = 0, seed: int = 0) -> list[Entry]:
     for number, row in enumerate(ranks):
         text = " ".join(words[row])
         document = Document(f"{seed}-{number}", " ".join(words[row[:10]]), text, {"year": 1950 + number % 75})
-        found.append(Entry(document, f"{number:032x}", (Passage(0, len(text), vectors[number]),) * bool(dimensions)))
+        found.append(
+            Entry(
+                document,
+                f"{number:032x}",
+                {MAIN_VECTORS: (Passage(0, len(text), vectors[number]),)} if dimensions else {},
+            )
+        )
     return found
 
 

@@ -17,7 +17,7 @@ import click
 import elasticsearch
 from elasticsearch_common import drop, entries, machine, server, spread
 
-from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Query, Ranking
@@ -35,13 +35,13 @@ BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: int) -> None:
     with server(url) as address, ElasticStore(Connection(address), INDEX) as store:
         drop(address, INDEX)
-        store.prepare(Layout(Embedding("random", dimensions, "0" * 64, 256), Chunking(256, 256, 0)))
+        store.prepare(Layout.with_vectors(Embedding("random", dimensions, "0" * 64, 256), Chunking(256, 256, 0)))
         store.upsert(entries(documents, dimensions))
         store.publish()
         client = elasticsearch.Elasticsearch(address, request_timeout=60)
         client.indices.forcemerge(index=f"{INDEX}-000001", max_num_segments=1)
         asked = entries(claims, dimensions, seed=1)
-        queries = [Query(" ".join(e.document.text.split()[:12]), e.passages[0].vector) for e in asked]
+        queries = [Query(" ".join(e.document.text.split()[:12]), e.passages[MAIN_VECTORS][0].vector) for e in asked]
         print(machine(address), f"{documents:,} documents, {dimensions} dimensions, {claims} claims", sep="; ")
         for name, native in (("fused by the server's rrf", True), ("fused by ccheck", False)):
             store._native = native

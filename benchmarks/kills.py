@@ -21,7 +21,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from damage import LAYOUT, RETRIEVERS, SECOND, entry
+from damage import FIRST, LAYOUT, RETRIEVERS, SECOND, entry
 
 from ccheck.search.local import LocalStore, sparse
 from ccheck.search.local import store as local_store
@@ -101,9 +101,9 @@ def problems(folder: Path, promised: int) -> list[str]:
 def _found(store: LocalStore, number: int, version: int) -> bool:
     """Whether this version of a document is what its own fields lead to."""
     made = entry(number, version)
-    own = {"second": made.more[SECOND.name][0].vector, "sparse": made.sparse}
+    own = {"second": made.passages[SECOND][0].vector, "sparse": made.sparse}
     asked = {name: RETRIEVERS[name] for name in ("dense", "second", "sparse")}
-    (ranking,) = store.rankings([Query("", made.passages[0].vector, own)], asked)
+    (ranking,) = store.rankings([Query("", made.passages[FIRST][0].vector, own)], asked)
     assert isinstance(ranking, dict)
     return all(found and found[0][0] == f"d{number}" for found in ranking.values())
 

@@ -24,7 +24,7 @@ import numpy as np
 import tantivy
 
 from ccheck.analysis import analyzer, terms
-from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.local import LocalStore
 from ccheck.stages import Bm25, Dense, Fusion
 from ccheck.types import Document, Entry, Passage, Query
@@ -32,7 +32,7 @@ from ccheck.types import Document, Entry, Passage, Query
 DIMENSIONS = 384
 Answer = tuple[str, str, str, dict[str, Any], float]
 """Id, title, text, metadata, score."""
-LAYOUT = Layout(Embedding("random", DIMENSIONS, "0" * 64, 256), Chunking(256, 256, 50))
+LAYOUT = Layout.with_vectors(Embedding("random", DIMENSIONS, "0" * 64, 256), Chunking(256, 256, 50))
 
 
 def build(folder: Path, documents: int, random: np.random.Generator) -> None:
@@ -52,7 +52,7 @@ def build(folder: Path, documents: int, random: np.random.Generator) -> None:
                     Entry(
                         Document(f"d{first + i}", text[:80], text, {"year": 1950 + i % 75}),
                         "1",
-                        (Passage(0, len(text), vectors[i]),),
+                        {MAIN_VECTORS: (Passage(0, len(text), vectors[i]),)},
                     )
                     for i, text in enumerate(texts)
                 ]

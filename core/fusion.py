@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias, TypeVar
 
 from .stages import Fusion
-from .types import Document, Hit, Ranking
+from .types import Document, Hit, Ranking, Unit
 
 Key = TypeVar("Key", bound=Hashable)
+Name = TypeVar("Name", bound=Hashable)
+Parent = TypeVar("Parent", bound=Hashable)
 Scored = Sequence[tuple[Key, float]]
 """Keys with their scores, best first."""
 
 
-def fuse(rankings: Mapping[str, Scored[Key]], weights: Mapping[str, float], fusion: Fusion) -> list[tuple[Key, float]]:
+def fuse(
+    rankings: Mapping[Name, Scored[Key]], weights: Mapping[Name, float], fusion: Fusion
+) -> list[tuple[Key, float]]:
     """One ranking out of several, best first; equal scores keep the order in which the keys first came up."""
     totals: dict[Key, float] = {}
     for name, ranking in rankings.items():
@@ -37,12 +41,41 @@ def min_max(ranking: Scored[Key]) -> list[float]:
     return [1.0] * len(scores) if high == low else [(score - low) / (high - low) for score in scores]
 
 
+Projection: TypeAlias = Literal["max", "sum", "first"]
+
+
+def projected(
+    ranking: Scored[Key], parents: Callable[[Key], Iterable[Parent]], how: Projection, k: int = 0
+) -> list[tuple[Parent, float]]:
+    """A ranking of parts as one of what they belong to, best first; equal scores keep the order of first mention.
+
+    `parents` gives those of a part, in order. `max`: the score of the best part. `sum`: the sum of 1 / (k + rank) over
+    the parts. `first`: 1 / (k + rank) of the first part.
+    """
+    scores: dict[Parent, float] = {}
+    for rank, (key, score) in enumerate(ranking, 1):
+        for parent in dict.fromkeys(parents(key)):
+            share = score if how == "max" else 1.0 / (k + rank)
+            if parent not in scores:
+                scores[parent] = share
+            elif how == "sum":
+                scores[parent] += share
+            elif how == "max":
+                scores[parent] = max(scores[parent], share)
+    return sorted(scores.items(), key=lambda item: -item[1])
+
+
 def ranking_of(
-    top: Scored[Key], rankings: Mapping[str, Scored[Key]], documents: Mapping[Key, Document], fusion: Fusion | None
+    top: Scored[Key],
+    rankings: Mapping[str, Scored[Key]],
+    documents: Mapping[Key, Document],
+    fusion: Fusion | None,
+    units: Mapping[Key, Unit] | None = None,
 ) -> Ranking:
     """The hits of the best keys, with their place in each retriever's ranking; `fusion` where one joined them.
 
-    A key without a document, which another process removed since it was found, is left out.
+    `units` has the unit of each key, where units were ranked. A key without a document, which another process removed
+    since it was found, is left out.
     """
     places = {
         name: {key: (rank, score) for rank, (key, score) in enumerate(ranking, 1)} for name, ranking in rankings.items()
@@ -55,5 +88,6 @@ def ranking_of(
         ranks = {name: places[name][key][0] for name in places if key in places[name]}
         if fusion is not None:
             scores[fusion.method] = total
-        hits.append(Hit(len(hits) + 1, documents[key], total, scores, ranks))
+        unit = units.get(key) if units is not None else None
+        hits.append(Hit(len(hits) + 1, documents[key], total, scores, ranks, unit=unit))
     return Ranking(tuple(hits))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from .errors import InvalidData
 from .stages import Analysis
@@ -55,14 +55,32 @@ MAIN_VECTORS = "passages"
 
 @dataclass(frozen=True, slots=True)
 class DenseField:
-    """A further field of vectors, by another model; see `Layout.dense_fields`."""
+    """A field of vectors: one model's, of documents cut in one way."""
 
     embedding: Embedding
     chunking: Chunking
 
-    @property
-    def name(self) -> str:
-        return f"{MAIN_VECTORS}_{self.embedding.fingerprint[:8]}"
+
+def named_fields(fields: Iterable[DenseField]) -> dict[str, DenseField]:
+    """Fields of vectors by the names that stores give them: the first is `MAIN_VECTORS`."""
+    return {
+        f"{MAIN_VECTORS}_{field.embedding.fingerprint[:8]}" if number else MAIN_VECTORS: field
+        for number, field in enumerate(fields)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class UnitField:
+    """How documents are cut into units of one granularity, which are searched by themselves.
+
+    `cut`: at the ends of sentences, at blank lines, or in windows of whole sentences of at most `tokens` words, each
+    repeating up to `overlap` words of the one before it. `embedding`: the model of their vectors; without, BM25 only.
+    """
+
+    cut: Literal["sentence", "paragraph", "window"]
+    tokens: int = 0
+    overlap: int = 0
+    embedding: Embedding | None = None
 
 
 def analysis_key(analysis: Analysis) -> str:
@@ -93,69 +111,71 @@ class AdditionalTexts:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a store was made with, and remembers. Without an embedding it answers BM25 only."""
+    """What a store was made with, and remembers. Without vectors it answers BM25 only.
 
-    embedding: Embedding | None = None
-    chunking: Chunking | None = None
-    more: tuple[DenseField, ...] = ()
+    `dense` has the fields of vectors by name, the main one first; `units` the granularities by name.
+    """
+
+    dense: Mapping[str, DenseField] = field(default_factory=dict)
     sparse: SparseField | None = None
     analyses: tuple[Analysis, ...] = ()
     additional: AdditionalTexts | None = None
+    units: Mapping[str, UnitField] = field(default_factory=dict)
+
+    @classmethod
+    def with_vectors(cls, embedding: Embedding, chunking: Chunking) -> Layout:
+        """One field of vectors and nothing else."""
+        return cls(named_fields([DenseField(embedding, chunking)]))
 
     @property
-    def dense_fields(self) -> dict[str, DenseField]:
-        """The fields of vectors by name, the main one first."""
-        main = DenseField(self.embedding, self.chunking) if self.embedding and self.chunking else None
-        return ({MAIN_VECTORS: main} if main else {}) | {field.name: field for field in self.more}
+    def embedding(self) -> Embedding | None:
+        """The model of the main field of vectors."""
+        return next((one.embedding for one in self.dense.values()), None)
 
     def field_of(self, fingerprint: str) -> str | None:
         """The name of the field of vectors that the model with these weights made."""
-        fields = self.dense_fields.items()
-        return next((name for name, field in fields if field.embedding.fingerprint == fingerprint), None)
+        fields = self.dense.items()
+        return next((name for name, one in fields if one.embedding.fingerprint == fingerprint), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values. What is not there is left out, so that a layout of an earlier ccheck is written as it was."""
-        data: dict[str, Any] = {
-            "embedding": asdict(self.embedding) if self.embedding else None,
-            "chunking": asdict(self.chunking) if self.chunking else None,
+        """JSON values."""
+        return {
+            "dense": {name: asdict(one) for name, one in self.dense.items()},
+            "sparse": asdict(self.sparse) if self.sparse else None,
+            "analyses": [analysis.model_dump(mode="json") for analysis in self.analyses],
+            "additional": asdict(self.additional) if self.additional else None,
+            "units": {name: asdict(one) for name, one in self.units.items()},
         }
-        if self.more:
-            data["more"] = [asdict(field) for field in self.more]
-        if self.sparse is not None:
-            data["sparse"] = asdict(self.sparse)
-        if self.analyses:
-            data["analyses"] = [analysis.model_dump(mode="json") for analysis in self.analyses]
-        if self.additional is not None:
-            data["additional"] = asdict(self.additional)
-        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Layout:
-        """Raises KeyError, TypeError or ValueError where `data` was not made by `to_dict`."""
-        embedding, chunking = data.get("embedding"), data.get("chunking")
-        sparse, additional = data.get("sparse"), data.get("additional")
+        """Raises KeyError, TypeError, AttributeError or ValueError where `data` was not made by `to_dict`."""
+        sparse, additional = data["sparse"], data["additional"]
         return cls(
-            Embedding(**embedding) if embedding else None,
-            Chunking(**chunking) if chunking else None,
-            tuple(
-                DenseField(Embedding(**one["embedding"]), Chunking(**one["chunking"])) for one in data.get("more", ())
-            ),
+            {
+                name: DenseField(Embedding(**one["embedding"]), Chunking(**one["chunking"]))
+                for name, one in data["dense"].items()
+            },
             SparseField(**sparse) if sparse else None,
-            tuple(Analysis.model_validate(one) for one in data.get("analyses", ())),
+            tuple(Analysis.model_validate(one) for one in data["analyses"]),
             AdditionalTexts(**additional) if additional else None,
+            {
+                name: UnitField(**{**one, "embedding": Embedding(**one["embedding"]) if one["embedding"] else None})
+                for name, one in data["units"].items()
+            },
         )
 
     def describe(self) -> str:
-        if self.embedding is None or self.chunking is None:
+        """In words, for messages."""
+        parts = [_described(one.embedding, one.chunking) for one in self.dense.values()]
+        if not parts:
             parts = ["no embeddings (BM25 only)"] if self.sparse is None else ["no dense embeddings"]
-        else:
-            parts = [_described(self.embedding, self.chunking)]
-        parts += [_described(field.embedding, field.chunking) for field in self.more]
         if self.sparse is not None:
             parts.append(f"sparse vectors of {self.sparse.model} (weights {self.sparse.fingerprint[:8]})")
         parts += [f"terms of the analysis {_settings(analysis)}" for analysis in self.analyses]
         if self.additional is not None:
             parts.append(_texts(self.additional))
+        parts += [_cut(name, one) for name, one in self.units.items()]
         return "; ".join(parts)
 
     def check(self, other: Layout, store: str) -> None:
@@ -163,15 +183,14 @@ class Layout:
 
         A store may gain what it does not have; documents must bring all that it has, of the same weights.
         """
-        mine, theirs = self.dense_fields, other.dense_fields
-        dense = all(any(_same(field, one) for one in theirs.values()) for field in mine.values())
-        main = self.embedding is None or _same(mine[MAIN_VECTORS], theirs.get(MAIN_VECTORS))
+        dense = all(_same(one, other.dense.get(name)) for name, one in self.dense.items())
         sparse = self.sparse is None or (
             other.sparse is not None and other.sparse.fingerprint == self.sparse.fingerprint
         )
         terms = set(self.analyses) <= set(other.analyses)
         additional = self.additional is None or self.additional == other.additional
-        if dense and main and sparse and terms and additional:
+        units = all(_same_units(one, other.units.get(name)) for name, one in self.units.items())
+        if dense and sparse and terms and additional and units:
             return
         raise InvalidData(
             f"the store {store} was made with {self.describe()}; this ingest would use {other.describe()}. "
@@ -188,6 +207,14 @@ def _same(field: DenseField, other: DenseField | None) -> bool:
         == (other.embedding.fingerprint, other.embedding.dimensions)
         and field.chunking == other.chunking
     )
+
+
+def _same_units(units: UnitField, other: UnitField | None) -> bool:
+    """Whether units of the one may join those of the other."""
+    if other is None or (units.cut, units.tokens, units.overlap) != (other.cut, other.tokens, other.overlap):
+        return False
+    mine, theirs = units.embedding, other.embedding
+    return mine is None or (theirs is not None and mine.fingerprint == theirs.fingerprint)
 
 
 def _settings(analysis: Analysis) -> str:
@@ -210,3 +237,9 @@ def _texts(texts: AdditionalTexts) -> str:
     kinds = ["a summary"] if texts.summary else []
     kinds += [f"{texts.posts} post{'s' if texts.posts > 1 else ''}"] if texts.posts else []
     return f"{' and '.join(kinds)} of each document by {texts.model} (prompts {texts.prompts[:8]})"
+
+
+def _cut(name: str, units: UnitField) -> str:
+    size = f" of {units.tokens} words with {units.overlap} overlapping" if units.cut == "window" else ""
+    vectors = f" with vectors of {units.embedding.model}" if units.embedding is not None else ""
+    return f"units {name} ({units.cut}s{size}{vectors})"

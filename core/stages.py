@@ -35,6 +35,10 @@ class Analysis(Stage):
     subwords: str | None = Field(default=None, description="the model whose tokenizer cuts words; by default none is")
 
 
+_UNITS = "the granularity to search in, instead of whole documents; depth then counts units"
+_PARENTS = "makes hits of whole documents: max score, sum of reciprocal ranks, or first; default: hits are units"
+
+
 class Bm25(Stage):
     """Documents by the claim's words, scored by BM25 (k1 = 1.2, b = 0.75).
 
@@ -51,6 +55,8 @@ class Bm25(Stage):
     fuzziness: Literal["auto", 0, 1, 2] = Field(
         default=0, description="edits by which a word may differ; auto: 0 up to 2 letters, 1 up to 5, else 2"
     )
+    units: str | None = Field(default=None, description=_UNITS)
+    parents: Literal["max", "sum", "first"] | None = Field(default=None, description=_PARENTS)
     query: QueryText = "claim"
     required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
 
@@ -58,6 +64,8 @@ class Bm25(Stage):
     def _one_way(self) -> Bm25:
         if self.analysis is not None and set(self.fields) != {"content"}:
             raise ValueError("with an analysis the field is content: leave out fields")
+        if self.units is not None and (self.analysis is not None or set(self.fields) != {"content"} or self.fuzziness):
+            raise ValueError("units have one field of words: leave out fields, analysis and fuzziness")
         return self
 
 
@@ -76,6 +84,8 @@ class Dense(Stage):
     adapter: Path | None = Field(default=None, description="a folder with what changes the claim's embedding")
     passages: bool = Field(default=True, description="false: ingest embeds documents whole, cut at the model's window")
     candidates: int | None = Field(default=None, ge=1, le=10_000)
+    units: str | None = Field(default=None, description=_UNITS)
+    parents: Literal["max", "sum", "first"] | None = Field(default=None, description=_PARENTS)
     query: QueryText = "claim"
     required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
 
@@ -116,10 +126,20 @@ class AdditionalStage(Stage):
     llm: str | None = Field(default=None, description="the language model; default: the settings'")
 
 
+class UnitsStage(Stage):
+    """Parts of each document that are searched by themselves: sentences, paragraphs or windows."""
+
+    cut: Literal["sentence", "paragraph", "window"] = "sentence"
+    tokens: int = Field(default=256, ge=16, le=8192, description="windows: at most so many words")
+    overlap: int = Field(default=0, ge=0, le=4096, description="windows: words of the one before that are repeated")
+    dense: bool = Field(default=False, description="true: with vectors of the store's main model")
+
+
 class IngestStage(Stage):
     """What the store must hold beyond what the retrievers name."""
 
     additional: AdditionalStage | None = None
+    units: dict[str, UnitsStage] = Field(default={}, description="granularities by name")
 
 
 class Fusion(Stage):

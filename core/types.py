@@ -78,19 +78,68 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """A part of a document that is searched by itself: a sentence, a paragraph, a window.
+
+    `granularity` is the name that the layout has for its kind. `number` is its place among the document's units of this
+    granularity, from 0. `start` and `end` say where `text` stands in the document's text; both are 0 for a text that
+    stands elsewhere.
+    """
+
+    granularity: str
+    number: int
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitEntry:
+    """A unit as a store takes it; `vector` where the layout names a model for its granularity."""
+
+    unit: Unit
+    vector: Vector | None = None
+
+
+def unit_key(document: str, number: int) -> str:
+    """The key of a unit in a ranking of units of one granularity: the document's id, `#`, and the unit's number."""
+    return f"{document}#{number}"
+
+
+def document_of(key: str) -> str:
+    """The document's id of a key that `unit_key` made."""
+    return key.rpartition("#")[0]
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A document as a store takes it. `digest` changes when anything that the store would hold changes.
 
-    `passages` are those of the store's main field of vectors, `more` those of its other fields, by name. `additional`
-    are texts that a language model wrote about the document. What a layout does not name is empty.
+    `passages` are those of each field of vectors, `units` those of each granularity, by name. `additional` are texts
+    that a language model wrote about the document. What a layout does not name is empty.
     """
 
     document: Document
     digest: str
-    passages: tuple[Passage, ...] = ()
-    more: Mapping[str, tuple[Passage, ...]] = field(default_factory=dict)
+    passages: Mapping[str, tuple[Passage, ...]] = field(default_factory=dict)
     sparse: SparseVector | None = None
     additional: tuple[str, ...] = ()
+    units: Mapping[str, tuple[UnitEntry, ...]] = field(default_factory=dict)
+
+
+Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A condition on one field of a document: the name of a metadata field, `published` or `_id`."""
+
+    field: str
+    operator: Operator
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.field}{self.operator}{self.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +147,14 @@ class Query:
     """What a store is asked: the claim's words and, for dense retrieval, its embedding.
 
     `own` has what single retrievers are asked instead, by their names: words for BM25, an embedding for dense, a sparse
-    vector for sparse ones.
+    vector for sparse ones. `filters` are its scope: only documents that pass all of them are searched, beside what the
+    call's filters say.
     """
 
     text: str
     vector: Vector | None = None
     own: Mapping[str, str | Vector | SparseVector] = field(default_factory=dict)
+    filters: tuple[Filter, ...] = ()
 
     def words(self, retriever: str) -> str:
         """What the BM25 retriever of that name searches for."""
@@ -123,7 +174,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document in a ranking.
+    """A document, or one of its units, in a ranking.
 
     `rank` starts at 1; `score` orders the ranking. `scores` and `ranks` are by the name of each retriever that found
     the document, and `scores` has the fusion's too. BM25 scores are Elasticsearch's, dense scores are cosines. Where
@@ -137,6 +188,7 @@ class Hit:
     scores: Mapping[str, float] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
+    unit: Unit | None = None
 
 
 @dataclass(frozen=True, slots=True)

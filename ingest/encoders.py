@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..layout import Chunking, DenseField, Embedding, Layout
+from ..layout import Chunking, DenseField, Embedding, Layout, named_fields
 from ..stages import Analysis
 
 if TYPE_CHECKING:
@@ -62,11 +62,8 @@ def with_chunking(encoders: Encoders, chunking: Chunking | None) -> Encoders:
 
 def layout_of(encoders: Encoders) -> Layout:
     """What a store is made with when documents are encoded so."""
-    main, others = encoders.dense[:1], encoders.dense[1:]
     return Layout(
-        embedding=main[0].embedder.spec if main else None,
-        chunking=main[0].chunking if main else None,
-        more=tuple(DenseField(one.embedder.spec, one.chunking) for one in others),
+        dense=named_fields(DenseField(one.embedder.spec, one.chunking) for one in encoders.dense),
         sparse=encoders.sparse.spec if encoders.sparse is not None else None,
         analyses=encoders.analyses,
         additional=encoders.additional.spec if encoders.additional is not None else None,

@@ -23,7 +23,7 @@ class EntryMaker:
     def __init__(self, encoders: Encoders, cache_dir: Path | None, cache_bytes: int) -> None:
         """See `IngestOptions`."""
         self._encoders = encoders
-        self._fields = list(layout_of(encoders).dense_fields)
+        self._fields = list(layout_of(encoders).dense)
         self._dense = [EmbeddingCache(one.embedder.spec, cache_dir, cache_bytes) for one in encoders.dense]
         sparse = encoders.sparse
         self._sparse = SparseCache(sparse.spec, cache_dir, cache_bytes) if sparse is not None else None
@@ -57,8 +57,7 @@ class EntryMaker:
         entries: list[Entry] = []
         for row, document in enumerate(documents):
             fields = {name: made[row] for name, made in zip(self._fields, dense, strict=True)}
-            main = fields.pop(self._fields[0]) if self._fields else ()
-            entries.append(Entry(document, digests[row], main, fields, sparse[row], additional[row]))
+            entries.append(Entry(document, digests[row], fields, sparse[row], additional[row]))
         return entries
 
     def _passages(

@@ -241,7 +241,7 @@ class _Run:
         entries = self._maker.make(
             documents, digests, texts, lambda share: on_share("embedding", written + share * (1 - written))
         )
-        batch.passages = sum(len(entry.passages) for entry in entries)
+        batch.passages = sum(len(next(iter(entry.passages.values()), ())) for entry in entries)
         return entries
 
     def _written(

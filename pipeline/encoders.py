@@ -97,7 +97,7 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
         raise MissingExtra(f"adding to the store {info.name}, which has vectors,", "models")
     made: list[DenseEncoder] = []
     named = loaded.settings.embedding_model
-    for number, field in enumerate(layout.dense_fields.values()):
+    for number, field in enumerate(layout.dense.values()):
         name = (named if number == 0 else None) or field.embedding.model
         made.append(DenseEncoder(loaded.embedder(name, field.embedding), field.chunking))
     own = next((need for need in needs.dense if need.model is None), None)

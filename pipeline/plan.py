@@ -131,9 +131,7 @@ def embedder_for(info: StoreInfo, loaded: Loaded, model: str | None = None) -> E
     made_with = info.layout.embedding
     name = model or loaded.settings.embedding_model or (made_with.model if made_with else DEFAULT_MODEL)
     found = fingerprint(find_model(name).path) if made_with is not None or model is not None else ""
-    known = next(
-        (one.embedding for one in info.layout.dense_fields.values() if one.embedding.fingerprint == found), None
-    )
+    known = next((one.embedding for one in info.layout.dense.values() if one.embedding.fingerprint == found), None)
     if model is None and made_with is not None and found != made_with.fingerprint:
         raise InvalidData(
             f"the store {info.name} was made with {info.layout.describe()}; {name} has other weights here "
@@ -215,7 +213,7 @@ def _open_dense(stage: Dense, info: StoreInfo, loaded: Loaded, how: str) -> tupl
         field = info.layout.field_of(embedder.spec.fingerprint)
         if field is None:
             raise NotFound(f"the store {info.name} has no vectors of {stage.model}: to add them {how}")
-    known = info.layout.dense_fields.get(field or "")
+    known = info.layout.dense.get(field or "")
     if known is not None:
         dimensions = known.embedding.dimensions
     if field is None and embedder.spec.dimensions != dimensions:

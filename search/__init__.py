@@ -1,6 +1,7 @@
 """Stores and what they are asked. Light to import: tantivy and elasticsearch come when they are needed."""
 
-from .filters import Filter, before, parse_filter
+from ..types import Filter
+from .filters import before, parse_filter
 from .open import open_store
 from .store import Store, StoreInfo
 

@@ -11,15 +11,16 @@ import datetime
 import difflib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..errors import UsageError
 from ..text import is_unicode
+from ..types import Filter
 
-Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 PUBLISHED = "published"
 """The field of a document's own date, beside its metadata."""
+DOCUMENT_ID = "_id"
+"""The field of a document's id, beside its metadata: a scope of one document. Only = and != compare it."""
 
 _FORM = re.compile(r"\s*(?P<field>[^\s=!<>\"]+)\s*(?P<operator>>=|<=|!=|==|=|<|>)\s*(?P<value>.+?)\s*", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
@@ -35,21 +36,9 @@ filtered on at all.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """A condition on one field: `PUBLISHED`, or the name of a metadata field."""
-
-    field: str
-    operator: Operator
-    value: str
-
-    @property
-    def number(self) -> float | None:
-        """The value as a number, where it is one."""
-        return float(self.value) if is_number(self.value) else None
-
-    def __str__(self) -> str:
-        return f"{self.field}{self.operator}{self.value}"
+def number_of(one: Filter) -> float | None:
+    """The value as a number, where it is one."""
+    return float(one.value) if is_number(one.value) else None
 
 
 def is_number(text: str) -> bool:
@@ -63,7 +52,7 @@ def refuse_unfit(filters: Sequence[Filter], fields: Mapping[str, Kind], store: s
     Such a filter would leave nothing, or everything, of any claim: a mistake, and no answer.
     """
     for one in filters:
-        kind = fields.get(one.field)
+        kind = "words" if one.field == DOCUMENT_ID else fields.get(one.field)
         if kind is None:
             raise UsageError(_unknown(one, fields, store))
         wrong = _unfit(one, kind)
@@ -103,9 +92,9 @@ def _unfit(one: Filter, kind: Kind) -> str | None:
             return f"{one.field} is true or false: write {one.field}=true"
         case "dates" if not _DATE.fullmatch(one.value):
             return f"{one.field} holds dates, and {one.value!r} is none: write {one.field}{one.operator}2015-01-31"
-        case "numbers" if one.number is None:
+        case "numbers" if number_of(one) is None:
             return f"{one.field} holds numbers, and {one.value!r} is none"
-        case "text" if one.number is not None and orders:
+        case "text" if number_of(one) is not None and orders:
             return (
                 f"{one.field} holds text, which {one.operator} compares with text only, letter by letter, and "
                 f"{one.value!r} is a number"

@@ -10,8 +10,8 @@ from typing import Protocol
 from ..errors import CcheckError
 from ..layout import Layout
 from ..stages import Fusion, Retriever
-from ..types import Document, Entry, Query, Ranking
-from .filters import Filter, Kind
+from ..types import Document, Entry, Filter, Query, Ranking, Unit
+from .filters import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,10 @@ class Store(Protocol):
 
     def get(self, ids: Sequence[str]) -> dict[str, Document]: ...
 
+    def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
+        """The units of those keys (see `unit_key`). Raises NotFound for a granularity that the store does not have."""
+        ...
+
     def count(self, filters: Sequence[Filter] = ()) -> int:
         """How many documents pass the filters."""
         ...
@@ -107,11 +111,15 @@ class Store(Protocol):
         filters: Sequence[Filter] = (),
         details: bool = True,
     ) -> list[Ranking | CcheckError]:
-        """The `k` best documents for each query; an error in the place of a query that failed.
+        """The `k` best documents for each query, or units; an error in the place of a query that failed.
 
-        With one retriever its ranking is the answer, else `fusion` joins them. A query without a vector gets nothing
-        from dense retrievers. Raises NotFound for a retriever whose field the store does not have. Without `details`,
-        `Hit.scores` and `Hit.ranks` may be empty, which can save time.
+        Each query is searched within `filters` and its own. With one retriever its ranking is the answer, else `fusion`
+        joins them. Retrievers with `units` and without `parents` rank units, which `Hit.unit` has; all of a call rank
+        units of one granularity, or none does. A query without a vector gets nothing from dense retrievers.
+
+        Raises NotFound for a retriever whose field or granularity the store does not have, and UsageError for
+        retrievers that rank different things. Without `details`, `Hit.scores` and `Hit.ranks` may be empty, which can
+        save time.
         """
         ...
 
@@ -120,7 +128,8 @@ class Store(Protocol):
     ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
         """For each query what each retriever hands on, before any fusion: (document id, score), best first.
 
-        No document is read, so that thousands cost little. Scores are those of `Hit.scores`; else as `search`.
+        Of a retriever that ranks units: (`unit_key`, score). No document is read, so that thousands cost little. Scores
+        are those of `Hit.scores`; else as `search`.
         """
         ...
 

@@ -15,7 +15,7 @@ from elastic_transport import ApiError, TransportError
 
 from ...analysis import terms_text
 from ...errors import InvalidData
-from ...layout import MAIN_VECTORS, Layout, analysis_key
+from ...layout import Layout, analysis_key
 from ...types import Entry, Passage, SparseVector
 from .errors import Busy, from_response, may_pass, reason_of, translate
 from .mappings import ADDITIONAL, ID, SPARSE, TERMS
@@ -103,9 +103,7 @@ def index_operation(entry: Entry, layout: Layout, with_id: bool = True) -> Opera
     except orjson.JSONEncodeError as error:
         raise InvalidData(f"it can not be written as JSON: {error}") from error
     numbers = [
-        f'"{name}":[{",".join(map(_passage, passages))}]'
-        for name, passages in {MAIN_VECTORS: entry.passages, **entry.more}.items()
-        if passages
+        f'"{name}":[{",".join(map(_passage, passages))}]' for name, passages in entry.passages.items() if passages
     ]
     if entry.sparse is not None and len(entry.sparse.ids):
         numbers.append(f'"{SPARSE}":{_features(entry.sparse)}')

@@ -37,7 +37,7 @@ def create_body(alias: str, layout: Layout) -> dict[str, Any]:
 def layout_mappings(layout: Layout) -> dict[str, Any]:
     """What a layout adds to an index without embeddings; an index that has some of it may be sent it all."""
     properties: dict[str, Any] = {}
-    for name, field in layout.dense_fields.items():
+    for name, field in layout.dense.items():
         properties[name] = _passages(name, field.embedding.dimensions)
     if layout.sparse is not None:
         properties |= es_mappings.sparse()["properties"]

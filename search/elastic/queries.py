@@ -9,8 +9,8 @@ from ...analysis import clip, query_terms
 from ...errors import InvalidData, NotFound, UsageError
 from ...layout import analysis_key
 from ...stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
-from ...types import Query, SparseVector, Vector
-from ..filters import PUBLISHED, Filter
+from ...types import Filter, Query, SparseVector, Vector
+from ..filters import PUBLISHED, number_of
 from .fields import CONFLICT, NUMBERS, SEMANTIC
 from .mappings import ADDITIONAL
 from .schema import Index
@@ -234,7 +234,7 @@ def _condition(index: Index, filter_: Filter) -> Body:
 
 def _metadata(name: str, filter_: Filter) -> Body:
     """In an index that ccheck made: every field is a keyword, with its number beside it where it is one."""
-    number, text = filter_.number, _compare(name, filter_.operator, filter_.value)
+    number, text = number_of(filter_), _compare(name, filter_.operator, filter_.value)
     as_number = f"{name}.as_number"
     if number is None:
         return text if filter_.operator == "=" else {"bool": {"filter": [text, _not({"exists": {"field": as_number}})]}}
@@ -248,8 +248,9 @@ def _foreign(index: Index, filter_: Filter) -> Body:
         return _NOTHING
     if known.type == CONFLICT:
         raise UsageError(f"the field {filter_.field!r} of {index.name} can't be compared: {known.why}")
+    number = number_of(filter_)
     if known.type in NUMBERS:
-        return _NOTHING if filter_.number is None else _compare(filter_.field, filter_.operator, filter_.number)
+        return _NOTHING if number is None else _compare(filter_.field, filter_.operator, number)
     if known.type == "boolean":
         is_truth = filter_.operator == "=" and filter_.value in ("true", "false")
         return {"term": {filter_.field: filter_.value}} if is_truth else _NOTHING

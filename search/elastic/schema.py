@@ -80,15 +80,15 @@ def _made_here(
     concrete: tuple[str, ...], is_alias: bool, meta: Mapping[str, Any], fields: Mapping[str, Field], where: str
 ) -> Index:
     try:
-        layout = Layout.from_dict(meta.get("layout") or {})
+        layout = Layout.from_dict(meta["layout"]) if meta.get("layout") else Layout()
         readable = int(meta["format"]) <= FORMAT
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         readable = False
     if not readable:
         raise InvalidData(
             f"{where} was made by ccheck {meta.get('version')} in a format that this one can't read: upgrade ccheck"
         )
-    vectors = {name: f"{name}.vector" for name in layout.dense_fields if f"{name}.vector" in fields}
+    vectors = {name: f"{name}.vector" for name in layout.dense if f"{name}.vector" in fields}
     keys = [analysis_key(analysis) for analysis in layout.analyses]
     additional = {ADDITIONAL: (ADDITIONAL,)} if layout.additional is not None and ADDITIONAL in fields else {}
     return Index(

@@ -15,8 +15,7 @@ from elastic_transport import ApiError, TransportError
 from ...errors import CcheckError, InvalidData, ServerError
 from ...fusion import fuse, ranking_of
 from ...stages import Bm25, Fusion, Retriever
-from ...types import Document, Query, Ranking
-from ..filters import Filter
+from ...types import Document, Filter, Query, Ranking
 from .errors import (
     WHOLE,
     Busy,

@@ -16,8 +16,8 @@ from ...analysis import open_analysis
 from ...errors import CcheckError, InvalidData, NotFound, UsageError
 from ...layout import Layout
 from ...stages import Fusion, Retriever
-from ...types import Document, Entry, Query, Ranking
-from ..filters import Filter, Kind
+from ...types import Document, Entry, Filter, Query, Ranking, Unit
+from ..filters import Kind
 from ..store import StoreInfo
 from . import bulk, ingested, mappings, ownership, reading, schema
 from .comparable import field_kinds
@@ -98,6 +98,9 @@ class ElasticStore:
             semantic=index.semantic,
             notices=index.notices,
         )
+
+    def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
+        raise NotFound(f"the store {self.name} has no units {granularity!r}")
 
     def count(self, filters: Sequence[Filter] = ()) -> int:
         return self._count({"bool": {"filter": filter_bodies(self._index(), filters)}} if filters else None)

@@ -19,9 +19,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from ...errors import InvalidData
-from ...layout import MAIN_VECTORS, Layout
-from ...types import Document, Entry, Passage
-from ..filters import Filter, Kind
+from ...layout import Layout
+from ...types import Document, Entry, Filter
+from ..filters import Kind
 from .files import Damaged, mark
 from .filtering import condition, kinds
 from .opening import FORMAT, connect_to_read, identity, is_damage, new_vector_file
@@ -115,7 +115,7 @@ class Database:
         """What the store is made with; fields that it gains have no vectors yet."""
         self.set_meta(layout=json.dumps(layout.to_dict()))
         known = self.vector_files()
-        files = {name: known.get(name) or VectorFile(new_vector_file(name)) for name in layout.dense_fields}
+        files = {name: known.get(name) or VectorFile(new_vector_file(name)) for name in layout.dense}
         self._set("vectors", files)
 
     @property
@@ -245,7 +245,7 @@ class Database:
                 (*head, mark(*head), *body, mark(seq, *body)),
             )
             ids_sum += _id_sum(seq, document.id)
-            for name, passages in vectors_of(entry).items():
+            for name, passages in entry.passages.items():
                 if passages:
                     owners[name] += [seq] * len(passages)
         for name, places in blocks.items():
@@ -457,19 +457,14 @@ class Database:
         ).fetchall()
 
 
-def vectors_of(entry: Entry) -> dict[str, tuple[Passage, ...]]:
-    """The passages of a document by the field of vectors that they belong to."""
-    return {MAIN_VECTORS: entry.passages, **entry.more}
-
-
 def _id_sum(seq: int, id_: str) -> int:
     return int(xxhash.xxh3_64_intdigest(id_.encode("utf-8", "surrogateescape"), seq))
 
 
 def check_entry(entry: Entry, layout: Layout) -> None:
     """Raise InvalidData for vectors that the store has no field for, or of another size than the field's."""
-    fields, id_ = layout.dense_fields, entry.document.id
-    for name, passages in vectors_of(entry).items():
+    fields, id_ = layout.dense, entry.document.id
+    for name, passages in entry.passages.items():
         if passages and name not in fields:
             raise InvalidData(f"the document {id_} comes with vectors {name!r}, for which the store was not prepared")
         for passage in passages:

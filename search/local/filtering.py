@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from ..filters import PUBLISHED, Filter, Kind, is_number
+from ...types import Filter
+from ..filters import PUBLISHED, Kind, is_number, number_of
 
 
 def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
@@ -41,14 +42,15 @@ def condition(filter_: Filter) -> tuple[str, list[str | float]]:
     text = "CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE atom END"
     parameters: list[str | float] = [filter_.value]
     sql = f"type NOT IN ('integer', 'real') AND {text} {operator} ?"
-    if filter_.number is not None:
-        number = f"CAST(atom AS REAL) {operator} ?"
+    number = number_of(filter_)
+    if number is not None:
+        as_number = f"CAST(atom AS REAL) {operator} ?"
         # As `is_number` has it: digits, after a sign, with a fraction.
         digits = "CASE WHEN atom GLOB '[+-]*' THEN substr(atom, 2) ELSE atom END"
         numeric = (
             f"type IN ('integer', 'real') OR (type = 'text' AND ({digits}) GLOB '[0-9]*' "
             f"AND ({digits}) NOT GLOB '*[^0-9.]*' AND atom NOT GLOB '*.*.*' AND atom NOT GLOB '*.')"
         )
-        sql = f"({numeric}) AND {number}" if operator != "=" else f"({sql}) OR (({numeric}) AND {number})"
-        parameters = [filter_.number] if operator != "=" else [filter_.value, filter_.number]
+        sql = f"({numeric}) AND {as_number}" if operator != "=" else f"({sql}) OR (({numeric}) AND {as_number})"
+        parameters = [number] if operator != "=" else [filter_.value, number]
     return f"{'NOT ' * negated}EXISTS (SELECT 1 FROM json_each(metadata, ?) WHERE {sql})", [path, *parameters]

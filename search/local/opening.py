@@ -58,7 +58,7 @@ def create(path: Path, layout: Layout, words: Words) -> None:
         connection.execute("BEGIN IMMEDIATE")
         for statement in _TABLES.split(";"):
             connection.execute(statement)
-        files = {name: asdict(VectorFile(new_vector_file(name))) for name in layout.dense_fields}
+        files = {name: asdict(VectorFile(new_vector_file(name))) for name in layout.dense}
         start = {
             "format": FORMAT,
             "id": uuid.uuid4().hex,

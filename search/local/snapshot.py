@@ -44,7 +44,7 @@ class Snapshot:
 
     def lacks(self, retrievers: Mapping[str, Retriever]) -> bool:
         """Whether something that these search has still to be read."""
-        fields = self.layout.dense_fields
+        fields = self.layout.dense
         return any(
             (isinstance(one, Dense) and vector_field(one) in fields and vector_field(one) not in self.vectors)
             or (isinstance(one, Sparse) and self.layout.sparse is not None and not self.weights)
@@ -56,7 +56,7 @@ class Snapshot:
         for retriever in retrievers.values():
             if isinstance(retriever, Dense):
                 name = vector_field(retriever)
-                if name in self.layout.dense_fields and name not in self.vectors:
+                if name in self.layout.dense and name not in self.vectors:
                     self.vectors[name] = open_vectors(database, folder, name, self.alive, self.verified)
             elif isinstance(retriever, Sparse) and self.layout.sparse is not None and not self.weights:
                 vocabulary, named = self.layout.sparse.vocabulary, database.sparse.segments
@@ -97,7 +97,7 @@ class Snapshot:
         self, queries: Sequence[Query], name: str, retriever: Dense, allowed: NDArray[np.bool_] | None, store: str
     ) -> list[Ranked]:
         field_name = vector_field(retriever)
-        if field_name not in self.layout.dense_fields:
+        if field_name not in self.layout.dense:
             which = f"no field of vectors {field_name!r}" if retriever.field else "no vectors"
             how = "for a recipe that has it" if retriever.field else "with an embedding model for dense retrieval"
             example = "--recipe NAME" if retriever.field else "--model MODEL"
@@ -129,7 +129,7 @@ def open_vectors(
 ) -> VectorIndex:
     """A field's vectors as the database has them. Raises Damaged."""
     path = folder / database.vector_files()[name].file
-    dimensions = database.layout.dense_fields[name].embedding.dimensions
+    dimensions = database.layout.dense[name].embedding.dimensions
     return VectorIndex.open(path, dimensions, database.vector_blocks(name), alive, verified)
 
 

@@ -26,12 +26,12 @@ from ...errors import CcheckError, Incomplete, InvalidData, NotFound, ServerErro
 from ...fusion import fuse, ranking_of
 from ...layout import MAIN_VECTORS, Layout
 from ...stages import Fusion, Retriever
-from ...types import Document, Entry, Query, Ranking
-from ..filters import Filter, Kind
+from ...types import Document, Entry, Filter, Query, Ranking, Unit
+from ..filters import Kind
 from ..store import StoreInfo
 from . import upkeep, vectors
 from .bm25 import TextFields
-from .database import Database, check_entry, vectors_of
+from .database import Database, check_entry
 from .files import DATABASE, LOCK, Damaged, Verified, is_leftover, is_remnant, make_folder, remove_store
 from .reported import reported
 from .snapshot import Ranked, Snapshot
@@ -100,6 +100,9 @@ class LocalStore:
                 )
 
     @reported
+    def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
+        raise NotFound(f"the store {self.name} has no units {granularity!r}")
+
     def count(self, filters: Sequence[Filter] = ()) -> int:
         with self._guard:
             return len(self._database().passing(filters)) if filters else self._database().count()
@@ -169,7 +172,7 @@ class LocalStore:
                 check_entry(entry, layout)
             blocks: dict[str, list[tuple[int, int, bytes]]] = {}
             for field, file in database.vector_files().items():
-                rows = [passage.vector for entry in entries for passage in vectors_of(entry).get(field, ())]
+                rows = [passage.vector for entry in entries for passage in entry.passages.get(field, ())]
                 if rows:
                     blocks[field] = vectors.write_rows(self.path / file.file, file.rows, np.stack(rows))
             with database.writing():

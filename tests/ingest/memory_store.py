@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from ccheck.errors import CcheckError, NotFound
-from ccheck.layout import Layout
+from ccheck.layout import MAIN_VECTORS, Layout
 from ccheck.search.filters import Filter, Kind
 from ccheck.search.store import StoreInfo
 from ccheck.stages import Fusion, Retriever
@@ -32,7 +32,7 @@ class MemoryStore:
     def info(self) -> StoreInfo | None:
         if self.layout is None:
             return None
-        passages = sum(len(entry.passages) for entry in self.entries.values())
+        passages = sum(len(entry.passages.get(MAIN_VECTORS, ())) for entry in self.entries.values())
         return StoreInfo(self.name, len(self.entries), passages, self.layout, state=f"{id(self)}-{self._changes}")
 
     def prepare(self, layout: Layout) -> None:

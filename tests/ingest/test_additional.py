@@ -32,7 +32,7 @@ from ccheck.ingest import (
 )
 from ccheck.ingest import run as run_module
 from ccheck.ingest.additional import LONGEST, AdditionalWriter
-from ccheck.layout import Chunking, DenseField, Layout, SparseField
+from ccheck.layout import MAIN_VECTORS, Chunking, DenseField, Layout, SparseField
 from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused, Unreachable
 from ccheck.stages import AdditionalStage, Analysis
 from ccheck.types import Document, SparseVector
@@ -210,7 +210,7 @@ def test_everything_arrives(open_model: OpenModel, tmp_path: Path, options: Inge
         report = ingest([write(tmp_path / "a.jsonl", rows(3))], store, encoders, options, seen.append)
     name = DenseField(other.spec, Chunking.whole(16)).name
     assert store.layout == layout_of(encoders)
-    assert list(store.layout.dense_fields) == ["passages", name] and store.layout.sparse == sparse.spec
+    assert list(store.layout.dense) == ["passages", name] and store.layout.sparse == sparse.spec
     assert Layout.from_dict(json.loads(json.dumps(store.layout.to_dict()))) == store.layout
     assert (report.added, report.passages, report.usage.llm_calls) == (3, 3 * 4, 6)
     assert report.notices == ("a stands in for b",)
@@ -218,7 +218,7 @@ def test_everything_arrives(open_model: OpenModel, tmp_path: Path, options: Inge
     texts = ("Summary of Title 1.", "Post 0 about Title 1", "Post 1 about Title 1")
     whole = "Title 1\nText of paper 1."
     assert entry.additional == texts
-    for passages, embedder in ((entry.passages, main), (entry.more[name], other)):
+    for passages, embedder in ((entry.passages[MAIN_VECTORS], main), (entry.passages[name], other)):
         assert [(passage.start, passage.end) for passage in passages] == [(0, 16), (0, 0), (0, 0), (0, 0)]
         for passage, text in zip(passages, (whole, *texts), strict=True):
             assert np.array_equal(passage.vector, embedder.vector(text))
@@ -235,7 +235,7 @@ def test_whole_documents_are_never_cut(tmp_path: Path, options: IngestOptions) -
     text = " ".join(f"Sentence {n} has exactly six words." for n in range(400))
     path = write(tmp_path / "a.jsonl", [{"_id": "1", "text": text}])
     ingest([path], store, encoders_of(embedder, Chunking.whole(16)), options)
-    assert [(passage.start, passage.end) for passage in store.entries["1"].passages] == [(0, len(text))]
+    assert [(passage.start, passage.end) for passage in store.entries["1"].passages[MAIN_VECTORS]] == [(0, len(text))]
     assert embedder.counts == 0 and "documents whole" in store.layout.describe()
 
 

@@ -11,11 +11,12 @@ import pytest
 from ccheck.errors import InvalidData
 from ccheck.ingest.documents import Made, clean, digest, last_day, make_document
 from ccheck.ingest.fields import Fields, has_field
-from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.layout import Chunking, DenseField, Embedding, Layout, named_fields
 from ccheck.types import Document
 
 USUAL = Fields()
-LAYOUT = Layout(Embedding("model", 8, "f" * 64, 32), Chunking(60, 30, 4))
+CHUNKING = Chunking(60, 30, 4)
+LAYOUT = Layout.with_vectors(Embedding("model", 8, "f" * 64, 32), CHUNKING)
 
 
 def made(data: dict[str, Any], fields: Fields = USUAL, **options: bool) -> Made:
@@ -256,11 +257,17 @@ def test_digests_change_with_all_that_is_stored() -> None:
         digest(Document("1", "T", "X", {"a": "1", "b": [2]}, base.published), LAYOUT),
         digest(Document("1", "T", "X", base.metadata, None), LAYOUT),
         digest(base, Layout()),
-        digest(base, Layout(LAYOUT.embedding, Chunking(60, 30, 5))),
-        digest(base, Layout(Embedding("model", 8, "e" * 64, 32), LAYOUT.chunking)),
+        digest(base, Layout.with_vectors(LAYOUT.embedding, Chunking(60, 30, 5))),
+        digest(
+            base,
+            Layout(named_fields([DenseField(Embedding("model", 8, "e" * 64, 32), CHUNKING)])),
+        ),
     ]
     assert len({digest(base, LAYOUT), *others}) == len(others) + 1
-    assert digest(base, Layout(Embedding("/a/folder", 8, "f" * 64, 32), LAYOUT.chunking)) == digest(base, LAYOUT)
+    assert digest(
+        base,
+        Layout(named_fields([DenseField(Embedding("/a/folder", 8, "f" * 64, 32), CHUNKING)])),
+    ) == digest(base, LAYOUT)
 
 
 def test_documents_can_always_be_written_as_utf8() -> None:

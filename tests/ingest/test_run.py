@@ -17,7 +17,7 @@ from tiny_embedder import TinyEmbedder
 from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.ingest import IngestOptions, Progress, default_chunking, dry_run, encoders_of, ingest, layout_of
 from ccheck.ingest import run as run_module
-from ccheck.layout import Chunking, Layout
+from ccheck.layout import MAIN_VECTORS, Chunking, Layout
 from ccheck.types import Entry
 
 
@@ -59,11 +59,15 @@ def test_documents_and_vectors_arrive(tmp_path: Path) -> None:
     report = ingest([write(tmp_path / "a.jsonl", rows(5))], store, embedder)
     assert counts(report) == {"added": 5}
     assert (report.passages, report.files, report.rejects, report.notices) == (5, 1, None, ())
-    assert store.layout == layout_of(encoders_of(embedder)) == Layout(embedder.spec, default_chunking(embedder.spec))
+    assert (
+        store.layout
+        == layout_of(encoders_of(embedder))
+        == Layout.with_vectors(embedder.spec, default_chunking(embedder.spec))
+    )
     entry = store.entries["3"]
     assert (entry.document.title, entry.document.text) == ("Title 3", "Text of paper 3.")
-    assert [(passage.start, passage.end) for passage in entry.passages] == [(0, 16)]
-    assert np.array_equal(entry.passages[0].vector, embedder.vector("Title 3\nText of paper 3."))
+    assert [(passage.start, passage.end) for passage in entry.passages[MAIN_VECTORS]] == [(0, 16)]
+    assert np.array_equal(entry.passages[MAIN_VECTORS][0].vector, embedder.vector("Title 3\nText of paper 3."))
     assert store.calls == ["prepare", "upsert", "publish"]
     assert store.writers == {"ccheck-store_0"}
 
@@ -73,7 +77,7 @@ def test_without_a_model(tmp_path: Path) -> None:
     report = ingest([write(tmp_path / "a.jsonl", rows(5))], store)
     assert counts(report) == {"added": 5}
     assert store.layout == Layout()
-    assert all(entry.passages == () for entry in store.entries.values())
+    assert all(entry.passages == {} for entry in store.entries.values())
 
 
 def test_long_documents_have_several_passages(tmp_path: Path) -> None:
@@ -81,7 +85,7 @@ def test_long_documents_have_several_passages(tmp_path: Path) -> None:
     text = " ".join(f"Sentence {n} has exactly six words." for n in range(40))
     options = IngestOptions(chunking=Chunking(30, 20, 6))
     report = ingest([write(tmp_path / "a.jsonl", [{"_id": "1", "text": text}])], store, embedder, options)
-    passages = store.entries["1"].passages
+    passages = store.entries["1"].passages[MAIN_VECTORS]
     assert len(passages) == report.passages == 20
     for passage in passages:
         assert np.array_equal(passage.vector, embedder.vector(text[passage.start : passage.end]))
@@ -141,7 +145,7 @@ def test_other_options_read_the_file_again(tmp_path: Path) -> None:
     assert counts(report) == {"updated": 2}
     report = ingest([path], store, TinyEmbedder(), IngestOptions(text_field="body"))
     assert counts(report) == {"updated": 2}
-    assert all(len(entry.passages) == 1 for entry in store.entries.values())
+    assert all(len(entry.passages[MAIN_VECTORS]) == 1 for entry in store.entries.values())
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
@@ -448,12 +452,15 @@ def test_with_the_packaged_model(tmp_path: Path) -> None:
     assert counts(report) == {"added": 2}
     assert report.passages > 4
     for id_, entry in store.entries.items():
-        for passage in entry.passages:
+        for passage in entry.passages[MAIN_VECTORS]:
             assert passage.vector.shape == (384,)
             assert np.linalg.norm(passage.vector) == pytest.approx(1, abs=1e-5)
         assert entry.document.id == id_
-    long_passages = [long[passage.start : passage.end] for passage in store.entries["sea"].passages]
+    long_passages = [long[passage.start : passage.end] for passage in store.entries["sea"].passages[MAIN_VECTORS]]
     assert max(embedder.count_tokens([f"Sea level\n{text}" for text in long_passages])) <= 254
     query = embedder.encode_queries(["insecticides and bees"])[0]
-    best = {id_: max(passage.vector @ query for passage in entry.passages) for id_, entry in store.entries.items()}
+    best = {
+        id_: max(passage.vector @ query for passage in entry.passages[MAIN_VECTORS])
+        for id_, entry in store.entries.items()
+    }
     assert best["bees"] > 0.5 > best["sea"]

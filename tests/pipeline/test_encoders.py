@@ -75,7 +75,7 @@ def test_a_new_store_gets_the_default_model(loaded: Loaded) -> None:
 
 def test_a_store_keeps_its_model_and_its_passages(loaded: Loaded, other: str) -> None:
     spec = loaded.embedder(other).spec
-    layout = Layout(spec, Chunking(100, 100, 10))
+    layout = Layout.with_vectors(spec, Chunking(100, 100, 10))
     assert layout_of(open_encoders(loaded, store(layout))) == layout
     with pytest.raises(InvalidData, match=r"was made with.*would use no embeddings"):
         open_encoders(loaded, store(layout), dense=False)
@@ -101,7 +101,7 @@ def test_everything_that_a_store_has_is_made_again(loaded: Loaded, splade: str, 
         """,
     )
     layout = layout_of(open_encoders(loaded, None, wanted))
-    main, further = layout.dense_fields.values()
+    main, further = layout.dense.values()
     assert main.embedding.model == MINILM and main.chunking.cuts
     assert further.embedding.model == other and not further.chunking.cuts
     assert layout.sparse is not None and layout.analyses == (Analysis(stemming=True),)
@@ -141,7 +141,7 @@ def test_one_model_can_not_make_two_fields(loaded: Loaded, tmp_path: Path) -> No
     whole = recipe(tmp_path, '[retrievers.a]\nkind = "dense"\npassages = false\n')
     layout = layout_of(open_encoders(loaded, None, whole))
     with pytest.raises(InvalidData, match="mine wants documents embedded whole"):
-        open_encoders(loaded, store(Layout(layout.embedding, Chunking(254, 254, 31))), whole)
+        open_encoders(loaded, store(Layout.with_vectors(layout.embedding, Chunking(254, 254, 31))), whole)
     assert layout_of(open_encoders(loaded, store(layout), load_recipe("default"))) == layout  # as the store has it
 
 

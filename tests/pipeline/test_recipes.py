@@ -116,12 +116,12 @@ def test_a_store_gets_what_the_recipe_searches_in(settings: Settings, recipe: Re
     with Checker(settings, recipe=recipe) as checker:
         info = checker.store.info()
         assert info is not None
-        assert len(info.layout.dense_fields) == 2
+        assert len(info.layout.dense) == 2
         assert info.layout.sparse is not None
         assert info.layout.analyses == (recipe.retrievers["words"].analysis,)
         plan = checker.plan()
     assert plan.retrievers["dense"].field is None
-    assert plan.retrievers["whole"].field == list(info.layout.dense_fields)[1]
+    assert plan.retrievers["whole"].field == list(info.layout.dense)[1]
 
 
 def test_five_retrievers_and_what_each_handed_on(settings: Settings, recipe: Recipe) -> None:

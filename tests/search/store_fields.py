@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,29 @@ import pytest
 from test_store import LAYOUT, ids, search, unit
 
 from ccheck.errors import CcheckError
-from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, SparseField
+from ccheck.layout import (
+    MAIN_VECTORS,
+    AdditionalTexts,
+    Chunking,
+    DenseField,
+    Embedding,
+    Layout,
+    SparseField,
+    named_fields,
+)
 from ccheck.search import Store
 from ccheck.stages import Analysis, Retriever
 from ccheck.types import Document, Entry, Passage, Query, SparseVector
 
-SECOND = DenseField(Embedding("second-model", 4, "e" * 64, 512), Chunking(512, 512, 0))
+DENSE = named_fields(
+    [LAYOUT.dense[MAIN_VECTORS], DenseField(Embedding("second-model", 4, "e" * 64, 512), Chunking(512, 512, 0))]
+)
+_, SECOND = DENSE
 SPARSE = SparseField("sparse-model", 100, "d" * 64, 512)
 PLAIN = Analysis(stopwords="nltk")
 STEMMED = Analysis(keep="%", hashtags="remove", stopwords="lucene", stemming=True)
 TEXTS = AdditionalTexts("a-model", True, 1, "prompts-1")
-FULL = replace(LAYOUT, more=(SECOND,), sparse=SPARSE, analyses=(PLAIN, STEMMED), additional=TEXTS)
+FULL = Layout(DENSE, sparse=SPARSE, analyses=(PLAIN, STEMMED), additional=TEXTS)
 
 DOCUMENTS = [
     Document("sea", "Sea level", "Global mean sea level has risen by 20 cm since 1900.", {"year": 2011}),
@@ -61,8 +72,10 @@ def entry(document: Document, digest: str = "1") -> Entry:
     return Entry(
         document,
         digest,
-        (Passage(0, end, MAIN[id_]),),
-        {SECOND.name: (Passage(0, end, OTHER[id_]), Passage(0, 0, OTHER[id_]))},
+        {
+            MAIN_VECTORS: (Passage(0, end, MAIN[id_]),),
+            SECOND: (Passage(0, end, OTHER[id_]), Passage(0, 0, OTHER[id_])),
+        },
         sparse(WEIGHTS[id_]),
         ADDITIONAL.get(id_, ()),
     )

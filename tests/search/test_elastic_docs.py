@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 from test_elastic_store import SERVERS
 
-from ccheck.layout import AdditionalTexts, Chunking, Embedding, Layout, SparseField, analysis_key
+from ccheck.layout import (
+    MAIN_VECTORS,
+    AdditionalTexts,
+    Chunking,
+    DenseField,
+    Embedding,
+    Layout,
+    SparseField,
+    analysis_key,
+    named_fields,
+)
 from ccheck.recipe import load_recipe
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.stages import Bm25
@@ -30,17 +40,19 @@ def test_what_is_shown_finds_the_document(
     assert isinstance(bm25, Bm25) and bm25.analysis is not None
     assert f"terms.{analysis_key(bm25.analysis)}" in PAGE
     layout = Layout(
-        Embedding("m", 4, "f" * 64, 128),
-        Chunking(128, 128, 16),
-        (),
+        named_fields([DenseField(Embedding("m", 4, "f" * 64, 128), Chunking(128, 128, 16))]),
         SparseField("s", 30_522, "d" * 64, 512),
         (bm25.analysis,),
         AdditionalTexts("a", True, 1, "p"),
     )
     weights = SparseVector(np.array([2504, 2712], np.int32), np.array([0.5, 1.5], np.float32))
-    passages = (Passage(0, 22, np.full(4, 0.5, np.float32)),)
+    passages = {MAIN_VECTORS: (Passage(0, 22, np.full(4, 0.5, np.float32)),)}
     sea = Entry(
-        Document("sea", "Sea level", "Sea level has risen."), "1", passages, {}, weights, ("Oceans climb the coast.",)
+        Document("sea", "Sea level", "Sea level has risen."),
+        "1",
+        passages,
+        weights,
+        ("Oceans climb the coast.",),
     )
     mug = Entry(Document("mug", "Green mugs", "A hot drink."), "1")
     with ElasticStore(Connection(url), elasticsearch_index) as store:

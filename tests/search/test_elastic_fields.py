@@ -22,7 +22,17 @@ from test_elastic_store import SERVERS, assert_equal_but_for_ties, ids
 from ccheck import es_mappings
 from ccheck.analysis import terms
 from ccheck.errors import CcheckError, InvalidData, NotFound
-from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, Layout, SparseField, analysis_key
+from ccheck.layout import (
+    MAIN_VECTORS,
+    AdditionalTexts,
+    Chunking,
+    DenseField,
+    Embedding,
+    Layout,
+    SparseField,
+    analysis_key,
+    named_fields,
+)
 from ccheck.recipe import load_recipe
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.queries import fits_rrf
@@ -31,12 +41,16 @@ from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector, Vector
 
 DIMENSIONS, VOCABULARY = 16, 30_522
-SECOND = DenseField(Embedding("second-model", 8, "e" * 64, 512), Chunking(512, 512, 0))
+DENSE = named_fields(
+    [
+        DenseField(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16)),
+        DenseField(Embedding("second-model", 8, "e" * 64, 512), Chunking(512, 512, 0)),
+    ]
+)
+_, SECOND = DENSE
 PLAIN = Analysis(stopwords="nltk")
 LAYOUT = Layout(
-    Embedding("test-model", DIMENSIONS, "f" * 64, 128),
-    Chunking(128, 128, 16),
-    (SECOND,),
+    DENSE,
     SparseField("sparse-model", VOCABULARY, "d" * 64, 512),
     (PLAIN,),
     AdditionalTexts("a-model", True, 1, "prompts-1"),
@@ -69,8 +83,10 @@ def entry(id_: str, title: str = "", text: str = "A text.", digest: str = "1", *
     return Entry(
         Document(id_, title, text, metadata),
         digest,
-        tuple(Passage(0, len(text), vector_of(f"{id_} {part}")) for part in range(1 + len(text) % 3)),
-        {SECOND.name: (Passage(0, len(text), vector_of(id_, 8)),)},
+        {
+            MAIN_VECTORS: tuple(Passage(0, len(text), vector_of(f"{id_} {part}")) for part in range(1 + len(text) % 3)),
+            SECOND: (Passage(0, len(text), vector_of(id_, 8)),),
+        },
         sparse_of(f"{title} {text}"),
         (f"In short: {title}",),
     )
@@ -308,7 +324,7 @@ def test_a_partial_update_keeps_what_the_document_is_found_by(any_store: Elastic
     assert names(ranked(any_store, Query("shrink"), Bm25(analysis=PLAIN))) == ["a"]
     assert names(ranked(any_store, query, Sparse())) == ["a"]
     assert names(ranked(any_store, Query("glacier"), Bm25(fields={"additional": 1.0}))) == ["a"]
-    assert ranked(any_store, asked, Dense(field=SECOND.name))[0] == ("a", pytest.approx(1, abs=1e-5))
+    assert ranked(any_store, asked, Dense(field=SECOND))[0] == ("a", pytest.approx(1, abs=1e-5))
     assert ranked(any_store, Query("", vector_of("a 0")), Dense())[0] == ("a", pytest.approx(1, abs=1e-3))
 
 
@@ -332,8 +348,8 @@ def test_the_index_has_the_layouts_fields(store: ElasticStore, elasticsearch_url
     properties = mapping["properties"]
     assert mapping["_meta"]["ccheck"]["layout"] == LAYOUT.to_dict()
     assert properties["passages"]["properties"]["vector"]["dims"] == DIMENSIONS
-    assert properties[SECOND.name]["properties"]["vector"]["dims"] == 8
-    assert properties[SECOND.name]["properties"].keys() == properties["passages"]["properties"].keys()
+    assert properties[SECOND]["properties"]["vector"]["dims"] == 8
+    assert properties[SECOND]["properties"].keys() == properties["passages"]["properties"].keys()
     assert properties["sparse"]["type"] == "sparse_vector"
     assert mapping["_meta"]["ccheck"]["terms"] == {analysis_key(PLAIN): {"stopwords": "nltk"}}
     whitespace = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}

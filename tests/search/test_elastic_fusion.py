@@ -14,13 +14,13 @@ import pytest
 from elasticsearch_nodes import delete_indices
 
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Document, Entry, Passage, Query, Ranking, Vector
 
 DIMENSIONS = 16
-LAYOUT = Layout(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
+LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
 DEPTH = 12
 """Fewer than there are documents, so that the retrievers disagree about which they find."""
 
@@ -45,7 +45,11 @@ def store(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
             Entry(
                 Document(row["_id"], row["title"], row["text"], {}),
                 "1",
-                tuple(Passage(0, len(row["text"]), vector_of(f"{row['_id']} {part}")) for part in range(1 + n % 3)),
+                {
+                    MAIN_VECTORS: tuple(
+                        Passage(0, len(row["text"]), vector_of(f"{row['_id']} {part}")) for part in range(1 + n % 3)
+                    )
+                },
             )
             for n, row in enumerate(rows(CORPUS))
         ]

@@ -339,7 +339,7 @@ def test_indices_of_later_versions_and_broken_layouts_are_refused() -> None:
     for meta in ({"format": 2, "version": "9"}, {"format": "x"}, {"format": 1, "layout": {"embedding": {"x": 1}}}):
         with pytest.raises(InvalidData, match="format that this one can't read"):
             index({}, {"ccheck": meta})
-    layout = Layout(Embedding("m", 2, "f", 8), Chunking(8, 8, 0)).to_dict()
+    layout = Layout.with_vectors(Embedding("m", 2, "f", 8), Chunking(8, 8, 0)).to_dict()
     passages = {"passages": {"type": "nested", "properties": {"vector": vector("cosine")}}}
     mine = index(passages, {"ccheck": {"format": 1, "layout": layout}})
     assert (mine.vector, mine.dimensions) == ("passages.vector", 2)

@@ -13,7 +13,7 @@ import pytest
 from elastic_stub import Answer, Stub
 
 from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
-from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore, connection_from, diagnose
 from ccheck.search.elastic.bulk import index_operation
 from ccheck.settings import Settings
@@ -142,7 +142,7 @@ def test_vectors_are_written_exactly_enough() -> None:
     vector = np.random.default_rng(0).normal(size=64).astype(np.float32)
     vector /= np.linalg.norm(vector)
     document = Document("a", "T", "Text", {"year": 2000}, "2000-12-31")
-    entry = Entry(document, "1", (Passage(0, 4, vector), Passage(2, 4, -vector)))
+    entry = Entry(document, "1", {MAIN_VECTORS: (Passage(0, 4, vector), Passage(2, 4, -vector))})
     lines = index_operation(entry, Layout()).lines.splitlines()
     assert json.loads(lines[0]) == {"index": {"_id": "a"}}
     source = json.loads(lines[1])
@@ -295,7 +295,7 @@ def test_one_query_that_can_not_be_read_does_not_take_the_others_along(stub: Stu
 
 
 def test_searches_take_what_a_licence_allows(stub: Stub) -> None:
-    layout = Layout(Embedding("m", 2, "f", 8), Chunking(8, 8, 0)).to_dict()
+    layout = Layout.with_vectors(Embedding("m", 2, "f", 8), Chunking(8, 8, 0)).to_dict()
     vector = {"type": "dense_vector", "dims": 2, "similarity": "cosine"}
     fields = {"passages": {"type": "nested", "properties": {"vector": vector}}}
     meta = {"ccheck": {"format": 1, "layout": layout}}

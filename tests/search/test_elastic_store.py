@@ -20,14 +20,15 @@ from elasticsearch_nodes import delete_indices, start_node
 
 from ccheck import es_mappings
 from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
-from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.layout import MAIN_VECTORS, Chunking, DenseField, Embedding, Layout, named_fields
 from ccheck.search import Filter, before, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore, FieldNames
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Document, Entry, Passage, Query, Ranking, Vector
 
 DIMENSIONS = 16
-LAYOUT = Layout(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
+CHUNKING = Chunking(128, 128, 16)
+LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), CHUNKING)
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 SERVERS = ["elasticsearch_url", "elasticsearch_basic_url", "elasticsearch_8_url"]
 
@@ -41,7 +42,7 @@ def vector_of(text: str) -> Vector:
 
 def entry(id_: str, title: str = "", text: str = "A text.", digest: str = "1", **metadata: Any) -> Entry:
     passages = tuple(Passage(0, len(text), vector_of(f"{id_} {part}")) for part in range(1 + len(text) % 3))
-    return Entry(Document(id_, title, text, metadata), digest, passages)
+    return Entry(Document(id_, title, text, metadata), digest, {MAIN_VECTORS: passages})
 
 
 @pytest.fixture
@@ -159,7 +160,9 @@ def assert_equal_but_for_ties(mine: Ranking, theirs: Ranking) -> None:
 def test_nested_vectors_give_each_document_once_by_its_best_passage(
     scifact_store: ElasticStore, scifact_entries: list[Entry]
 ) -> None:
-    vectors = {one.document.id: np.stack([passage.vector for passage in one.passages]) for one in scifact_entries}
+    vectors = {
+        one.document.id: np.stack([passage.vector for passage in one.passages[MAIN_VECTORS]]) for one in scifact_entries
+    }
     numbers = {one.document.id: one.document.metadata["number"] for one in scifact_entries}
     found = wanted = 0
     for filters in ([], [Filter("number", "<", "500")]):
@@ -226,7 +229,7 @@ def test_two_that_prepare_at_once(elasticsearch_url: str, elasticsearch_index: s
     stores = [ElasticStore(Connection(elasticsearch_url), elasticsearch_index) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda store: store.prepare(LAYOUT), stores))
-    other = Layout(Embedding("other", 8, "0" * 64, 128), LAYOUT.chunking)
+    other = Layout(named_fields([DenseField(Embedding("other", 8, "0" * 64, 128), CHUNKING)]))
     with pytest.raises(InvalidData, match="test-model"):
         stores[0].prepare(other)
     for store in stores:
@@ -348,7 +351,9 @@ def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing() -> N
         wanted = [one.document.id for batch in batches for one in batch]
         assert store.digests(wanted) == dict.fromkeys(wanted, "1")
         info = store.info()
-        assert info is not None and info.passages == sum(len(one.passages) for batch in batches for one in batch)
+        assert info is not None and info.passages == sum(
+            len(one.passages[MAIN_VECTORS]) for batch in batches for one in batch
+        )
         node.kill()
         with (
             ElasticStore(Connection(node.url, retry_seconds=0), "ccheck-test-crash") as gone,

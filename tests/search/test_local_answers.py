@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from test_local_store import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
 
+from ccheck.layout import MAIN_VECTORS
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, bm25, upkeep
 from ccheck.search.local import store as local_store
@@ -83,7 +84,7 @@ def test_removed_documents_are_not_found_before_the_index_follows(
             assert words_of(one, "number3") == []
             assert len(words_of(one, "changed")) == published
             assert dense_first(one, 5) == "d5"
-            (found,) = one.rankings([Query("", entry(3).passages[0].vector)], {"dense": Dense(depth=100)})
+            (found,) = one.rankings([Query("", entry(3).passages[MAIN_VECTORS][0].vector)], {"dense": Dense(depth=100)})
             assert isinstance(found, dict)
             assert sorted(id_ for id_, _ in found["dense"]) == [f"d{i}" for i in range(10) if i != 3]
         info = reader.info()

@@ -16,6 +16,7 @@ from test_local_fields import FULL, found_everywhere, full_entry
 from test_local_store import LAYOUT, bm25_count, dense_first, entry
 
 from ccheck.errors import CcheckError, InvalidData
+from ccheck.layout import MAIN_VECTORS
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, bm25, sparse
 from ccheck.search.local.files import DATABASE, Blocks, Damaged, Verified, digests_of
@@ -250,4 +251,4 @@ def test_dense_search_beside_damage_elsewhere(folder: Path) -> None:
         assert isinstance(found, dict)
         assert len(found["bm25"]) == 59
         with pytest.raises(InvalidData, match="damaged"):
-            store.rankings([Query("", entry(1).passages[0].vector)], {"dense": Dense()})
+            store.rankings([Query("", entry(1).passages[MAIN_VECTORS][0].vector)], {"dense": Dense()})

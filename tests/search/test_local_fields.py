@@ -16,17 +16,28 @@ from paths import FOLDERS
 from test_local_store import LAYOUT, bm25_count, dense_first, entry
 
 from ccheck.errors import InvalidData, NotFound
-from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, SparseField
+from ccheck.layout import (
+    MAIN_VECTORS,
+    AdditionalTexts,
+    Chunking,
+    DenseField,
+    Embedding,
+    Layout,
+    SparseField,
+    named_fields,
+)
 from ccheck.search.local import LocalStore, sparse
 from ccheck.search.local.files import DATABASE
 from ccheck.stages import Analysis, Bm25, Dense, Retriever, Sparse
 from ccheck.types import Entry, Passage, Query, SparseVector
 
-SECOND = DenseField(Embedding("second", 4, "e" * 64, 128), Chunking(128, 128, 16))
+DENSE = named_fields(
+    [LAYOUT.dense[MAIN_VECTORS], DenseField(Embedding("second", 4, "e" * 64, 128), Chunking(128, 128, 16))]
+)
+_, SECOND = DENSE
 ANALYSIS = Analysis(stopwords="nltk")
-FULL = replace(
-    LAYOUT,
-    more=(SECOND,),
+FULL = Layout(
+    DENSE,
     sparse=SparseField("sparse-model", 2_000, "d" * 64, 128),
     analyses=(ANALYSIS,),
     additional=AdditionalTexts("a-model", True, 0, "prompts"),
@@ -40,7 +51,7 @@ def full_entry(number: int, word: str = "paper") -> Entry:
     tokens, weights = np.array([0, 1 + number % 1_999], np.int32), np.array([0.5, 3.0], np.float32)
     return replace(
         plain,
-        more={SECOND.name: (Passage(0, 0, second / np.linalg.norm(second)),)},
+        passages={**plain.passages, SECOND: (Passage(0, 0, second / np.linalg.norm(second)),)},
         sparse=SparseVector(tokens, weights),
         additional=(f"extra{number}",),
     )
@@ -50,13 +61,13 @@ def found_everywhere(store: LocalStore, number: int) -> bool:
     """Whether each field of FULL leads to the document."""
     made = full_entry(number)
     assert made.sparse is not None
-    query = Query(f"number{number}", made.passages[0].vector)
-    own = {"second": made.more[SECOND.name][0].vector, "sparse": made.sparse, "additional": f"extra{number}"}
+    query = Query(f"number{number}", made.passages[MAIN_VECTORS][0].vector)
+    own = {"second": made.passages[SECOND][0].vector, "sparse": made.sparse, "additional": f"extra{number}"}
     retrievers: dict[str, Retriever] = {
         "bm25": Bm25(),
         "dense": Dense(depth=1),
         "terms": Bm25(analysis=ANALYSIS),
-        "second": Dense(field=SECOND.name, depth=1),
+        "second": Dense(field=SECOND, depth=1),
         "sparse": Sparse(depth=1),
         "additional": Bm25(fields={"additional": 1.0}),
     }
@@ -208,9 +219,9 @@ def test_documents_that_the_database_lost_leave_nothing_in_the_indices(
 def test_entries_that_do_not_fit_the_layout_are_refused_whole(tmp_path: Path) -> None:
     full = full_entry(1)
     bad = {
-        "16 dimensions": replace(full, passages=full.more[SECOND.name]),
-        "4 dimensions": replace(full, more={SECOND.name: full.passages}),
-        "not prepared": replace(full, more={"passages_12345678": full.passages}),
+        "16 dimensions": replace(full, passages={MAIN_VECTORS: full.passages[SECOND]}),
+        "4 dimensions": replace(full, passages={SECOND: full.passages[MAIN_VECTORS]}),
+        "not prepared": replace(full, passages={"passages_12345678": full.passages[MAIN_VECTORS]}),
         "among the 2000": replace(full, sparse=SparseVector(np.array([2_000], np.int32), np.ones(1, np.float32))),
     }
     with LocalStore(tmp_path / "store") as store:
@@ -225,7 +236,7 @@ def test_entries_that_do_not_fit_the_layout_are_refused_whole(tmp_path: Path) ->
     with LocalStore(tmp_path / "plain") as store:
         store.prepare(LAYOUT)
         with pytest.raises(InvalidData, match="not prepared"):
-            store.upsert([replace(full, more={})])
+            store.upsert([replace(full, passages=entry(1).passages)])
 
 
 def test_a_layout_whose_model_is_not_to_be_had_changes_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from paths import FOLDERS
 
 from ccheck.errors import InvalidData, NotFound, ServerError
-from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.local import LocalStore
 from ccheck.search.local.files import DATABASE, mark
 from ccheck.search.local.vectors import VectorIndex
@@ -25,13 +25,17 @@ from ccheck.stages import Bm25, Dense, Fusion
 from ccheck.types import Document, Entry, Passage, Query, Ranking
 
 DIMENSIONS = 16
-LAYOUT = Layout(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
+LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
 
 
 def entry(number: int, word: str = "paper") -> Entry:
     vector = np.random.default_rng(number).standard_normal(DIMENSIONS).astype(np.float32)
     text = f"{word} number{number}"
-    return Entry(Document(f"d{number}", "", text), word, (Passage(0, len(text), vector / np.linalg.norm(vector)),))
+    return Entry(
+        Document(f"d{number}", "", text),
+        word,
+        {MAIN_VECTORS: (Passage(0, len(text), vector / np.linalg.norm(vector)),)},
+    )
 
 
 def bm25_count(store: LocalStore, word: str = "paper") -> int:
@@ -42,7 +46,7 @@ def bm25_count(store: LocalStore, word: str = "paper") -> int:
 
 
 def dense_first(store: LocalStore, number: int) -> str:
-    query = Query("", entry(number).passages[0].vector)
+    query = Query("", entry(number).passages[MAIN_VECTORS][0].vector)
     (ranking,) = store.search([query], {"dense": Dense()}, Fusion(), k=1)
     assert isinstance(ranking, Ranking)
     assert ranking.hits[0].score == pytest.approx(1, abs=1e-5)

@@ -10,13 +10,14 @@ import pytest
 
 from ccheck.analysis import matches
 from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
-from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.layout import MAIN_VECTORS, Chunking, DenseField, Embedding, Layout, named_fields
 from ccheck.search import Filter, Store, before, parse_filter
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Document, Entry, Hit, Passage, Query, Ranking
 
 DIMENSIONS = 8
-LAYOUT = Layout(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
+CHUNKING = Chunking(128, 128, 16)
+LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), CHUNKING)
 BM25: dict[str, Retriever] = {"bm25": Bm25()}
 DENSE: dict[str, Retriever] = {"dense": Dense()}
 BOTH = BM25 | DENSE
@@ -54,7 +55,7 @@ VECTORS = {"sea": unit(1, 0.1), "ice": unit(1, 0.5), "flu": unit(0, 1), "tea": u
 
 
 def entry(document: Document, *vectors: np.ndarray[Any, np.dtype[np.float32]], digest: str = "1") -> Entry:
-    return Entry(document, digest, tuple(Passage(0, len(document.text), vector) for vector in vectors))
+    return Entry(document, digest, {MAIN_VECTORS: tuple(Passage(0, len(document.text), vector) for vector in vectors)})
 
 
 @pytest.fixture
@@ -148,13 +149,13 @@ def test_upserting_the_same_again_changes_nothing(store: Store) -> None:
 
 
 def test_another_model_is_refused_with_both_names(store: Store) -> None:
-    other = Layout(Embedding("other-model", DIMENSIONS, "0" * 64, 128), LAYOUT.chunking)
+    other = Layout(named_fields([DenseField(Embedding("other-model", DIMENSIONS, "0" * 64, 128), CHUNKING)]))
     with pytest.raises(InvalidData, match=r"test-model.*other-model.*--store"):
         store.prepare(other)
     with pytest.raises(InvalidData, match="no embeddings"):
         store.prepare(Layout())
     with pytest.raises(InvalidData, match="passages of 64"):
-        store.prepare(Layout(LAYOUT.embedding, Chunking(64, 64, 16)))
+        store.prepare(Layout.with_vectors(LAYOUT.embedding, Chunking(64, 64, 16)))
     store.prepare(LAYOUT)
 
 

@@ -27,7 +27,7 @@ from store_fields import (
 from test_store import BM25, DENSE, LAYOUT, ids, search
 
 from ccheck.errors import CcheckError, InvalidData, NotFound
-from ccheck.layout import Layout
+from ccheck.layout import MAIN_VECTORS, Layout
 from ccheck.search import Store, parse_filter
 from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.types import Document, Entry, Passage, Query
@@ -110,7 +110,7 @@ def test_rankings_say_what_is_missing(make_store: Callable[..., Store]) -> None:
         Bm25(analysis=PLAIN),
         Bm25(fields={"additional": 1.0}),
         Bm25(fields={"content": 1.0, "additional": 0.5}),
-        Dense(field=SECOND.name),
+        Dense(field=SECOND),
         Sparse(),
     ],
     ids=["analysis", "additional", "content and additional", "dense", "sparse"],
@@ -118,7 +118,7 @@ def test_rankings_say_what_is_missing(make_store: Callable[..., Store]) -> None:
 def test_a_field_that_the_store_lacks(make_store: Callable[..., Store], retriever: Retriever) -> None:
     store = make_store()
     store.prepare(LAYOUT)
-    store.upsert([Entry(DOCUMENTS[0], "1", (Passage(0, 4, MAIN["sea"]),))])
+    store.upsert([Entry(DOCUMENTS[0], "1", {MAIN_VECTORS: (Passage(0, 4, MAIN["sea"]),)})])
     store.publish()
     query = Query("sea", MAIN["sea"], {"sparse": sparse({3: 1.0})})
     for ask in (store.rankings, lambda *a: store.search(*a, Fusion(), k=1)):
@@ -165,7 +165,7 @@ def test_additional_texts_change_with_their_document(store: Store) -> None:
 
 
 def test_each_field_of_vectors_answers_for_itself(store: Store) -> None:
-    dense = Dense(field=SECOND.name)
+    dense = Dense(field=SECOND)
     found = ranked(store, Query("", OTHER["flu"]), dense)
     assert found[0] == ("flu", pytest.approx(1, abs=1e-5))
     assert len(found) == 4
@@ -183,11 +183,12 @@ def test_a_field_of_vectors_that_is_not_there_is_named(store: Store) -> None:
 
 
 def test_further_vectors_change_and_go_with_their_document(store: Store) -> None:
-    changed = replace(entry(DOCUMENTS[0], "2"), more={SECOND.name: (Passage(0, 4, second(1, 0, 0, 1)),)})
+    sea = entry(DOCUMENTS[0], "2")
+    changed = replace(sea, passages={**sea.passages, SECOND: (Passage(0, 4, second(1, 0, 0, 1)),)})
     store.upsert([changed])
     store.delete(["tea"])
     store.publish()
-    found = dict(ranked(store, Query("", second(1, 0, 0, 1)), Dense(field=SECOND.name)))
+    found = dict(ranked(store, Query("", second(1, 0, 0, 1)), Dense(field=SECOND)))
     assert found == {
         "sea": pytest.approx(1, abs=1e-5),
         "flu": pytest.approx(0.5**0.5, abs=1e-5),
@@ -310,7 +311,8 @@ def test_the_state_changes_with_what_is_stored(make_store: Callable[..., Store],
 def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
     store = make_store()
     store.prepare(LAYOUT)
-    store.upsert([replace(entry(d), more={}, sparse=None, additional=()) for d in DOCUMENTS])
+    plain = [Entry(d, "1", {MAIN_VECTORS: entry(d).passages[MAIN_VECTORS]}) for d in DOCUMENTS]
+    store.upsert(plain)
     store.publish()
     reader = make_store()
     assert names(ranked(reader, Query("influenza"), Bm25())) == ["flu"]
@@ -322,13 +324,13 @@ def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
     words = ["ice", "sea"] if store.name.startswith("local:") else []
     assert names(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == words
     assert ranked(store, asked({3: 1.0}), Sparse()) == []
-    assert ranked(store, Query("", OTHER["flu"]), Dense(field=SECOND.name)) == []
+    assert ranked(store, Query("", OTHER["flu"]), Dense(field=SECOND)) == []
     store.upsert([entry(document, "2") for document in DOCUMENTS[:2]])
     store.publish()
     for one_of in (store, reader, make_store()):
         assert names(ranked(one_of, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
         assert names(ranked(one_of, asked({3: 1.0}), Sparse())) == ["sea", "ice"]
-        assert names(ranked(one_of, Query("", OTHER["sea"]), Dense(field=SECOND.name)))[0] == "sea"
+        assert names(ranked(one_of, Query("", OTHER["sea"]), Dense(field=SECOND)))[0] == "sea"
         assert names(ranked(one_of, Query("beach"), Bm25(fields={"additional": 1.0}))) == ["sea"]
         assert names(ranked(one_of, Query("influenza"), Bm25())) == ["flu"]
         assert names(ranked(one_of, Query("", MAIN["tea"]), Dense()))[0] == "tea"
@@ -337,7 +339,7 @@ def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
 
 def test_documents_must_bring_all_that_the_store_has(store: Store) -> None:
     for lacking in (
-        replace(FULL, more=()),
+        replace(FULL, dense=LAYOUT.dense),
         replace(FULL, sparse=None),
         replace(FULL, analyses=(PLAIN,)),
         replace(FULL, additional=None),

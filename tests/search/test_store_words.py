@@ -90,7 +90,7 @@ def test_hostile_claims_of_an_analysis(store: Store, text: str) -> None:
 def test_hostile_documents_of_an_analysis(store: Store) -> None:
     for number, text in enumerate(["", "\0", "x" * 40_000 + " zebra", "\u2028zebra\u00a0\u3000\x85zebra", "« zebra »"]):
         document = Document(f"h{number}", "", text)
-        given = Entry(document, "1", (), {}, None, ())
+        given = Entry(document, "1")
         assert store.upsert([given]) == {}
     store.publish()
     assert set(names(ranked(store, Query("zebra"), Bm25(analysis=PLAIN)))) == {"h2", "h3", "h4"}

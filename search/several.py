@@ -1,0 +1,102 @@
+"""Several queries for one question: each is searched by itself, and their rankings are joined by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..errors import CcheckError, UsageError
+from ..fusion import Scored, fuse, ranking_of
+from ..stages import Fusion, Retriever, Sparse
+from ..types import Document, Filter, Query, Ranking, Unit, document_of
+from .store import Store
+
+
+def searched_units(retrievers: Mapping[str, Retriever]) -> str | None:
+    """The granularity of the units that these retrievers rank; None where they rank documents.
+
+    Raises UsageError where they rank different things, which no fusion can join.
+    """
+    ranked = {
+        name: None if isinstance(stage, Sparse) or stage.parents is not None else stage.units
+        for name, stage in retrievers.items()
+    }
+    if len(set(ranked.values())) > 1:
+        said = ", ".join(f"{name} ranks {f'units {units}' if units else 'documents'}" for name, units in ranked.items())
+        raise UsageError(
+            f"these retrievers rank different things: {said}. Give all the same units, or give each with units "
+            "parents = 'max'"
+        )
+    return next(iter(ranked.values()), None)
+
+
+def hits_of(
+    store: Store,
+    granularity: str | None,
+    tops: Sequence[Scored[str]],
+    rankings: Sequence[Mapping[str, Scored[str]]],
+    fusion: Fusion | None,
+) -> list[Ranking]:
+    """The hits of the best keys of several questions, read from the store together. See `ranking_of`."""
+    keys = list(dict.fromkeys(key for top in tops for key, _ in top))
+    units: Mapping[str, Unit] = {}
+    documents: Mapping[str, Document]
+    if granularity is None:
+        documents = store.get(keys)
+    else:
+        units = store.get_units(granularity, keys)
+        found = store.get(list(dict.fromkeys(map(document_of, units))))
+        documents = {key: found[document_of(key)] for key in units if document_of(key) in found}
+    return [ranking_of(top, one, documents, fusion, units) for top, one in zip(tops, rankings, strict=True)]
+
+
+def search_several(
+    store: Store,
+    questions: Sequence[Sequence[Query]],
+    retrievers: Mapping[str, Retriever],
+    fusion: Fusion,
+    *,
+    k: int,
+    filters: Sequence[Filter] = (),
+) -> list[Ranking | CcheckError]:
+    """The `k` best documents, or units, for each question; an error in the place of a question that failed.
+
+    A question is one query or more. With `rrf` a hit's score is the sum of weight / (k + rank) over all queries and
+    retrievers, with ranks within one query (AVeriTeC's 1 / (4 + rank) is `Fusion(k=4)`). `Hit.scores` and `Hit.ranks`
+    are those of the best query, by retriever. A question without queries finds nothing. Raises as `Store.search` does.
+    """
+    granularity = searched_units(retrievers)
+    found = iter(store.rankings([query for question in questions for query in question], retrievers, filters=filters))
+    answers: list[Ranking | CcheckError] = []
+    joined: list[tuple[int, Scored[str], dict[str, Scored[str]]]] = []
+    for question in questions:
+        each = [next(found) for _ in question]
+        error = next((one for one in each if isinstance(one, CcheckError)), None)
+        if error is not None:
+            answers.append(error)
+            continue
+        rankings = {
+            (name, number): ranking
+            for number, one in enumerate(each)
+            if not isinstance(one, CcheckError)
+            for name, ranking in one.items()
+        }
+        weights = {key: retrievers[key[0]].weight for key in rankings}
+        top = fuse(rankings, weights, fusion)[:k] if len(rankings) > 1 else list(*rankings.values())[:k]
+        joined.append((len(answers), top, _best(rankings)))
+        answers.append(Ranking(()))
+    several = any(len(question) > 1 for question in questions) or len(retrievers) > 1
+    tops, scored = [top for _, top, _ in joined], [best for _, _, best in joined]
+    made = hits_of(store, granularity, tops, scored, fusion if several else None)
+    for (place, _, _), ranking in zip(joined, made, strict=True):
+        answers[place] = ranking
+    return answers
+
+
+def _best(rankings: Mapping[tuple[str, int], Scored[str]]) -> dict[str, Scored[str]]:
+    """Of each retriever one ranking: each key by its best score over all queries."""
+    best: dict[str, dict[str, float]] = {}
+    for (name, _), ranking in rankings.items():
+        scores = best.setdefault(name, {})
+        for key, score in ranking:
+            scores[key] = max(score, scores.get(key, score))
+    return {name: sorted(scores.items(), key=lambda item: -item[1]) for name, scores in best.items()}
