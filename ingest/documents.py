@@ -99,9 +99,12 @@ def content_id(title: str, text: str) -> str:
     return hashlib.blake2b(f"{title}\n{text}".encode(), digest_size=16).hexdigest()
 
 
-def digest(document: Document, layout: Layout) -> str:
-    """Changes when anything changes that a store would hold of the document: its fields, or how it is embedded."""
-    held = hashlib.blake2b(layout_bytes(layout), digest_size=16)
+def digest(document: Document, layout: bytes) -> str:
+    """Changes when anything changes that a store would hold of the document: its fields, or how it is embedded.
+
+    `layout` is what `layout_bytes` made of the store's.
+    """
+    held = hashlib.blake2b(layout, digest_size=16)
     for part in (document.id, document.title, document.text, document.published or ""):
         data = part.encode()
         held.update(len(data).to_bytes(8, "little"))
@@ -110,13 +113,12 @@ def digest(document: Document, layout: Layout) -> str:
     return held.hexdigest()
 
 
-@functools.lru_cache(maxsize=8)
 def layout_bytes(layout: Layout) -> bytes:
     """Differs where vectors would, or what is made of a record."""
     held = layout.to_dict()
-    fields = [held["embedding"], held.get("sparse"), *(field["embedding"] for field in held.get("more", ()))]
-    for field in filter(None, fields):
-        del field["model"]  # the fingerprint tells; the same weights go by several names
+    named = [held["sparse"], *(one["embedding"] for part in ("dense", "units") for one in held[part].values())]
+    for model in filter(None, named):
+        del model["model"]  # the fingerprint tells; the same weights go by several names
     return _canonical([VERSION, held])
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidData
 from ..types import Document
-from .documents import digest, make_document
+from .documents import digest, layout_bytes, make_document
 from .encoders import Encoders, layout_of, prepared
 from .options import IngestOptions, Preview, Questions
 from .passages import passages
@@ -62,12 +62,12 @@ def planned_questions(
     total = Questions(0, 0, 0, 0, 0)
     if encoders.additional is None:
         return total
-    layout = layout_of(encoders)
+    held = layout_bytes(layout_of(encoders))
     exists = store.info() is not None
     with Seen() as seen:
         documents = (made for made in _documents(find_sources(sources), options) if isinstance(made, Document))
         while some := list(itertools.islice(documents, BATCH_WRITTEN)):
-            digests = {document.id: digest(document, layout) for document in some}
+            digests = {document.id: digest(document, held) for document in some}
             known = store.digests(list(digests)) if exists else {}
             new = [
                 document

@@ -138,6 +138,7 @@ class _Run:
     ) -> None:
         self._store, self._writer, self._maker = store, encoders.additional, maker
         self._layout, self._options, self._rejects = layout, options, rejects
+        self._layout_bytes = layout_bytes(layout)
         self._on_progress = on_progress
         self._counts: Counter[str] = Counter()
         self.notices = list(encoders.notices)
@@ -207,7 +208,7 @@ class _Run:
         except InvalidData as error:
             self._reject(reject_of(record, str(error)))
             return None
-        own = digest(made.document, self._layout)
+        own = digest(made.document, self._layout_bytes)
         earlier = seen.add(made.document.id, own, record.file, record.line)
         if earlier is None:
             self._counts["without_id"] += made.id_made

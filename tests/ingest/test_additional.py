@@ -32,7 +32,7 @@ from ccheck.ingest import (
 )
 from ccheck.ingest import run as run_module
 from ccheck.ingest.additional import LONGEST, AdditionalWriter
-from ccheck.layout import MAIN_VECTORS, Chunking, DenseField, Layout, SparseField
+from ccheck.layout import MAIN_VECTORS, Chunking, Layout, SparseField
 from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused, Unreachable
 from ccheck.stages import AdditionalStage, Analysis
 from ccheck.types import Document, SparseVector
@@ -208,7 +208,7 @@ def test_everything_arrives(open_model: OpenModel, tmp_path: Path, options: Inge
             notices=("a stands in for b",),
         )
         report = ingest([write(tmp_path / "a.jsonl", rows(3))], store, encoders, options, seen.append)
-    name = DenseField(other.spec, Chunking.whole(16)).name
+    name = f"passages_{other.spec.fingerprint[:8]}"
     assert store.layout == layout_of(encoders)
     assert list(store.layout.dense) == ["passages", name] and store.layout.sparse == sparse.spec
     assert Layout.from_dict(json.loads(json.dumps(store.layout.to_dict()))) == store.layout

@@ -15,7 +15,7 @@ from elastic_stub import Stub
 from test_elastic_server import searched
 
 from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
-from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.layout import Chunking, Embedding, Layout, SparseField
 from ccheck.search import parse_filter
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.bulk import index_operation
@@ -154,7 +154,7 @@ def test_a_servers_scores_become_cosines(elasticsearch_url: str, elasticsearch_i
 
 
 def test_sparse_vectors_are_not_pruned_and_the_greatest_weights_count() -> None:
-    layout = {"sparse": {"model": "m", "vocabulary": 5_000, "fingerprint": "f", "max_tokens": 8}}
+    layout = Layout(sparse=SparseField("m", 5_000, "f", 8)).to_dict()
     mine = index({"sparse": {"type": "sparse_vector"}}, {"ccheck": {"format": 1, "layout": layout}})
     few = SparseVector(np.array([3, 5], np.int32), np.array([0.5, 2], np.float32))
     asked = body(mine, Sparse(), Query("x", own={"one": few}))["standard"]["query"]["sparse_vector"]
