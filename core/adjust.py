@@ -11,7 +11,7 @@ from typing import Any
 from .errors import NotFound, UsageError
 from .recipe import Recipe, load_recipe, name_clash
 from .settings import FLAG, Settings
-from .stages import Bm25, Dense, ModelReranker, VerdictStage
+from .stages import Bm25, Dense, ModelStage, VerdictStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _rerankers(recipe: Recipe, settings: Settings, depth: int | None) -> dict[st
     elif rerank == "late":
         stages = dict(load_recipe("late").rerankers)
     elif rerank is not None:
-        own = next((stage for stage in stages.values() if isinstance(stage, ModelReranker)), ModelReranker())
+        own = next((stage for stage in stages.values() if isinstance(stage, ModelStage)), ModelStage())
         # What somebody names must be there; auto takes what there is. And it is its code that is trusted.
         named = {"model": rerank, "required": rerank != "auto", "trust_remote_code": settings.trust_remote_code}
         stages = {"rerank": own.model_copy(update=named)}

@@ -157,7 +157,7 @@ _REQUIRED = "false: goes on without it where it can't run, and says so"
 _ALPHA = "the share of the scores before"
 
 
-class ModelReranker(Stage):
+class ModelStage(Stage):
     """Documents ordered again by a model that reads the claim and the document together.
 
     `model`: a name, a folder, the URL of a server, or `auto` (the sidecar of the settings, else what suits this
@@ -186,7 +186,7 @@ class ModelReranker(Stage):
     required: bool = Field(default=True, description=_REQUIRED)
 
 
-class LateReranker(Stage):
+class LateStage(Stage):
     """Documents ordered again by late interaction: for each token of the claim the most similar token of the document.
 
     `model` is an embedding model, whose token embeddings are used as they are, or one that was trained for this
@@ -206,7 +206,7 @@ class LateReranker(Stage):
     required: bool = Field(default=True, description=_REQUIRED)
 
 
-class EnsembleReranker(Stage):
+class EnsembleStage(Stage):
     """Several models whose rankings become one: by reciprocal ranks, or by the mean of scores scaled to 0..1."""
 
     kind: Literal["ensemble"] = "ensemble"
@@ -220,7 +220,7 @@ class EnsembleReranker(Stage):
     required: bool = Field(default=True, description=_REQUIRED)
 
 
-class ListwiseReranker(Stage):
+class ListwiseStage(Stage):
     """A language model that orders passages by permutation, in windows from the last to the first (RankGPT).
 
     Its own score of a document is 1 - (rank - 1) / (N - 1).
@@ -236,7 +236,7 @@ class ListwiseReranker(Stage):
     required: bool = Field(default=True, description=_REQUIRED)
 
 
-class LearnedReranker(Stage):
+class LearnedStage(Stage):
     """Documents ordered again by trees over the scores, ranks and words that they and the claim share.
 
     `model` is a file that `ccheck train fusion` wrote.
@@ -250,7 +250,7 @@ class LearnedReranker(Stage):
 
 
 RerankerStage: TypeAlias = Annotated[
-    ModelReranker | LateReranker | EnsembleReranker | ListwiseReranker | LearnedReranker, Field(discriminator="kind")
+    ModelStage | LateStage | EnsembleStage | ListwiseStage | LearnedStage, Field(discriminator="kind")
 ]
 
 

@@ -11,10 +11,10 @@ from ..stages import (
     Analysis,
     Bm25,
     Dense,
-    EnsembleReranker,
-    LateReranker,
-    ListwiseReranker,
-    ModelReranker,
+    EnsembleStage,
+    LateStage,
+    ListwiseStage,
+    ModelStage,
     Sparse,
 )
 
@@ -85,13 +85,13 @@ def models_used(recipe: Recipe) -> dict[str, ModelKind]:
         if retriever.query != "claim":
             llms.append(recipe.rewriting.llm)
     for reranker in recipe.rerankers.values():
-        if isinstance(reranker, EnsembleReranker):
+        if isinstance(reranker, EnsembleStage):
             used |= dict.fromkeys(reranker.models, "reranker")
-        elif isinstance(reranker, ModelReranker) and reranker.model != "auto" and "://" not in reranker.model:
+        elif isinstance(reranker, ModelStage) and reranker.model != "auto" and "://" not in reranker.model:
             used[reranker.model] = "reranker"
-        elif isinstance(reranker, LateReranker):
+        elif isinstance(reranker, LateStage):
             used[reranker.model] = "embedding"
-        elif isinstance(reranker, ListwiseReranker):
+        elif isinstance(reranker, ListwiseStage):
             llms.append(reranker.llm)
     if recipe.verdict.model is not None:
         if recipe.verdict.method == "stance":

@@ -14,7 +14,7 @@ from ..recipe import Recipe
 from ..rerank import AnyReranker, HitReranker
 from ..rerank.apply import rerank_many
 from ..search import Filter, Store
-from ..stages import LearnedReranker, ListwiseReranker, RerankerStage, Retriever
+from ..stages import LearnedStage, ListwiseStage, RerankerStage, Retriever
 from ..types import Claim, Evidence, Query, Ranking, Result, SparseVector, Stance, Vector, Verdict, add_usage
 from ..verdict import Case, Judge, all_judged, choose_sentences_many, conclude, with_stances
 from .plan import Plan, scores_texts
@@ -140,7 +140,7 @@ def _searched(
     elif going:
         retrievers, window = asked.retrievers(plan), asked.window(plan)
         # Trees read the scores and ranks of each retriever.
-        details = asked.details or any(isinstance(stage, LearnedReranker) for stage, _ in plan.rerankers.values())
+        details = asked.details or any(isinstance(stage, LearnedStage) for stage, _ in plan.rerankers.values())
         rankings = store.search(going, retrievers, recipe.fusion, k=window, filters=asked.filters, details=details)
         found = ((ranking, {}) for ranking in rankings)
     return [(query, {}) if isinstance(query, CcheckError) else next(found) for query in queries]
@@ -371,7 +371,7 @@ def _sentence_scorer(
 
 def without_questions(plan: Plan) -> Plan:
     """The plan without what would ask a language model before anything is judged."""
-    scoring = {name: pair for name, pair in plan.rerankers.items() if not isinstance(pair[0], ListwiseReranker)}
+    scoring = {name: pair for name, pair in plan.rerankers.items() if not isinstance(pair[0], ListwiseStage)}
     return replace(plan, rerankers=scoring, rewriter=None)
 
 

@@ -10,12 +10,7 @@ from ..errors import MissingExtra, NotFound, UsageError
 from ..keys import is_yours, key_for
 from ..memory import Memory
 from ..settings import Settings
-from ..stages import EnsembleReranker as EnsembleStage
-from ..stages import LateReranker as LateStage
-from ..stages import LearnedReranker as LearnedStage
-from ..stages import ListwiseReranker as ListwiseStage
-from ..stages import ModelReranker as ModelStage
-from ..stages import RerankerStage
+from ..stages import EnsembleStage, LateStage, LearnedStage, ListwiseStage, ModelStage, RerankerStage
 from .ensemble import EnsembleReranker
 from .types import AnyReranker, Reranker
 

@@ -20,7 +20,7 @@ from ccheck.cli.report import MAX_TEXT, about_run, doi_url, write_report, writin
 from ccheck.errors import InvalidData, UsageError
 from ccheck.recipe import load_recipe
 from ccheck.settings import resolve
-from ccheck.stages import ModelReranker
+from ccheck.stages import ModelStage
 from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
 
 TEXT = (
@@ -454,7 +454,7 @@ def test_about_a_run(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
     monkeypatch.setenv("ELASTICSEARCH_URL", "https://user:s3cret@host:9200")
     resolved = resolve({"rerank": "auto"})
-    recipe = load_recipe("default").model_copy(update={"rerankers": {"rerank": ModelReranker(model="m")}})
+    recipe = load_recipe("default").model_copy(update={"rerankers": {"rerank": ModelStage(model="m")}})
     about = about_run(resolved, recipe, ["embeddings: x"])
     assert list(about) == ["Models", "Recipe default", "Settings"]
     assert any(line.startswith("retrievers.bm25: kind bm25, depth ") for line in about["Recipe default"])

@@ -12,7 +12,7 @@ from rich.console import Console
 from ccheck.cli.excerpt import Piece, evidence_spans, pieces
 from ccheck.cli.show import show_result
 from ccheck.recipe import load_recipe
-from ccheck.stages import ListwiseReranker, ModelReranker
+from ccheck.stages import ListwiseStage, ModelStage
 from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 
 BEFORE = "Tide gauges were read at many places on many coasts by many people over the years of the century."
@@ -21,9 +21,7 @@ AFTER = "Satellites have measured the height of the sea since 1993, over all of 
 TEXT = f"The first sentence. {BEFORE} {ROSE} {RATE} {AFTER} The last sentence."
 DOCUMENT = Document("d1", "Sea level", TEXT, {"year": 2011, "doi": "10.1000/182"})
 DIM = re.compile(r"\x1b\[2m(.*?)\x1b\[0m")
-RECIPE = load_recipe("default").model_copy(
-    update={"rerankers": {"rerank": ModelReranker(), "listwise": ListwiseReranker()}}
-)
+RECIPE = load_recipe("default").model_copy(update={"rerankers": {"rerank": ModelStage(), "listwise": ListwiseStage()}})
 
 
 def sentence(text: str) -> Sentence:

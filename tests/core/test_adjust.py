@@ -10,7 +10,7 @@ from ccheck.adjust import Changes, adjusted
 from ccheck.errors import NotFound, UsageError
 from ccheck.recipe import load_recipe
 from ccheck.settings import resolve
-from ccheck.stages import ListwiseReranker, ModelReranker
+from ccheck.stages import ListwiseStage, ModelStage
 
 
 def change(recipe: str = "default", rerank: str | None = None, **changes: object):
@@ -25,11 +25,11 @@ def test_without_flags_the_recipe_is_what_it_is():
 
 def test_a_named_reranker_takes_the_place_of_the_recipes_and_must_be_there():
     (stage,) = change(rerank="some/model").rerankers.values()
-    assert stage == ModelReranker(model="some/model", depth=50, required=True)
+    assert stage == ModelStage(model="some/model", depth=50, required=True)
     (stage,) = change(rerank="auto").rerankers.values()
-    assert isinstance(stage, ModelReranker) and not stage.required
+    assert isinstance(stage, ModelStage) and not stage.required
     (stage,) = change("bm25", rerank="http://127.0.0.1:8080").rerankers.values()
-    assert stage == ModelReranker(model="http://127.0.0.1:8080")
+    assert stage == ModelStage(model="http://127.0.0.1:8080")
     assert change(rerank="none").rerankers == {}
     assert change("bm25", rerank="late").rerankers == load_recipe("late").rerankers
 
@@ -47,7 +47,7 @@ def test_a_recipe_can_have_several_rerankers(tmp_path: Path):
         '[rerankers.last]\nkind = "ensemble"\nmodels = ["a", "b"]\n'
     )
     stages = load_recipe(str(file)).rerankers
-    assert list(stages) == ["first", "listwise", "last"] and isinstance(stages["listwise"], ListwiseReranker)
+    assert list(stages) == ["first", "listwise", "last"] and isinstance(stages["listwise"], ListwiseStage)
     assert [stage.depth for stage in change(str(file), rerank_depth=9).rerankers.values()] == [9, 9, 9]
 
 

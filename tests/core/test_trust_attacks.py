@@ -18,7 +18,7 @@ from ccheck.models import CHOSEN, find_model
 from ccheck.recipe import load_recipe, models_of, recipe_names
 from ccheck.rerank.open import BEST_MODEL, SMALL_MODEL, open_reranker
 from ccheck.settings import config_files, resolve
-from ccheck.stages import LateReranker, ModelReranker, Sparse
+from ccheck.stages import LateStage, ModelStage, Sparse
 from ccheck.verdict.classifier import DEFAULT_STANCE_MODEL
 
 CLAIM = "vaccines cause autism"
@@ -84,7 +84,7 @@ def test_code_beside_weights_runs_where_the_user_says_so(evil, papers):
 def test_the_flag_is_for_what_the_recipe_or_the_user_names(evil):
     """A model of whose code nobody spoke does not get to run it."""
     settings = resolve({"trust_remote_code": True}, {}, trust_folder=True).settings
-    open_reranker(ModelReranker(model=str(evil / "weights")), settings, lambda name: pytest.fail())
+    open_reranker(ModelStage(model=str(evil / "weights")), settings, lambda name: pytest.fail())
     assert not (evil / "ran").exists()
 
 
@@ -265,6 +265,6 @@ def test_names_that_ccheck_chooses_are_no_folders_of_a_stranger():
 
 def test_all_names_that_ccheck_chooses_are_known_as_such():
     recipes = [load_recipe(name) for name in recipe_names()]
-    named = {SMALL_MODEL, BEST_MODEL, DEFAULT_STANCE_MODEL, DEFAULT_MODEL, LateReranker().model, Sparse().model}
+    named = {SMALL_MODEL, BEST_MODEL, DEFAULT_STANCE_MODEL, DEFAULT_MODEL, LateStage().model, Sparse().model}
     named |= {model for recipe in recipes for model in models_of(recipe) if "/" in model}
     assert named == CHOSEN

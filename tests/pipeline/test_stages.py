@@ -14,7 +14,7 @@ from ccheck.demo import CORPUS
 from ccheck.errors import CcheckError, NotFound, ServerError
 from ccheck.recipe import load_recipe
 from ccheck.rerank import Scores
-from ccheck.stages import EvidenceStage, ModelReranker, VerdictStage
+from ccheck.stages import EvidenceStage, ModelStage, VerdictStage
 from ccheck.types import Sentence, Usage
 from ccheck.verdict import Case, Judged
 
@@ -42,7 +42,7 @@ def opened(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         **update: Any,
     ) -> Checker:
         base = load_recipe("bm25")
-        stages = {} if rerank is None else {"rerank": ModelReranker(model="x", depth=12, required=False)}
+        stages = {} if rerank is None else {"rerank": ModelStage(model="x", depth=12, required=False)}
         verdict = VerdictStage(method="none" if method is None else "stance")
         recipe = base.model_copy(update={"rerankers": stages, "verdict": verdict, **update})
         monkeypatch.setattr("ccheck.pipeline.resources.open_reranker", lambda *_: rerank)
@@ -144,11 +144,11 @@ def test_a_reranker_that_is_not_there_is_a_warning_or_an_error(folder, monkeypat
 
     monkeypatch.setattr("ccheck.pipeline.resources.open_reranker", absent)
     recipe = load_recipe("bm25").model_copy(update={"verdict": VerdictStage(method="none")})
-    for stage, strict in ((ModelReranker(required=True), False), (ModelReranker(required=False), True)):
+    for stage, strict in ((ModelStage(required=True), False), (ModelStage(required=False), True)):
         checker = _checker(folder, recipe.model_copy(update={"rerankers": {"r": stage}}), strict)
         with checker, pytest.raises(NotFound, match="do this"):
             checker.check(SEA)
-    optional = recipe.model_copy(update={"rerankers": {"r": ModelReranker(required=False)}})
+    optional = recipe.model_copy(update={"rerankers": {"r": ModelStage(required=False)}})
     with _checker(folder, optional) as checker:
         assert checker.check(SEA).warnings == ("not reranked: the model x is not here; do this",)
 

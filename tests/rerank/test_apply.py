@@ -15,7 +15,7 @@ from ccheck.rerank import open as opening
 from ccheck.rerank.apply import interpolated, passage_of, rerank
 from ccheck.rerank.ensemble import EnsembleReranker
 from ccheck.settings import Settings
-from ccheck.stages import ModelReranker
+from ccheck.stages import ModelStage
 from ccheck.types import Document, Hit, Ranking
 
 
@@ -54,8 +54,8 @@ def no_llm(name: str | None):
     raise AssertionError("no language model is wanted")
 
 
-STAGE = ModelReranker(model="x", depth=3)
-HALF = ModelReranker(model="x", depth=3, alpha=0.5)
+STAGE = ModelStage(model="x", depth=3)
+HALF = ModelStage(model="x", depth=3, alpha=0.5)
 
 
 def test_the_first_documents_are_ordered_again_and_the_others_come_after():
@@ -127,9 +127,9 @@ def test_a_model_that_is_not_there_says_what_to_do(monkeypatch: pytest.MonkeyPat
     pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(NotFound, match=r"ms-marco-MiniLM-L6-v2 is not on this machine .*late, .*or none, by --rerank"):
-        opening.open_reranker(ModelReranker(), Settings(device="cpu"), no_llm)
+        opening.open_reranker(ModelStage(), Settings(device="cpu"), no_llm)
     with pytest.raises(NotFound, match=r"some/thing .*or choose another reranker by --rerank, or none"):
-        opening.open_reranker(ModelReranker(model="some/thing"), Settings(), no_llm)
+        opening.open_reranker(ModelStage(model="some/thing"), Settings(), no_llm)
 
 
 # -- the share of the scores before

@@ -13,7 +13,7 @@ from ccheck.models import find_model
 from ccheck.rerank.late import LateReranker, load_late, maxsim, rarity, trained_for_it
 from ccheck.rerank.open import open_reranker
 from ccheck.settings import Settings
-from ccheck.stages import LateReranker as LateStage
+from ccheck.stages import LateStage
 
 torch = pytest.importorskip("torch")
 

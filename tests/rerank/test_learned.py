@@ -15,7 +15,7 @@ from ccheck.rerank.apply import rerank
 from ccheck.rerank.learned import LearnedModel, feature_names, features, load_learned, parse_learned
 from ccheck.rerank.open import open_reranker
 from ccheck.settings import Settings
-from ccheck.stages import LearnedReranker
+from ccheck.stages import LearnedStage
 from ccheck.training.fusion import FusionOptions, exported, fitted, save_fusion, train_fusion
 from ccheck.types import Claim, Document, Evidence, Hit, Ranking, Result
 
@@ -155,7 +155,7 @@ def test_it_learns_what_tells_documents_apart(trained, tmp_path):
         assert figure.before < 0.5 < 0.9 < figure.after
         assert figure.difference_interval[0] > 0.3
     save_fusion(trained.model, tmp_path / "fusion.json")
-    stage = LearnedReranker(model=tmp_path / "fusion.json", depth=15)
+    stage = LearnedStage(model=tmp_path / "fusion.json", depth=15)
     reranker = open_reranker(stage, Settings(), lambda name: pytest.fail("no language model is needed"))
     claim = "coral ocean 1850"
     ranking = Ranking(tuple(hits_of(claim, 99, "wanted")))
