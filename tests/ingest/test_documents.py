@@ -11,7 +11,7 @@ import pytest
 from ccheck.errors import InvalidData
 from ccheck.ingest.documents import Made, clean, digest, last_day, layout_bytes, make_document
 from ccheck.ingest.fields import Fields, has_field
-from ccheck.layout import Chunking, DenseField, Embedding, Layout, named_fields
+from ccheck.layout import Chunking, Embedding, Layout
 from ccheck.types import Document
 
 USUAL = Fields()
@@ -264,13 +264,13 @@ def test_digests_change_with_all_that_is_stored() -> None:
         digest_for(base, Layout.with_vectors(LAYOUT.embedding, Chunking(60, 30, 5))),
         digest_for(
             base,
-            Layout(named_fields([DenseField(Embedding("model", 8, "e" * 64, 32), CHUNKING)])),
+            Layout.with_vectors(Embedding("model", 8, "e" * 64, 32), CHUNKING),
         ),
     ]
     assert len({digest_for(base, LAYOUT), *others}) == len(others) + 1
     assert digest_for(
         base,
-        Layout(named_fields([DenseField(Embedding("/a/folder", 8, "f" * 64, 32), CHUNKING)])),
+        Layout.with_vectors(Embedding("/a/folder", 8, "f" * 64, 32), CHUNKING),
     ) == digest_for(base, LAYOUT)
 
 

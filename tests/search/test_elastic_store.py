@@ -20,7 +20,7 @@ from elasticsearch_nodes import delete_indices, start_node
 
 from ccheck import es_mappings
 from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
-from ccheck.layout import MAIN_VECTORS, Chunking, DenseField, Embedding, Layout, named_fields
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search import Filter, before, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore, FieldNames
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
@@ -160,9 +160,8 @@ def assert_equal_but_for_ties(mine: Ranking, theirs: Ranking) -> None:
 def test_nested_vectors_give_each_document_once_by_its_best_passage(
     scifact_store: ElasticStore, scifact_entries: list[Entry]
 ) -> None:
-    vectors = {
-        one.document.id: np.stack([passage.vector for passage in one.passages[MAIN_VECTORS]]) for one in scifact_entries
-    }
+    passages = {one.document.id: one.passages[MAIN_VECTORS] for one in scifact_entries}
+    vectors = {id_: np.stack([passage.vector for passage in some]) for id_, some in passages.items()}
     numbers = {one.document.id: one.document.metadata["number"] for one in scifact_entries}
     found = wanted = 0
     for filters in ([], [Filter("number", "<", "500")]):
@@ -229,7 +228,7 @@ def test_two_that_prepare_at_once(elasticsearch_url: str, elasticsearch_index: s
     stores = [ElasticStore(Connection(elasticsearch_url), elasticsearch_index) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda store: store.prepare(LAYOUT), stores))
-    other = Layout(named_fields([DenseField(Embedding("other", 8, "0" * 64, 128), CHUNKING)]))
+    other = Layout.with_vectors(Embedding("other", 8, "0" * 64, 128), CHUNKING)
     with pytest.raises(InvalidData, match="test-model"):
         stores[0].prepare(other)
     for store in stores:
@@ -350,10 +349,7 @@ def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing() -> N
         assert store.count() == 12 * 400
         wanted = [one.document.id for batch in batches for one in batch]
         assert store.digests(wanted) == dict.fromkeys(wanted, "1")
-        info = store.info()
-        assert info is not None and info.passages == sum(
-            len(one.passages[MAIN_VECTORS]) for batch in batches for one in batch
-        )
+        assert store.info().passages == sum(len(one.passages[MAIN_VECTORS]) for some in batches for one in some)
         node.kill()
         with (
             ElasticStore(Connection(node.url, retry_seconds=0), "ccheck-test-crash") as gone,

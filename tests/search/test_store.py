@@ -10,7 +10,7 @@ import pytest
 
 from ccheck.analysis import matches
 from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
-from ccheck.layout import MAIN_VECTORS, Chunking, DenseField, Embedding, Layout, named_fields
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search import Filter, Store, before, parse_filter
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Document, Entry, Hit, Passage, Query, Ranking
@@ -149,7 +149,7 @@ def test_upserting_the_same_again_changes_nothing(store: Store) -> None:
 
 
 def test_another_model_is_refused_with_both_names(store: Store) -> None:
-    other = Layout(named_fields([DenseField(Embedding("other-model", DIMENSIONS, "0" * 64, 128), CHUNKING)]))
+    other = Layout.with_vectors(Embedding("other-model", DIMENSIONS, "0" * 64, 128), CHUNKING)
     with pytest.raises(InvalidData, match=r"test-model.*other-model.*--store"):
         store.prepare(other)
     with pytest.raises(InvalidData, match="no embeddings"):
