@@ -439,7 +439,7 @@ def stance(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], object
 
     from ccheck.training import stance as ours
     from ccheck.training.loop import Silent
-    from ccheck.training.rows import read_rows
+    from ccheck.training.stance_rows import read_rows
     from ccheck.verdict.classifier import StanceClassifier
 
     # The same sum on both sides: cross-entropy over each pair once.

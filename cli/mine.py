@@ -136,7 +136,7 @@ def mine(
     from ..evaluation.evaluate import retrieval_only
     from ..training.mining import MiningOptions
     from ..training.mining import mine as run
-    from ..training.rows import read_documents
+    from ..training.stance_rows import read_documents
 
     if hard + others == 0:
         raise UsageError("--hard and --random are both 0: there is nothing to mine")

@@ -11,7 +11,7 @@ KINDS = {
     "adapter": ("train_retrieval", "Train a map of the claims' embeddings, which needs no new ingest."),
     "reranker": ("train_retrieval", "Train a reranking model on claims and the documents that bear on them."),
     "stance": ("train_labels", "Train a stance classifier on labelled pairs."),
-    "fusion": ("train_labels", "Train a mix of the retrievers' scores, in seconds and without torch."),
+    "learned-reranker": ("train_labels", "Train a reranker over the retrievers' scores, in seconds and without torch."),
 }
 """Every kind with the module of its command and its line in `ccheck train --help`."""
 
@@ -25,7 +25,7 @@ class LazyKinds(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in KINDS:
             return None
-        command = getattr(importlib.import_module(f".{KINDS[name][0]}", __package__), name)
+        command = getattr(importlib.import_module(f".{KINDS[name][0]}", __package__), name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

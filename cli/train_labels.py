@@ -1,4 +1,4 @@
-"""`ccheck train stance` and `ccheck train fusion`."""
+"""`ccheck train stance` and `ccheck train learned-reranker`."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def stance(**given: Any) -> None:
     """
     from ..training.loop import require_training
     from ..training.options import load_options, read_config
-    from ..training.rows import read_documents, read_rows
     from ..training.stance import StanceOptions, train_stance
     from ..training.stance_data import joined, stance_data
     from ..training.stance_features import chosen_method, train_features
+    from ..training.stance_rows import read_documents, read_rows
 
     require_training()
     config = read_config(Path(given["config"])) if given["config"] else {}
@@ -188,7 +188,7 @@ def _with_interval(figures: Classified) -> str:
     device_option,
     quiet_option,
 )
-def fusion(
+def learned_reranker(
     claims: str,
     qrels: str,
     *,
@@ -203,10 +203,10 @@ def fusion(
     device: str | None,
     quiet: bool,
 ) -> None:
-    """Train a mix of the retrievers' scores, in seconds and without torch.
+    """Train a reranker over the retrievers' scores, in seconds and without torch.
 
     \b
-    ccheck train fusion --claims claims.jsonl --qrels qrels.tsv -o fusion.json
+    ccheck train learned-reranker --claims claims.jsonl --qrels qrels.tsv -o learned.json
 
     It orders the first documents of the recipe's retrievers again, by their scores and ranks and the words that they
     share with the claim. A recipe uses it by the table [rerankers.learned] with the file as its model, before its other
@@ -216,10 +216,10 @@ def fusion(
     from ..evaluation.datasets import read_claims, read_qrels
     from ..evaluation.evaluate import retrieval_only
     from ..pipeline.checker import Checker
-    from ..training.fusion import FusionOptions, save_fusion, train_fusion
+    from ..training.learned_reranker import LearnedRerankerOptions, save_learned_reranker, train_learned_reranker
     from .evaluating import session
 
-    check_output(output, "the trained fusion", (claims, qrels, recipe))
+    check_output(output, "the learned reranker", (claims, qrels, recipe))
     settings = settings_from(store=store, recipe=recipe, device=device, trust_remote_code=trust_remote_code)
     whole = adjusted(settings)
     before = {
@@ -237,17 +237,17 @@ def fusion(
         progress("searching", quiet) as on_progress,
     ):
         about = {"recipe": piece.name, "store": made.store.name}
-        trained = train_fusion(
+        trained = train_learned_reranker(
             made,
             list(made.plan().retrievers),
             read_claims(claims),
             judged,
-            FusionOptions(depth=depth, seed=seed),
+            LearnedRerankerOptions(depth=depth, seed=seed),
             about,
             on_progress,
             rerankers=list(before),
         )
-    save_fusion(trained.model, Path(output))
+    save_learned_reranker(trained.model, Path(output))
     if as_json:
         print_json({"output": output, **dict(trained.model.about), "notes": list(trained.notes)})
         return
@@ -255,10 +255,7 @@ def fusion(
     if before:
         fields["rerankers"] = ", ".join(before)
     for figure in trained.figures:
-        low, high = figure.difference_interval
-        fields[f"{figure.metric} {figure.group} ({figure.claims})"] = (
-            f"{figure.before:.4f} to {figure.after:.4f}, {figure.after - figure.before:+.4f} [{low:+.4f}, {high:+.4f}]"
-        )
+        fields[f"{figure.metric} {figure.group} ({figure.claims})"] = f"{figure.describe()}, {figure.change()}"
     print_fields(stdout(), fields)
     for note in trained.notes:
         notice(note)

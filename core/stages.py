@@ -239,7 +239,7 @@ class ListwiseStage(Stage):
 class LearnedStage(Stage):
     """Documents ordered again by trees over the scores, ranks and words that they and the claim share.
 
-    `model` is a file that `ccheck train fusion` wrote.
+    `model` is a file that `ccheck train learned-reranker` wrote.
     """
 
     kind: Literal["learned"] = "learned"

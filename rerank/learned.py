@@ -1,7 +1,7 @@
 """Documents ordered by gradient-boosted trees over the scores, ranks and words that they and the claim share.
 
-The file is what `ccheck train fusion` writes: JSON, evaluated with numpy alone. Trees vote over features that need no
-model beyond those of the retrievers (Friedman, Greedy function approximation, 2001, for the trees).
+`ccheck train learned-reranker` writes the file: JSON, evaluated with numpy alone. Trees vote over features that need
+no model beyond those of the retrievers (Friedman, Greedy function approximation, 2001, for the trees).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .types import Scores
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KIND = "ccheck learned fusion"
+KIND = "ccheck learned reranker"
 VERSION = 1
 MAX_BYTES = 64 << 20
 FUSIONS = ("rrf", "minmax")
@@ -197,8 +197,8 @@ class LearnedReranker:
         if found != made_for:
             raise InvalidData(
                 f"{self.name} was made for the scores of {', '.join(sorted(made_for))}; these documents have scores of "
-                f"{', '.join(sorted(found)) or 'nothing'}. Make one for this recipe by ccheck train fusion, and put it "
-                "before rerankers that it was not made for"
+                f"{', '.join(sorted(found)) or 'nothing'}. Train one for this recipe with ccheck train "
+                "learned-reranker, and put it before rerankers that it was not made for"
             )
         values = self._model.logits(features(clean(query), hits, self._model.retrievers, self._model.rerankers))
         return Scores(tuple(values.tolist()), (False,) * len(hits))
@@ -208,16 +208,16 @@ def load_learned(path: Path) -> LearnedReranker:
     """The reranker of a file. Raises NotFound, and InvalidData for a file that is none."""
     path = path.expanduser()
     if not path.is_file():
-        raise NotFound(f"there is no file {path}: make it by ccheck train fusion --output {path}")
-    what_to_do = "make it anew by ccheck train fusion"
+        raise NotFound(f"there is no file {path}: make it with ccheck train learned-reranker --output {path}")
+    what_to_do = "make it again with ccheck train learned-reranker"
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise InvalidData(f"{path} is larger than a learned fusion can be: {what_to_do}")
+            raise InvalidData(f"{path} is larger than a learned reranker can be: {what_to_do}")
         return LearnedReranker(parse_learned(json.loads(path.read_text(encoding="utf-8"))), f"learned:{path}")
     except OSError as error:
         raise NotFound(f"{path} can't be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise InvalidData(f"{path} is no learned fusion ({type(error).__name__}: {error}): {what_to_do}") from error
+        raise InvalidData(f"{path} is no learned reranker ({type(error).__name__}: {error}): {what_to_do}") from error
 
 
 def parse_learned(data: Mapping[str, Any]) -> LearnedModel:

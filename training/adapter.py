@@ -17,7 +17,7 @@ from ..encode.adapter import KIND, SETTINGS, WEIGHTS, load_adapter
 from ..errors import InvalidData, UsageError
 from ..files import write_text
 from ..models import find_model, fingerprint
-from .card import Report, development_value, figures, finish, metric_names, model_card, verdict_on, work_folder
+from .card import Report, development_value, figures, finish, metric_names, model_card, notes_on, work_folder
 from .embedder import METRICS, embed, load_base, nearest, pool_of
 from .loop import Listener, Silent, Trained, log_text, require_training, training_device
 from .options import AdapterOptions
@@ -101,7 +101,7 @@ def train_adapter(
         notes = [f"ranked are {len(needed):,} of {len(data.documents):,} documents, by the embeddings alone"]
         if not phase.gained:
             notes.append(f"no epoch was better than no adapter by {options.metric}: do without")
-        notes += verdict_on(found, metrics[0])
+        notes += notes_on(found, metrics[0])
         use = f'adapter = "{output.name}" in the table of a recipe\'s dense retriever'
         card = model_card("adapter", use, options, data, [phase], found, notes, {"scale": options.scale})
         (work / "adapter").mkdir()

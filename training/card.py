@@ -83,29 +83,28 @@ def development_value(run: Run, qrels: Qrels, claims: Sequence[Claim], metric: s
 
 def figures(data: RetrievalData, before: Run, after: Run, metrics: Sequence[str]) -> tuple[Figure, ...]:
     """Both states of each group of claims."""
+    return tuple(
+        figure
+        for group, claims in data.groups.items()
+        for figure in figures_of_group(
+            group, only(data.qrels, [str(claim.id) for claim in claims]), before, after, metrics
+        )
+    )
+
+
+def figures_of_group(group: str, judged: Qrels, before: Run, after: Run, metrics: Sequence[str]) -> list[Figure]:
+    """Both states of the claims that are judged."""
+    old, new = (measure({claim: run.get(claim, {}) for claim in judged}, judged, metrics) for run in (before, after))
     found = []
-    for group, claims in data.groups.items():
-        judged = only(data.qrels, [str(claim.id) for claim in claims])
-        runs = [{claim: run.get(claim, {}) for claim in judged} for run in (before, after)]
-        old, new = (measure(run, judged, metrics) for run in runs)
-        for metric in metrics:
-            changes = [new.by_claim[metric][claim] - old.by_claim[metric][claim] for claim in judged]
-            found.append(
-                Figure(
-                    group,
-                    len(judged),
-                    metric,
-                    old.mean[metric],
-                    new.mean[metric],
-                    old.intervals.get(metric),
-                    new.intervals.get(metric),
-                    bootstrap(changes) if len(changes) > 1 else None,
-                )
-            )
-    return tuple(found)
+    for metric in metrics:
+        changes = [new.by_claim[metric][claim] - old.by_claim[metric][claim] for claim in judged]
+        interval = bootstrap(changes) if len(changes) > 1 else None
+        intervals = old.intervals.get(metric), new.intervals.get(metric), interval
+        found.append(Figure(group, len(judged), metric, old.mean[metric], new.mean[metric], *intervals))
+    return found
 
 
-def verdict_on(found: Sequence[Figure], metric: str) -> list[str]:
+def notes_on(found: Sequence[Figure], metric: str) -> list[str]:
     """What is to be said of the figures: whether training helped, by the claims whose documents it did not see."""
     notes = []
     of = {figure.group: figure for figure in found if figure.metric == metric}

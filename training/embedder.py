@@ -23,7 +23,7 @@ from .card import (
     finish,
     metric_names,
     model_card,
-    verdict_on,
+    notes_on,
     work_folder,
 )
 from .loop import (
@@ -135,7 +135,7 @@ def train_embedder(
     gained = any(value > base_value for phase in phases for _, _, value in phase.history[1:])
     if not gained:
         notes.append(f"no epoch was better than the base by {options.metric}: use the base")
-    notes += verdict_on(values, metrics[0])
+    notes += notes_on(values, metrics[0])
     card = model_card(
         "embedder",
         f"ccheck ingest CORPUS --model {output.name}",

@@ -11,17 +11,18 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..analysis import clean
 from ..errors import InvalidData, UsageError
 from ..evaluation.types import Qrels
 from ..files import write_text
 from ..text import json_line
-from ..types import Claim, Document, Hit, Result
+from ..types import Claim, Document, Hit
+from .retrieval_data import Checks
 
 SHINGLE = 5
 """How many words in a row are compared to tell near duplicates."""
@@ -54,12 +55,6 @@ class Mined:
     claims: int
     left_out: Mapping[str, int] = field(default_factory=dict)
     messages: tuple[str, ...] = ()
-
-
-class Checks(Protocol):
-    """What is asked of a `Checker`."""
-
-    def check_many(self, claims: Iterable[Claim], *, k: int) -> Iterator[Result]: ...
 
 
 def mine(

@@ -25,7 +25,7 @@ from .card import (
     finish,
     metric_names,
     model_card,
-    verdict_on,
+    notes_on,
     work_folder,
 )
 from .loop import (
@@ -117,7 +117,7 @@ def train_reranker(
     listener.message("measuring")
     after = judge.reranked(measured)
     values = figures(data, before, after, metrics)
-    notes = [*_notes(options, made, whole), *notes, *verdict_on(values, metrics[0])]
+    notes = [*_notes(options, made, whole), *notes, *notes_on(values, metrics[0])]
     card = model_card(
         "reranker",
         f"ccheck query CLAIM --rerank {output.name}",

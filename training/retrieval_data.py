@@ -13,11 +13,11 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..analysis import clean, sentence_spans
 from ..errors import InvalidData, NotFound
-from ..types import Claim, Document
+from ..types import Claim, Document, Result
 from .split import split_by_claim, split_by_document
 
 Qrels = Mapping[str, Mapping[str, int]]
@@ -25,6 +25,12 @@ UNSEEN = "by document"
 """The claims of which no document was trained on."""
 SEEN = "by claim"
 """The claims that were kept apart whatever their documents."""
+
+
+class Checks(Protocol):
+    """What a training asks of a `Checker`."""
+
+    def check_many(self, claims: Iterable[Claim], *, k: int) -> Iterator[Result]: ...
 
 
 @dataclass(frozen=True, slots=True)

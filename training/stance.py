@@ -41,8 +41,8 @@ from .loop import (
     training_device,
 )
 from .options import TrainingOptions
-from .rows import StanceRow
 from .stance_card import stance_card
+from .stance_rows import StanceRow
 
 if TYPE_CHECKING:
     import torch

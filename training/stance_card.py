@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..evaluation.types import Classified
 from ..verdict.labels import STANCES
 from .loop import Trained
-from .rows import StanceRow
+from .stance_rows import StanceRow
 
 if TYPE_CHECKING:
     from .stance import StanceData, StanceOptions

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .retrieval_data import SEEN, UNSEEN
-from .rows import StanceRow, StanceRows, split_rows, without_leaks
 from .stance import StanceData, StanceOptions
+from .stance_rows import StanceRow, StanceRows, split_rows, without_leaks
 from .synthetic import weak_rows
 
 GIVEN = "those to choose by"

@@ -32,7 +32,6 @@ from ..verdict.features import (
 from ..verdict.labels import STANCES
 from .card import work_folder
 from .loop import Listener, Silent, require_training
-from .rows import StanceRow
 from .stance import (
     StanceData,
     StanceModel,
@@ -44,6 +43,7 @@ from .stance import (
     notes_of,
 )
 from .stance_card import counted, data_lines, figure_lines
+from .stance_rows import StanceRow
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..analysis import clean, sentence_spans
 from ..verdict.polarity import BOTH_WAYS
-from .rows import StanceRow
+from .stance_rows import StanceRow
 
 _WORD = re.compile(r"[A-Za-z]+")
 _AUXILIARY = re.compile(r"\b(?:is|are|was|were|can|could|may|will|does|do|did|has|have|had|should)\b(?! not\b)")

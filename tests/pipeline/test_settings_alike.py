@@ -58,7 +58,7 @@ def test_the_reranker_of_the_environment(seen, papers, measured, monkeypatch, re
         ("evaluate", recipe, *measured),
         ("sweep", recipe, *measured, "--grid", "fusion.k=1,2"),
         ("mine", *measured, "-o", "mined.jsonl"),
-        *([("train", "fusion", *measured, "--rerankers", "-o", "f.json")] if rerank != "none" else []),
+        *([("train", "learned-reranker", *measured, "--rerankers", "-o", "f.json")] if rerank != "none" else []),
     ):
         before = len(seen)
         ccheck(*command)

@@ -1,4 +1,4 @@
-"""A learned fusion: its trees are scikit-learn's, its file is checked, and it orders hits by their scores."""
+"""A learned reranker: its trees are scikit-learn's, its file is checked, and it orders hits by their scores."""
 
 from __future__ import annotations
 
@@ -16,10 +16,17 @@ from ccheck.rerank.learned import LearnedModel, feature_names, features, load_le
 from ccheck.rerank.open import open_reranker
 from ccheck.settings import Settings
 from ccheck.stages import LearnedStage
-from ccheck.training.fusion import FusionOptions, exported, fitted, save_fusion, train_fusion
+from ccheck.training.learned_reranker import (
+    LearnedRerankerOptions,
+    exported,
+    fitted,
+    save_learned_reranker,
+    train_learned_reranker,
+)
 from ccheck.types import Claim, Document, Evidence, Hit, Ranking, Result
 
 RETRIEVERS = ["bm25", "dense"]
+OPTIONS = LearnedRerankerOptions(trees=30, folds=3)
 WORDS = "sea level ice sheet carbon coral ocean warming rain forest soil wind".split()
 
 
@@ -63,7 +70,7 @@ class Found:
 @pytest.fixture(scope="module")
 def trained():
     claims, qrels, found = claims_and_hits()
-    return train_fusion(Found(found), RETRIEVERS, claims, qrels, FusionOptions(trees=30, folds=3), {"recipe": "r"})
+    return train_learned_reranker(Found(found), RETRIEVERS, claims, qrels, OPTIONS, {"recipe": "r"})
 
 
 def test_features_by_hand():
@@ -120,11 +127,10 @@ def test_a_rerankers_scores_are_learned_from_and_asked_for(tmp_path):
         key: [replace(hit, scores={**hit.scores, "late": float(hit.document.id.startswith("r"))}) for hit in hits]
         for key, hits in found.items()
     }
-    options = FusionOptions(trees=30, folds=3)
-    with_it = train_fusion(Found(told), RETRIEVERS, claims, qrels, options, {}, rerankers=["late"])
+    with_it = train_learned_reranker(Found(told), RETRIEVERS, claims, qrels, OPTIONS, {}, rerankers=["late"])
     assert with_it.figures[0].after == 1.0
-    save_fusion(with_it.model, tmp_path / "fusion.json")
-    reranker = load_learned(tmp_path / "fusion.json")
+    save_learned_reranker(with_it.model, tmp_path / "learned.json")
+    reranker = load_learned(tmp_path / "learned.json")
     values = reranker.score_hits(claims[0].text, told[claims[0].id]).values
     assert np.argmax(values) == 9
     with pytest.raises(InvalidData, match="scores of bm25, dense, late; these documents have scores of bm25, dense"):
@@ -136,7 +142,7 @@ def test_trees_give_what_scikit_learn_gives():
     rows = draw.normal(size=(3000, 16)).astype(np.float32)
     rows[:, 3] = np.round(rows[:, 3])  # values that are thresholds too
     relevant = rows[:, 0] + rows[:, 3] * rows[:, 1] + 0.3 * draw.normal(size=3000) > 1
-    classifier = fitted(rows, relevant, FusionOptions())
+    classifier = fitted(rows, relevant, LearnedRerankerOptions())
     base, trees = exported(classifier, rows)
     other = draw.normal(size=(2000, 16)).astype(np.float32)
     other[:, 3] = np.round(other[:, 3])
@@ -154,8 +160,8 @@ def test_it_learns_what_tells_documents_apart(trained, tmp_path):
         assert figure.claims == 60
         assert figure.before < 0.5 < 0.9 < figure.after
         assert figure.difference_interval[0] > 0.3
-    save_fusion(trained.model, tmp_path / "fusion.json")
-    stage = LearnedStage(model=tmp_path / "fusion.json", depth=15)
+    save_learned_reranker(trained.model, tmp_path / "learned.json")
+    stage = LearnedStage(model=tmp_path / "learned.json", depth=15)
     reranker = open_reranker(stage, Settings(), lambda name: pytest.fail("no language model is needed"))
     claim = "coral ocean 1850"
     ranking = Ranking(tuple(hits_of(claim, 99, "wanted")))
@@ -171,15 +177,15 @@ def test_it_learns_what_tells_documents_apart(trained, tmp_path):
 
 def test_the_same_seed_gives_the_same_file(trained):
     claims, qrels, found = claims_and_hits()
-    again = train_fusion(Found(found), RETRIEVERS, claims, qrels, FusionOptions(trees=30, folds=3), {"recipe": "r"})
+    again = train_learned_reranker(Found(found), RETRIEVERS, claims, qrels, OPTIONS, {"recipe": "r"})
     assert json.dumps(again.model.to_dict()) == json.dumps(trained.model.to_dict())
 
 
 def test_it_neither_needs_scikit_learn_nor_torch_to_be_used(trained, tmp_path):
-    save_fusion(trained.model, tmp_path / "fusion.json")
+    save_learned_reranker(trained.model, tmp_path / "learned.json")
     program = (
         "import sys; from pathlib import Path; from ccheck.rerank.learned import load_learned;"
-        f"load_learned(Path({str(tmp_path / 'fusion.json')!r}));"
+        f"load_learned(Path({str(tmp_path / 'learned.json')!r}));"
         "print(sorted({'sklearn', 'torch', 'scipy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -187,8 +193,8 @@ def test_it_neither_needs_scikit_learn_nor_torch_to_be_used(trained, tmp_path):
 
 
 def test_scores_of_other_retrievers_are_refused(trained, tmp_path):
-    save_fusion(trained.model, tmp_path / "fusion.json")
-    reranker = load_learned(tmp_path / "fusion.json")
+    save_learned_reranker(trained.model, tmp_path / "learned.json")
+    reranker = load_learned(tmp_path / "learned.json")
     hits = hits_of("sea", 1, None)
     for strange in (
         {"bm25": 1.0},
@@ -221,27 +227,27 @@ def test_scores_of_other_retrievers_are_refused(trained, tmp_path):
 def test_a_file_that_is_none_is_refused(trained, tmp_path, spoil):
     data = json.loads(json.dumps(trained.model.to_dict()))
     spoil(data)
-    file = tmp_path / "fusion.json"
+    file = tmp_path / "learned.json"
     file.write_text(json.dumps(data))
-    with pytest.raises(InvalidData, match="no learned fusion"):
+    with pytest.raises(InvalidData, match="no learned reranker"):
         load_learned(file)
 
 
 def test_files_that_are_not_even_that(tmp_path):
     for text in ("", "[]", "\x80", "{" * 5000, "null"):
-        file = tmp_path / "fusion.json"
+        file = tmp_path / "learned.json"
         file.write_text(text)
-        with pytest.raises(InvalidData, match="no learned fusion"):
+        with pytest.raises(InvalidData, match="no learned reranker"):
             load_learned(file)
-    with pytest.raises(NotFound, match="ccheck train fusion"):
+    with pytest.raises(NotFound, match="ccheck train learned-reranker"):
         load_learned(tmp_path / "missing.json")
 
 
 def test_too_little_to_learn_from():
     claims, qrels, found = claims_and_hits(10)
     with pytest.raises(InvalidData, match="learning needs 20"):
-        train_fusion(Found(found), RETRIEVERS, claims, qrels, FusionOptions(), {})
+        train_learned_reranker(Found(found), RETRIEVERS, claims, qrels, LearnedRerankerOptions(), {})
     claims, qrels, found = claims_and_hits(60)
     elsewhere = {claim: {"not found": 1} for claim in qrels}
     with pytest.raises(InvalidData, match="Do the ids"):
-        train_fusion(Found(found), RETRIEVERS, claims, elsewhere, FusionOptions(), {})
+        train_learned_reranker(Found(found), RETRIEVERS, claims, elsewhere, LearnedRerankerOptions(), {})

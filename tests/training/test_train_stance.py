@@ -25,7 +25,6 @@ from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.settings import Settings
 from ccheck.stages import VerdictStage
 from ccheck.training.options import load_options, preset_names
-from ccheck.training.rows import StanceRow, read_rows, split_rows, without_leaks
 from ccheck.training.stance import (
     BalancedSampler,
     StanceData,
@@ -37,6 +36,7 @@ from ccheck.training.stance import (
 )
 from ccheck.training.stance_data import joined, stance_data
 from ccheck.training.stance_features import train_features
+from ccheck.training.stance_rows import StanceRow, read_rows, split_rows, without_leaks
 from ccheck.training.synthetic import contradicted, shortened, weak_rows
 from ccheck.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.classifier import StanceClassifier
@@ -192,7 +192,7 @@ def test_what_is_measured_on_is_in_no_other_part():
 
 
 def read_rows_like(rows):
-    from ccheck.training.rows import StanceRows
+    from ccheck.training.stance_rows import StanceRows
 
     return StanceRows(tuple(rows))
 

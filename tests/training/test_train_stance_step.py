@@ -10,8 +10,8 @@ import torch
 from tiny_rerankers import make_encoder
 from weights import saved_weights
 
-from ccheck.training.rows import StanceRow
 from ccheck.training.stance import StanceData, StanceOptions, train_stance
+from ccheck.training.stance_rows import StanceRow
 from ccheck.verdict.labels import STANCES
 
 LABELS = ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "SUPPORTS", "SUPPORTS", "REFUTES", "SUPPORTS", "NOT_ENOUGH_INFO")

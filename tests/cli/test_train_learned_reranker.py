@@ -1,4 +1,4 @@
-"""`ccheck train fusion` on the command line, and `ccheck query` with what it made."""
+"""`ccheck train learned-reranker` on the command line, and `ccheck query` with what it made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("sklearn")
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> Path:
     """Each document shares its number with its claim and all of its words with its neighbour."""
-    folder = tmp_path_factory.mktemp("fusion")
+    folder = tmp_path_factory.mktemp("learned")
     documents = tiny_training.corpus()
     jsonl(folder / "corpus.jsonl", *({"_id": one.id, "title": one.title, "text": one.text} for one in documents))
     judged = {key: next(iter(grades)) for key, grades in tiny_training.qrels().items()}
@@ -32,43 +32,43 @@ def files(tmp_path_factory) -> Path:
 
 def train(files: Path, output: Path, recipe: object, *more: object):
     return ccheck(
-        *("train", "fusion", "--claims", files / "claims.jsonl", "--qrels", files / "qrels.tsv"),
+        *("train", "learned-reranker", "--claims", files / "claims.jsonl", "--qrels", files / "qrels.tsv"),
         *("--store", files / "store", "--recipe", recipe, "--output", output, *more),
     )
 
 
 def test_from_files_to_a_query(files, tmp_path):
-    ran = train(files, tmp_path / "fusion.json", "bm25", "--depth", "10", "--json")
+    ran = train(files, tmp_path / "learned.json", "bm25", "--depth", "10", "--json")
     assert ran.code == 0, ran.err
     (said,) = ran.objects
-    made = json.loads((tmp_path / "fusion.json").read_text())
+    made = json.loads((tmp_path / "learned.json").read_text())
     assert said["claims"] == made["claims"] == 40 and made["retrievers"] == ["bm25"] and made["recipe"] == "bm25"
     assert [figure["group"] for figure in said["figures"]] == ["by document", "by claim"]
-    (tmp_path / "mine.toml").write_text('extends = "bm25"\n[rerankers.learned]\nmodel = "fusion.json"\n')
+    (tmp_path / "mine.toml").write_text('extends = "bm25"\n[rerankers.learned]\nmodel = "learned.json"\n')
     ran = ccheck(
         "query", "The coral fell in site 2.", "--store", files / "store", "--recipe", tmp_path / "mine.toml", "--json"
     )
     assert ran.code == 0, ran.err
     assert {"bm25", "learned"} <= ran.objects[0]["evidence"][0]["scores"].keys()
     # For a person: figures with their intervals.
-    ran = train(files, tmp_path / "fusion.json", "bm25", "--depth", "10")
+    ran = train(files, tmp_path / "learned.json", "bm25", "--depth", "10")
     assert ran.code == 0 and "nDCG@10 by document (40)" in ran.out and "[" in ran.out
 
 
 def test_with_the_scores_of_rerankers(files, tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "late.toml").write_text('extends = "bm25"\n[rerankers.late]\ndepth = 4\nalpha = 0\n')
-    ran = train(files, tmp_path / "fusion.json", tmp_path / "late.toml", "--depth", "10", "--rerankers")
+    ran = train(files, tmp_path / "learned.json", tmp_path / "late.toml", "--depth", "10", "--rerankers")
     assert ran.code == 0, ran.err
     assert "late" in ran.out
-    assert json.loads((tmp_path / "fusion.json").read_text())["rerankers"] == ["late"]
-    (tmp_path / "mine.toml").write_text('extends = "late.toml"\n[rerankers.learned]\nmodel = "fusion.json"\n')
+    assert json.loads((tmp_path / "learned.json").read_text())["rerankers"] == ["late"]
+    (tmp_path / "mine.toml").write_text('extends = "late.toml"\n[rerankers.learned]\nmodel = "learned.json"\n')
     asked = ("query", "The coral fell in site 2.", "--store", files / "store", "--json")
     ran = ccheck(*asked, "--recipe", tmp_path / "mine.toml")
     assert ran.code == 0, ran.err
     assert {"bm25", "late", "learned"} <= ran.objects[0]["evidence"][0]["scores"].keys()
     # Where that reranker does not run, it is said and nothing is guessed.
-    (tmp_path / "without.toml").write_text('extends = "bm25"\n[rerankers.learned]\nmodel = "fusion.json"\n')
+    (tmp_path / "without.toml").write_text('extends = "bm25"\n[rerankers.learned]\nmodel = "learned.json"\n')
     ran = ccheck(*asked, "--recipe", tmp_path / "without.toml")
     assert "was made for the scores of bm25, late" in json.dumps(ran.objects[0]["warnings"]) + ran.err
 
@@ -83,13 +83,13 @@ def test_with_the_scores_of_rerankers(files, tmp_path):
     ],
 )
 def test_what_can_not_be_done_says_what_to_do(files, tmp_path, change, code, message):
-    ran = train(files, tmp_path / "fusion.json", "bm25", *change)
+    ran = train(files, tmp_path / "learned.json", "bm25", *change)
     assert (ran.code, message in ran.err) == (code, True), ran.err
-    assert not (tmp_path / "fusion.json").exists()
+    assert not (tmp_path / "learned.json").exists()
 
 
 def test_too_few_claims_are_refused(files, tmp_path):
     few = tmp_path / "few.jsonl"
     few.write_text("".join(f"{line}\n" for line in (files / "claims.jsonl").read_text().splitlines()[:5]))
-    ran = train(files, tmp_path / "fusion.json", "bm25", "--claims", few)
+    ran = train(files, tmp_path / "learned.json", "bm25", "--claims", few)
     assert ran.code != 0 and "learning needs 20" in ran.err

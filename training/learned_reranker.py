@@ -1,4 +1,4 @@
-"""Training of a learned fusion: gradient-boosted trees over what retrievers, rerankers and words say of a document.
+"""Training of a learned reranker: gradient-boosted trees over what retrievers, rerankers and words say of a document.
 
 It takes seconds, needs scikit-learn and no torch, and what it writes needs numpy alone (`rerank/learned.py`). The
 figures are out of fold: the claims of each fold are ranked by trees that saw none of them and none of their documents.
@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import importlib.util
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData, MissingExtra
-from ..evaluation.metrics import bootstrap, measure, only
+from ..evaluation.metrics import only
 from ..evaluation.types import Qrels
 from ..files import write_text
 from ..rerank.learned import LearnedModel, Tree, directions, features
 from ..text import json_line
-from ..types import Claim, Hit, Result
-from .retrieval_data import SEEN, UNSEEN
+from ..types import Claim, Hit
+from .card import Figure, figures_of_group, notes_on
+from .retrieval_data import SEEN, UNSEEN, Checks
 from .split import connected
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ CLAIMS_AT_LEAST = 20
 
 
 @dataclass(frozen=True, slots=True)
-class FusionOptions:
+class LearnedRerankerOptions:
     """How the trees are grown."""
 
     depth: int = 50
@@ -48,23 +49,11 @@ class FusionOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class FusionFigure:
-    """A metric before and after, over claims ranked out of fold; the interval is 95%, of the paired difference."""
-
-    group: str
-    claims: int
-    metric: str
-    before: float
-    after: float
-    difference_interval: tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Fusion:
-    """A learned fusion with its figures and what is to be said of it."""
+class LearnedReport:
+    """A learned reranker with its figures, out of fold, and what is to be said of it."""
 
     model: LearnedModel
-    figures: tuple[FusionFigure, ...]
+    figures: tuple[Figure, ...]
     notes: tuple[str, ...]
 
 
@@ -78,30 +67,24 @@ class _Example:
     relevant: NDArray[np.bool_]
 
 
-class Checks(Protocol):
-    """What is asked of a `Checker`."""
-
-    def check_many(self, claims: Iterable[Claim], *, k: int) -> Iterator[Result]: ...
-
-
-def train_fusion(
+def train_learned_reranker(
     checker: Checks,
     retrievers: Sequence[str],
     claims: Sequence[Claim],
     qrels: Qrels,
-    options: FusionOptions,
+    options: LearnedRerankerOptions,
     about: Mapping[str, Any],
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     *,
     rerankers: Sequence[str] = (),
-) -> Fusion:
+) -> LearnedReport:
     """Learn to order what a checker finds, whose recipe has these retrievers and rerankers.
 
     `about` is written into the file too. Raises MissingExtra without scikit-learn, InvalidData where too few claims
     have relevant documents, or the checker does not find them.
     """
     if importlib.util.find_spec("sklearn") is None:
-        raise MissingExtra("training a fusion", "evaluation")
+        raise MissingExtra("training a learned reranker", "evaluation")
     judged = [claim for claim in claims if any(grade > 0 for grade in qrels.get(str(claim.id), {}).values())]
     examples, notes = _examples(checker, retrievers, rerankers, judged, qrels, options, on_progress)
     scorers = (*retrievers, *rerankers)
@@ -129,12 +112,12 @@ def train_fusion(
         },
         tuple(rerankers),
     )
-    return Fusion(model, found, (*notes, *_said(found)))
+    return LearnedReport(model, found, (*notes, *notes_on(found, METRIC)))
 
 
-def save_fusion(model: LearnedModel, path: Path) -> None:
+def save_learned_reranker(model: LearnedModel, path: Path) -> None:
     """Write the file that a recipe's learned stage names."""
-    write_text(path, json_line(model.to_dict()), "the trained fusion")
+    write_text(path, json_line(model.to_dict()), "the learned reranker")
 
 
 def _examples(
@@ -143,7 +126,7 @@ def _examples(
     rerankers: Sequence[str],
     claims: Sequence[Claim],
     qrels: Qrels,
-    options: FusionOptions,
+    options: LearnedRerankerOptions,
     on_progress: Callable[[int, int], None],
 ) -> tuple[list[_Example], list[str]]:
     import numpy as np
@@ -182,7 +165,7 @@ Fold = tuple[list[int], list[int]]
 
 
 def _folds(
-    examples: Sequence[_Example], qrels: Qrels, options: FusionOptions, *, by_document: bool
+    examples: Sequence[_Example], qrels: Qrels, options: LearnedRerankerOptions, *, by_document: bool
 ) -> list[tuple[Fold, frozenset[str]]]:
     """Folds of examples, with the documents that may not be learned from.
 
@@ -223,8 +206,8 @@ def _figure(
     scorers: Sequence[str],
     qrels: Qrels,
     folds: Sequence[tuple[Fold, frozenset[str]]],
-    options: FusionOptions,
-) -> FusionFigure:
+    options: LearnedRerankerOptions,
+) -> Figure:
     before: dict[str, dict[str, float]] = {}
     after: dict[str, dict[str, float]] = {}
     for (learned, ranked), held in folds:
@@ -237,16 +220,14 @@ def _figure(
             before[example.claim] = {hit.document.id: -float(hit.rank) for hit in example.hits}
             values = model.logits(example.rows).tolist()
             after[example.claim] = {hit.document.id: value for hit, value in zip(example.hits, values, strict=True)}
-    judged = only(qrels, list(before))
-    old, new = (measure(run, judged, [METRIC], resamples=2) for run in (before, after))
-    changes = [new.by_claim[METRIC][claim] - value for claim, value in old.by_claim[METRIC].items()]
-    return FusionFigure(group, len(changes), METRIC, old.mean[METRIC], new.mean[METRIC], bootstrap(changes))
+    (figure,) = figures_of_group(group, only(qrels, list(before)), before, after, [METRIC])
+    return figure
 
 
 def _grown(
     examples: Sequence[_Example],
     scorers: Sequence[str],
-    options: FusionOptions,
+    options: LearnedRerankerOptions,
     held: frozenset[str] = frozenset(),
 ) -> tuple[float, tuple[Tree, ...]]:
     """The trees and what they start from. Documents in `held` are not learned from."""
@@ -263,7 +244,7 @@ def _grown(
 def fitted(
     rows: NDArray[np.float32],
     relevant: NDArray[np.bool_],
-    options: FusionOptions,
+    options: LearnedRerankerOptions,
     monotonic: Sequence[int] | None = None,
 ) -> Any:
     """scikit-learn's classifier for features, shape [rows, features], and whether each row is relevant.
@@ -317,18 +298,3 @@ def _exported_tree(nodes: Any) -> Tree:
 
 def _sklearn_version() -> str:
     return version("scikit-learn")
-
-
-def _said(found: Sequence[FusionFigure]) -> list[str]:
-    """Whether it helped, by the claims whose documents were not learned from."""
-    notes = []
-    for figure in found:
-        low, high = figure.difference_interval
-        if figure.group == UNSEEN and low <= 0 <= high:
-            notes.append(
-                f"{figure.claims} claims can't tell the change of {METRIC} on new documents, {figure.before:.3f} to "
-                f"{figure.after:.3f}, from none"
-            )
-        elif figure.group == UNSEEN and high < 0:
-            notes.append(f"it makes {METRIC} worse on new documents: {figure.before:.3f} to {figure.after:.3f}")
-    return notes
