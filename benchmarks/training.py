@@ -39,7 +39,6 @@ from ccheck.ingest import IngestOptions
 from ccheck.ingest.documents import make_document
 from ccheck.ingest.readers import Record, read
 from ccheck.recipe import load_recipe
-from ccheck.rerank.apply import passage_of
 from ccheck.rerank.load import load_scorer
 from ccheck.stages import EvidenceStage, VerdictStage
 from ccheck.training.adapter import train_adapter
@@ -243,7 +242,7 @@ def mixed(model: Path, data: RetrievalData, found: Found, depth: int = 50) -> No
         parts[group] = {}
         for claim_id, before in found.candidates(claims, depth).items():
             claim = next(claim for claim in claims if str(claim.id) == claim_id)
-            encoded = scorer.encode(claim.text, [passage_of(data.documents[id_]) for id_ in before])
+            encoded = scorer.encode(claim.text, [data.documents[id_].content for id_ in before])
             parts[group][claim_id] = (list(before), scaled(list(before.values())), scaled(scorer.score(encoded)))
 
     def values(group: str, weight: float) -> list[float]:

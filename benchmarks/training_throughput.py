@@ -371,7 +371,7 @@ def embedder(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], obje
         model = SentenceTransformer(job.base, device=job.device, config_kwargs=dropout(job))
     model.max_seq_length = job.max_tokens
     clock.watch(model.transformers_model)
-    texts = {id_: ours.embedded_text(document) for id_, document in data.documents.items()}
+    texts = {id_: document.content for id_, document in data.documents.items()}
     columns = {"anchor": [row.claim.text for row in rows], "positive": [texts[row.positive] for row in rows]}
     if triplet:
         columns["negative"] = [texts[row.negatives[0]] for row in rows]
@@ -393,7 +393,6 @@ def embedder(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], obje
 def reranker(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], object]:
     from datasets import Dataset
 
-    from ccheck.rerank.apply import passage_of
     from ccheck.training import reranker as ours
     from ccheck.training.negatives import draw_negatives
     from ccheck.training.options import RerankerOptions
@@ -402,7 +401,7 @@ def reranker(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], obje
     data = retrieval(job.folder)
     options = RerankerOptions(**settings(job), loss=job.task.partition("-")[2])
     drawn = draw_negatives(data, data.train, {}, hard=0, random_count=GROUP - 1, seed=0)
-    passages = {id_: passage_of(document) for id_, document in data.documents.items()}
+    passages = {id_: document.content for id_, document in data.documents.items()}
     rows = enough(ours.make_rows(drawn, passages, options), job)
     if side == "ccheck":
         made = load_rerank_model(options, job.device)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from .errors import InvalidData, MissingExtra, NotFound
 from .models import find_model
 from .stages import Analysis
+from .types import document_text
 
 if TYPE_CHECKING:
     import tantivy
@@ -111,11 +112,6 @@ def open_analysis(analysis: Analysis) -> Callable[[str], list[str]]:
         return [term for word in text.split() for term in terms_of(word)]
 
     return analyze
-
-
-def document_text(title: str, text: str) -> str:
-    """What `content` is: title and text as one."""
-    return f"{title}\n{text}"
 
 
 def terms_text(analysis: Analysis, title: str, text: str) -> str:

@@ -67,6 +67,16 @@ class Document:
     metadata: Mapping[str, Value] = field(default_factory=dict)
     published: str | None = None
 
+    @property
+    def content(self) -> str:
+        """Title and text as one, see `document_text`."""
+        return document_text(self.title, self.text)
+
+
+def document_text(title: str, text: str) -> str:
+    """A document as one text, which models read and indexes hold: its title, a line end, and its text."""
+    return f"{title}\n{text}" if title and text else title or text
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -189,6 +199,11 @@ class Hit:
     ranks: Mapping[str, int] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
     unit: Unit | None = None
+
+    @property
+    def text(self) -> str:
+        """What models read of it: the unit's text, or the document's with its title."""
+        return self.document.content if self.unit is None else self.unit.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Self
 from ..encode.cache import EmbeddingCache, SparseCache, embed, embed_sparse
 from ..types import Document, Entry, Passage, SparseVector
 from .encoders import DenseEncoder, Encoders, layout_of
-from .passages import Span, embedded_text, passages
+from .passages import Span, passages
 
 OnDone = Callable[[float], None]
 """Is told which share of the work is done, 0..1."""
@@ -52,7 +52,7 @@ class EntryMaker:
         ]
         sparse: Sequence[SparseVector | None] = [None] * len(documents)
         if self._encoders.sparse is not None and self._sparse is not None:
-            texts = [embedded_text(document.title, document.text) for document in documents]
+            texts = [document.content for document in documents]
             sparse = embed_sparse(texts, self._encoders.sparse, self._sparse, part(parts - 1))
         entries: list[Entry] = []
         for row, document in enumerate(documents):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..analysis import sentence_spans
-from ..types import Document
+from ..types import Document, document_text
 
 if TYPE_CHECKING:
     from ..layout import Chunking
@@ -44,7 +44,7 @@ def passages(documents: Sequence[Document], count_tokens: CountTokens, chunking:
     is longer than that makes a longer one. Tokens are counted for all documents in a few calls.
     """
     count_tokens = _in_slices(count_tokens)
-    wholes = [embedded_text(document.title, document.text) for document in documents]
+    wholes = [document.content for document in documents]
     answer = [[Span(0, len(document.text), whole)] for document, whole in zip(documents, wholes, strict=True)]
     if not chunking.cuts:
         return answer
@@ -55,7 +55,7 @@ def passages(documents: Sequence[Document], count_tokens: CountTokens, chunking:
     for number, (title, _), budget, parts in zip(long, titles, budgets, pieces, strict=True):
         text = documents[number].text
         answer[number] = [
-            Span(start, end, embedded_text(title, text[start:end]))
+            Span(start, end, document_text(title, text[start:end]))
             for start, end in _windows(parts, budget, chunking.overlap)
         ]
     return answer
@@ -69,11 +69,6 @@ def _in_slices(count_tokens: CountTokens) -> CountTokens:
         return [tokens for some in slices for tokens in count_tokens(some)]
 
     return count
-
-
-def embedded_text(title: str, text: str) -> str:
-    """What a model is given for a text: its title, a line end, and the text."""
-    return f"{title}\n{text}" if title else text
 
 
 def _windows(pieces: Sequence[_Piece], budget: int, overlap: int) -> Iterator[tuple[int, int]]:

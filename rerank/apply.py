@@ -8,13 +8,8 @@ from dataclasses import replace
 
 from ..errors import CcheckError, UsageError
 from ..stages import RerankerStage
-from ..types import Document, Hit, Ranking, Usage
+from ..types import Hit, Ranking, Usage
 from .types import AnyReranker, BatchReranker, HitReranker, Request, Reranker, Scores, only
-
-
-def passage_of(document: Document) -> str:
-    """What a reranker reads of a document: its title and text."""
-    return f"{document.title} {document.text}" if document.title else document.text
 
 
 def rerank(
@@ -94,7 +89,7 @@ def _scored(
     if isinstance(reranker, HitReranker):
         asked = zip(queries, heads, strict=True)
         return [_caught(functools.partial(reranker.score_hits, query, head)) for query, head in asked]
-    requests = [(query, [passage_of(hit.document) for hit in head]) for query, head in zip(queries, heads, strict=True)]
+    requests = [(query, [hit.text for hit in head]) for query, head in zip(queries, heads, strict=True)]
     return score_many(reranker, requests)
 
 

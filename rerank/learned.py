@@ -101,12 +101,7 @@ def features(
         [_share(len(words.intersection(text)), len(words)) for text in texts],
         [_share(sum(rarity[word] for word in words & bag), whole) for bag in bags],
         [_share(len(pairs.intersection(itertools.pairwise(text))), len(pairs)) for text in texts],
-        [
-            _share(
-                len(numbers.intersection(_NUMBER.findall(f"{hit.document.title} {hit.document.text}"))), len(numbers)
-            )
-            for hit in hits
-        ],
+        [_share(len(numbers.intersection(_NUMBER.findall(hit.text))), len(numbers)) for hit in hits],
         [len(numbers)] * rows,
         [len(wanted)] * rows,
         [math.log1p(len(text)) for text in texts],

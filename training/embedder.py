@@ -56,7 +56,7 @@ _BATCH = 32
 class Row:
     """A claim, the id of a relevant document, ids of others that are not relevant to it.
 
-    `texts`: what is embedded of the relevant one and the others, where that is not what `embedded_text` gives of them.
+    `texts`: what is embedded of the relevant one and the others, where that is not what `document_text` gives of them.
     """
 
     claim: Claim
@@ -195,11 +195,6 @@ def load_base(options: TrainingOptions, device: str) -> Any:
     return model
 
 
-def embedded_text(document: Document) -> str:
-    """What `ccheck ingest` embeds of a document that is one passage."""
-    return f"{document.title}\n{document.text}" if document.title else document.text
-
-
 def make_rows(options: EmbedderOptions, data: RetrievalData) -> list[Row]:
     """The pairs or triplets of the training claims; negatives are mined ones and those judged, random ones fill up.
 
@@ -233,7 +228,7 @@ def weak_rows(options: EmbedderOptions, data: RetrievalData) -> list[Row]:
         # Where the relevant one is without its title the other is too: it must not show by that.
         titled = bool(document.title) or not data.documents[document.id].title
         others = [data.documents[id_] for id_ in negatives]
-        texts = [embedded_text(document), *(embedded_text(other) if titled else other.text for other in others)]
+        texts = [document.content, *(other.content if titled else other.text for other in others)]
         if len(negatives) == wanted:
             rows.append(Row(claim, document.id, tuple(negatives), tuple(texts)))
     return rows
@@ -270,7 +265,7 @@ def embed(
             np.asarray(encode(texts, batch_size=_BATCH, convert_to_numpy=True, show_progress_bar=False), np.float32)
             for encode, texts in (
                 (model.encode_query, [claim.text for claim in claims]),
-                (model.encode_document, [embedded_text(document) for document in documents]),
+                (model.encode_document, [document.content for document in documents]),
             )
         ]
     model.train(was_training)
@@ -343,7 +338,7 @@ def _trainer(
 
     if not rows:
         raise InvalidData("there is nothing to train on: no claim has both a relevant document and a negative")
-    own = {id_: embedded_text(data.documents[id_]) for id_ in data.visible}
+    own = {id_: data.documents[id_].content for id_ in data.visible}
     texts = [row.texts or tuple(own[id_] for id_ in (row.positive, *row.negatives)) for row in rows]
     names = ["positive", *(f"negative_{n}" for n in range(len(rows[0].negatives)))]
     columns = {

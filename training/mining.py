@@ -156,12 +156,12 @@ def _of_claim(
         chosen = draw.sample(pool, min(options.hard, len(pool)))
         chosen.sort(key=lambda hit: hit.rank)
         negatives: list[dict[str, Any]] = [
-            {"id": hit.document.id, "text": passage(hit.document), "score": hit.score, "kind": "hard"} for hit in chosen
+            {"id": hit.document.id, "text": hit.text, "score": hit.score, "kind": "hard"} for hit in chosen
         ]
         others = _random(draw, ids, {*grades, *(hit.document.id for hit in hits)}, options.random)
         found = documents(others)
         negatives += [
-            {"id": other, "text": passage(found[other]), "score": None, "kind": "random"}
+            {"id": other, "text": found[other].content, "score": None, "kind": "random"}
             for other in others
             if other in found
         ]
@@ -169,7 +169,7 @@ def _of_claim(
             "claim_id": str(claim.id),
             "claim": claim.text,
             "positive_id": id_,
-            "positive": passage(document),
+            "positive": document.content,
             "negatives": negatives,
         }
 
@@ -219,14 +219,9 @@ def _random(draw: random.Random, ids: Sequence[str], without: set[str], count: i
     return list(found)
 
 
-def passage(document: Document) -> str:
-    """What a model reads of a document."""
-    return f"{document.title} {document.text}".strip()
-
-
 def shingles(document: Document) -> frozenset[int]:
     """Hashes of each five words in a row of title and text, whatever their capitals and punctuation."""
-    words = "".join(c if c.isalnum() else " " for c in clean(passage(document)).casefold()).split()
+    words = "".join(c if c.isalnum() else " " for c in clean(document.content).casefold()).split()
     runs = (" ".join(words[at : at + SHINGLE]) for at in range(max(1, len(words) - SHINGLE + 1)))
     return frozenset(int.from_bytes(hashlib.blake2b(run.encode(), digest_size=8).digest()) for run in runs)
 

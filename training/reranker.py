@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import InvalidData, UsageError
 from ..files import write_text
-from ..rerank.apply import passage_of
 from ..types import Claim, Document
 from .card import (
     Report,
@@ -215,7 +214,7 @@ class _Judge:
     def score(self, claim: Claim, documents: Sequence[Document]) -> list[float]:
         if not documents:
             return []
-        encoded = self._made.encode(claim.text, [passage_of(document) for document in documents])
+        encoded = self._made.encode(claim.text, [document.content for document in documents])
         was_training = self._made.model.training
         self._made.model.eval()
         values: list[float] = []
@@ -250,7 +249,7 @@ def _rows(
         random_from=options.random_from,
         seed=options.seed + (phase == "second"),
     )
-    return make_rows(drawn, {id_: passage_of(data.documents[id_]) for id_ in data.visible}, options)
+    return make_rows(drawn, {id_: data.documents[id_].content for id_ in data.visible}, options)
 
 
 def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candidates, file: Path) -> list[Row]:
@@ -273,8 +272,8 @@ def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candid
     for (claim, document), row in zip(pairs, drawn, strict=True):
         # Where the relevant one is without its title the others are too: it must not show by that.
         titled = bool(document.title) or not data.documents[document.id].title
-        passages = {id_: passage_of(data.documents[id_]) if titled else data.documents[id_].text for id_ in row[2]} | {
-            document.id: passage_of(document)
+        passages = {id_: data.documents[id_].content if titled else data.documents[id_].text for id_ in row[2]} | {
+            document.id: document.content
         }
         assert claim.id == row[0].id
         rows += make_rows([row], passages, options)

@@ -28,7 +28,7 @@ from ..models import (
     require_models,
 )
 from ..special_tokens import words_only
-from ..types import Document, Label, Stance
+from ..types import Document, Label, Stance, document_text
 from .judge import Case, Judged
 from .labels import STANCES, parse_stance
 
@@ -186,7 +186,7 @@ class StanceClassifier:
         text = clean(document.text).strip()
         if title and text and title[-1] not in ".?!:":
             title += "."
-        whole = f"{title} {text}".strip()
+        whole = document_text(title, text)
         if not whole:
             return []
         # A token has at least a character, so short ones need no counting; long ones are not counted twice.
@@ -206,11 +206,11 @@ class StanceClassifier:
         length = head
         for piece, count in pieces:
             if held and length + count > room:
-                windows.append((" ".join([title, *held]).strip(), length))
+                windows.append((document_text(title, " ".join(held)), length))
                 held, length = [], head
             held.append(piece)
             length += count
-        windows.append((" ".join([title, *held]).strip(), length))
+        windows.append((document_text(title, " ".join(held)), length))
         if len(windows) > MAX_WINDOWS:
             wanted = set(terms(claim))
             shared = [len(wanted.intersection(terms(premise))) for premise, _ in windows]

@@ -19,7 +19,7 @@ from ..analysis import clean
 from ..errors import InvalidData, NotFound
 from ..models import best_device, check_device, find_model, load_transformer, require_models
 from ..special_tokens import broken_up, special_tokens, words_only
-from ..types import Label, Stance, Usage
+from ..types import Label, Stance, Usage, document_text
 from .judge import Case, Judged
 from .labels import STANCES
 
@@ -94,7 +94,7 @@ class LocalLlm:
 
     def _stance(self, claim: list[int], title: str, text: str) -> tuple[Stance, int]:
         """The stance, and how many tokens were read for it."""
-        content = " ".join(f"{title}\n{text}".split())
+        content = " ".join(document_text(title, text).split())
         if not content:
             return Stance(None, error="the document has neither title nor text"), 0
         room = self.max_tokens - len(claim) - self._fixed_tokens

@@ -25,6 +25,7 @@ from ... import analysis as words
 from ...errors import InvalidData, NotFound, UsageError
 from ...layout import Layout
 from ...stages import Analysis, Bm25
+from ...types import document_text
 from .files import Damaged, link, make_folder
 from .fuzzy import Dictionary, allowed_edits
 
@@ -63,7 +64,7 @@ class TextFields:
         """What is indexed of a document, by field."""
         seq, title, text, additional = row
         found: dict[str, str | int] = {"seq": seq, "title": title, "text": text}
-        found["content"] = words.document_text(title, text)
+        found["content"] = document_text(title, text)
         if self.additional:
             found[ADDITIONAL] = "\n".join(additional)
         return found | {terms_field(analysis): words.terms_text(analysis, title, text) for analysis in self.analyses}

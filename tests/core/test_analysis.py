@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.analysis import MAX_TERM, document_text, open_analysis, query_terms, terms, terms_text
+from ccheck.analysis import MAX_TERM, open_analysis, query_terms, terms, terms_text
 from ccheck.errors import InvalidData, MissingExtra, NotFound
 from ccheck.stages import Analysis
 
@@ -68,7 +68,6 @@ def test_terms_are_short_and_have_no_white_space(text: str) -> None:
 
 
 def test_a_documents_terms_are_of_title_and_text() -> None:
-    assert document_text("A title", "Its text.") == "A title\nIts text."
     assert terms_text(Analysis(), "A title", "Its text.") == "a title its text"
 
 

@@ -12,7 +12,7 @@ from ccheck import models
 from ccheck.errors import MissingExtra, NotFound, UsageError
 from ccheck.rerank import Scores, sigmoid
 from ccheck.rerank import open as opening
-from ccheck.rerank.apply import interpolated, passage_of, rerank
+from ccheck.rerank.apply import interpolated, rerank
 from ccheck.rerank.ensemble import EnsembleReranker
 from ccheck.settings import Settings
 from ccheck.stages import ModelStage
@@ -87,8 +87,9 @@ def test_what_was_cut_is_said():
 
 
 def test_a_reranker_reads_title_and_text():
-    assert passage_of(Document("1", "A title", "A text.")) == "A title A text."
-    assert passage_of(Document("1", "", "A text.")) == "A text."
+    assert Document("1", "A title", "A text.").content == "A title\nA text."
+    assert Document("1", "", "A text.").content == "A text."
+    assert Document("1", "A title", "").content == "A title"
 
 
 def test_ensembles():

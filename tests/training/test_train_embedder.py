@@ -112,7 +112,7 @@ def test_a_step_is_that_of_plain_torch(tmp_path, base, loss, chunk):
         states = reference(**given).last_hidden_state
         return torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=1)
 
-    texts = {id_: embedder.embedded_text(document) for id_, document in DATA.documents.items()}
+    texts = {id_: document.content for id_, document in DATA.documents.items()}
     claims, near = embed([row.claim.text for row in rows]), embed([texts[row.positive] for row in rows])
     if loss == "triplet":
         far = embed([texts[row.negatives[0]] for row in rows])
@@ -206,7 +206,7 @@ def test_the_packaged_model_is_trained_and_used(tmp_path):
     assert trained.spec.fingerprint != fingerprint(find_model(MINILM).path)
     claims, documents = DATA.groups[UNSEEN], [*DATA.documents.values()]
     queries = trained.encode_queries([claim.text for claim in claims])
-    found = trained.encode_documents([embedder.embedded_text(document) for document in documents])
+    found = trained.encode_documents([document.content for document in documents])
     ranking = embedder.nearest(claims, queries, [document.id for document in documents], found)
     figure = next(one for one in report.figures if (one.group, one.metric) == (UNSEEN, "nDCG@10"))
     value = embedder.development_value(ranking, DATA.qrels, claims, "nDCG@10")
@@ -281,7 +281,7 @@ def test_weak_rows_do_not_show_what_is_to_be_found():
         else:
             assert row.claim.id == f"weak:sentence:{row.positive}" and row.claim.text in document.text
             assert row.claim.text not in row.texts[0] and row.texts[0].startswith(f"{document.title}\n")
-            assert row.texts[1] == embedder.embedded_text(other)
+            assert row.texts[1] == other.content
 
 
 # -- the adapter
@@ -307,7 +307,7 @@ def test_an_adapter_is_trained_and_used(tmp_path):
     assert adapted.dtype == np.float32 and np.allclose(np.linalg.norm(adapted, axis=1), 1, atol=1e-6)
     assert not np.allclose(adapted, queries, atol=1e-3)
     assert np.allclose(adapt(queries[0]), adapted[0], atol=1e-6)
-    found = model.encode_documents([embedder.embedded_text(document) for document in documents])
+    found = model.encode_documents([document.content for document in documents])
     ranking = embedder.nearest(claims, adapted, [document.id for document in documents], found)
     figure = next(one for one in report.figures if (one.group, one.metric) == (UNSEEN, "nDCG@10"))
     value = embedder.development_value(ranking, DATA.qrels, claims, "nDCG@10")

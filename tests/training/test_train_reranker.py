@@ -17,7 +17,6 @@ from paths import FOLDERS
 from tiny_rerankers import make_decoder, make_encoder
 
 from ccheck.errors import InvalidData, NotFound, UsageError
-from ccheck.rerank.apply import passage_of
 from ccheck.training.negatives import draw_negatives
 from ccheck.training.options import EmbedderOptions, Lora, RerankerOptions, load_options, preset_names
 from ccheck.training.retrieval_data import SEEN, UNSEEN, read_negatives, retrieval_data, weak_pairs
@@ -84,7 +83,7 @@ def test_a_loss_is_of_logits_or_of_probabilities():
 
 def rows_of(chosen, count):
     drawn = draw_negatives(DATA, DATA.train, {}, hard=0, random_count=1, seed=0)
-    passages = {id_: passage_of(document) for id_, document in DATA.documents.items()}
+    passages = {id_: document.content for id_, document in DATA.documents.items()}
     return reranker.make_rows(drawn, passages, chosen)[:count]
 
 
@@ -223,7 +222,7 @@ def test_what_is_saved_scores_as_what_was_trained(tmp_path, architecture, monkey
     chosen = options(base=str(start), loss="softmax", weak_pairs=6, random_from="relevant", learning_rate=1e-3)
     report = train(tmp_path / "out", chosen)
     scorer = load_scorer(str(tmp_path / "out"), device="cpu")
-    claim, texts = tiny.claims()[0].text, [passage_of(document) for document in tiny.corpus()[:5]] + ["word " * 700]
+    claim, texts = tiny.claims()[0].text, [document.content for document in tiny.corpus()[:5]] + ["word " * 700]
     encoded = scorer.encode(claim, texts)
     assert [one.sequences for one in kept[0].encode(claim, texts)] == [one.sequences for one in encoded]
     with torch.inference_mode():
@@ -242,7 +241,7 @@ def test_a_decoder_is_trained_by_lora(tmp_path):
     before = load_scorer(str(start), device="cpu")
     train(tmp_path / "out", chosen)
     after = load_scorer(str(tmp_path / "out"), device="cpu")
-    claim, texts = tiny.claims()[0].text, [passage_of(document) for document in tiny.corpus()[:3]]
+    claim, texts = tiny.claims()[0].text, [document.content for document in tiny.corpus()[:3]]
     assert type(after).__name__ == "PackedDecoder"
     assert after.score(after.encode(claim, texts)) != pytest.approx(before.score(before.encode(claim, texts)))
     from safetensors.torch import load_file
