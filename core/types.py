@@ -75,7 +75,7 @@ class Document:
 
 def document_text(title: str, text: str) -> str:
     """A document as one text, which models read and indexes hold: its title, a line end, and its text."""
-    return f"{title}\n{text}" if title and text else title or text
+    return f"{title}\n{text}" if title else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ class StanceClassifier:
         text = clean(document.text).strip()
         if title and text and title[-1] not in ".?!:":
             title += "."
-        whole = document_text(title, text)
+        whole = document_text(title, text).strip()
         if not whole:
             return []
         # A token has at least a character, so short ones need no counting; long ones are not counted twice.

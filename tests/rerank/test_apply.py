@@ -89,7 +89,6 @@ def test_what_was_cut_is_said():
 def test_a_reranker_reads_title_and_text():
     assert Document("1", "A title", "A text.").content == "A title\nA text."
     assert Document("1", "", "A text.").content == "A text."
-    assert Document("1", "A title", "").content == "A title"
 
 
 def test_ensembles():
