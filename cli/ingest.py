@@ -352,8 +352,9 @@ def _show_preview(preview: Preview, *, as_json: bool) -> None:
     console = stdout()
     for i, document in enumerate(preview.documents):
         passages = preview.passages[i] if preview.passages else None
+        units = {name: counts[i] for name, counts in preview.units.items()}
         if as_json:
-            print_json(asdict(document) | {"metadata": dict(document.metadata), "passages": passages})
+            print_json(asdict(document) | {"metadata": dict(document.metadata), "passages": passages, "units": units})
             continue
         fields: dict[str, str] = {
             "id": document.id,
@@ -364,6 +365,7 @@ def _show_preview(preview: Preview, *, as_json: bool) -> None:
             "published": document.published or "",
             **{f"metadata.{key}": str(value) for key, value in document.metadata.items()},
             "passages": "" if passages is None else str(passages),
+            **{f"units.{name}": str(count) for name, count in units.items()},
         }
         print_fields(console, fields)
         console.print()

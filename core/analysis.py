@@ -59,16 +59,17 @@ TOKEN = "|".join(
 )
 """A token, in the syntax of Rust's regex crate."""
 
-_IDEOGRAPH = (
+IDEOGRAPH = (
     "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_PIECE = re.compile(rf"[{_IDEOGRAPH}\u2190-\u2bff\U0001f000-\U0001faff]|[^\W_{_IDEOGRAPH}]+")
+"""Characters that are words by themselves, as a class of a regular expression has them."""
+_PIECE = re.compile(rf"[{IDEOGRAPH}\u2190-\u2bff\U0001f000-\U0001faff]|[^\W_{IDEOGRAPH}]+")
 """At most a token: hostile text makes many of what looks like one word."""
 _RUN_END = 64
 _LONG_RUN = re.compile(r"\S{200,}")
 """No language writes so long a run without white space: only its last `_RUN_END` characters can end a sentence."""
 _HASHTAG = re.compile(r"[#\uff03]\w+")
-_WORD = re.compile(rf"[{_IDEOGRAPH}]|[^\W_{_IDEOGRAPH}]+(?:[.,'’:·][^\W_{_IDEOGRAPH}]+)*")
+_WORD = re.compile(rf"[{IDEOGRAPH}]|[^\W_{IDEOGRAPH}]+(?:[.,'’:·][^\W_{IDEOGRAPH}]+)*")
 
 
 @functools.cache
@@ -142,6 +143,11 @@ def clip(text: str, limit: int = MAX_CLAIM_TERMS) -> str:
         if count == limit:
             return text[: match.end()]
     return text
+
+
+def count_words(text: str) -> int:
+    """How many words a text has, stopwords too."""
+    return sum(1 for _ in _WORD.finditer(text))
 
 
 def matches(text: str, query: str) -> list[tuple[int, int]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
-from ..layout import Chunking, DenseField, Embedding, Layout, named_fields
+from ..layout import Chunking, DenseField, Embedding, Layout, UnitField, named_fields
 from ..stages import Analysis
 
 if TYPE_CHECKING:
@@ -29,14 +30,21 @@ class Encoders:
     """The first of `dense` makes the store's main vectors, the others those of further fields.
 
     `sparse` makes one vector for each document. `analyses` are those whose terms the store is to hold. `additional`
-    writes texts about each document. `notices` are for the user: what stands in for what, what was left out.
+    writes texts about each document. `units` are the granularities that documents are cut into, by name; the model of
+    their vectors is one of those in `dense`. `notices` are for the user: what stands in for what, what was left out.
     """
 
     dense: tuple[DenseEncoder, ...] = ()
     sparse: SparseEmbedder | None = None
     analyses: tuple[Analysis, ...] = ()
     additional: AdditionalWriter | None = None
+    units: Mapping[str, UnitField] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+
+    def units_of(self, encoder: DenseEncoder) -> list[str]:
+        """The granularities whose vectors this encoder makes."""
+        identity = encoder.embedder.spec.fingerprint
+        return [name for name, one in self.units.items() if one.embedding and one.embedding.fingerprint == identity]
 
 
 def encoders_of(embedder: Embedder | None, chunking: Chunking | None = None) -> Encoders:
@@ -47,6 +55,10 @@ def encoders_of(embedder: Embedder | None, chunking: Chunking | None = None) -> 
 def prepared(encoders: Encoders | Embedder | None, options: IngestOptions) -> Encoders:
     """What an ingest was given, as encoders with the passages that the options want. Raises UsageError."""
     given = encoders if isinstance(encoders, Encoders) else encoders_of(encoders)
+    served = {name for encoder in given.dense for name in given.units_of(encoder)}
+    for name, units in given.units.items():
+        if units.embedding is not None and name not in served:
+            raise UsageError(f"the units {name} need vectors of {units.embedding.model}, which no encoder makes")
     return with_chunking(given, options.chunking)
 
 
@@ -67,6 +79,7 @@ def layout_of(encoders: Encoders) -> Layout:
         sparse=encoders.sparse.spec if encoders.sparse is not None else None,
         analyses=encoders.analyses,
         additional=encoders.additional.spec if encoders.additional is not None else None,
+        units=encoders.units,
     )
 
 

@@ -1,17 +1,18 @@
-"""From documents to what a store takes: passages with their vectors, sparse vectors, additional texts."""
+"""From documents to what a store takes: passages and units with their vectors, sparse vectors, additional texts."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ..encode.cache import EmbeddingCache, SparseCache, embed, embed_sparse
-from ..types import Document, Entry, Passage, SparseVector
-from .encoders import DenseEncoder, Encoders, layout_of
-from .passages import Span, passages
+from ..types import Document, Entry, Passage, SparseVector, Unit, UnitEntry, Vector
+from .encoders import Encoders, layout_of
+from .passages import Span, cut_passages
+from .units import cut_units
 
 OnDone = Callable[[float], None]
 """Is told which share of the work is done, 0..1."""
@@ -46,33 +47,32 @@ class EntryMaker:
         def part(number: int) -> Callable[[int, int], None]:
             return lambda done, total: on_done((number + done / max(total, 1)) / parts)
 
-        dense = [
-            self._passages(encoder, cache, documents, additional, part(number))
-            for number, (encoder, cache) in enumerate(zip(self._encoders.dense, self._dense, strict=True))
-        ]
+        units = [cut_units(document.text, self._encoders.units) for document in documents]
+        passages: dict[str, list[tuple[Passage, ...]]] = {}
+        unit_vectors: dict[str, Iterator[Vector]] = {}
+        for number, (encoder, cache) in enumerate(zip(self._encoders.dense, self._dense, strict=True)):
+            spans = cut_passages(documents, encoder.embedder.count_tokens, encoder.chunking)
+            for some, texts in zip(spans, additional, strict=True):
+                some += [Span(0, 0, text) for text in texts]
+            own = self._encoders.units_of(encoder)
+            embedded = [span.embedded for some in spans for span in some]
+            embedded += [unit.text for name in own for some in units for unit in some[name]]
+            vectors = iter(embed(embedded, encoder.embedder, cache, part(number)))
+            passages[self._fields[number]] = [
+                tuple(Passage(span.start, span.end, next(vectors)) for span in some) for some in spans
+            ]
+            for name in own:
+                unit_vectors[name] = iter([next(vectors) for some in units for _ in some[name]])
         sparse: Sequence[SparseVector | None] = [None] * len(documents)
         if self._encoders.sparse is not None and self._sparse is not None:
-            texts = [document.content for document in documents]
-            sparse = embed_sparse(texts, self._encoders.sparse, self._sparse, part(parts - 1))
+            wholes = [document.content for document in documents]
+            sparse = embed_sparse(wholes, self._encoders.sparse, self._sparse, part(parts - 1))
         entries: list[Entry] = []
         for row, document in enumerate(documents):
-            fields = {name: made[row] for name, made in zip(self._fields, dense, strict=True)}
-            entries.append(Entry(document, digests[row], fields, sparse[row], additional[row]))
+            fields = {name: made[row] for name, made in passages.items()}
+            cut = {name: _unit_entries(some, unit_vectors.get(name)) for name, some in units[row].items()}
+            entries.append(Entry(document, digests[row], fields, sparse[row], additional[row], cut))
         return entries
-
-    def _passages(
-        self,
-        encoder: DenseEncoder,
-        cache: EmbeddingCache,
-        documents: Sequence[Document],
-        additional: Sequence[tuple[str, ...]],
-        on_done: Callable[[int, int], None],
-    ) -> list[tuple[Passage, ...]]:
-        spans = passages(documents, encoder.embedder.count_tokens, encoder.chunking)
-        for some, texts in zip(spans, additional, strict=True):
-            some += [Span(0, 0, text) for text in texts]
-        vectors = iter(embed([span.embedded for some in spans for span in some], encoder.embedder, cache, on_done))
-        return [tuple(Passage(span.start, span.end, next(vectors)) for span in some) for some in spans]
 
     def _caches(self) -> list[EmbeddingCache | SparseCache]:
         return [*self._dense, *([self._sparse] if self._sparse is not None else [])]
@@ -86,3 +86,7 @@ class EntryMaker:
         with contextlib.ExitStack() as stack:
             for cache in self._caches():
                 stack.callback(cache.close)
+
+
+def _unit_entries(units: Sequence[Unit], vectors: Iterator[Vector] | None) -> tuple[UnitEntry, ...]:
+    return tuple(UnitEntry(unit, next(vectors) if vectors is not None else None) for unit in units)

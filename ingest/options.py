@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -63,8 +64,8 @@ class Report:
     """What was done. Each record `read` is one of added, updated, unchanged, repeated (in the same run), rejected.
 
     `without_id`: documents whose id was made from their content. `dates_unread`: documents with a date that is none.
-    `passages` are those of the main vectors. `files_unchanged`: files that were not read, being stored already.
-    `rejects`: the file that lists the rejects. `usage`: what writing additional texts cost.
+    `passages` are those of the main vectors, `units` those of each granularity. `files_unchanged`: files that were not
+    read, being stored already. `rejects`: the file that lists the rejects. `usage`: what writing additional texts cost.
     """
 
     read: int = 0
@@ -76,6 +77,7 @@ class Report:
     without_id: int = 0
     dates_unread: int = 0
     passages: int = 0
+    units: Mapping[str, int] = field(default_factory=dict)
     files: int = 0
     files_unchanged: int = 0
     seconds: float = 0.0
@@ -91,11 +93,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What the first records would become. `passages` is how many each document would have, None without a model."""
+    """What the first records would become.
+
+    `passages` is how many each document would have, None without a model; `units` the same for each granularity.
+    """
 
     documents: tuple[Document, ...]
     passages: tuple[int, ...] | None
     rejects: tuple[Reject, ...]
+    units: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from ..types import Document
 from .documents import digest, layout_bytes, make_document
 from .encoders import Encoders, layout_of, prepared
 from .options import IngestOptions, Preview, Questions
-from .passages import passages
+from .passages import cut_passages
 from .readers import Reject, read_source
 from .run import BATCH_WRITTEN, HEAD, reject_of, with_fields
 from .seen import Seen
 from .sources import Given, Source, find_sources
+from .units import cut_units
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder
@@ -46,8 +47,10 @@ def dry_run(
     counts = None
     if encoders.dense:
         main = encoders.dense[0]
-        counts = tuple(len(spans) for spans in passages(documents, main.embedder.count_tokens, main.chunking))
-    return Preview(tuple(documents), counts, tuple(rejects))
+        counts = tuple(len(spans) for spans in cut_passages(documents, main.embedder.count_tokens, main.chunking))
+    cut = [cut_units(document.text, encoders.units) for document in documents]
+    units = {name: tuple(len(some[name]) for some in cut) for name in encoders.units}
+    return Preview(tuple(documents), counts, tuple(rejects), units)
 
 
 def planned_questions(

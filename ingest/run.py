@@ -119,6 +119,7 @@ class _Batch:
     items: list[_Item] = field(default_factory=list)
     known: dict[str, str] = field(default_factory=dict)
     passages: int = 0
+    units: Counter[str] = field(default_factory=Counter)
     bytes_read: int = 0
 
 
@@ -141,6 +142,7 @@ class _Run:
         self._layout_bytes = layout_bytes(layout)
         self._on_progress = on_progress
         self._counts: Counter[str] = Counter()
+        self._units: Counter[str] = Counter()
         self.notices = list(encoders.notices)
         self.rejecting: set[str] = set()
         """The files that have rejects: they are read again next time, to report them again."""
@@ -242,7 +244,9 @@ class _Run:
         entries = self._maker.make(
             documents, digests, texts, lambda share: on_share("embedding", written + share * (1 - written))
         )
-        batch.passages = sum(len(next(iter(entry.passages.values()), ())) for entry in entries)
+        for entry in entries:
+            batch.passages += len(next(iter(entry.passages.values()), ()))
+            batch.units.update({name: len(some) for name, some in entry.units.items()})
         return entries
 
     def _written(
@@ -276,6 +280,7 @@ class _Run:
                 else:
                     self._counts["updated" if item.document.id in batch.known else "added"] += 1
             self._counts["passages"] += batch.passages
+            self._units += batch.units
             self._bytes_done = max(self._bytes_done, batch.bytes_read)
             self.progress("storing")
 
@@ -305,7 +310,15 @@ class _Run:
         notices = (*self.notices, *self._rejects.notices, *self._maker.notices)
         path = self._rejects.path if self._rejects.written else None
         usage = self._writer.usage if self._writer is not None else Usage()
-        return Report(**self._counts, files=files, seconds=seconds, rejects=path, notices=notices, usage=usage)
+        return Report(
+            **self._counts,
+            units=dict(self._units),
+            files=files,
+            seconds=seconds,
+            rejects=path,
+            notices=notices,
+            usage=usage,
+        )
 
 
 @dataclass(frozen=True, slots=True)

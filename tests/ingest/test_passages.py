@@ -9,7 +9,7 @@ import re
 import pytest
 from tiny_embedder import TinyEmbedder
 
-from ccheck.ingest.passages import passages
+from ccheck.ingest.passages import cut_passages
 from ccheck.layout import Chunking
 from ccheck.types import Document
 
@@ -18,7 +18,7 @@ CHUNKING = Chunking(longer_than=20, max_tokens=20, overlap=6)
 
 def cut(title: str, text: str, chunking: Chunking = CHUNKING) -> list[tuple[str, str]]:
     """The passages of one document and what is embedded for each."""
-    spans = passages([Document("1", title, text)], TinyEmbedder().count_tokens, chunking)[0]
+    spans = cut_passages([Document("1", title, text)], TinyEmbedder().count_tokens, chunking)[0]
     return [(text[span.start : span.end], span.embedded) for span in spans]
 
 
@@ -53,12 +53,21 @@ def test_long_sentences_are_cut_between_words() -> None:
     assert " ".join(parts) == text
 
 
+def test_ideographs_are_words_that_no_space_parts() -> None:
+    def count_tokens(texts: list[str]) -> list[int]:
+        return [len(text) for text in texts]
+
+    text = "海平面上升了，" * 10
+    spans = cut_passages([Document("1", "", text)], count_tokens, Chunking(30, 30, 0))[0]
+    assert [len(span.embedded) for span in spans] == [30, 30, 10]
+
+
 def test_a_word_that_is_longer_than_the_window_is_a_passage() -> None:
     def count_tokens(texts: list[str]) -> list[int]:
         return [len(text) for text in texts]
 
     text = "short words " + "x" * 50 + " more words"
-    spans = passages([Document("1", "", text)], count_tokens, CHUNKING)[0]
+    spans = cut_passages([Document("1", "", text)], count_tokens, CHUNKING)[0]
     assert [text[span.start : span.end] for span in spans] == ["short words", "x" * 50, "more words"]
 
 
@@ -76,7 +85,7 @@ def test_a_title_of_one_endless_word_is_left_out() -> None:
         return [len(text) for text in texts]
 
     text = "Some words. And more words."
-    spans = passages([Document("1", "y" * 500, text)], count_tokens, CHUNKING)[0]
+    spans = cut_passages([Document("1", "y" * 500, text)], count_tokens, CHUNKING)[0]
     assert [span.embedded for span in spans] == ["Some words.", "And more words."]
 
 
@@ -85,7 +94,7 @@ def test_counting_is_batched() -> None:
     documents = [
         Document(str(n), "T", " ".join(sentence(f"S{i}", 7) for i in range(n)) + " word" * 40) for n in range(50)
     ]
-    assert len(passages(documents, embedder.count_tokens, CHUNKING)) == 50
+    assert len(cut_passages(documents, embedder.count_tokens, CHUNKING)) == 50
     assert embedder.counts < 20  # there are 1,275 sentences and more words
 
 
@@ -117,7 +126,7 @@ def test_nothing_is_lost_and_nothing_is_too_long(seed: int) -> None:
         Document(str(n), " ".join(["Title"] * rng.randrange(12)), random_text(rng)) for n in range(rng.randrange(1, 6))
     ]
     count_tokens = TinyEmbedder().count_tokens
-    for document, spans in zip(documents, passages(documents, count_tokens, chunking), strict=True):
+    for document, spans in zip(documents, cut_passages(documents, count_tokens, chunking), strict=True):
         text = document.text
         whole = f"{document.title}\n{text}" if document.title else text
         if count_tokens([whole])[0] <= chunking.longer_than:
@@ -129,8 +138,8 @@ def test_nothing_is_lost_and_nothing_is_too_long(seed: int) -> None:
             assert passage == passage.strip() != ""
             assert span.embedded.endswith(passage)
             assert count_tokens([span.embedded])[0] <= most
-            # never from or to the middle of a word, as long as no sentence ends there
-            assert not re.match(r"\w", text[span.end : span.end + 1]) or not re.match(r"\w", passage[-1])
+            # never from or to the middle of a word, as long as no sentence ends there; an ideograph is a word
+            assert not re.match(r"[a-zï]{2}", text[span.end - 1 : span.end + 1])
             covered.update(range(span.start, span.end))
         assert all(text[n].isspace() for n in range(len(text)) if n not in covered)
         # in the order of the text, each with something new
