@@ -35,9 +35,8 @@ import ccheck
 from ccheck.errors import UsageError
 from ccheck.evaluation.datasets import read_claims, read_qrels
 from ccheck.evaluation.metrics import bootstrap, measure, only
-from ccheck.ingest import IngestOptions
+from ccheck.ingest import IngestOptions, Record, read
 from ccheck.ingest.documents import make_document
-from ccheck.ingest.readers import Record, read
 from ccheck.recipe import load_recipe
 from ccheck.rerank.load import load_scorer
 from ccheck.stages import EvidenceStage, VerdictStage

@@ -274,8 +274,8 @@ def _data(run: _Run, chosen: TrainingOptions, listener: Listener) -> RetrievalDa
 
 
 def _documents(corpus: str, listener: Listener) -> list[Document]:
+    from ..ingest import Reject, read
     from ..ingest.documents import make_document
-    from ..ingest.readers import Reject, read
 
     made: dict[str, Document] = {}
     rejected: list[str] = []

@@ -11,7 +11,8 @@ from typing import Any
 from ..errors import InvalidData, NotFound
 from ..ingest import Record, Reject
 from ..ingest.lines import read_lines
-from ..ingest.readers import LINE_BYTES, NOT_UTF8, read_source
+from ..ingest.readers import read_source
+from ..ingest.records import LINE_BYTES, NOT_UTF8
 from ..ingest.sources import Compression, Format, Source
 
 SHOWN = 5

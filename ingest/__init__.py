@@ -3,7 +3,8 @@
 from .encoders import DenseEncoder, Encoders, default_chunking, encoders_of, layout_of
 from .options import IngestOptions, Phase, Preview, Progress, Questions, Report
 from .preview import dry_run, planned_questions
-from .readers import Record, Reject, read
+from .readers import read
+from .records import Record, Reject
 from .run import ingest
 
 __all__ = [

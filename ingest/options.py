@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ..encode.cache import MAX_BYTES
 from ..types import Document, Usage
 from .fields import Fields
-from .readers import Reject
+from .records import Reject
 
 if TYPE_CHECKING:
     from ..layout import Chunking

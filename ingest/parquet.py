@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from ..errors import MissingExtra
 from .lines import CHUNK, decompressed
-from .readers import LINE_BYTES, Record, Reject, excerpt
+from .records import LINE_BYTES, Record, Reject, excerpt
 from .sources import Source
 
 MEMORY = 3 << 30

@@ -12,7 +12,8 @@ from .documents import digest, layout_bytes, make_document
 from .encoders import Encoders, layout_of, prepared
 from .options import IngestOptions, Preview, Questions
 from .passages import cut_passages
-from .readers import Reject, read_source
+from .readers import read_source
+from .records import Reject
 from .run import BATCH_WRITTEN, HEAD, reject_of, with_fields
 from .seen import Seen
 from .sources import Given, Source, find_sources

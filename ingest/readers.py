@@ -10,41 +10,14 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ..text import is_unicode
 from .lines import Line, read_lines
+from .parquet import read_parquet
+from .records import LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt
 from .sources import Given, Source, find_sources
-
-LINE_BYTES = 64 << 20
-"""A longer line is a reject. Also the most that a .json file may hold that is not JSON Lines."""
-RECORD_CHARS = 1000
-"""How much of a rejected record is kept."""
-NOT_UTF8 = "not valid UTF-8"
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What a file holds for one document. `line` starts at 1: the line on which it begins, or Parquet's row.
-
-    `untyped` values are all text, as in CSV.
-    """
-
-    file: str
-    line: int
-    data: dict[str, Any]
-    untyped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """What could not be ingested, and why. `record` is the first `RECORD_CHARS` characters of it."""
-
-    file: str
-    line: int
-    reason: str
-    record: str = ""
+from .tables import read_table
 
 
 def read(
@@ -71,14 +44,10 @@ def read_source(
     count = on_bytes or (lambda size: None)
     try:
         if source.format == "parquet":
-            from .parquet import read_parquet
-
             yield from read_parquet(source, count)
             return
         lines = read_lines(source, count, line_bytes)
         if source.format in ("csv", "tsv"):
-            from .tables import read_table
-
             yield from read_table(source, lines, "," if source.format == "csv" else "\t")
         elif source.format == "json":
             yield from _read_json(source, lines, line_bytes)
@@ -86,13 +55,6 @@ def read_source(
             yield from _read_json_lines(source, lines)
     except OSError as error:
         yield Reject(source.name, 0, f"the file can't be read: {error.strerror or error}")
-
-
-def excerpt(raw: bytes | str) -> str:
-    """The start of what was rejected, as text."""
-    if isinstance(raw, bytes):
-        raw = raw[: 4 * RECORD_CHARS].decode("utf-8", "replace")
-    return raw[:RECORD_CHARS]
 
 
 # NaN and Infinity are no JSON, but Python writes them for missing numbers: they count as absent.

@@ -11,7 +11,7 @@ from typing import IO
 from ..errors import CcheckError, UsageError
 from ..files import check_output, writing
 from ..text import json_line
-from .readers import Reject
+from .records import Reject
 from .sources import REJECTS_SUFFIX, Source, stem
 
 WHAT = "the rejects"

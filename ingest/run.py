@@ -26,7 +26,8 @@ from .encoders import Encoders, layout_of, prepared
 from .entries import EntryMaker
 from .fields import Fields, check_fields
 from .options import IngestOptions, Phase, Progress, Report
-from .readers import Record, Reject, excerpt, read_source
+from .readers import read_source
+from .records import Record, Reject, excerpt
 from .rejects import RejectFile
 from .seen import Seen
 from .sources import Given, Source, find_sources

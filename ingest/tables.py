@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ..text import is_unicode
 from .lines import Line
-from .readers import NOT_UTF8, Record, Reject, excerpt
+from .records import NOT_UTF8, Record, Reject, excerpt
 from .sources import Source
 
 FIELD_CHARS = 4_000_000

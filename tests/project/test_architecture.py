@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +92,16 @@ def test_rooms_call_only_whom_they_may():
 def test_nobody_calls_the_command_line():
     callers = {module for _, module, imported in calls() if room(imported) == "cli" and room(module) != "cli"}
     assert callers == set()
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    graph: dict[str, set[str]] = {}
+    for _, module, imported in calls():
+        graph.setdefault(module, set()).add(imported)
+    try:
+        TopologicalSorter({module: found - {module} for module, found in graph.items()}).prepare()
+    except CycleError as error:
+        raise AssertionError(" imports ".join(reversed(error.args[1]))) from error
 
 
 def test_imports_inside_are_relative():

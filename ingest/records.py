@@ -1,0 +1,42 @@
+"""What reading a file gives: a record for each document, or a reject in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+LINE_BYTES = 64 << 20
+"""A longer line is a reject. Also the most that a .json file may hold that is not JSON Lines."""
+RECORD_CHARS = 1000
+"""How much of a rejected record is kept."""
+NOT_UTF8 = "not valid UTF-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a file holds for one document. `line` starts at 1: the line on which it begins, or Parquet's row.
+
+    `untyped` values are all text, as in CSV.
+    """
+
+    file: str
+    line: int
+    data: dict[str, Any]
+    untyped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """What could not be ingested, and why. `record` is the first `RECORD_CHARS` characters of it."""
+
+    file: str
+    line: int
+    reason: str
+    record: str = ""
+
+
+def excerpt(raw: bytes | str) -> str:
+    """The start of what was rejected, as text."""
+    if isinstance(raw, bytes):
+        raw = raw[: 4 * RECORD_CHARS].decode("utf-8", "replace")
+    return raw[:RECORD_CHARS]
