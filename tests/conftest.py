@@ -19,8 +19,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="ccheck-hub-")
 
 pytest_plugins = [
-    *("elasticsearch_nodes", "elastic_stub", "certificates", "cli_runs", "rerank_servers", "scripted_llm", "stores"),
-    "verdict_questions",
+    *("browser", "certificates", "cli_runs", "elastic_stub", "elasticsearch_nodes", "rerank_servers", "scripted_llm"),
+    *("stores", "verdict_questions"),
 ]
 
 SHARED = Path(os.environ.get("CCHECK_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))

@@ -6,6 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
+HOSTILE = (
+    "</script></style></title></p></mark></details>--><script>alert(1)</script><img src=x onerror=alert(1)>"
+    "\"'`><svg/onload=alert(1)>{{ 7*7 }}{% raw %}&lt;b&gt;&amp;\u202e\u2066\u200f\x00\x1b[31m\x9b\r\ud800\ufffe<!--"
+)
+"""Text that breaks out of a page that does not escape it."""
+
 VOID = {"meta", "link", "input", "br", "img"}
 
 

@@ -5,26 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-from collections.abc import Iterator
 
 import click
 import pytest
+from cli_commands import ALL
 from cli_runs import ccheck
 
 from ccheck.cli import COMMANDS, cli
 
-
-def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command with the words that call it."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        yield (*path, name), command
-        if isinstance(command, click.Group):
-            yield from commands(command, (*path, name))
-
-
-ALL = [((), cli), *commands(cli)]
 every_command = pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(path) or "ccheck" for path, _ in ALL])
 
 

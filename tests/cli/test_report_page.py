@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from cli_runs import BM25, ccheck, jsonl
-from html_page import Element, parse
+from html_page import HOSTILE, Element, parse
+from report_results import MANY, RATE, ROSE, TEXT, document, piece, result, sentence
 
 from ccheck.cli.report import MAX_TEXT, about_run, doi_url, write_report, writing_report
 from ccheck.errors import InvalidData, UsageError
@@ -23,57 +24,12 @@ from ccheck.settings import resolve
 from ccheck.stages import ModelStage
 from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
 
-TEXT = (
-    "Tide gauges were read at 290 places. Sea level rose by 21 cm from 1900 to 2009. The rate was 1.7 mm a year. "
-    "Gauges stand on land that rises and sinks, and this was corrected for by a model of the crust and the mantle. "
-    "Satellites have measured the height of the sea since 1993, with a rate of 3.2 mm a year over these years. "
-    "There is a small acceleration over the whole record, which agrees with what others have found before. "
-    "The oldest part of the record rests on few gauges, mostly on the coasts of Europe and North America."
-)
 ABOUT = {"Models": ["embeddings: all-MiniLM-L6-v2"], "Store": "local:papers"}
-
-
-def sentence(document: Document, text: str, field: str = "text", score: float = 0.5) -> Sentence:
-    where = (document.title if field == "title" else document.text).index(text)
-    return Sentence(text, field, where, where + len(text), score)
-
-
-def document(text: str = TEXT, **changes: object) -> Document:
-    values = {"id": "d1", "title": "Sea level", "metadata": {"year": 2011, "doi": "10.1007/s10712-011-9119-1"}}
-    return Document(**(values | {"text": text} | changes))
-
-
-def piece(
-    *sentences: str, text: str = TEXT, stance: Stance | None = None, rank: int = 1, **changes: object
-) -> Evidence:
-    made = document(text, **changes)
-    scores = {"bm25": 12.5, "dense": 0.61, "rrf": 0.0325, "rerank": 3.4}
-    hit = Hit(rank, made, 3.4, scores, {"bm25": 3, "dense": 7, "rrf": 5}, ("rerank",))
-    return Evidence(hit, tuple(sentence(made, one) for one in sentences), stance)
-
-
-def result(*evidence: Evidence, text: str = "Seas rise", **changes: object) -> Result:
-    values = {"verdict": Verdict("SUPPORTS", 0.81, "Both papers say so.", "llm:x (one-step)")}
-    return Result(
-        **({"claim": Claim(text), "evidence": evidence, "recipe": "r", "store": "local:s"} | values | changes)
-    )
 
 
 def page(tmp_path: Path, *results: Result, about: object = ABOUT) -> Element:
     write_report(tmp_path / "page.html", results, about)
     return parse((tmp_path / "page.html").read_text(encoding="utf-8"))
-
-
-ROSE, RATE = "Sea level rose by 21 cm from 1900 to 2009.", "The rate was 1.7 mm a year."
-MANY = [
-    result(piece(ROSE, RATE, stance=Stance("SUPPORTS", 0.9, "It says so.")), piece(stance=Stance("REFUTES"), rank=2)),
-    result(piece(stance=Stance(None, error="timed out")), verdict=Verdict("REFUTES")),
-    result(piece(), verdict=Verdict("CONFLICTING"), claim=Claim("Both", "c7")),
-    result(piece(stance=Stance("NOT_ENOUGH_INFO", 0.4)), verdict=Verdict("NOT_ENOUGH_INFO")),
-    result(piece(), verdict=None),
-    result(piece(), verdict=Verdict(None, error="no language model answered")),
-    result(verdict=None, error=InvalidData("the claim is empty"), claim=Claim("")),
-]
 
 
 # -- what the page says
@@ -288,12 +244,6 @@ def test_the_page_fetches_nothing(tmp_path):
         assert not [name for name in one.attributes if name.startswith("on")]
         href = one.attributes.get("href")
         assert href is None or href.startswith("#") or one.tag == "a" or (one.tag, href) == ("link", "data:,")
-
-
-HOSTILE = (
-    "</script></style></title></p></mark></details>--><script>alert(1)</script><img src=x onerror=alert(1)>"
-    "\"'`><svg/onload=alert(1)>{{ 7*7 }}{% raw %}&lt;b&gt;&amp;\u202e\u2066\u200f\x00\x1b[31m\x9b\r\ud800\ufffe<!--"
-)
 
 
 def skeleton(element: Element) -> list[object]:

@@ -12,9 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from evaluation_data import Told
-from html_page import Element, parse
-from test_report_browser import browser  # noqa: F401 - a fixture
-from test_report_page import HOSTILE
+from html_page import HOSTILE, Element, parse
 
 from ccheck.errors import ServerError, UsageError
 from ccheck.evaluation import plots
@@ -190,7 +188,7 @@ def test_plots_are_the_same_for_the_same_figures():
 
 
 @pytest.fixture
-def seen(browser: Any, tmp_path: Path) -> Iterator[Any]:  # noqa: F811
+def seen(browser: Any, tmp_path: Path) -> Iterator[Any]:
     page(tmp_path, {"first": made("w" * 300), "second": better()}, "z" * 300)
     opened = browser.new_page(viewport={"width": 320, "height": 700})
     opened.asked, opened.complaints = [], []

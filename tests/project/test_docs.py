@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from cli_commands import ALL
 from cli_runs import ccheck
-from test_help import ALL
 
 from ccheck.cli import recipe_pages
 from ccheck.cli.reference import reference

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_store import LAYOUT, ids, search, unit
+from store_documents import LAYOUT, ids, search, unit
 
 from ccheck.errors import CcheckError
 from ccheck.layout import (

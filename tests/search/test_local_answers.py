@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_local_store import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
+from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
 
 from ccheck.layout import MAIN_VECTORS
 from ccheck.search.filters import parse_filter
@@ -155,7 +155,8 @@ def test_a_document_counts_with_its_best_passage(tmp_path: Path) -> None:
         store.prepare(LAYOUT)
         vectors = np.eye(DIMENSIONS, dtype=np.float32)
         several = tuple(Passage(0, 1, vector) for vector in vectors[:5])
-        store.upsert([replace(entry(1), passages=several), replace(entry(2), passages=(Passage(0, 1, vectors[6]),))])
+        single = (Passage(0, 1, vectors[6]),)
+        store.upsert([replace(entry(n), passages={MAIN_VECTORS: made}) for n, made in ((1, several), (2, single))])
         store.publish()
         for at, expected in ((0, ["d1", "d2"]), (4, ["d1", "d2"]), (6, ["d2", "d1"])):
             (found,) = store.rankings([Query("", vectors[at])], {"dense": Dense()})

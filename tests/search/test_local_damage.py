@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_runs import ccheck
-from test_local_fields import FULL, found_everywhere, full_entry
-from test_local_store import LAYOUT, bm25_count, dense_first, entry
+from local_entries import FULL, LAYOUT, bm25_count, dense_first, entry, found_everywhere, full_entry
 
 from ccheck.errors import CcheckError, InvalidData
 from ccheck.layout import MAIN_VECTORS

@@ -12,77 +12,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from local_entries import ANALYSIS, FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, found_everywhere, full_entry
 from paths import FOLDERS
-from test_local_store import LAYOUT, bm25_count, dense_first, entry
 
 from ccheck.errors import InvalidData, NotFound
 from ccheck.layout import (
     MAIN_VECTORS,
-    AdditionalTexts,
-    Chunking,
-    DenseField,
-    Embedding,
-    Layout,
-    SparseField,
-    named_fields,
 )
 from ccheck.search.local import LocalStore, sparse
 from ccheck.search.local.files import DATABASE
-from ccheck.stages import Analysis, Bm25, Dense, Retriever, Sparse
-from ccheck.types import Entry, Passage, Query, SparseVector
-
-DENSE = named_fields(
-    [LAYOUT.dense[MAIN_VECTORS], DenseField(Embedding("second", 4, "e" * 64, 128), Chunking(128, 128, 16))]
-)
-_, SECOND = DENSE
-ANALYSIS = Analysis(stopwords="nltk")
-FULL = Layout(
-    DENSE,
-    sparse=SparseField("sparse-model", 2_000, "d" * 64, 128),
-    analyses=(ANALYSIS,),
-    additional=AdditionalTexts("a-model", True, 0, "prompts"),
-)
-
-
-def full_entry(number: int, word: str = "paper") -> Entry:
-    """With something in every field that says which document it is."""
-    plain = entry(number, word)
-    second = np.random.default_rng(number + 1_000_000).standard_normal(4).astype(np.float32)
-    tokens, weights = np.array([0, 1 + number % 1_999], np.int32), np.array([0.5, 3.0], np.float32)
-    return replace(
-        plain,
-        passages={**plain.passages, SECOND: (Passage(0, 0, second / np.linalg.norm(second)),)},
-        sparse=SparseVector(tokens, weights),
-        additional=(f"extra{number}",),
-    )
-
-
-def found_everywhere(store: LocalStore, number: int) -> bool:
-    """Whether each field of FULL leads to the document."""
-    made = full_entry(number)
-    assert made.sparse is not None
-    query = Query(f"number{number}", made.passages[MAIN_VECTORS][0].vector)
-    own = {"second": made.passages[SECOND][0].vector, "sparse": made.sparse, "additional": f"extra{number}"}
-    retrievers: dict[str, Retriever] = {
-        "bm25": Bm25(),
-        "dense": Dense(depth=1),
-        "terms": Bm25(analysis=ANALYSIS),
-        "second": Dense(field=SECOND, depth=1),
-        "sparse": Sparse(depth=1),
-        "additional": Bm25(fields={"additional": 1.0}),
-    }
-    (found,) = store.rankings([replace(query, own=own)], retrievers)
-    assert isinstance(found, dict)
-    return {name: [id_ for id_, _ in ranking] for name, ranking in found.items()} == {
-        name: [f"d{number}"] for name in retrievers
-    }
-
+from ccheck.stages import Analysis, Bm25, Sparse
+from ccheck.types import Query, SparseVector
 
 FULL_WRITER = """
     import sys
     from pathlib import Path
     sys.path[:0] = {tests!r}
-    from test_local_fields import FULL, LocalStore, full_entry
+    from local_entries import FULL, LocalStore, full_entry
     from ccheck.search.local import sparse
     from ccheck.search.local import store as local_store
     local_store.COMMIT_EVERY, sparse.SEGMENT_FROM, sparse.FAN = 40, 10, 3
@@ -124,7 +70,7 @@ GAINER = """
     import os, signal, sys
     from pathlib import Path
     sys.path[:0] = {tests!r}
-    from test_local_fields import FULL, LocalStore
+    from local_entries import FULL, LocalStore
     from ccheck.search.local import bm25, database, upkeep
     def die(*args, **options):
         os.kill(os.getpid(), signal.SIGKILL)

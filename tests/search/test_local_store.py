@@ -14,51 +14,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
 from paths import FOLDERS
 
 from ccheck.errors import InvalidData, NotFound, ServerError
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.local import LocalStore
 from ccheck.search.local.files import DATABASE, mark
 from ccheck.search.local.vectors import VectorIndex
-from ccheck.stages import Bm25, Dense, Fusion
-from ccheck.types import Document, Entry, Passage, Query, Ranking
-
-DIMENSIONS = 16
-LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
-
-
-def entry(number: int, word: str = "paper") -> Entry:
-    vector = np.random.default_rng(number).standard_normal(DIMENSIONS).astype(np.float32)
-    text = f"{word} number{number}"
-    return Entry(
-        Document(f"d{number}", "", text),
-        word,
-        {MAIN_VECTORS: (Passage(0, len(text), vector / np.linalg.norm(vector)),)},
-    )
-
-
-def bm25_count(store: LocalStore, word: str = "paper") -> int:
-    (ranking,) = store.search([Query(word)], {"bm25": Bm25(depth=10_000)}, Fusion(), k=10_000)
-    assert isinstance(ranking, Ranking)
-    assert len({hit.document.id for hit in ranking.hits}) == len(ranking.hits)
-    return len(ranking.hits)
-
-
-def dense_first(store: LocalStore, number: int) -> str:
-    query = Query("", entry(number).passages[MAIN_VECTORS][0].vector)
-    (ranking,) = store.search([query], {"dense": Dense()}, Fusion(), k=1)
-    assert isinstance(ranking, Ranking)
-    assert ranking.hits[0].score == pytest.approx(1, abs=1e-5)
-    return ranking.hits[0].document.id
-
 
 WRITER = """
     import sys
     from pathlib import Path
     sys.path[:0] = {tests!r}
     from ccheck.search.local import store as local_store
-    from test_local_store import LAYOUT, LocalStore, entry
+    from local_entries import LAYOUT, LocalStore, entry
     local_store.COMMIT_EVERY = 40
     store = LocalStore(Path({folder!r}))
     store.prepare(LAYOUT)
@@ -201,7 +170,7 @@ def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
         from pathlib import Path
         sys.path[:0] = {FOLDERS!r}
         from ccheck.errors import Incomplete
-        from test_local_store import LAYOUT, LocalStore, entry
+        from local_entries import LAYOUT, LocalStore, entry
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         store = LocalStore(Path({str(folder)!r}))
         store.prepare(LAYOUT)
@@ -286,7 +255,7 @@ READER = """
     import os, sys
     from pathlib import Path
     sys.path[:0] = {tests!r}
-    from test_local_store import LocalStore, bm25_count, dense_first, entry
+    from local_entries import LocalStore, bm25_count, dense_first, entry
     if os.getuid() == 0:  # who may write anywhere
         with LocalStore(Path({folder!r})) as store:
             bm25_count(store), dense_first(store, 7)  # import what nobody else may be able to read

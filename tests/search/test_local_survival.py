@@ -13,9 +13,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from local_entries import FULL, LAYOUT, bm25_count, dense_first, entry, found_everywhere, full_entry
 from paths import FOLDERS
-from test_local_fields import FULL, found_everywhere, full_entry
-from test_local_store import LAYOUT, bm25_count, dense_first, entry
 
 from ccheck.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ccheck.search.local import LocalStore, sparse, upkeep
@@ -31,7 +30,7 @@ CREATOR = """
     import os, signal, sys
     from pathlib import Path
     sys.path[:0] = {tests!r}
-    from test_local_store import LAYOUT, LocalStore
+    from local_entries import LAYOUT, LocalStore
     steps = 0
     def step(event, args):
         global steps
@@ -103,7 +102,7 @@ def test_a_disk_that_is_full_at_creation(tmp_path: Path) -> None:
         from pathlib import Path
         sys.path[:0] = {FOLDERS!r}
         from ccheck.errors import CcheckError
-        from test_local_store import LAYOUT, LocalStore
+        from local_entries import LAYOUT, LocalStore
         import tantivy, filelock
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         for limit in (0, 100, 500, 5_000, 20_000, 40_000):

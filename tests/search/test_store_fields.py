@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from store_documents import BM25, DENSE, LAYOUT, ids, search
 from store_fields import (
     DOCUMENTS,
     FULL,
@@ -24,7 +25,6 @@ from store_fields import (
     second,
     sparse,
 )
-from test_store import BM25, DENSE, LAYOUT, ids, search
 
 from ccheck.errors import CcheckError, InvalidData, NotFound
 from ccheck.layout import MAIN_VECTORS, Layout

@@ -1,0 +1,97 @@
+"""What tests fill local stores with: entries of which each is found by its number, in every field that there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ccheck.layout import (
+    MAIN_VECTORS,
+    AdditionalTexts,
+    Chunking,
+    DenseField,
+    Embedding,
+    Layout,
+    SparseField,
+    named_fields,
+)
+from ccheck.search.local import LocalStore
+from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector
+
+DIMENSIONS = 16
+LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
+
+
+def entry(number: int, word: str = "paper") -> Entry:
+    vector = np.random.default_rng(number).standard_normal(DIMENSIONS).astype(np.float32)
+    text = f"{word} number{number}"
+    return Entry(
+        Document(f"d{number}", "", text),
+        word,
+        {MAIN_VECTORS: (Passage(0, len(text), vector / np.linalg.norm(vector)),)},
+    )
+
+
+def bm25_count(store: LocalStore, word: str = "paper") -> int:
+    (ranking,) = store.search([Query(word)], {"bm25": Bm25(depth=10_000)}, Fusion(), k=10_000)
+    assert isinstance(ranking, Ranking)
+    assert len({hit.document.id for hit in ranking.hits}) == len(ranking.hits)
+    return len(ranking.hits)
+
+
+def dense_first(store: LocalStore, number: int) -> str:
+    query = Query("", entry(number).passages[MAIN_VECTORS][0].vector)
+    (ranking,) = store.search([query], {"dense": Dense()}, Fusion(), k=1)
+    assert isinstance(ranking, Ranking)
+    assert ranking.hits[0].score == pytest.approx(1, abs=1e-5)
+    return ranking.hits[0].document.id
+
+
+DENSE = named_fields(
+    [LAYOUT.dense[MAIN_VECTORS], DenseField(Embedding("second", 4, "e" * 64, 128), Chunking(128, 128, 16))]
+)
+_, SECOND = DENSE
+ANALYSIS = Analysis(stopwords="nltk")
+FULL = Layout(
+    DENSE,
+    sparse=SparseField("sparse-model", 2_000, "d" * 64, 128),
+    analyses=(ANALYSIS,),
+    additional=AdditionalTexts("a-model", True, 0, "prompts"),
+)
+
+
+def full_entry(number: int, word: str = "paper") -> Entry:
+    """With something in every field that says which document it is."""
+    plain = entry(number, word)
+    second = np.random.default_rng(number + 1_000_000).standard_normal(4).astype(np.float32)
+    tokens, weights = np.array([0, 1 + number % 1_999], np.int32), np.array([0.5, 3.0], np.float32)
+    return replace(
+        plain,
+        passages={**plain.passages, SECOND: (Passage(0, 0, second / np.linalg.norm(second)),)},
+        sparse=SparseVector(tokens, weights),
+        additional=(f"extra{number}",),
+    )
+
+
+def found_everywhere(store: LocalStore, number: int) -> bool:
+    """Whether each field of FULL leads to the document."""
+    made = full_entry(number)
+    assert made.sparse is not None
+    query = Query(f"number{number}", made.passages[MAIN_VECTORS][0].vector)
+    own = {"second": made.passages[SECOND][0].vector, "sparse": made.sparse, "additional": f"extra{number}"}
+    retrievers: dict[str, Retriever] = {
+        "bm25": Bm25(),
+        "dense": Dense(depth=1),
+        "terms": Bm25(analysis=ANALYSIS),
+        "second": Dense(field=SECOND, depth=1),
+        "sparse": Sparse(depth=1),
+        "additional": Bm25(fields={"additional": 1.0}),
+    }
+    (found,) = store.rankings([replace(query, own=own)], retrievers)
+    assert isinstance(found, dict)
+    return {name: [id_ for id_, _ in ranking] for name, ranking in found.items()} == {
+        name: [f"d{number}"] for name in retrievers
+    }

@@ -1,0 +1,67 @@
+"""Five documents that tests of all stores search, and how they search them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.search import Store
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.types import Document, Entry, Hit, Passage, Query, Ranking
+
+DIMENSIONS = 8
+CHUNKING = Chunking(128, 128, 16)
+LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), CHUNKING)
+BM25: dict[str, Retriever] = {"bm25": Bm25()}
+DENSE: dict[str, Retriever] = {"dense": Dense()}
+BOTH = BM25 | DENSE
+
+DOCUMENTS = [
+    Document(
+        "sea", "Sea level", "Global mean sea level has risen by 20 cm since 1900.", {"year": 2011, "n": 1}, "2011-12-31"
+    ),
+    Document(
+        "ice", "Ice sheets", "Greenland loses ice, which raises the sea.", {"year": 2019, "open": True}, "2019-12-31"
+    ),
+    Document(
+        "flu", "Influenza vaccines", "Vaccination lowers the risk of influenza.", {"year": 2015, "tags": ["rct", "flu"]}
+    ),
+    Document(
+        "tea", "Green tea", "Drinking tea was not associated with weight.", {"journal": "Nature Food"}, "2015-03-31"
+    ),
+    Document(
+        "old",
+        "Carbonic acid",
+        "Carbonic acid in the air warms the ground.",
+        {"year": 1896, "volume": 41.5},
+        "1896-12-31",
+    ),
+]
+
+
+def unit(*values: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+    vector = np.zeros(DIMENSIONS, np.float32)
+    vector[: len(values)] = values
+    return vector / np.linalg.norm(vector)
+
+
+VECTORS = {"sea": unit(1, 0.1), "ice": unit(1, 0.5), "flu": unit(0, 1), "tea": unit(0, 0, 1), "old": unit(0.2, 0, 0, 1)}
+
+
+def entry(document: Document, *vectors: np.ndarray[Any, np.dtype[np.float32]], digest: str = "1") -> Entry:
+    return Entry(document, digest, {MAIN_VECTORS: tuple(Passage(0, len(document.text), vector) for vector in vectors)})
+
+
+def search(store: Store, query: Query, retrievers: dict[str, Retriever], **options: Any) -> tuple[Hit, ...]:
+    fusion, k = options.pop("fusion", Fusion()), options.pop("k", 10)
+    (ranking,) = store.search([query], retrievers, fusion, k=k, **options)
+    assert isinstance(ranking, Ranking), ranking
+    assert [hit.rank for hit in ranking.hits] == list(range(1, len(ranking.hits) + 1))
+    assert all(a.score >= b.score for a, b in zip(ranking.hits, ranking.hits[1:], strict=False))
+    return ranking.hits
+
+
+def ids(hits: tuple[Hit, ...]) -> list[str]:
+    return [hit.document.id for hit in hits]
