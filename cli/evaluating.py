@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..evaluation.evaluate import Evaluation
     from ..evaluation.memory import DiskMemory
     from ..evaluation.types import Classified, Gold, Interval, Qrels
-    from ..pipeline.resources import Loaded
+    from ..pipeline.resources import Resources
     from ..recipe import Recipe
     from ..search import Store
     from ..settings import Settings
@@ -119,7 +119,7 @@ class Session:
 
     settings: Settings
     store: Store
-    loaded: Loaded
+    loaded: Resources
     memory: DiskMemory
     quiet: bool
 
@@ -127,7 +127,7 @@ class Session:
         """Raise what would keep a recipe from running. `judged`: it must have a judge."""
         from ..pipeline.checker import Checker
 
-        with Checker(self.settings, recipe=recipe, loaded=self.loaded, store=self.store) as checker:
+        with Checker(self.settings, recipe=recipe, resources=self.loaded, store=self.store) as checker:
             plan = checker.plan()
         if judged and plan.method is None:
             why = plan.no_method or "its verdict method is none"
@@ -147,7 +147,7 @@ class Session:
 
         before = dict(self.memory.hits)
         with (
-            Checker(self.settings, recipe=recipe, loaded=self.loaded, store=self.store) as checker,
+            Checker(self.settings, recipe=recipe, resources=self.loaded, store=self.store) as checker,
             _progress(name, self.quiet) as on_progress,
         ):
             made = evaluate(
@@ -168,7 +168,7 @@ class Session:
 def session(settings: Settings, *, quiet: bool, fresh: bool) -> Iterator[Session]:
     """Open the store of the settings. Raises UsageError, NotFound or InvalidData."""
     from ..evaluation.memory import open_memory
-    from ..pipeline.resources import Loaded
+    from ..pipeline.resources import Resources
     from ..search import open_store
 
     console = stderr()
@@ -178,7 +178,7 @@ def session(settings: Settings, *, quiet: bool, fresh: bool) -> Iterator[Session
     with open_memory(settings, fresh=fresh) as memory, open_store(settings) as store:
         if memory.notice and not quiet:
             notice(memory.notice)
-        loaded = Loaded(settings, memory, say)
+        loaded = Resources(settings, memory, say)
         try:
             yield Session(settings, store, loaded, memory, quiet)
         finally:

@@ -37,7 +37,7 @@ from .common import (
 if TYPE_CHECKING:
     from ..ingest import Encoders, IngestOptions, Preview, Progress, Questions, Report
     from ..layout import Chunking
-    from ..pipeline.resources import Loaded
+    from ..pipeline.resources import Resources
     from ..recipe import Recipe
     from ..search import Store
     from ..settings import Settings
@@ -209,9 +209,9 @@ def _recipe(name: str, replace: Mapping[str, str], llm: str | None) -> Recipe:
 
 
 @contextmanager
-def _opened(settings: Settings, quiet: bool) -> Iterator[tuple[Store, Loaded]]:
+def _opened(settings: Settings, quiet: bool) -> Iterator[tuple[Store, Resources]]:
     """The store, and what loads models, which says on the terminal what takes long."""
-    from ..pipeline.resources import Loaded
+    from ..pipeline.resources import Resources
     from ..search import open_store
 
     console = stderr()
@@ -222,7 +222,7 @@ def _opened(settings: Settings, quiet: bool) -> Iterator[tuple[Store, Loaded]]:
 
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings))
-        loaded = Loaded(settings, notify=notify)
+        loaded = Resources(settings, notify=notify)
         stack.callback(loaded.close)
         yield store, loaded
 

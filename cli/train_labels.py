@@ -233,7 +233,7 @@ def learned_reranker(
     judged = read_qrels(qrels)
     with (
         session(settings, quiet=quiet, fresh=False) as opened,
-        Checker(settings, recipe=piece, loaded=opened.loaded, store=opened.store) as made,
+        Checker(settings, recipe=piece, resources=opened.loaded, store=opened.store) as made,
         progress("searching", quiet) as on_progress,
     ):
         about = {"recipe": piece.name, "store": made.store.name}

@@ -6,7 +6,7 @@ Offsets (`start`, `end`) count characters of the stored field, end exclusive: `d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .errors import CcheckError
 
 Label: TypeAlias = Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"]
+StageKind: TypeAlias = Literal["retriever", "fusion", "reranker"]
 Scalar: TypeAlias = str | int | float | bool | None
 Value: TypeAlias = Scalar | list[Scalar]
 Vector: TypeAlias = "NDArray[np.float32]"
@@ -202,8 +203,13 @@ class Hit:
 
     @property
     def text(self) -> str:
-        """What models read of it: the unit's text, or the document's with its title."""
+        """What rerankers read of it: the unit's text, or the document's with its title."""
         return self.document.content if self.unit is None else self.unit.text
+
+    @property
+    def read(self) -> Document:
+        """The document as it is read for sentences and stances: a unit's text takes the place of the document's."""
+        return self.document if self.unit is None else replace(self.document, text=self.unit.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +300,11 @@ class Evidence:
         return self.hit.document
 
     def to_dict(self) -> dict[str, Any]:
-        document = self.hit.document
+        document, unit = self.hit.document, self.hit.unit
         return {
             "rank": self.hit.rank,
             "doc_id": document.id,
+            **({} if unit is None else {"unit": _fields(unit)}),
             "title": document.title,
             "score": self.hit.score,
             "scores": dict(self.hit.scores),
@@ -318,6 +325,8 @@ class Result:
 
     `stages` has, where it was asked for, the ids of the documents after each stage, best first, by the names of the
     retrievers, of the fusion's method and of the rerankers, in the order in which they ran.
+
+    `scored_by` has the kind of each stage that can be in `Hit.scores`, by its name there.
     """
 
     claim: Claim
@@ -330,6 +339,7 @@ class Result:
     usage_by_stage: Mapping[str, Usage] = field(default_factory=dict)
     error: CcheckError | None = None
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scored_by: Mapping[str, StageKind] = field(default_factory=dict)
 
     @property
     def usage(self) -> Usage:
@@ -344,6 +354,7 @@ class Result:
             "evidence": [evidence.to_dict() for evidence in self.evidence],
             "recipe": self.recipe,
             "store": self.store,
+            "scored_by": dict(self.scored_by),
             "warnings": list(self.warnings),
             "timings_ms": dict(self.timings_ms),
             "usage": self.usage.to_dict(),
@@ -354,7 +365,7 @@ class Result:
         return answer
 
 
-def _fields(value: Stance | Verdict | Sentence | None) -> dict[str, Any] | None:
+def _fields(value: Stance | Verdict | Sentence | Unit | None) -> dict[str, Any] | None:
     return None if value is None else {name: getattr(value, name) for name in value.__slots__}
 
 

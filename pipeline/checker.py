@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -19,18 +20,16 @@ from ..types import Claim, Result
 from ..verdict import Judge
 from .encoders import open_encoders
 from .plan import Plan, make_plan
-from .resources import Loaded
+from .resources import Resources
+from .run import ClaimState, Run, going
 from .steps import (
-    Asked,
     cases,
+    choose_evidence,
     filtered_out,
+    judge_with,
     judged,
-    judged_by_user,
-    not_asked,
-    reranked,
-    retrieved,
-    with_reason,
-    with_sentences,
+    rerank,
+    retrieve,
     without_questions,
 )
 
@@ -50,10 +49,11 @@ MEASURED_BATCH = 512
 class Checker:
     """A store and a recipe, ready to ingest and to check claims.
 
-    `judge` decides on stances and verdicts, instead of what the recipe says. `strict`: where a reranker fails the claim
-    has its error, instead of the ranking before with a warning. `notify` is told, in a few words, when something takes
-    long. `loaded`: the models that several checkers share, and `store`: theirs, which stay when this one is closed; the
-    memory of `loaded` keeps what the stages compute. Without a `recipe`: the settings', see `adjusted`.
+    `judge` decides on stances and verdicts, instead of the recipe's judge. With `strict` a reranker that fails is the
+    claim's error; without, the ranking stays as it was and the result has a warning. `notify` gets a short message
+    when something takes long. `resources` and `store` can be shared by several checkers, and stay open when one of them
+    is closed; the memory of `resources` keeps what the stages compute. `recipe` is by default that of the settings, see
+    `adjusted`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Checker:
         judge: Judge | None = None,
         strict: bool = False,
         notify: Callable[[str], None] = lambda message: None,
-        loaded: Loaded | None = None,
+        resources: Resources | None = None,
         store: Store | None = None,
     ) -> None:
         """Open the store of the settings. Raises UsageError, NotFound or InvalidData."""
@@ -72,13 +72,13 @@ class Checker:
         self.recipe = recipe or adjusted(settings)
         self.store: Store = store or open_store(settings)
         self._judge, self._strict = judge, strict
-        self._loaded = loaded or Loaded(settings, notify=notify)
-        self._owns_models, self._owns_store = loaded is None, store is None
+        self._resources = resources or Resources(settings, notify=notify)
+        self._owns_models, self._owns_store = resources is None, store is None
         self._plan: Plan | None = None
 
     @property
     def memory(self) -> Memory | None:
-        return self._loaded.memory
+        return self._resources.memory
 
     # -- checking
 
@@ -109,16 +109,14 @@ class Checker:
         `trace` is for measuring: it fills `Result.stages`, works in larger batches, leaves each retriever at the depth
         that the recipe says, and chooses sentences only for the documents that are judged.
         """
-        if k < 1:
-            raise UsageError(f"k is {k}; it must be at least 1")
-        plan = self.plan()
-        for results in self._prepared(plan, claims, Asked(k, filters, details, trace)):
-            if self.recipe.verdict.method == "none":
-                yield from results
-            elif self._judge is not None:
-                yield from (judged_by_user(self._judge, result) for result in results)
-            else:
-                yield from judged(plan, self.recipe, results)
+        run = self._run(k, filters, details=details, trace=trace)
+        for states in self._prepared(run, claims):
+            done: Iterable[ClaimState] = states
+            if self.recipe.verdict.method != "none":
+                judge = self._judge
+                done = judged(run, states) if judge is None else (judge_with(judge, state) for state in states)
+            for state in done:
+                yield state.result(run)
 
     def prompts(
         self, claims: Iterable[Claim], *, k: int = 10, filters: Sequence[Filter] = ()
@@ -134,9 +132,10 @@ class Checker:
         plan = self.plan()
         method = plan.method.method if isinstance(plan.method, Calibrated) else plan.method
         if not isinstance(method, LlmStances):
-            raise UsageError("no language model would be asked: name one by --llm MODEL (the verdict method llm)")
-        for results in self._prepared(without_questions(plan), claims, Asked(k, filters, details=False)):
-            yield from method.plan_prompts(cases(self.recipe, results))
+            raise UsageError("no language model judges here: choose one with --llm MODEL (the verdict method llm)")
+        run = replace(self._run(k, filters, details=False), plan=without_questions(plan))
+        for states in self._prepared(run, claims):
+            yield from method.plan_prompts(cases(run, states))
 
     def plan(self) -> Plan:
         """What of the recipe can run on this store and machine. Raises what a required part lacks."""
@@ -145,32 +144,45 @@ class Checker:
                 self.recipe,
                 self.store.info(),
                 self.store.name,
-                self._loaded,
+                self._resources,
                 strict=self._strict,
                 judges=self._judge is None,
             )
         return self._plan
 
-    def _prepared(self, plan: Plan, claims: Iterable[Claim], asked: Asked) -> Iterator[list[Result]]:
+    def _run(self, k: int, filters: Sequence[Filter], *, details: bool, trace: bool = False) -> Run:
+        if k < 1:
+            raise UsageError(f"k is {k}; it must be at least 1")
+        plan = self.plan()
+        if filters:
+            refuse_unfit(filters, self.store.fields(), self.store.name)
+        return Run(plan, self.recipe, self.store, k, filters, details, trace, self._strict, self.memory)
+
+    def _prepared(self, run: Run, claims: Iterable[Claim]) -> Iterator[list[ClaimState]]:
         """The claims, some at a time, with all but stances and verdicts."""
-        documents = self._documents_to_read(plan) if asked.trace else None
-        if asked.filters:
-            refuse_unfit(asked.filters, self.store.fields(), self.store.name)
+        documents = self._documents_to_read(run.plan) if run.trace else None
         answered = False
-        reason = functools.cache(lambda: filtered_out(self.store, asked.filters))
-        for batch in _batches(claims, MEASURED_BATCH if asked.trace else BATCH):
+        reason = functools.cache(lambda: filtered_out(self.store, run.filters))
+        for batch in _batches(claims, MEASURED_BATCH if run.trace else BATCH):
+            states = run.states(batch)
             try:
-                results, vectors = retrieved(plan, self.recipe, self.store, batch, asked, self.memory)
-                results = with_reason(results, reason) if asked.filters else results
+                retrieve(run, states)
+                for state in going(states) if run.filters else ():
+                    state.warnings += [] if state.hits else [reason()]
             except CcheckError as error:
-                if asked.trace or not answered:
+                if run.trace or not answered:
                     raise
-                yield not_asked(plan, self.recipe, self.store, batch, error)
+                # Whatever had been filled in does not count: all of the batch failed.
+                states = run.states(batch)
+                for state in going(states):
+                    state.error = error
+                yield states
                 continue
-            answered = answered or any(result.error is None for result in results)
-            for some in _batches(results, BATCH if asked.trace else ANSWERED_AT_ONCE):
-                ordered = reranked(plan, self.recipe, some, asked, strict=self._strict)
-                yield with_sentences(plan, self.recipe, ordered, vectors, documents)
+            answered = answered or bool(going(states))
+            for some in _batches(states, BATCH if run.trace else ANSWERED_AT_ONCE):
+                rerank(run, some)
+                choose_evidence(run, some, documents)
+                yield some
 
     def _documents_to_read(self, plan: Plan) -> int:
         """How many documents of a claim somebody judges."""
@@ -199,7 +211,7 @@ class Checker:
         return ingest(
             list(sources),
             self.store,
-            open_encoders(self._loaded, self.store.info(), needing, dense),
+            open_encoders(self._resources, self.store.info(), needing, dense),
             options or IngestOptions(cache_dir=self.settings.cache_dir, cache_bytes=self.settings.cache_bytes),
             on_progress,
         )
@@ -208,7 +220,7 @@ class Checker:
 
     def close(self) -> None:
         if self._owns_models:
-            self._loaded.close()
+            self._resources.close()
         self._plan = None
         if self._owns_store:
             self.store.close()

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ..encode.sparse import SparseEmbedder
     from ..ingest.additional import AdditionalWriter
     from ..search import StoreInfo
-    from .resources import Loaded
+    from .resources import Resources
 
 T = TypeVar("T")
 
 
 def open_encoders(
-    loaded: Loaded, info: StoreInfo | None, recipe: Recipe | None = None, dense: bool | None = None
+    resources: Resources, info: StoreInfo | None, recipe: Recipe | None = None, dense: bool | None = None
 ) -> Encoders:
     """The encoders of an ingest into the store that `info` describes; None: it is new.
 
@@ -40,7 +40,7 @@ def open_encoders(
     needs = needs_of(recipe) if recipe is not None else Needs()
     layout = info.layout if info is not None else Layout()
     notices = [f"{new} stands in for {old}" for old, new in recipe.replace.items()] if recipe is not None else []
-    opening = _Opening(loaded, info, recipe, notices)
+    opening = _Opening(resources, info, recipe, notices)
     encoders = Encoders(
         dense=_dense(opening, layout, needs, dense),
         sparse=_sparse(opening, layout, needs),
@@ -56,8 +56,8 @@ def open_encoders(
 class _Opening:
     """What is opened for whom, and what is said about it."""
 
-    def __init__(self, loaded: Loaded, info: StoreInfo | None, recipe: Recipe | None, notices: list[str]) -> None:
-        self.loaded, self.info, self.recipe, self.notices = loaded, info, recipe, notices
+    def __init__(self, resources: Resources, info: StoreInfo | None, recipe: Recipe | None, notices: list[str]) -> None:
+        self.resources, self.info, self.recipe, self.notices = resources, info, recipe, notices
 
     @property
     def recipe_name(self) -> str:
@@ -88,7 +88,7 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
     from ..encode.dense import DEFAULT_MODEL
     from ..models import models_installed
 
-    loaded, info, recipe = opening.loaded, opening.info, opening.recipe
+    resources, info, recipe = opening.resources, opening.info, opening.recipe
     if dense is False:
         if any(need.required for need in needs.dense):
             raise UsageError(f"the recipe {opening.recipe_name} searches embeddings: leave out --no-dense")
@@ -96,10 +96,10 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
     if info is not None and info.dimensions is not None and dense is None and not models_installed():
         raise MissingExtra(f"adding to the store {info.name}, which has vectors,", "models")
     made: list[DenseEncoder] = []
-    named = loaded.settings.embedding_model
+    named = resources.settings.embedding_model
     for number, field in enumerate(layout.dense.values()):
         name = (named if number == 0 else None) or field.embedding.model
-        made.append(DenseEncoder(loaded.embedder(name, field.embedding), field.chunking))
+        made.append(DenseEncoder(resources.embedder(name, field.embedding), field.chunking))
     own = next((need for need in needs.dense if need.model is None), None)
     # A store that a recipe shaped without embeddings gets none unasked.
     unshaped = recipe is None and layout == Layout()
@@ -109,7 +109,7 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
         # First, since the store's own model is that of its main field.
         name = named or DEFAULT_MODEL
         required = own.required or dense is True or named is not None
-        embedder = opening.needed(f"the embeddings of {name}", required, lambda: loaded.embedder(name))
+        embedder = opening.needed(f"the embeddings of {name}", required, lambda: resources.embedder(name))
         made += [_cut(embedder, own.passages)] if embedder is not None else []
     elif own is not None and not own.passages:
         _refuse_other_chunking(opening, made[0], own)
@@ -130,7 +130,7 @@ def _further(opening: _Opening, need: DenseNeed, model: str, made: Iterable[Dens
             if encoder.embedder.spec.fingerprint == identity:
                 _refuse_other_chunking(opening, encoder, need)
                 return None
-        return opening.loaded.embedder(model)
+        return opening.resources.embedder(model)
 
     embedder = opening.needed(f"the embeddings of {model}", need.required, have)
     return [_cut(embedder, need.passages)] if embedder is not None else []
@@ -157,7 +157,7 @@ def _refuse_other_chunking(opening: _Opening, encoder: DenseEncoder, need: Dense
 
 
 def _sparse(opening: _Opening, layout: Layout, needs: Needs) -> SparseEmbedder | None:
-    loaded, there = opening.loaded, layout.sparse
+    resources, there = opening.resources, layout.sparse
     if opening.recipe is not None:
         stages = opening.recipe.retrievers.values()
         models = {stage.model for stage in stages if isinstance(stage, Sparse)}
@@ -167,11 +167,11 @@ def _sparse(opening: _Opening, layout: Layout, needs: Needs) -> SparseEmbedder |
                 "store has the vectors of one: leave the others out"
             )
     if needs.sparse is None:
-        return loaded.sparse_embedder(there.model, there) if there is not None else None
+        return resources.sparse_embedder(there.model, there) if there is not None else None
     model = needs.sparse
     # A store that has sparse vectors can't go on without their model.
     required = needs.sparse_required or there is not None
-    return opening.needed(f"the sparse vectors of {model}", required, lambda: loaded.sparse_embedder(model, there))
+    return opening.needed(f"the sparse vectors of {model}", required, lambda: resources.sparse_embedder(model, there))
 
 
 def _analyses(opening: _Opening, layout: Layout, needs: Needs) -> tuple[Analysis, ...]:
@@ -204,7 +204,7 @@ def _additional(opening: _Opening, layout: Layout, wanted: AdditionalStage | Non
     from ..ingest.additional import AdditionalWriter
 
     try:
-        return AdditionalWriter(opening.loaded.language_model(wanted.llm), wanted)
+        return AdditionalWriter(opening.resources.language_model(wanted.llm), wanted)
     except UsageError as error:
         whose = f"the recipe {opening.recipe_name}" if opening.recipe is not None else "the store"
         raise UsageError(f"{whose} has texts that a language model writes about each document: {error}") from error

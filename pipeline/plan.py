@@ -12,7 +12,7 @@ from ..rerank import AnyReranker
 from ..search import StoreInfo
 from ..stages import Bm25, Dense, RerankerStage, Retriever, Sparse
 from ..verdict.open import Conclude, open_conclusion
-from .resources import Loaded
+from .resources import Resources
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder
@@ -60,7 +60,7 @@ class Plan:
 
 
 def make_plan(
-    recipe: Recipe, info: StoreInfo | None, store: str, loaded: Loaded, *, strict: bool, judges: bool
+    recipe: Recipe, info: StoreInfo | None, store: str, resources: Resources, *, strict: bool, judges: bool
 ) -> Plan:
     """The plan. `judges`: whether the recipe's judge is wanted. `strict`: nothing may be left out but retrievers.
 
@@ -80,22 +80,22 @@ def make_plan(
             f"{info.pending:,} documents are not yet in the BM25 index: an ingest is running or was cut off; "
             "run it again to finish it"
         )
-    retrievers, encoders = _open_retrievers(recipe, info, loaded, warnings)
+    retrievers, encoders = _open_retrievers(recipe, info, resources, warnings)
     used = [encoder.dense for encoder in encoders.values() if encoder.dense is not None]
     main = info.layout.embedding
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
-    rewriter = _open_rewriter(recipe, retrievers, loaded, warnings)
+    rewriter = _open_rewriter(recipe, retrievers, resources, warnings)
     rerankers: dict[str, tuple[RerankerStage, AnyReranker]] = {}
     for name, stage in recipe.rerankers.items():
         try:
-            rerankers[name] = stage, loaded.reranker(stage)
+            rerankers[name] = stage, resources.reranker(stage)
         except (NotFound, MissingExtra) as error:
             if stage.required or strict:
                 raise _with_hint(error, recipe) from error
             warnings.append(f"not reranked: {error}")
     told = (getattr(reranker, "notice", None) for _, reranker in rerankers.values())
     warnings += [notice for notice in told if notice]
-    method, no_method = _open_method(recipe, embedder, loaded) if judges else (None, "")
+    method, no_method = _open_method(recipe, embedder, resources) if judges else (None, "")
     sentences_by = recipe.evidence.method
     if (sentences_by == "reranker" and not any(scores_texts(stage) for stage, _ in rerankers.values())) or (
         sentences_by == "embedding" and embedder is None
@@ -103,7 +103,7 @@ def make_plan(
         warnings.append(f"sentences are chosen by shared words: there is nothing here to choose by {sentences_by}")
         sentences_by = "mix" if embedder is not None else "lexical"
     judged_by = method.name if method is not None else "none"
-    conclude = open_conclusion(recipe.verdict, loaded.language_model, judged_by)
+    conclude = open_conclusion(recipe.verdict, resources.language_model, judged_by)
     return Plan(
         retrievers,
         encoders,
@@ -114,12 +114,12 @@ def make_plan(
         method,
         no_method,
         conclude,
-        (*warnings, *loaded.notices),
+        (*warnings, *resources.notices),
         info.state,
     )
 
 
-def embedder_for(info: StoreInfo, loaded: Loaded, model: str | None = None) -> Embedder:
+def embedder_for(info: StoreInfo, resources: Resources, model: str | None = None) -> Embedder:
     """The model that made a store's vectors: by the name given, the settings', or what the store remembers.
 
     Raises NotFound or MissingExtra where it is not here, InvalidData for other weights than the store's.
@@ -129,7 +129,7 @@ def embedder_for(info: StoreInfo, loaded: Loaded, model: str | None = None) -> E
 
     require_models("dense retrieval")
     made_with = info.layout.embedding
-    name = model or loaded.settings.embedding_model or (made_with.model if made_with else DEFAULT_MODEL)
+    name = model or resources.settings.embedding_model or (made_with.model if made_with else DEFAULT_MODEL)
     found = fingerprint(find_model(name).path) if made_with is not None or model is not None else ""
     known = next((one.embedding for one in info.layout.dense.values() if one.embedding.fingerprint == found), None)
     if model is None and made_with is not None and found != made_with.fingerprint:
@@ -137,11 +137,11 @@ def embedder_for(info: StoreInfo, loaded: Loaded, model: str | None = None) -> E
             f"the store {info.name} was made with {info.layout.describe()}; {name} has other weights here "
             f"({found[:8]}). Name the folder of the right one by --model, or ingest into another store"
         )
-    return loaded.embedder(name, known)
+    return resources.embedder(name, known)
 
 
 def _open_retrievers(
-    recipe: Recipe, info: StoreInfo, loaded: Loaded, warnings: list[str]
+    recipe: Recipe, info: StoreInfo, resources: Resources, warnings: list[str]
 ) -> tuple[dict[str, Retriever], dict[str, Encoder]]:
     retrievers: dict[str, Retriever] = {}
     encoders: dict[str, Encoder] = {}
@@ -149,17 +149,17 @@ def _open_retrievers(
     how = _ingesting(recipe, info.name)
     for name, stage in recipe.retrievers.items():
         try:
-            if isinstance(stage, Dense) and (field := _embedded_there(stage, info, loaded)) is not None:
+            if isinstance(stage, Dense) and (field := _embedded_there(stage, info, resources)) is not None:
                 retrievers[name] = stage.model_copy(update={"field": field})
             elif isinstance(stage, Dense):
-                retrievers[name], encoders[name] = _open_dense(stage, info, loaded, how)
+                retrievers[name], encoders[name] = _open_dense(stage, info, resources, how)
             elif isinstance(stage, Sparse):
-                retrievers[name], encoders[name] = _open_sparse(stage, info, loaded, how)
+                retrievers[name], encoders[name] = _open_sparse(stage, info, resources, how)
             else:
                 retrievers[name] = _checked_bm25(stage, info, how)
         except (NotFound, MissingExtra) as error:
             # A model that somebody named and that is not there is no reason to go on with less.
-            named = isinstance(stage, Dense) and loaded.settings.embedding_model is not None and stage.model is None
+            named = isinstance(stage, Dense) and resources.settings.embedding_model is not None and stage.model is None
             insisted = named and isinstance(error, NotFound) and info.dimensions is not None
             # The words of an index can all be in fields that its server embeds.
             wordless = isinstance(stage, Bm25) and not info.words
@@ -186,15 +186,15 @@ def _ingesting(recipe: Recipe, store: str) -> str:
     return " ".join(["ccheck ingest FILE --recipe", name, *stand_ins, "--store", shlex.quote(store)])
 
 
-def _embedded_there(stage: Dense, info: StoreInfo, loaded: Loaded) -> str | None:
+def _embedded_there(stage: Dense, info: StoreInfo, resources: Resources) -> str | None:
     """The field that the store's server embeds itself, claims too; None where the retriever searches vectors."""
     if stage.field is not None:
         return stage.field if stage.field in info.semantic else None
-    named = stage.model or loaded.settings.embedding_model
+    named = stage.model or resources.settings.embedding_model
     return None if named and info.dimensions is not None else next(iter(info.semantic), None)
 
 
-def _open_dense(stage: Dense, info: StoreInfo, loaded: Loaded, how: str) -> tuple[Dense, Encoder]:
+def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -> tuple[Dense, Encoder]:
     if info.dimensions is None and "made by" in info.details:
         raise NotFound(f"{info.name} has no indexed dense_vector field")
     if info.dimensions is None:
@@ -202,12 +202,12 @@ def _open_dense(stage: Dense, info: StoreInfo, loaded: Loaded, how: str) -> tupl
 
         again = "ingest again" if models_installed() else "pip install 'ccheck[models]' and ingest again"
         raise NotFound(f"the store {info.name} has no vectors: to add them {again}")
-    if info.layout.embedding is None and not (stage.model or loaded.settings.embedding_model):
+    if info.layout.embedding is None and not (stage.model or resources.settings.embedding_model):
         raise NotFound(
             f"{info.name} does not say which model made its vectors ({info.dimensions} dimensions). To search them, "
             "name that model with --model (or CCHECK_EMBEDDING_MODEL)"
         )
-    embedder = embedder_for(info, loaded, stage.model)
+    embedder = embedder_for(info, resources, stage.model)
     field, dimensions = stage.field, info.dimensions
     if field is None and stage.model is not None and info.layout.embedding is not None:
         field = info.layout.field_of(embedder.spec.fingerprint)
@@ -221,11 +221,11 @@ def _open_dense(stage: Dense, info: StoreInfo, loaded: Loaded, how: str) -> tupl
             f"the vectors of the store {info.name} have {dimensions} dimensions, those of "
             f"{embedder.spec.model} {embedder.spec.dimensions}: name the model that made them by --model"
         )
-    adapter = loaded.adapter(stage.adapter, embedder.spec.fingerprint) if stage.adapter is not None else None
+    adapter = resources.adapter(stage.adapter, embedder.spec.fingerprint) if stage.adapter is not None else None
     return stage.model_copy(update={"field": field}), Encoder(embedder, adapter)
 
 
-def _open_sparse(stage: Sparse, info: StoreInfo, loaded: Loaded, how: str) -> tuple[Sparse, Encoder]:
+def _open_sparse(stage: Sparse, info: StoreInfo, resources: Resources, how: str) -> tuple[Sparse, Encoder]:
     from ..models import find_model, fingerprint, require_models
 
     known = info.layout.sparse
@@ -238,7 +238,7 @@ def _open_sparse(stage: Sparse, info: StoreInfo, loaded: Loaded, how: str) -> tu
             f"{known.fingerprint[:8]}); {stage.model} has other weights here ({found[:8]}): name that one by "
             f"--replace {stage.model}={known.model}, or ingest into another store"
         )
-    return stage, Encoder(sparse=loaded.sparse_embedder(stage.model, known))
+    return stage, Encoder(sparse=resources.sparse_embedder(stage.model, known))
 
 
 def _checked_bm25(stage: Bm25, info: StoreInfo, how: str) -> Bm25:
@@ -252,12 +252,12 @@ def _checked_bm25(stage: Bm25, info: StoreInfo, how: str) -> Bm25:
 
 
 def _open_rewriter(
-    recipe: Recipe, retrievers: dict[str, Retriever], loaded: Loaded, warnings: list[str]
+    recipe: Recipe, retrievers: dict[str, Retriever], resources: Resources, warnings: list[str]
 ) -> LanguageModel | None:
     if all(stage.query == "claim" for stage in retrievers.values()):
         return None
     try:
-        return loaded.language_model(recipe.rewriting.llm)
+        return resources.language_model(recipe.rewriting.llm)
     except CcheckError as error:
         if recipe.rewriting.required:
             raise
@@ -265,13 +265,13 @@ def _open_rewriter(
         return None
 
 
-def _open_method(recipe: Recipe, embedder: Embedder | None, loaded: Loaded) -> tuple[StanceMethod | None, str]:
+def _open_method(recipe: Recipe, embedder: Embedder | None, resources: Resources) -> tuple[StanceMethod | None, str]:
     """Who judges; else nobody, and why."""
-    stage, settings = recipe.verdict, loaded.settings
+    stage, settings = recipe.verdict, resources.settings
     if stage.method == "none":
         return None, ""
     try:
-        return loaded.stance_method(stage, embedder.encode_queries if embedder is not None else None), ""
+        return resources.stance_method(stage, embedder.encode_queries if embedder is not None else None), ""
     except (NotFound, MissingExtra) as error:
         if stage.method != "auto" or settings.llm_model or settings.stance_model:
             raise _with_hint(error, recipe) from error

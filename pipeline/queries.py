@@ -1,102 +1,83 @@
-"""What the stores are asked for claims: rewritten by a language model, and encoded for each retriever."""
+"""What the store is asked for claims: texts that a language model rewrote, and their encodings for each retriever."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from ..errors import CcheckError
 from ..memory import Memory, memory_key, recall
-from ..recipe import Recipe
 from ..stages import QueryText
-from ..types import Query, SparseVector, Usage, Vector
-from .plan import Encoder, Plan
+from ..types import Query, SparseVector, Vector
+from .plan import Encoder
+from .run import ClaimState, Run
 
 if TYPE_CHECKING:
     from ..layout import Embedding, SparseField
-    from .rewriting import Rewritten
 
 T = TypeVar("T")
 Role: TypeAlias = Literal["query", "document"]
-"""As what a text is encoded: some models have two ways."""
+"""How a text is encoded: some models have two ways."""
+Texts: TypeAlias = Mapping[QueryText, tuple[str, ...]]
+"""What a claim can be searched for as: its own text, and what a language model made of it."""
 
 
-@dataclass(slots=True)
-class Questions:
-    """What the stores are asked for some claims, with what making it cost."""
-
-    queries: list[Query | CcheckError] = field(default_factory=list)
-    warnings: list[tuple[str, ...]] = field(default_factory=list)
-    usages: list[Usage] = field(default_factory=list)
-    vectors: dict[str, Vector] = field(default_factory=dict)
-    """The embeddings of the claims by their text, where there is a model."""
-
-
-def rewritten(plan: Plan, recipe: Recipe, texts: Sequence[str]) -> Sequence[Rewritten | None]:
-    """What the plan's language model makes of each claim; None where nobody rewrites."""
-    if plan.rewriter is None or not texts:
-        return [None] * len(texts)
+def rewrite_claims(run: Run, states: Sequence[ClaimState]) -> list[Texts]:
+    """The texts of each claim. A claim that could not be rewritten has a warning, or an error if required."""
+    texts: list[Texts] = [{"claim": (state.text,)} for state in states]
+    if run.plan.rewriter is None or not states:
+        return texts
     from .rewriting import rewrite
 
-    kinds = {stage.query for stage in plan.retrievers.values()} - {"claim"}
-    return rewrite(texts, kinds, recipe.rewriting, plan.rewriter)
+    kinds = {stage.query for stage in run.plan.retrievers.values()} - {"claim"}
+    made = rewrite([state.text for state in states], kinds, run.recipe.rewriting, run.plan.rewriter)
+    for state, one in zip(states, made, strict=True):
+        state.use("rewrite", one.usage)
+        if one.error is not None:
+            state.warnings.append(f"the claim itself was searched for: {one.error}")
+            state.error = one.error if run.recipe.rewriting.required else None
+    return [{**own, **one.texts} for own, one in zip(texts, made, strict=True)]
 
 
-def questions(
-    plan: Plan,
-    recipe: Recipe,
-    texts: Sequence[str],
-    rewritten: Sequence[Rewritten | None],
-    memory: Memory | None,
-) -> Questions:
-    """The queries of all claims; texts are embedded together, each once."""
-    found = Questions()
-    words: list[dict[QueryText, tuple[str, ...]]] = []
-    for text, made in zip(texts, rewritten, strict=True):
-        error = made.error if made is not None else None
-        words.append({"claim": (text,), **(made.texts if made is not None else {})})
-        found.usages.append(made.usage if made is not None else Usage())
-        found.warnings.append((f"the claim itself was searched for: {error}",) if error is not None else ())
-        found.queries.append(error if error is not None and recipe.rewriting.required else Query(text))
-    going = [place for place, query in enumerate(found.queries) if isinstance(query, Query)]
-    asked: list[dict[str, str | Vector | SparseVector]] = [{} for _ in texts]
+def encode_claims(run: Run, states: Sequence[ClaimState], texts: Sequence[Texts]) -> None:
+    """Fill in the queries of claims with these texts, which are encoded together, equal ones once."""
+    plan, memory = run.plan, run.memory
+    own: list[dict[str, str | Vector | SparseVector]] = [{} for _ in states]
+    vectors: dict[str, Vector] = {}
+    """The embeddings of the claims themselves, by their text."""
+
+    def embedded(places: Iterable[int], encoded: Iterable[Vector | SparseVector]) -> None:
+        for place, vector in zip(places, encoded, strict=True):
+            if not isinstance(vector, SparseVector):
+                vectors[states[place].text] = vector
+
     for name, stage in plan.retrievers.items():
         encoder = plan.encoders.get(name)
         for kind in dict.fromkeys((stage.query, "claim")):
             # A claim that nobody rewrote is searched for as it is, and encoded as one.
-            these = [place for place in going if kind == (stage.query if stage.query in words[place] else "claim")]
-            chosen = [words[place][kind] for place in these]
+            places = [
+                place for place, some in enumerate(texts) if kind == (stage.query if stage.query in some else "claim")
+            ]
+            chosen = [texts[place][kind] for place in places]
             if encoder is None:
                 if kind != "claim":
-                    for place, some in zip(these, chosen, strict=True):
-                        asked[place][name] = "\n".join(some)
+                    for place, some in zip(places, chosen, strict=True):
+                        own[place][name] = "\n".join(some)
                 continue
-            if not these:
+            if not places:
                 continue
-            if kind == "hyde" and recipe.rewriting.with_claim:
-                chosen = [(*some, texts[place]) for place, some in zip(these, chosen, strict=True)]
+            if kind == "hyde" and run.recipe.rewriting.with_claim:
+                chosen = [(*some, states[place].text) for place, some in zip(places, chosen, strict=True)]
             encoded = _encoded(encoder, chosen, kind, memory)
-            for place, made_of in zip(these, encoded, strict=True):
-                asked[place][name] = made_of
+            for place, one in zip(places, encoded, strict=True):
+                own[place][name] = one
             if encoder.dense is plan.embedder and kind == "claim" and encoder.adapter is None:
-                found.vectors |= {
-                    texts[place]: vector
-                    for place, vector in zip(these, encoded, strict=True)
-                    if not isinstance(vector, SparseVector)
-                }
-    missing = [place for place in going if texts[place] not in found.vectors]
+                embedded(places, encoded)
+    missing = [place for place, state in enumerate(states) if state.text not in vectors]
     if plan.embedder is not None and missing:
         # Sentences are compared with the claim as it is, whatever was searched for.
-        claims = _encoded(Encoder(plan.embedder), [(texts[place],) for place in missing], "claim", memory)
-        found.vectors |= {
-            texts[place]: vector
-            for place, vector in zip(missing, claims, strict=True)
-            if not isinstance(vector, SparseVector)
-        }
-    for place in going:
-        found.queries[place] = Query(texts[place], found.vectors.get(texts[place]), asked[place])
-    return found
+        embedded(missing, _encoded(Encoder(plan.embedder), [(states[p].text,) for p in missing], "claim", memory))
+    for state, asked in zip(states, own, strict=True):
+        state.query = Query(state.text, vectors.get(state.text), asked)
 
 
 def _encoded(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Loaded:
+class Resources:
     """Models of this machine and language models of the settings' server.
 
     Several checkers may share one, so that comparing recipes loads nothing twice. All language models of it spend from

@@ -1,360 +1,199 @@
-"""The steps of a pipeline, each over some claims at a time: search, rerank, choose sentences, judge."""
+"""The steps of a pipeline. Each fills in the states of some claims: retrieve, rerank, choose sentences, judge."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ..analysis import clean
-from ..errors import CcheckError, InvalidData
-from ..fusion import fuse, ranking_of
-from ..memory import Memory, memory_key, recall
-from ..recipe import Recipe
+from ..errors import CcheckError
 from ..rerank import AnyReranker, HitReranker
 from ..rerank.apply import rerank_many
 from ..search import Filter, Store
-from ..stages import LearnedStage, ListwiseStage, RerankerStage, Retriever
-from ..types import Claim, Evidence, Query, Ranking, Result, SparseVector, Stance, Vector, Verdict, add_usage
+from ..stages import ListwiseStage, RerankerStage
+from ..types import Evidence, Hit, Ranking, Sentence, Stance, Verdict
 from ..verdict import Case, Judge, all_judged, choose_sentences_many, conclude, with_stances
 from .plan import Plan, scores_texts
-from .queries import questions, rewritten
-
-MAX_CLAIM_CHARS = 100_000
-Ranked = Sequence[tuple[str, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked of every claim: how many documents, which, and whether `Result.stages` is to be filled.
-
-    A retriever hands on at least `k` documents; with a `trace` it keeps to its own depth, since what is measured is the
-    recipe as it is written.
-    """
-
-    k: int
-    filters: Sequence[Filter] = ()
-    details: bool = True
-    trace: bool = False
-
-    def retrievers(self, plan: Plan) -> dict[str, Retriever]:
-        return {
-            name: stage if self.trace or stage.depth >= self.k else stage.model_copy(update={"depth": self.k})
-            for name, stage in plan.retrievers.items()
-        }
-
-    def window(self, plan: Plan) -> int:
-        """How many documents the rerankers and the caller look at."""
-        return max([self.k, *(stage.depth for stage, _ in plan.rerankers.values())])
+from .queries import encode_claims, rewrite_claims
+from .retrieval import search
+from .run import ClaimState, Run, going
 
 
-def retrieved(
-    plan: Plan, recipe: Recipe, store: Store, claims: Sequence[Claim], asked: Asked, memory: Memory | None
-) -> tuple[list[Result], dict[str, Vector]]:
-    """Each claim with what was found as its evidence, without sentences, or with its error.
-
-    And the embeddings of the claims by their text, where there is a model.
-    """
-    problems = [_problem(claim) for claim in claims]
-    good = [claim for claim, problem in zip(claims, problems, strict=True) if problem is None]
+def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
+    """Fill in queries and hits."""
+    asked = going(states)
     started = time.perf_counter()
-    texts = [clean(claim.text) for claim in good]
-    texts_made = rewritten(plan, recipe, texts)
-    begun = time.perf_counter()
-    found = questions(plan, recipe, texts, texts_made, memory)
-    embedded = time.perf_counter()
-    answers = iter(_searched(plan, recipe, store, found.queries, asked, memory))
+    texts = rewrite_claims(run, asked)
+    pairs = [(state, some) for state, some in zip(asked, texts, strict=True) if state.error is None]
+    rewritten = time.perf_counter()
+    encode_claims(run, [state for state, _ in pairs], [some for _, some in pairs])
+    encoded = time.perf_counter()
+    search(run, [state for state, _ in pairs])
     timings = {
-        "embed": _milliseconds(embedded - begun, len(good)),
-        "retrieve": _milliseconds(time.perf_counter() - embedded, len(good)),
+        "rewrite": _milliseconds(rewritten - started, len(asked)),
+        "embed": _milliseconds(encoded - rewritten, len(asked)),
+        "retrieve": _milliseconds(time.perf_counter() - encoded, len(asked)),
     }
-    if plan.rewriter is not None:
-        timings = {"rewrite": _milliseconds(begun - started, len(good)), **timings}
-    made = iter(zip(found.usages, found.warnings, found.queries, strict=True))
-    results: list[Result] = []
-    for claim, problem in zip(claims, problems, strict=True):
-        result = Result(claim, (), None, recipe.name, store.name, plan.warnings)
-        if problem is not None:
-            results.append(replace(result, error=problem))
-            continue
-        (usage, warnings, _), (answer, stages) = next(made), next(answers)
-        usage_by_stage = add_usage({}, "rewrite", usage)
-        result = replace(result, usage_by_stage=usage_by_stage, warnings=(*plan.warnings, *warnings))
-        if isinstance(answer, CcheckError):
-            results.append(replace(result, error=answer))
-        else:
-            evidence = tuple(Evidence(hit) for hit in answer.hits)
-            results.append(replace(result, evidence=evidence, timings_ms=timings, stages=stages))
-    by_text = {
-        claim.text: found.vectors[text] for claim, text in zip(good, texts, strict=True) if text in found.vectors
-    }
-    return results, by_text
-
-
-def not_asked(plan: Plan, recipe: Recipe, store: Store, claims: Sequence[Claim], error: CcheckError) -> list[Result]:
-    """Results of claims that could not be asked about."""
-    return [
-        Result(claim, (), None, recipe.name, store.name, plan.warnings, error=_problem(claim) or error)
-        for claim in claims
-    ]
-
-
-def with_reason(results: Sequence[Result], reason: Callable[[], str]) -> list[Result]:
-    """With a warning where nothing was found."""
-    return [
-        result
-        if result.evidence or result.error is not None
-        else replace(result, warnings=(*result.warnings, reason()))
-        for result in results
-    ]
+    if run.plan.rewriter is None:
+        del timings["rewrite"]
+    for state in going(asked):
+        state.timings_ms |= timings
 
 
 def filtered_out(store: Store, filters: Sequence[Filter]) -> str:
-    """Why filters that are right left nothing for a claim, with counts."""
+    """Why valid filters left no hit for a claim, with counts."""
     total, passing = store.count(), store.count(filters)
     said = " and ".join(map(str, filters))
     if passing:
-        return f"{passing:,} of {total:,} documents pass {said}, and none of them bears on this claim"
+        return f"{passing:,} of {total:,} documents pass {said}, but none of them matches this claim"
     if len(filters) == 1:
         return f"none of {total:,} documents passes {said}"
     each = ", ".join(f"{one} leaves {store.count([one]):,}" for one in filters)
     return f"none of {total:,} documents passes {said}: {each}"
 
 
-Answer = tuple[Ranking | CcheckError, dict[str, tuple[str, ...]]]
+def rerank(run: Run, states: Sequence[ClaimState]) -> None:
+    """Put the hits into the order of the rerankers, one after the other, and keep the first `run.k`.
 
-
-def _searched(
-    plan: Plan,
-    recipe: Recipe,
-    store: Store,
-    queries: Sequence[Query | CcheckError],
-    asked: Asked,
-    memory: Memory | None,
-) -> list[Answer]:
-    """The ranking of each query, and what `Result.stages` has of it."""
-    going = [query for query in queries if isinstance(query, Query)]
-    found: Iterator[Answer] = iter(())
-    if going and (asked.trace or memory is not None):
-        found = _joined(plan, recipe, store, going, asked, memory)
-    elif going:
-        retrievers, window = asked.retrievers(plan), asked.window(plan)
-        # Trees read the scores and ranks of each retriever.
-        details = asked.details or any(isinstance(stage, LearnedStage) for stage, _ in plan.rerankers.values())
-        rankings = store.search(going, retrievers, recipe.fusion, k=window, filters=asked.filters, details=details)
-        found = ((ranking, {}) for ranking in rankings)
-    return [(query, {}) if isinstance(query, CcheckError) else next(found) for query in queries]
-
-
-def _joined(
-    plan: Plan, recipe: Recipe, store: Store, queries: Sequence[Query], asked: Asked, memory: Memory | None
-) -> Iterator[Answer]:
-    """As `Store.search` does it, with what each retriever handed on kept apart."""
-    retrievers = asked.retrievers(plan)
-    rankings = _rankings(plan, store, queries, retrievers, asked.filters, memory)
-    weights = {name: stage.weight for name, stage in retrievers.items()}
-    fusion = recipe.fusion if len(retrievers) > 1 else None
-    tops: list[list[tuple[str, float]]] = []
-    for one in rankings:
-        if isinstance(one, CcheckError):
-            tops.append([])
-        else:
-            joined = fuse(one, weights, fusion) if fusion is not None else list(next(iter(one.values())))
-            tops.append(joined[: asked.window(plan)])
-    documents = store.get(list({id_: None for top in tops for id_, _ in top}))
-    for one, top in zip(rankings, tops, strict=True):
-        if isinstance(one, CcheckError):
-            yield one, {}
-            continue
-        stages = {name: tuple(id_ for id_, _ in ranking) for name, ranking in one.items()} if asked.trace else {}
-        if fusion is not None and asked.trace:
-            stages[fusion.method] = tuple(id_ for id_, _ in top)
-        yield ranking_of(top, one, documents, fusion), stages
-
-
-def _rankings(
-    plan: Plan,
-    store: Store,
-    queries: Sequence[Query],
-    retrievers: Mapping[str, Retriever],
-    filters: Sequence[Filter],
-    memory: Memory | None,
-) -> list[Mapping[str, Ranked] | CcheckError]:
-    """What each retriever hands on for each query, of what the memory does not have."""
-    if memory is None or plan.state is None:
-        return list(store.rankings(queries, retrievers, filters=filters))
-    import orjson
-
-    by_name: dict[str, list[Ranked | CcheckError]] = {}
-    for name, stage in retrievers.items():
-        settings = stage.model_dump(mode="json", exclude={"weight", "required", "query", "model", "adapter"})
-        state = [plan.state, settings, [str(one) for one in filters]]
-        keys = [memory_key("ranking", state, _content(query, name)) for query in queries]
-
-        def compute(places: list[int], name: str = name, stage: Retriever = stage) -> list[Ranked | CcheckError]:
-            found = store.rankings([queries[place] for place in places], {name: stage}, filters=filters)
-            return [one if isinstance(one, CcheckError) else one[name] for one in found]
-
-        def dump(one: Ranked | CcheckError) -> bytes | None:
-            return None if isinstance(one, CcheckError) else orjson.dumps([list(pair) for pair in one])
-
-        def load(data: bytes) -> Ranked | CcheckError:
-            return [(id_, score) for id_, score in orjson.loads(data)]
-
-        by_name[name] = recall(memory, "ranking", keys, compute, dump, load)
-    rankings: list[Mapping[str, Ranked] | CcheckError] = []
-    for place in range(len(queries)):
-        every = {name: found[place] for name, found in by_name.items()}
-        error = next((one for one in every.values() if isinstance(one, CcheckError)), None)
-        rankings.append(error or {name: one for name, one in every.items() if not isinstance(one, CcheckError)})
-    return rankings
-
-
-def _content(query: Query, name: str) -> bytes:
-    """What a retriever is asked, as bytes."""
-    own = query.own.get(name)
-    if isinstance(own, SparseVector):
-        return own.ids.tobytes() + b":" + own.weights.tobytes()
-    if own is not None and not isinstance(own, str):
-        return own.tobytes()
-    return query.words(name).encode("utf-8", "surrogatepass")
-
-
-def reranked(plan: Plan, recipe: Recipe, results: Sequence[Result], asked: Asked, *, strict: bool) -> list[Result]:
-    """The results with their first `asked.k` documents in the order of the last reranker.
-
-    One that fails leaves the ranking before it and a warning; with `strict` it is the claim's error.
+    A reranker that fails leaves the ranking as it was and a warning. With `run.strict` it is the claim's error.
     """
-    done = list(results)
-    before = recipe.fusion.method if len(plan.retrievers) > 1 else plan.found_by
-    spent = [0.0] * len(done)
-    previous = [""] * len(done)
-    for name, (stage, reranker) in plan.rerankers.items():
-        places = [place for place, result in enumerate(done) if result.error is None and result.evidence]
+    asked = going(states)
+    before = run.recipe.fusion.method if len(run.plan.retrievers) > 1 else run.plan.found_by
+    spent = {id(state): 0.0 for state in asked}
+    for name, (stage, reranker) in run.plan.rerankers.items():
+        these = [state for state in going(asked) if state.hits]
         started = time.perf_counter()
-        rankings = [Ranking(tuple(piece.hit for piece in done[place].evidence)) for place in places]
-        texts = [clean(done[place].claim.text) for place in places]
-        answers = rerank_many(texts, rankings, reranker, stage, name, before, [previous[place] for place in places])
-        share = _milliseconds(time.perf_counter() - started, len(places))
-        for place, answer in zip(places, answers, strict=True):
-            spent[place] += share
-            result = done[place]
-            if isinstance(answer, CcheckError):
-                if strict:
-                    done[place] = replace(result, evidence=(), error=answer)
-                else:
-                    warning = f"not reranked by {name}, which failed: {answer}"
-                    done[place] = replace(result, warnings=(*result.warnings, warning))
-                continue
-            ranking, used = answer
-            previous[place] = name
-            stages = result.stages
-            if asked.trace:
-                stages = {**stages, name: tuple(hit.document.id for hit in ranking.hits)}
-            evidence = tuple(Evidence(hit) for hit in ranking.hits)
-            usage = add_usage(result.usage_by_stage, "rerank", used)
-            done[place] = replace(result, evidence=evidence, usage_by_stage=usage, stages=stages)
-    return [
-        result
-        if result.error is not None
-        else replace(
-            result, evidence=result.evidence[: asked.k], timings_ms={**result.timings_ms, "rerank": round(ms, 3)}
+        answers = rerank_many(
+            [state.text for state in these],
+            [Ranking(state.hits) for state in these],
+            reranker,
+            stage,
+            name,
+            before,
+            [state.reranked_by for state in these],
         )
-        for result, ms in zip(done, spent, strict=True)
-    ]
+        share = _milliseconds(time.perf_counter() - started, len(these))
+        for state, answer in zip(these, answers, strict=True):
+            spent[id(state)] += share
+            if not isinstance(answer, CcheckError):
+                ranking, used = answer
+                state.hits, state.reranked_by = ranking.hits, name
+                state.use("rerank", used)
+                if run.trace:
+                    state.stages[name] = tuple(dict.fromkeys(hit.document.id for hit in ranking.hits))
+            elif run.strict:
+                state.error = answer
+            else:
+                state.warnings.append(f"reranking with {name} failed and was skipped: {answer}")
+    for state in going(asked):
+        state.hits = state.hits[: run.k]
+        state.timings_ms["rerank"] = round(spent[id(state)], 3)
 
 
-def with_sentences(
-    plan: Plan, recipe: Recipe, results: Sequence[Result], vectors: Mapping[str, Vector], documents: int | None
-) -> list[Result]:
-    """The results with sentences for their first `documents`; None: for all."""
-    found = [result for result in results if result.error is None]
+def choose_evidence(run: Run, states: Sequence[ClaimState], documents: int | None) -> None:
+    """Make the hits evidence, with sentences for the first `documents` of each claim; None: for all."""
+    asked = going(states)
     started = time.perf_counter()
-    stage = recipe.evidence
+    vectors = [state.query.vector for state in asked if state.query is not None and state.query.vector is not None]
     matrix = None
-    if vectors and found:
+    if vectors and len(vectors) == len(asked):
         import numpy as np
 
-        matrix = np.stack([vectors[result.claim.text] for result in found])
-    chosen = iter(
-        choose_sentences_many(
-            [(result.claim.text, [piece.document for piece in result.evidence[:documents]]) for result in found],
-            stage.sentences,
-            plan.sentences_by,
-            embed=plan.embedder.encode_documents if plan.embedder is not None else None,
-            rerank=_sentence_scorer(plan.rerankers),
-            claim_vectors=matrix,
-        )
+        matrix = np.stack(vectors)
+    chosen = choose_sentences_many(
+        [(state.text, [hit.read for hit in state.hits[:documents]]) for state in asked],
+        run.recipe.evidence.sentences,
+        run.plan.sentences_by,
+        embed=run.plan.embedder.encode_documents if run.plan.embedder is not None else None,
+        rerank=_sentence_scorer(run.plan.rerankers),
+        claim_vectors=matrix,
     )
-    spent = _milliseconds(time.perf_counter() - started, len(found))
-    answers: list[Result] = []
-    for result in results:
-        if result.error is None:
-            sentences = list(next(chosen))
-            evidence = tuple(
-                replace(piece, sentences=some) for piece, some in zip(result.evidence, sentences, strict=False)
-            )
-            result = replace(
-                result,
-                evidence=(*evidence, *result.evidence[len(evidence) :]),
-                timings_ms={**result.timings_ms, "evidence": spent},
-            )
-        answers.append(result)
-    return answers
+    spent = _milliseconds(time.perf_counter() - started, len(asked))
+    for state, some in zip(asked, chosen, strict=True):
+        unread = [()] * (len(state.hits) - len(some))
+        state.evidence = tuple(
+            Evidence(hit, _in_document(hit, sentences))
+            for hit, sentences in zip(state.hits, [*some, *unread], strict=True)
+        )
+        state.timings_ms["evidence"] = spent
 
 
-def cases(recipe: Recipe, results: Sequence[Result]) -> list[Case]:
-    """What there is to judge."""
+def _in_document(hit: Hit, sentences: Sequence[Sentence]) -> tuple[Sentence, ...]:
+    """Sentences of what was read of a hit (`Hit.read`), at their places in the stored document.
+
+    Those of a unit whose text stands nowhere in the document are left out.
+    """
+    unit = hit.unit
+    if unit is None:
+        return tuple(sentences)
+    return tuple(
+        one if one.field == "title" else replace(one, start=unit.start + one.start, end=unit.start + one.end)
+        for one in sentences
+        if one.field == "title" or unit.start < unit.end
+    )
+
+
+def cases(run: Run, states: Sequence[ClaimState]) -> list[Case]:
+    """What there is to judge: the claims with what is read of their evidence."""
     return [
-        Case(result.claim, result.evidence[: recipe.verdict.documents])
-        for result in results
-        if result.error is None and result.evidence
+        Case(
+            state.claim,
+            tuple(
+                piece if piece.hit.unit is None else replace(piece, hit=replace(piece.hit, document=piece.hit.read))
+                for piece in state.evidence[: run.recipe.verdict.documents]
+            ),
+        )
+        for state in going(states)
+        if state.evidence
     ]
 
 
-def judged(plan: Plan, recipe: Recipe, results: Sequence[Result]) -> Iterator[Result]:
-    """With the stances of the plan's method, and the verdicts that follow."""
-    method = plan.method
-    answers = all_judged(method, cases(recipe, results)) if method is not None else iter(())
-    for result in results:
-        if result.error is not None:
-            yield result
-        elif method is None:
-            unread = Verdict(None, error=plan.no_method)
-            yield replace(result, verdict=unread, timings_ms={**result.timings_ms, "verdict": 0.0})
-        elif not result.evidence:
-            yield replace(result, verdict=conclude((), method.name))
-        else:
+def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
+    """The claims with the stances of the plan's method, and the verdicts that follow, each as soon as it is there."""
+    method = run.plan.method
+    asked = cases(run, states)
+    answers = zip(all_judged(method, asked), asked, strict=False) if method is not None else iter(())
+    for state in states:
+        if state.error is None and method is None:
+            state.verdict = Verdict(None, error=run.plan.no_method)
+            state.timings_ms["verdict"] = 0.0
+        elif state.error is None and method is not None and not state.evidence:
+            state.verdict = conclude((), method.name)
+        elif state.error is None:
             started = time.perf_counter()
-            one = next(answers)
-            evidence = with_stances(result.evidence, one, recipe.evidence.sentences)
-            verdict, used = plan.conclude(result.claim, evidence[: recipe.verdict.documents])
-            yield replace(
-                result,
-                evidence=evidence,
-                verdict=verdict,
-                usage_by_stage=add_usage(result.usage_by_stage, "verdict", one.usage + used),
-                timings_ms={**result.timings_ms, "verdict": _milliseconds(time.perf_counter() - started)},
+            one, case = next(answers)
+            quotes = zip((piece.hit for piece in case.evidence), one.quotes, strict=False)
+            one = replace(one, quotes=tuple(_in_document(hit, some) for hit, some in quotes))
+            state.evidence = with_stances(state.evidence, one, run.recipe.evidence.sentences)
+            read = zip(case.evidence, state.evidence, strict=False)
+            verdict, used = run.plan.conclude(
+                state.claim, [replace(piece, stance=it.stance, sentences=it.sentences) for piece, it in read]
             )
+            state.verdict = verdict
+            state.use("verdict", one.usage + used)
+            state.timings_ms["verdict"] = _milliseconds(time.perf_counter() - started)
+        yield state
     next(answers, None)  # where a method was interrupted it says so after its last answer
 
 
-def judged_by_user(judge: Judge, result: Result) -> Result:
-    """With what a user's own judge says; whatever it raises is that verdict's error, never a label."""
-    if result.error is not None:
-        return result
+def judge_with(judge: Judge, state: ClaimState) -> ClaimState:
+    """The claim with what a user's own judge says; whatever it raises is that verdict's error, never a label."""
+    if state.error is not None:
+        return state
     started = time.perf_counter()
     try:
-        stances, verdict = judge(result.claim, result.evidence)
-        evidence = tuple(replace(piece, stance=stance) for piece, stance in zip(result.evidence, stances, strict=True))
+        stances, verdict = judge(state.claim, state.evidence)
+        state.evidence = tuple(
+            replace(piece, stance=stance) for piece, stance in zip(state.evidence, stances, strict=True)
+        )
         failed = sum(stance.label is None for stance in stances)
-        verdict = replace(verdict, judged=len(stances) - failed, failed=failed)
+        state.verdict = replace(verdict, judged=len(stances) - failed, failed=failed)
     except Exception as error:  # noqa: BLE001
         message = f"{type(error).__name__}: {error}"
-        evidence = tuple(replace(piece, stance=Stance(None, error=message)) for piece in result.evidence)
-        verdict = Verdict(None, method="judge", error=message, failed=len(evidence))
-    spent = _milliseconds(time.perf_counter() - started)
-    return replace(result, evidence=evidence, verdict=verdict, timings_ms={**result.timings_ms, "verdict": spent})
+        state.evidence = tuple(replace(piece, stance=Stance(None, error=message)) for piece in state.evidence)
+        state.verdict = Verdict(None, method="judge", error=message, failed=len(state.evidence))
+    state.timings_ms["verdict"] = _milliseconds(time.perf_counter() - started)
+    return state
 
 
 def _sentence_scorer(
@@ -373,17 +212,6 @@ def without_questions(plan: Plan) -> Plan:
     """The plan without what would ask a language model before anything is judged."""
     scoring = {name: pair for name, pair in plan.rerankers.items() if not isinstance(pair[0], ListwiseStage)}
     return replace(plan, rerankers=scoring, rewriter=None)
-
-
-def _problem(claim: Claim) -> CcheckError | None:
-    """Why a claim can't be checked."""
-    if not claim.text.strip():
-        return InvalidData("the claim is empty")
-    if len(claim.text) > MAX_CLAIM_CHARS:
-        return InvalidData(
-            f"the claim has {len(claim.text):,} characters; at most {MAX_CLAIM_CHARS:,} are searched for"
-        )
-    return None
 
 
 def _milliseconds(seconds: float, claims: int = 1) -> float:

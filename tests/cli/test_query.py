@@ -50,7 +50,8 @@ def test_a_ranking_is_read_at_a_glance(query):
 def test_json_is_what_the_page_promises(query):
     (answer,) = query(SEA, "--json").objects
     assert list(answer) == [
-        *("claim", "verdict", "evidence", "recipe", "store", "warnings", "timings_ms", "usage", "usage_by_stage"),
+        *("claim", "verdict", "evidence", "recipe", "store", "scored_by"),
+        *("warnings", "timings_ms", "usage", "usage_by_stage"),
         "settings",
     ]
     assert answer["claim"] == {"id": None, "text": SEA}

@@ -78,11 +78,14 @@ def test_every_sample_claim_finds_its_papers(hybrid: Checker) -> None:
 def test_json_has_the_keys_that_outsiders_depend_on(hybrid: Checker) -> None:
     data = json.loads(json.dumps(hybrid.check(Claim("tea and weight", "t1"), k=2).to_dict()))
     assert list(data) == [
-        *("claim", "verdict", "evidence", "recipe", "store", "warnings", "timings_ms", "usage", "usage_by_stage")
+        *("claim", "verdict", "evidence", "recipe", "store", "scored_by"),
+        *("warnings", "timings_ms", "usage", "usage_by_stage"),
     ]
     assert data["claim"] == {"id": "t1", "text": "tea and weight"}
     assert set(data["verdict"]) == {"label", "confidence", "rationale", "method", "error", "judged", "failed"}
     piece = data["evidence"][0]
+    assert set(piece["scores"]) <= set(data["scored_by"])
+    assert data["scored_by"] == {"bm25": "retriever", "dense": "retriever", "rrf": "fusion"}
     assert set(piece) == {
         "rank",
         "doc_id",
@@ -166,7 +169,7 @@ def test_filters_that_leave_nothing_say_so_with_counts(words: Checker) -> None:
     assert 0 < nature < total == words.store.count(filters[:1])
     for some, claim, said in (
         (filters[2:], "the climate of the earth", f"none of {total} documents passes year>3000"),
-        (filters[1:2], "zzzqqq", f"{nature} of {total} documents pass journal=Nature, and none of them bears on this"),
+        (filters[1:2], "zzzqqq", f"{nature} of {total} documents pass journal=Nature, but none of them matches this"),
         (
             filters[1:],
             "sea",

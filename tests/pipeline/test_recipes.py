@@ -15,7 +15,7 @@ from ccheck import Checker, Claim
 from ccheck.demo import CORPUS
 from ccheck.errors import InvalidData, NotFound
 from ccheck.fusion import fuse
-from ccheck.pipeline.resources import Loaded
+from ccheck.pipeline.resources import Resources
 from ccheck.recipe import Recipe, load_recipe
 from ccheck.settings import Settings, resolve
 from ccheck.types import Query, Result
@@ -152,8 +152,8 @@ def test_measuring_leaves_retrievers_at_their_own_depth(settings: Settings, reci
 
 def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, recipe: Recipe, monkeypatch) -> None:
     memory = Kept()
-    loaded = Loaded(settings, memory)
-    with Checker(settings, recipe=recipe, loaded=loaded) as checker:
+    loaded = Resources(settings, memory)
+    with Checker(settings, recipe=recipe, resources=loaded) as checker:
         first = list(checker.check_many(CLAIMS, k=8, trace=True))
         assert memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
         monkeypatch.setattr(checker.store, "rankings", lambda *_, **__: pytest.fail("searched again"))
@@ -163,7 +163,7 @@ def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, rec
     assert strip == [(result.stages, [piece.hit for piece in result.evidence]) for result in second]
     # Another fusion or weight is no other search.
     other = recipe.model_copy(update={"fusion": recipe.fusion.model_copy(update={"k": 1})})
-    with Checker(settings, recipe=other, loaded=loaded) as checker:
+    with Checker(settings, recipe=other, resources=loaded) as checker:
         monkeypatch.setattr(checker.store, "rankings", lambda *_, **__: pytest.fail("searched again"))
         assert list(checker.check_many(CLAIMS, k=8, trace=True))
     loaded.close()
@@ -175,8 +175,8 @@ def test_a_second_run_with_a_memory_loads_no_model(settings: Settings, recipe: R
     def run() -> tuple[list[Result], dict[str, Query]]:
         """The results, and what the store was asked for each claim."""
         asked: dict[str, Query] = {}
-        loaded = Loaded(settings, memory)
-        with Checker(settings, recipe=recipe, loaded=loaded) as checker:
+        loaded = Resources(settings, memory)
+        with Checker(settings, recipe=recipe, resources=loaded) as checker:
             search = checker.store.rankings
 
             def rankings(queries: Sequence[Query], *given: Any, **more: Any) -> Any:
@@ -207,8 +207,8 @@ def test_a_memory_forgets_what_another_state_of_the_store_gave(tmp_path: Path) -
     made = resolve({"store": str(tmp_path / "store"), "cache_dir": tmp_path}).settings
     bm25 = load_recipe("bm25")
     memory = Kept()
-    loaded = Loaded(made, memory)
-    with Checker(made, recipe=bm25, loaded=loaded) as checker:
+    loaded = Resources(made, memory)
+    with Checker(made, recipe=bm25, resources=loaded) as checker:
         checker.ingest(str(CORPUS), dense=False)
         before = next(checker.check_many(CLAIMS[:1], trace=True))
         (tmp_path / "more.jsonl").write_text(

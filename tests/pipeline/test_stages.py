@@ -128,7 +128,10 @@ def test_a_reranker_that_fails_leaves_the_ranking_before_it_and_a_warning(opened
     plain = opened().check(SEA)
     result = opened(fails).check(SEA)
     assert [piece.document.id for piece in result.evidence] == [piece.document.id for piece in plain.evidence]
-    assert result.warnings == ("not reranked by rerank, which failed: the reranker at http://there does not answer",)
+    assert result.scored_by == {"bm25": "retriever", "rerank": "reranker"}
+    assert result.warnings == (
+        "reranking with rerank failed and was skipped: the reranker at http://there does not answer",
+    )
 
 
 def test_strict_makes_it_an_error_of_each_claim(opened):

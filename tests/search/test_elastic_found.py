@@ -15,7 +15,7 @@ from test_elastic_reading import make, put
 from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.layout import Layout
 from ccheck.pipeline.plan import Plan, make_plan
-from ccheck.pipeline.resources import Loaded
+from ccheck.pipeline.resources import Resources
 from ccheck.recipe import load_recipe
 from ccheck.search import StoreInfo, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore, FieldNames
@@ -343,7 +343,7 @@ def planned(model: str | None = None, **info: Any) -> Plan:
     """The plan of the default recipe for an index that ccheck did not make."""
     about = StoreInfo("here", 3, 3, Layout(), details={"made by": "not ccheck"}, **info)
     recipe = load_recipe("default").model_copy(update={"rerankers": {}})
-    return make_plan(recipe, about, "here", Loaded(Settings(embedding_model=model)), strict=False, judges=False)
+    return make_plan(recipe, about, "here", Resources(Settings(embedding_model=model)), strict=False, judges=False)
 
 
 def test_vectors_of_an_unknown_model_are_not_searched_unasked() -> None:

@@ -1,0 +1,125 @@
+"""A run over claims: what is the same for all of them, and the state of each until it is a result."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..analysis import clean
+from ..errors import CcheckError, InvalidData
+from ..memory import Memory
+from ..recipe import Recipe
+from ..search import Filter, Store
+from ..stages import LearnedStage, Retriever
+from ..types import Claim, Evidence, Hit, Query, Result, StageKind, Usage, Verdict, add_usage
+from .plan import Plan
+
+MAX_CLAIM_CHARS = 100_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is the same for all claims of one call.
+
+    `details` fills the scores and ranks of each retriever. `trace` fills `Result.stages`. `strict` makes a failed
+    reranker the claim's error. `memory` has what stages computed before.
+    """
+
+    plan: Plan
+    recipe: Recipe
+    store: Store
+    k: int
+    filters: Sequence[Filter] = ()
+    details: bool = True
+    trace: bool = False
+    strict: bool = False
+    memory: Memory | None = None
+
+    @functools.cached_property
+    def retrievers(self) -> dict[str, Retriever]:
+        """Each hands on at least `k` hits. With a `trace` it keeps to its own depth: the recipe is measured as it is
+        written."""
+        return {
+            name: stage if self.trace or stage.depth >= self.k else stage.model_copy(update={"depth": self.k})
+            for name, stage in self.plan.retrievers.items()
+        }
+
+    @property
+    def window(self) -> int:
+        """How many hits the rerankers and the caller look at."""
+        return max([self.k, *(stage.depth for stage, _ in self.plan.rerankers.values())])
+
+    @property
+    def reads_details(self) -> bool:
+        """Whether somebody reads each retriever's scores and ranks: the caller, or a learned reranker."""
+        return self.details or any(isinstance(stage, LearnedStage) for stage, _ in self.plan.rerankers.values())
+
+    @functools.cached_property
+    def scored_by(self) -> Mapping[str, StageKind]:
+        """The kind of each stage whose scores a hit can have, by its name."""
+        kinds: dict[str, StageKind] = dict.fromkeys(self.plan.retrievers, "retriever")
+        if len(kinds) > 1:
+            kinds[self.recipe.fusion.method] = "fusion"
+        return {**kinds, **dict.fromkeys(self.plan.rerankers, "reranker")}
+
+    def states(self, claims: Iterable[Claim]) -> list[ClaimState]:
+        """The claims before anything was done; those that can't be checked have their error."""
+        return [
+            ClaimState(claim, clean(claim.text), list(self.plan.warnings), error=_problem(claim)) for claim in claims
+        ]
+
+
+@dataclass(slots=True)
+class ClaimState:
+    """A claim on its way through the stages, which fill it in. `text` is the cleaned claim, which all stages read.
+
+    `hits` become `evidence` when sentences are chosen. A claim with an `error` is passed over by every later stage.
+    `reranked_by` is the last reranker that ordered the hits.
+    """
+
+    claim: Claim
+    text: str
+    warnings: list[str]
+    query: Query | None = None
+    hits: tuple[Hit, ...] = ()
+    reranked_by: str = ""
+    evidence: tuple[Evidence, ...] = ()
+    verdict: Verdict | None = None
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    usage_by_stage: Mapping[str, Usage] = field(default_factory=dict)
+    stages: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    error: CcheckError | None = None
+
+    def use(self, stage: str, used: Usage) -> None:
+        """Note what a stage asked a language model."""
+        self.usage_by_stage = add_usage(self.usage_by_stage, stage, used)
+
+    def result(self, run: Run) -> Result:
+        return Result(
+            self.claim,
+            self.evidence if self.error is None else (),
+            self.verdict,
+            run.recipe.name,
+            run.store.name,
+            tuple(self.warnings),
+            self.timings_ms,
+            self.usage_by_stage,
+            self.error,
+            self.stages,
+            run.scored_by,
+        )
+
+
+def going(states: Iterable[ClaimState]) -> list[ClaimState]:
+    """Those without an error."""
+    return [state for state in states if state.error is None]
+
+
+def _problem(claim: Claim) -> CcheckError | None:
+    """Why a claim can't be checked."""
+    if not claim.text.strip():
+        return InvalidData("the claim is empty")
+    if len(claim.text) > MAX_CLAIM_CHARS:
+        return InvalidData(f"the claim has {len(claim.text):,} characters; the limit is {MAX_CLAIM_CHARS:,}")
+    return None
