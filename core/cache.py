@@ -23,25 +23,15 @@ _AT_ONCE = 500
 class Cache:
     """Values by key, in any thread. `notice` says where something is wrong; nothing here ever fails a run."""
 
-    def __init__(
-        self,
-        path: Path,
-        max_bytes: int,
-        what: str,
-        *,
-        table: str = "entries",
-        column: str = "value",
-        kind: str = "BLOB",
-    ) -> None:
+    def __init__(self, path: Path, max_bytes: int, what: str) -> None:
         """Open the file at `path`, which is made for its owner only: claims can be confidential.
 
         Beyond `max_bytes` the oldest values are forgotten; 0 keeps none after the run. `what` is what a notice calls
-        it. `table`, `column` and its `kind` are those of the file.
+        it.
         """
         self.path = path
         self.notice: str | None = None
         self._what, self._max_bytes, self._temporary = what, max_bytes, max_bytes <= 0
-        self._names = table, column, kind
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
         with self._lock:
@@ -59,14 +49,13 @@ class Cache:
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values of those keys that are known."""
-        table, column, _ = self._names
         found: dict[bytes, bytes] = {}
         with self._lock:
             try:
                 for start in range(0, len(keys) if self._database is not None else 0, _AT_ONCE):
                     some = keys[start : start + _AT_ONCE]
                     marks = ",".join("?" * len(some))
-                    query = f"SELECT key, CAST({column} AS BLOB) FROM {table} WHERE key IN ({marks})"  # noqa: S608
+                    query = f"SELECT key, value FROM entries WHERE key IN ({marks})"  # noqa: S608
                     found.update(self._database.execute(query, some) if self._database is not None else ())
             except sqlite3.Error as error:
                 self._give_up(error)
@@ -87,16 +76,15 @@ class Cache:
             self._close()
 
     def _put(self, values: Mapping[bytes, bytes]) -> None:
-        database, (table, column, kind) = self._database, self._names
+        database = self._database
         if database is None or not values:
             return
         with database:
-            statement = f"INSERT OR REPLACE INTO {table} (key, {column}) VALUES (?, CAST(? AS {kind}))"  # noqa: S608
-            database.executemany(statement, values.items())
+            database.executemany("INSERT OR REPLACE INTO entries (key, value) VALUES (?, ?)", values.items())
         while not self._temporary and self._bytes(database) > self._max_bytes:
             with database:
-                oldest = f"(SELECT min(age) + (max(age) - min(age)) / 10 FROM {table})"  # noqa: S608
-                if not database.execute(f"DELETE FROM {table} WHERE age <= {oldest}").rowcount:  # noqa: S608
+                oldest = "SELECT min(age) + (max(age) - min(age)) / 10 FROM entries"
+                if not database.execute(f"DELETE FROM entries WHERE age <= ({oldest})").rowcount:  # noqa: S608
                     break
 
     @staticmethod
@@ -108,7 +96,6 @@ class Cache:
         return (pages - free) * size
 
     def _open(self, path: str) -> sqlite3.Connection:
-        table, column, kind = self._names
         database = sqlite3.connect(path, timeout=_TIMEOUT_S, check_same_thread=False)
         try:
             database.execute("PRAGMA journal_mode = WAL")
@@ -116,8 +103,8 @@ class Cache:
             # Writing shows at once what is wrong: a folder that is read-only, a file that is no database.
             with database:
                 database.execute(
-                    f"CREATE TABLE IF NOT EXISTS {table} "
-                    f"(age INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, {column} {kind} NOT NULL)"
+                    "CREATE TABLE IF NOT EXISTS entries "
+                    "(age INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, value BLOB NOT NULL)"
                 )
                 database.execute("PRAGMA user_version = 1")
         except sqlite3.Error:

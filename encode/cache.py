@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -20,8 +20,6 @@ from ..types import SparseVector, Vector
 
 if TYPE_CHECKING:
     from ..layout import Embedding, SparseField
-    from .dense import Embedder
-    from .sparse import SparseEmbedder
 
 MAX_BYTES = 2 << 30
 SLICE = 512
@@ -31,8 +29,8 @@ V = TypeVar("V")
 OnDone = Callable[[int, int], None]
 
 
-class _Kept(Generic[V]):
-    """The values of texts that one model has encoded, by `text_key`."""
+class VectorCache(Generic[V]):
+    """The vectors that one model made of texts, by `text_key`."""
 
     def __init__(self, name: str, what: str, folder: Path | None, max_bytes: int) -> None:
         """Open the file `name` in `folder`/embeddings, by default in the user's cache folder.
@@ -41,7 +39,7 @@ class _Kept(Generic[V]):
         something is wrong.
         """
         path = (folder or _default_folder()) / "embeddings" / f"{name}.sqlite"
-        self._cache = Cache(path, max_bytes, what, table="vectors", column="vector")
+        self._cache = Cache(path, max_bytes, what)
 
     @property
     def notice(self) -> str | None:
@@ -75,7 +73,7 @@ class _Kept(Generic[V]):
         raise NotImplementedError
 
 
-class EmbeddingCache(_Kept[Vector]):
+class EmbeddingCache(VectorCache[Vector]):
     """The vectors of an embedding model: float32, each of shape [dimensions]."""
 
     def __init__(self, embedding: Embedding, folder: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
@@ -94,7 +92,7 @@ class EmbeddingCache(_Kept[Vector]):
         return np.frombuffer(data, "<f4").astype(np.float32, copy=False)
 
 
-class SparseCache(_Kept[SparseVector]):
+class SparseCache(VectorCache[SparseVector]):
     """The vectors of a sparse encoder: all token ids, and then all weights."""
 
     def __init__(self, field: SparseField, folder: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
@@ -114,37 +112,16 @@ class SparseCache(_Kept[SparseVector]):
         return value
 
 
-def embed(
+def encode_once(
     texts: Sequence[str],
-    embedder: Embedder,
-    cache: EmbeddingCache,
+    encode: Callable[[Sequence[str]], Iterable[V]],
+    cache: VectorCache[V],
     on_done: OnDone = lambda done, total: None,
-) -> Vector:
-    """The vectors of texts, shape [texts, dimensions]. Each distinct text that is not in the cache is embedded once.
+) -> list[V]:
+    """The vectors of texts. `encode` is asked once for each distinct text that is not in the cache.
 
     `on_done` is told how many of the distinct texts are done.
     """
-    import numpy as np
-
-    answer = np.empty((len(texts), embedder.spec.dimensions), np.float32)
-    for row, vector in enumerate(_encoded(texts, lambda some: list(embedder.encode_documents(some)), cache, on_done)):
-        answer[row] = vector
-    return answer
-
-
-def embed_sparse(
-    texts: Sequence[str],
-    embedder: SparseEmbedder,
-    cache: SparseCache,
-    on_done: OnDone = lambda done, total: None,
-) -> list[SparseVector]:
-    """The sparse vectors of texts; else as `embed`."""
-    return list(_encoded(texts, embedder.encode_documents, cache, on_done))
-
-
-def _encoded(
-    texts: Sequence[str], encode: Callable[[Sequence[str]], Sequence[V]], cache: _Kept[V], on_done: OnDone
-) -> Iterator[V]:
     keys = [text_key(text) for text in texts]
     distinct = dict(zip(keys, texts, strict=True))
     known = cache.get(list(distinct))
@@ -154,13 +131,12 @@ def _encoded(
     on_done(len(known), len(distinct))
     for start in range(0, len(missing), SLICE):
         some = missing[start : start + SLICE]
-        values = encode([distinct[key] for key in some])
+        values = list(encode([distinct[key] for key in some]))
         cache.put(some, values)
         known.update(zip(some, values, strict=True))
         _give_memory_back()
         on_done(len(known), len(distinct))
-    for key in keys:
-        yield known[key]
+    return [known[key] for key in keys]
 
 
 def _give_memory_back() -> None:

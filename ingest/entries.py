@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..encode.cache import EmbeddingCache, SparseCache, embed, embed_sparse
+from ..encode.cache import EmbeddingCache, SparseCache, encode_once
 from ..types import Document, Entry, Passage, SparseVector, Unit, UnitEntry, Vector
 from .encoders import Encoders, layout_of
 from .passages import Span, cut_passages
@@ -57,7 +57,7 @@ class EntryMaker:
             own = self._encoders.units_of(encoder)
             embedded = [span.embedded for some in spans for span in some]
             embedded += [unit.text for name in own for some in units for unit in some[name]]
-            vectors = iter(embed(embedded, encoder.embedder, cache, part(number)))
+            vectors = iter(encode_once(embedded, encoder.embedder.encode_documents, cache, part(number)))
             passages[self._fields[number]] = [
                 tuple(Passage(span.start, span.end, next(vectors)) for span in some) for some in spans
             ]
@@ -66,7 +66,7 @@ class EntryMaker:
         sparse: Sequence[SparseVector | None] = [None] * len(documents)
         if self._encoders.sparse is not None and self._sparse is not None:
             wholes = [document.content for document in documents]
-            sparse = embed_sparse(wholes, self._encoders.sparse, self._sparse, part(parts - 1))
+            sparse = encode_once(wholes, self._encoders.sparse.encode_documents, self._sparse, part(parts - 1))
         entries: list[Entry] = []
         for row, document in enumerate(documents):
             fields = {name: made[row] for name, made in passages.items()}

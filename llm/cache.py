@@ -26,7 +26,7 @@ class AnswerCache:
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES) -> None:
         """Beyond `max_bytes` the oldest answers are forgotten; 0 keeps none after the run."""
         path = folder / "answers.sqlite"
-        self._cache = Cache(path, max_bytes, "the cache of answers", table="answers", column="text", kind="TEXT")
+        self._cache = Cache(path, max_bytes, "the cache of answers")
 
     @property
     def notice(self) -> str | None:

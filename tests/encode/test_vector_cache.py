@@ -15,7 +15,12 @@ import pytest
 from paths import FOLDERS
 from tiny_embedder import TinyEmbedder
 
-from ccheck.encode.cache import SLICE, EmbeddingCache, embed, text_key
+from ccheck.encode.cache import SLICE, EmbeddingCache, encode_once, text_key
+
+
+def embed(texts: list[str], embedder: TinyEmbedder, cache: EmbeddingCache, *on_done) -> np.ndarray:
+    vectors = encode_once(texts, embedder.encode_documents, cache, *on_done)
+    return np.array(vectors, np.float32).reshape(len(texts), embedder.spec.dimensions)
 
 
 def texts(count: int) -> list[str]:
@@ -28,7 +33,7 @@ def test_each_text_is_embedded_once(tmp_path: Path) -> None:
     with EmbeddingCache(embedder.spec, tmp_path) as cache:
         vectors = embed(wanted, embedder, cache)
         assert sorted(embedder.embedded) == sorted(set(wanted))
-        assert vectors.dtype == np.float32
+        assert encode_once(texts(1), embedder.encode_documents, cache)[0].dtype == np.float32
         assert np.array_equal(vectors, np.stack([embedder.vector(text) for text in wanted]))
         assert np.array_equal(embed(wanted[::-1], embedder, cache), vectors[::-1])
     with EmbeddingCache(embedder.spec, tmp_path) as cache:
@@ -37,7 +42,7 @@ def test_each_text_is_embedded_once(tmp_path: Path) -> None:
         assert done == [(6, 6)]
         assert cache.notice is None
     assert embedder.calls == 1
-    assert embed([], embedder, cache).shape == (0, 8)
+    assert encode_once([], embedder.encode_documents, cache) == []
 
 
 def test_other_weights_and_windows_have_their_own(tmp_path: Path) -> None:
@@ -131,12 +136,12 @@ def test_two_processes_can_share_it(tmp_path: Path) -> None:
 
 WRITER = """
 import sys, pathlib
-from ccheck.encode.cache import EmbeddingCache, embed
+from ccheck.encode.cache import EmbeddingCache, encode_once
 from tiny_embedder import TinyEmbedder
 embedder = TinyEmbedder(dimensions=64)
 with EmbeddingCache(embedder.spec, pathlib.Path(sys.argv[1])) as cache:
     for n in range(0, 1_000_000, 50):
-        embed([f"Text number {i}." for i in range(n, n + 50)], embedder, cache)
+        encode_once([f"Text number {i}." for i in range(n, n + 50)], embedder.encode_documents, cache)
         print(n + 50, flush=True)
 """
 

@@ -17,7 +17,7 @@ from memory_store import MemoryStore
 from scripted_llm import Said, error, say, scripted, user_text
 from tiny_embedder import TinyEmbedder
 
-from ccheck.encode.cache import SparseCache, embed_sparse
+from ccheck.encode.cache import SparseCache, encode_once
 from ccheck.errors import CcheckError, InvalidData, UsageError
 from ccheck.ingest import (
     DenseEncoder,
@@ -421,10 +421,10 @@ def test_sparse_vectors_are_kept_as_they_are(tmp_path: Path) -> None:
     sparse = TinySparse()
     texts = ["sea level", "", "ice melts and ice melts", "sea level"]
     with SparseCache(sparse.spec, tmp_path) as cache:
-        first = embed_sparse(texts, sparse, cache)
+        first = encode_once(texts, sparse.encode_documents, cache)
     assert len(sparse.encoded) == 3
     with SparseCache(sparse.spec, tmp_path) as cache:
-        again = embed_sparse(texts, sparse, cache)
+        again = encode_once(texts, sparse.encode_documents, cache)
         assert cache.notice is None
     assert len(sparse.encoded) == 3
     for one, other in zip(first, again, strict=True):
@@ -433,5 +433,5 @@ def test_sparse_vectors_are_kept_as_they_are(tmp_path: Path) -> None:
     smaller = TinySparse()
     smaller.spec = SparseField("tiny-sparse", 3, "5" * 64, 32)  # such ids its vocabulary does not have
     with SparseCache(smaller.spec, tmp_path) as cache:
-        embed_sparse(["sea level"], smaller, cache)
+        encode_once(["sea level"], smaller.encode_documents, cache)
     assert smaller.encoded == ["sea level"]
