@@ -35,7 +35,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..ingest import Encoders, IngestOptions, Preview, Progress, Questions, Report
+    from ..ingest import Encoders, IngestOptions, PlannedQuestions, Preview, Progress, Report
     from ..layout import Chunking
     from ..pipeline.resources import Resources
     from ..recipe import Recipe
@@ -272,7 +272,7 @@ def _preview(
     notice(f"nothing was stored; without --dry-run it goes into {store.name}")
 
 
-def _planned(planned: Questions, each: int, settings: Settings) -> str:
+def _planned(planned: PlannedQuestions, each: int, settings: Settings) -> str:
     cost = ""
     if settings.llm_prompt_price is not None and settings.llm_completion_price is not None:
         spent = planned.prompt_tokens * settings.llm_prompt_price

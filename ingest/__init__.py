@@ -1,7 +1,7 @@
 """Ingestion: reading files, cleaning, cutting into passages, encoding, and writing to a store."""
 
 from .encoders import DenseEncoder, Encoders, default_chunking, encoders_of, layout_of
-from .options import IngestOptions, Phase, Preview, Progress, Questions, Report
+from .options import IngestOptions, Phase, PlannedQuestions, Preview, Progress, Report
 from .preview import dry_run, planned_questions
 from .readers import read
 from .records import Record, Reject
@@ -12,9 +12,9 @@ __all__ = [
     "Encoders",
     "IngestOptions",
     "Phase",
+    "PlannedQuestions",
     "Preview",
     "Progress",
-    "Questions",
     "Record",
     "Reject",
     "Report",

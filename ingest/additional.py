@@ -30,7 +30,7 @@ from ..llm import (
 from ..stages import AdditionalStage
 from ..types import Document, Usage
 from .documents import clean
-from .options import Questions
+from .options import PlannedQuestions
 
 PROMPTS = {"additional-summary": ("document",), "additional-posts": ("document", "count")}
 """The prompts of this room and the placeholders that each must have."""
@@ -102,7 +102,7 @@ class AdditionalWriter:
             stopped = error
         return [*written, *[None] * (len(documents) - len(written))], stopped
 
-    def plan(self, documents: Sequence[Document]) -> Questions:
+    def plan(self, documents: Sequence[Document]) -> PlannedQuestions:
         """What writing about documents would ask, without asking it."""
         calls = cached = prompt_tokens = completion_tokens = 0
         for document in documents:
@@ -113,7 +113,7 @@ class AdditionalWriter:
                 calls += 1
                 prompt_tokens += estimate_tokens(question.messages)
                 completion_tokens += _TOKENS[name] * (self._stage.posts if name == "additional-posts" else 1)
-        return Questions(len(documents), calls, cached, prompt_tokens, completion_tokens)
+        return PlannedQuestions(len(documents), calls, cached, prompt_tokens, completion_tokens)
 
     def _questions(self, document: Document) -> Iterator[Question[Any]]:
         paper = quoted({"title": document.title, "text": document.text[:LONGEST]})

@@ -105,7 +105,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class PlannedQuestions:
     """What a language model would be asked about so many `documents`: `calls`, of about so many tokens, and `cached`
     questions that were answered before and cost nothing."""
 
@@ -115,5 +115,5 @@ class Questions:
     prompt_tokens: int
     completion_tokens: int
 
-    def __add__(self, other: Questions) -> Questions:
-        return Questions(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+    def __add__(self, other: PlannedQuestions) -> PlannedQuestions:
+        return PlannedQuestions(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))

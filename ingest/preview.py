@@ -10,7 +10,7 @@ from ..errors import InvalidData
 from ..types import Document
 from .documents import digest, layout_bytes, make_document
 from .encoders import Encoders, layout_of, prepared
-from .options import IngestOptions, Preview, Questions
+from .options import IngestOptions, PlannedQuestions, Preview
 from .passages import cut_passages
 from .readers import read_source
 from .records import Reject
@@ -56,14 +56,14 @@ def dry_run(
 
 def planned_questions(
     sources: Given, store: Store, encoders: Encoders, options: IngestOptions | None = None
-) -> Questions:
+) -> PlannedQuestions:
     """What a language model would be asked about the documents that the store does not have yet. Asks nothing.
 
     All files are read. Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
     """
     options = options or IngestOptions()
     encoders = prepared(encoders, options)
-    total = Questions(0, 0, 0, 0, 0)
+    total = PlannedQuestions(0, 0, 0, 0, 0)
     if encoders.additional is None:
         return total
     held = layout_bytes(layout_of(encoders))
