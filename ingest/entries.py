@@ -66,7 +66,8 @@ class EntryMaker:
         sparse: Sequence[SparseVector | None] = [None] * len(documents)
         if self._encoders.sparse is not None and self._sparse is not None:
             wholes = [document.content for document in documents]
-            sparse = encode_once(wholes, self._encoders.sparse.encode_documents, self._sparse, part(parts - 1))
+            encode = self._encoders.sparse.encode_documents
+            sparse = [*encode_once(wholes, encode, self._sparse, part(parts - 1))]
         entries: list[Entry] = []
         for row, document in enumerate(documents):
             fields = {name: made[row] for name, made in passages.items()}
