@@ -51,13 +51,21 @@ def refuse_unfit(filters: Sequence[Filter], fields: Mapping[str, Kind], store: s
 
     Such a filter would leave nothing, or everything, of any claim: a mistake, and no answer.
     """
+    refuse_ordered_ids(filters)
     for one in filters:
-        kind = "words" if one.field == DOCUMENT_ID else fields.get(one.field)
+        kind = "either" if one.field == DOCUMENT_ID else fields.get(one.field)
         if kind is None:
             raise UsageError(_unknown(one, fields, store))
         wrong = _unfit(one, kind)
         if wrong is not None:
             raise UsageError(f"the filter {str(one)!r} can't be applied to {store}: {wrong}")
+
+
+def refuse_ordered_ids(filters: Sequence[Filter]) -> None:
+    """Raise UsageError for a filter that orders ids."""
+    for one in filters:
+        if one.field == DOCUMENT_ID and one.operator not in ("=", "!="):
+            raise UsageError(f"the filter {str(one)!r} can't be applied: only = and != compare ids")
 
 
 def _unknown(one: Filter, fields: Mapping[str, Kind], store: str) -> str:

@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import analysis as words
-from ...errors import InvalidData, NotFound, UsageError
+from ...errors import InvalidData, UsageError
 from ...layout import Layout
 from ...stages import Analysis, Bm25
-from ...types import document_text
+from ...types import Unit, document_text
 from .files import Damaged, link, make_folder
 from .fuzzy import Dictionary, allowed_edits
+from .records import DOCUMENTS, UNIT_BITS, unit_id
 
 if TYPE_CHECKING:
     import tantivy
@@ -40,34 +41,57 @@ HEAP_BYTES = 128 << 20
 _FEW = 20_000
 """Up to so many allowed documents are looked up by their number; above, the ranking is read until enough passed."""
 
-Row: TypeAlias = tuple[int, str, str, Sequence[str]]
-"""A document as it is indexed: seq, title, text, additional texts."""
+Row: TypeAlias = Mapping[str, str | int]
+"""What is indexed of a document or a unit, by field."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFields:
-    """The fields of an index beyond `FIELDS`."""
+    """The fields of an index: of documents `FIELDS` and these, or of `units`."""
 
     additional: bool = False
     analyses: tuple[Analysis, ...] = ()
+    units: bool = False
 
     @classmethod
-    def of(cls, layout: Layout) -> TextFields:
+    def of(cls, layout: Layout, name: str = DOCUMENTS) -> TextFields:
+        """Those of the index of that name."""
+        if name != DOCUMENTS:
+            return UNIT_FIELDS
         # By name, since layouts with the same analyses in another order are of one index.
         return cls(layout.additional is not None, tuple(sorted(layout.analyses, key=terms_field)))
 
     @property
     def names(self) -> tuple[str, ...]:
+        if self.units:
+            return ("content",)
         return (*FIELDS, *([ADDITIONAL] if self.additional else []))
 
-    def contents(self, row: Row) -> dict[str, str | int]:
-        """What is indexed of a document, by field."""
-        seq, title, text, additional = row
+    @property
+    def document(self) -> str:
+        """The field with the seq of the document."""
+        return "document" if self.units else "seq"
+
+    @property
+    def bits(self) -> int:
+        """What the `seq` of a row has behind the seq of its document."""
+        return UNIT_BITS if self.units else 0
+
+    def document_row(self, seq: int, title: str, text: str, additional: Sequence[str]) -> Row:
         found: dict[str, str | int] = {"seq": seq, "title": title, "text": text}
         found["content"] = document_text(title, text)
         if self.additional:
             found[ADDITIONAL] = "\n".join(additional)
         return found | {terms_field(analysis): words.terms_text(analysis, title, text) for analysis in self.analyses}
+
+
+UNIT_FIELDS = TextFields(units=True)
+
+
+def unit_rows(seq: int, units: Iterable[Unit]) -> Iterator[Row]:
+    """The rows of a document's units."""
+    for unit in units:
+        yield {"seq": unit_id(seq, unit.number), "document": seq, "content": unit.text}
 
 
 def terms_field(analysis: Analysis) -> str:
@@ -77,7 +101,7 @@ def terms_field(analysis: Analysis) -> str:
 
 
 class Bm25Index:
-    """A tantivy index of documents by their seq, in a folder that does not change any more."""
+    """A tantivy index of documents by their seq, or of units by their id, in a folder that does not change any more."""
 
     def __init__(self, folder: Path, fields: TextFields) -> None:
         """Raises Damaged, derived, where the folder holds no index of these fields that can be read."""
@@ -98,8 +122,8 @@ class Bm25Index:
 def write(folder: Path, fields: TextFields, added: Iterable[Row], removed: Sequence[int], old: Path | None) -> None:
     """Make an index in a new folder: the one in `old`, with more documents and without some, in one commit.
 
-    Its files are those of `old` as far as they stay. Raises OSError or Damaged where something fails, and leaves an
-    unusable folder then.
+    `removed` are seqs of documents. Its files are those of `old` as far as they stay. Raises OSError or Damaged where
+    something fails, and leaves an unusable folder then.
     """
     import tantivy
 
@@ -112,19 +136,20 @@ def write(folder: Path, fields: TextFields, added: Iterable[Row], removed: Seque
         writer = _open(folder, fields).writer(HEAP_BYTES, 1)
         try:
             for row in added:
-                writer.add_document(tantivy.Document.from_dict(fields.contents(row), schema))
+                writer.add_document(tantivy.Document.from_dict(dict(row), schema))
             if removed:
-                writer.delete_documents_by_query(tantivy.Query.term_set_query(schema, "seq", list(removed)))
+                writer.delete_documents_by_query(tantivy.Query.term_set_query(schema, fields.document, list(removed)))
             writer.commit()
             writer.wait_merging_threads()
         finally:
             del writer
 
 
-def removed_in(folder: Path) -> int:
-    """How many removed documents an index still counts in its statistics."""
+def removed_in(folder: Path) -> tuple[int, int]:
+    """How many removed documents or units an index still counts in its statistics, and how many others it has."""
     segments = json.loads((folder / "meta.json").read_bytes())["segments"]
-    return sum(segment["deletes"]["num_deleted_docs"] for segment in segments if segment["deletes"])
+    removed = sum(segment["deletes"]["num_deleted_docs"] for segment in segments if segment["deletes"])
+    return removed, sum(segment["max_doc"] for segment in segments) - removed
 
 
 @contextmanager
@@ -166,22 +191,17 @@ class Bm25View:
     fields: TextFields
     dictionaries: dict[str, Dictionary] = field(default_factory=dict)
 
-    def check(self, retriever: Bm25, store: str) -> None:
-        """Raise NotFound or UsageError for what this index does not have."""
-        lacking = "" if retriever.analysis is None or retriever.analysis in self.fields.analyses else "this analysis"
-        if ADDITIONAL in retriever.fields and not self.fields.additional:
-            lacking = "additional texts"
-        if lacking:
-            raise NotFound(
-                f"the store {store} has no terms of {lacking}: ingest for the recipe that searches them "
-                "(ccheck ingest FILE --recipe NAME)"
-            )
+    def check(self, retriever: Bm25) -> None:
+        """Raise UsageError for a field that no index has."""
         unknown = [name for name in retriever.fields if name not in self.fields.names]
         if unknown:
             raise UsageError(f"there is no text field {unknown[0]!r}; the fields are {', '.join(self.fields.names)}")
 
     def search(self, text: str, retriever: Bm25, allowed: NDArray[np.bool_] | None = None) -> list[tuple[int, float]]:
-        """The best documents as (seq, score), best first; `allowed[seq]` says which may be found."""
+        """The best documents or units as (seq or id, score), best first.
+
+        `allowed[seq]` says which documents may be found, or whose units.
+        """
         import tantivy
 
         query, depth = self._query(text, retriever), retriever.depth
@@ -191,14 +211,15 @@ class Bm25View:
             return self._top(query, depth)
         if int(allowed.sum()) <= _FEW:
             seqs = np.flatnonzero(allowed).tolist()
-            among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(self.schema, "seq", seqs), 0.0)
+            these = tantivy.Query.term_set_query(self.schema, self.fields.document, seqs)
+            among = tantivy.Query.const_score_query(these, 0.0)
             both = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, among)])
             return self._top(both, depth)
         limit = depth
         while True:
             limit *= 4
             hits = self._top(query, limit)
-            passed = [hit for hit in hits if allowed[hit[0]]]
+            passed = [hit for hit in hits if allowed[hit[0] >> self.fields.bits]]
             if len(passed) >= depth or len(hits) < limit:
                 return passed[:depth]
 
@@ -251,6 +272,8 @@ def _schema(fields: TextFields) -> tantivy.Schema:
     import tantivy
 
     builder = tantivy.SchemaBuilder().add_unsigned_field("seq", indexed=True, fast=True)
+    if fields.units:
+        builder = builder.add_unsigned_field("document", indexed=True)
     for name in fields.names:
         builder = builder.add_text_field(name, tokenizer_name="ccheck", index_option="freq")
     for analysis in fields.analyses:

@@ -15,22 +15,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from ...errors import InvalidData
 from ...layout import Layout
-from ...types import Document, Entry, Filter
-from ..filters import Kind
+from ...types import Document, Entry, Filter, Unit
+from ..filters import Kind, refuse_ordered_ids
+from .entries import id_sum, packed_units, unpacked_units
 from .files import Damaged, mark
 from .filtering import condition, kinds
 from .opening import FORMAT, connect_to_read, identity, is_damage, new_vector_file
-from .records import Counts, SparseState, VectorBlock, VectorFile, Words
+from .records import (
+    Counts,
+    SparseState,
+    VectorBlock,
+    VectorFile,
+    Words,
+    unit_id,
+    vector_fields,
+    vectors_of,
+)
 from .sparse import Batch, Named
-from .sparse import check as check_vector
 
 _HEAD = "seq, id, digest, published, metadata, head"
 _BODY = "seq, title, text, additional, body"
+_UNITS = "units, cut"
 _INTS = np.dtype("<i8")
 _TO_64_BITS = 2**64 - 1
 
@@ -42,6 +51,7 @@ class Database:
         """Raises InvalidData for a file that is no store of this format."""
         self.path = path
         self._kinds: tuple[int, dict[str, Kind]] | None = None
+        self._layout: tuple[str, Layout] | None = None
         self._checked: set[str] = set()
         try:
             self._connection = connect_to_read(path)
@@ -109,13 +119,16 @@ class Database:
 
     @property
     def layout(self) -> Layout:
-        return Layout.from_dict(json.loads(self.meta("layout")))
+        said = self.meta("layout")
+        if self._layout is None or self._layout[0] != said:
+            self._layout = said, Layout.from_dict(json.loads(said))
+        return self._layout[1]
 
     def set_layout(self, layout: Layout) -> None:
         """What the store is made with; fields that it gains have no vectors yet."""
         self.set_meta(layout=json.dumps(layout.to_dict()))
         known = self.vector_files()
-        files = {name: known.get(name) or VectorFile(new_vector_file(name)) for name in layout.dense}
+        files = {name: known.get(name) or VectorFile(new_vector_file()) for name in vector_fields(layout)}
         self._set("vectors", files)
 
     @property
@@ -136,11 +149,18 @@ class Database:
         return Counts(**self._get("counts"))
 
     @property
-    def words(self) -> Words:
-        return Words(**self._get("words"))
+    def words(self) -> dict[str, Words]:
+        """The index of words of documents, `DOCUMENTS`, and that of each granularity."""
+        return {name: Words(**one) for name, one in self._get("words").items()}
 
-    def set_words(self, words: Words) -> None:
-        self._set("words", words)
+    def set_words(self, words: Mapping[str, Words]) -> None:
+        self._set("words", {**self.words, **words})
+
+    def behind(self) -> list[str]:
+        """The indices of words that don't have all documents, or have some that are gone."""
+        counts = self.counts
+        now = counts.highest, counts.rows
+        return [name for name, one in self.words.items() if (one.last, one.gone) != now]
 
     def vector_files(self) -> dict[str, VectorFile]:
         """Each field's file of vectors."""
@@ -156,7 +176,7 @@ class Database:
 
     def named_files(self) -> list[str]:
         """The files and folders that are the store's, beside the database."""
-        return [self.words.folder, *(one.file for one in self.vector_files().values())]
+        return [one.folder for one in self.words.values()] + [one.file for one in self.vector_files().values()]
 
     def _get(self, key: str) -> Any:
         return json.loads(self.meta(key))
@@ -192,12 +212,21 @@ class Database:
         return {document.id: document for document in by_seq.values()}
 
     def documents_by_seq(self, seqs: Sequence[int]) -> dict[int, Document]:
+        rows = self._select(f"SELECT {_HEAD}, {_BODY} FROM documents WHERE seq IN", seqs)
+        return {row[0]: self._document(row) for row in rows}
+
+    def units_by_seq(self, granularity: str, seqs: Sequence[int]) -> dict[int, tuple[Document, tuple[Unit, ...]]]:
+        """Documents with their units of a granularity."""
         found = {}
-        for row in self._select(f"SELECT {_HEAD}, {_BODY} FROM documents WHERE seq IN", seqs):
-            seq, id_, _, published, metadata = self._head(row[:6])[:5]
-            _, title, text, _ = self._body(row[6:])
-            found[seq] = Document(id_, title, text, json.loads(metadata), published)
+        for row in self._select(f"SELECT {_HEAD}, {_BODY}, {_UNITS} FROM documents WHERE seq IN", seqs):
+            document = self._document(row)
+            found[row[0]] = document, unpacked_units(granularity, document.text, self._units(row[0], row[-2:]))
         return found
+
+    def units(self, granularity: str, ids: Sequence[str]) -> dict[str, tuple[Unit, ...]]:
+        """The units of documents."""
+        by_seq = self.units_by_seq(granularity, [row[0] for row in self._heads(ids)])
+        return {document.id: units for document, units in by_seq.values()}
 
     def ids_by_seq(self, seqs: Sequence[int]) -> dict[int, str]:
         rows = self._select(f"SELECT {_HEAD} FROM documents WHERE seq IN", seqs)
@@ -212,19 +241,18 @@ class Database:
         for id_, seq in rows:
             if not isinstance(id_, str) or id_ < before or not isinstance(seq, int):
                 raise self._damaged("has a broken index of ids")
-            total, before = total + _id_sum(seq, id_), id_
+            total, before = total + id_sum(seq, id_), id_
         if total & _TO_64_BITS != self.counts.ids or len(rows) != self.count():
             raise self._damaged("has a broken index of ids")
         return {seq: id_ for id_, seq in rows}
 
-    def texts_after(self, seq: int, additional: bool = True) -> Iterator[tuple[int, str, str, list[str]]]:
-        """(seq, title, text, additional texts) of every document above `seq`, in order."""
+    def texts_after(self, seq: int) -> Iterator[tuple[int, str, str, str, str]]:
+        """(seq, title, text, additional texts, units) of every document above `seq`, in order; the last two as JSON."""
         expected, found = self.count_after(seq), 0
-        query = f"SELECT {_BODY} FROM documents WHERE seq > ? ORDER BY seq"
+        query = f"SELECT {_BODY}, {_UNITS} FROM documents WHERE seq > ? ORDER BY seq"
         for row in self._connection.execute(query, (seq,)):
-            number, title, text, more = self._body(row)
             found += 1
-            yield number, title, text, json.loads(more) if additional else []
+            yield (*self._body(row[:5]), self._units(row[0], row[5:]))
         if found != expected:
             raise self._damaged(f"has lost {abs(expected - found)} of its documents")
 
@@ -232,6 +260,7 @@ class Database:
         """Store documents. Their vectors lie in each field's file, in order, in these blocks: (first, rows, digest)."""
         self.remove([entry.document.id for entry in entries])
         counts = self.counts
+        fields = vector_fields(self.layout)
         owners: dict[str, list[int]] = {name: [] for name in blocks}
         ids_sum = counts.ids
         for seq, entry in enumerate(entries, counts.highest + 1):
@@ -240,18 +269,18 @@ class Database:
             additional = json.dumps(list(entry.additional), ensure_ascii=False)
             head = (seq, document.id, entry.digest, document.published, metadata)
             body = (document.title, document.text, additional)
+            units = json.dumps(packed_units(entry))
             self._connection.execute(
-                "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*head, mark(*head), *body, mark(seq, *body)),
+                "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*head, mark(*head), *body, mark(seq, *body), units, mark(seq, units)),
             )
-            ids_sum += _id_sum(seq, document.id)
-            for name, passages in entry.passages.items():
-                if passages:
-                    owners[name] += [seq] * len(passages)
+            ids_sum += id_sum(seq, document.id)
+            for name, rows in vectors_of(entry).items():
+                owners[name] += [unit_id(seq, number) if fields[name][1] else seq for number, _ in rows]
         for name, places in blocks.items():
             begin = places[0][0] if places else 0
-            seqs = np.array(owners[name], _INTS)
-            self._add_blocks(name, [VectorBlock(at, seqs[at - begin :][:rows], made) for at, rows, made in places])
+            whose = np.array(owners[name], _INTS)
+            self._add_blocks(name, [VectorBlock(at, whose[at - begin :][:count], made) for at, count, made in places])
         highest = counts.highest + len(entries)
         self._set("counts", Counts(highest, counts.gone, counts.rows, ids_sum & _TO_64_BITS))
         batch = Batch.of(
@@ -269,7 +298,7 @@ class Database:
         self._connection.executemany("DELETE FROM documents WHERE seq = ?", ((seq,) for seq in seqs))
         counts = self.counts
         self._add_gone(counts.rows, seqs)
-        ids_sum = counts.ids - sum(_id_sum(seq, id_) for seq, id_ in removed)
+        ids_sum = counts.ids - sum(id_sum(seq, id_) for seq, id_ in removed)
         self._set("counts", Counts(counts.highest, counts.gone + len(seqs), counts.rows + 1, ids_sum & _TO_64_BITS))
         # A file that once was all here no longer is.
         self._connection.execute("DELETE FROM ingested")
@@ -314,16 +343,27 @@ class Database:
         self._compare(made, seq, title, text, additional, what=f"the text of the document {seq}")
         return seq, title, text, additional
 
+    def _document(self, row: tuple[Any, ...]) -> Document:
+        """Of the columns of the head and the body."""
+        _, id_, _, published, metadata = self._head(row[:6])[:5]
+        _, title, text, _ = self._body(row[6:11])
+        return Document(id_, title, text, json.loads(metadata), published)
+
+    def _units(self, seq: int, row: tuple[Any, ...]) -> str:
+        units, made = row
+        self._compare(made, seq, units, what=f"the units of the document {seq}")
+        return str(units)
+
     # -- vectors
 
     def vector_blocks(self, name: str) -> list[VectorBlock]:
         """The blocks of a field's file of vectors, in order."""
-        query = "SELECT number, first, seqs, digest, mark FROM vectors WHERE field = ? AND number >= ?"
+        query = "SELECT number, first, owners, digest, mark FROM vectors WHERE field = ? AND number >= ?"
         file, blocks, row_count = self.vector_files()[name], [], 0
-        for number, first, seqs, made, own in self._rows(query, 0, file.blocks, name):
-            self._compare(own, name, number, first, seqs, made, what="a note of vectors")
-            blocks.append(VectorBlock(first, np.frombuffer(seqs, _INTS), made))
-            row_count += len(blocks[-1].seqs)
+        for number, first, owners, made, own in self._rows(query, 0, file.blocks, name):
+            self._compare(own, name, number, first, owners, made, what="a note of vectors")
+            blocks.append(VectorBlock(first, np.frombuffer(owners, _INTS), made))
+            row_count += len(blocks[-1].owners)
         if row_count != file.rows:
             raise self._damaged("has lost notes of vectors")
         return blocks
@@ -338,9 +378,9 @@ class Database:
         files = self.vector_files()
         before = files[name]
         for number, block in enumerate(blocks, before.blocks):
-            row = (name, number, block.first, block.seqs.astype(_INTS).tobytes(), block.digest)
+            row = (name, number, block.first, block.owners.astype(_INTS).tobytes(), block.digest)
             self._connection.execute("INSERT INTO vectors VALUES (?, ?, ?, ?, ?, ?)", (*row, mark(*row)))
-        rows = before.rows + sum(len(block.seqs) for block in blocks)
+        rows = before.rows + sum(len(block.owners) for block in blocks)
         self._set("vectors", files | {name: VectorFile(before.file, rows, before.blocks + len(blocks))})
 
     # -- sparse vectors
@@ -384,6 +424,7 @@ class Database:
 
     def passing(self, filters: Sequence[Filter]) -> list[int]:
         """The seqs of the documents that pass all filters."""
+        refuse_ordered_ids(filters)
         self.check_heads()
         conditions, values = [], []
         for filter_ in filters:
@@ -455,25 +496,3 @@ class Database:
         return self._connection.execute(
             f"{query} (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
         ).fetchall()
-
-
-def _id_sum(seq: int, id_: str) -> int:
-    return int(xxhash.xxh3_64_intdigest(id_.encode("utf-8", "surrogateescape"), seq))
-
-
-def check_entry(entry: Entry, layout: Layout) -> None:
-    """Raise InvalidData for vectors that the store has no field for, or of another size than the field's."""
-    fields, id_ = layout.dense, entry.document.id
-    for name, passages in entry.passages.items():
-        if passages and name not in fields:
-            raise InvalidData(f"the document {id_} comes with vectors {name!r}, for which the store was not prepared")
-        for passage in passages:
-            if passage.vector.shape != (fields[name].embedding.dimensions,):
-                raise InvalidData(
-                    f"the document {id_} comes with a vector of shape {passage.vector.shape} for {name!r}, whose "
-                    f"vectors have {fields[name].embedding.dimensions} dimensions"
-                )
-    if entry.sparse is not None:
-        if layout.sparse is None:
-            raise InvalidData(f"the document {id_} comes with a sparse vector, for which the store was not prepared")
-        check_vector(entry.sparse, layout.sparse.vocabulary, f"the document {id_}")

@@ -26,7 +26,7 @@ DATABASE, UNBORN, LOCK, SPARSE = "documents.sqlite", "documents.sqlite.new", "wr
 
 _BESIDE = r"(-wal|-shm|-journal)?"
 _CREATED = re.compile(rf"{re.escape(UNBORN)}{_BESIDE}|{re.escape(LOCK)}|bm25-[0-9a-f]{{8}}")
-_VECTORS = re.compile(r"vectors-[\w-]+-[0-9a-f]{8}\.f32")
+_VECTORS = re.compile(r"vectors-[0-9a-f]{8}\.f32")
 _DATABASE = re.compile(re.escape(DATABASE) + _BESIDE)
 _FOLDERS = {
     re.compile(r"bm25-[0-9a-f]{8}"): re.compile(r"\.?\w+\.json|\.tantivy-\w+\.lock|\.tmp\w+|[0-9a-f]{32}(\.\d+)?\.\w+"),

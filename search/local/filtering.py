@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from ...types import Filter
-from ..filters import PUBLISHED, Kind, is_number, number_of
+from ..filters import DOCUMENT_ID, PUBLISHED, Kind, is_number, number_of
 
 
 def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
@@ -25,7 +25,8 @@ def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
     found: dict[str, Kind] = {
         name: "text" if name not in numbers else "either" if name in texts else "numbers" for name in numbers | texts
     }
-    found.pop(PUBLISHED, None)  # filters mean the document's own date by this name
+    for name in (PUBLISHED, DOCUMENT_ID):  # filters mean the document's own by these names
+        found.pop(name, None)
     if dated:
         found[PUBLISHED] = "dates"
     return found
@@ -33,6 +34,8 @@ def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
 
 def condition(filter_: Filter) -> tuple[str, list[str | float]]:
     """SQL for one filter with its parameters."""
+    if filter_.field == DOCUMENT_ID:
+        return f"id {filter_.operator} ?", [filter_.value]
     if filter_.field == PUBLISHED:
         return f"coalesce(published {filter_.operator} ?, ?)", [filter_.value, int(filter_.operator == "!=")]
     # json_each yields a scalar as one row and a list as one row for each of its values.

@@ -6,21 +6,24 @@ import json
 import os
 import sqlite3
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from ...layout import Layout
 from .files import UNBORN, mark, new_name, sync_folder
-from .records import Counts, SparseState, VectorFile, Words
+from .records import Counts, SparseState, VectorFile, Words, vector_fields
 
 FORMAT = "1"
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark BLOB NOT NULL) WITHOUT ROWID;
--- seq grows with every write and is never used twice: an updated document gets a new one.
+-- seq grows with every write and is never used twice: an updated document gets a new one. head, body and cut are the
+-- checksums of what stands before them. units has of each granularity where the units stand in the text.
 CREATE TABLE documents (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL, digest TEXT NOT NULL, published TEXT, metadata TEXT NOT NULL,
-    head BLOB NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, additional TEXT NOT NULL, body BLOB NOT NULL
+    head BLOB NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, additional TEXT NOT NULL, body BLOB NOT NULL,
+    units TEXT NOT NULL, cut BLOB NOT NULL
 );
 CREATE UNIQUE INDEX documents_by_id ON documents (id);
 -- The documents that were removed, and those that were replaced: what the vectors and sparse lists still have of them
@@ -28,7 +31,7 @@ CREATE UNIQUE INDEX documents_by_id ON documents (id);
 CREATE TABLE gone (number INTEGER PRIMARY KEY, seqs BLOB NOT NULL, mark BLOB NOT NULL);
 -- Runs of rows of a field's file of vectors: whose each is (int64), and their checksum.
 CREATE TABLE vectors (
-    field TEXT NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, seqs BLOB NOT NULL, digest BLOB NOT NULL,
+    field TEXT NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, owners BLOB NOT NULL, digest BLOB NOT NULL,
     mark BLOB NOT NULL, PRIMARY KEY (field, number)
 ) WITHOUT ROWID;
 -- Sparse vectors of several documents: seqs and how many tokens each has (int64), token ids (int32), weights (float32).
@@ -41,7 +44,7 @@ CREATE TABLE ingested (source TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 
-def create(path: Path, layout: Layout, words: Words) -> None:
+def create(path: Path, layout: Layout, words: Mapping[str, Words]) -> None:
     """A database without documents: whole, or not there.
 
     What a creation that was killed left is removed. For the one writer.
@@ -58,14 +61,14 @@ def create(path: Path, layout: Layout, words: Words) -> None:
         connection.execute("BEGIN IMMEDIATE")
         for statement in _TABLES.split(";"):
             connection.execute(statement)
-        files = {name: asdict(VectorFile(new_vector_file(name))) for name in layout.dense}
+        files = {name: asdict(VectorFile(new_vector_file())) for name in vector_fields(layout)}
         start = {
             "format": FORMAT,
             "id": uuid.uuid4().hex,
             "generation": "0",
             "layout": json.dumps(layout.to_dict()),
             "counts": json.dumps(asdict(Counts())),
-            "words": json.dumps(asdict(words)),
+            "words": json.dumps({name: asdict(one) for name, one in words.items()}),
             "vectors": json.dumps(files),
             "sparse": json.dumps(asdict(SparseState())),
         }
@@ -100,8 +103,8 @@ def is_damage(error: sqlite3.Error) -> bool:
     return code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF not in other
 
 
-def new_vector_file(name: str) -> str:
-    return f"{new_name(f'vectors-{name}')}.f32"
+def new_vector_file() -> str:
+    return f"{new_name('vectors')}.f32"
 
 
 def identity(path: Path) -> tuple[int, int] | None:

@@ -10,118 +10,117 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import NotFound
+from ...fusion import projected
 from ...layout import MAIN_VECTORS, Layout
 from ...stages import Bm25, Dense, Retriever, Sparse
 from ...types import Query
 from . import sparse
-from .bm25 import Bm25View
+from .bm25 import Bm25Index, Bm25View, TextFields
 from .database import Database
 from .files import SPARSE, Verified
+from .records import DOCUMENTS, UNIT_BITS, unit_vectors, vector_fields
 from .sparse import SparseIndex
 from .vectors import VectorIndex
 
 Ranked: TypeAlias = list[tuple[int, float]]
-"""(seq, score), best first."""
+"""(seq of a document or id of a unit, score), best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What readers see at one generation of the database. `vectors` and `weights` are read when they are asked for.
+    """What readers see at one generation of the database. The indices are read when they are asked for.
 
-    `alive[seq]`: whether a document is there. `removed` are those that `words` still has.
+    `alive[seq]`: whether a document is there. `behind` names the indices of words that still have others.
     """
 
     generation: int
     layout: Layout
     alive: NDArray[np.bool_]
-    removed: NDArray[np.int64]
-    words: Bm25View
+    behind: frozenset[str]
     verified: Verified
+    words: dict[str, Bm25View] = field(default_factory=dict)
     vectors: dict[str, VectorIndex] = field(default_factory=dict)
     weights: dict[str, SparseIndex] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
 
     def lacks(self, retrievers: Mapping[str, Retriever]) -> bool:
         """Whether something that these search has still to be read."""
-        fields = self.layout.dense
-        return any(
-            (isinstance(one, Dense) and vector_field(one) in fields and vector_field(one) not in self.vectors)
-            or (isinstance(one, Sparse) and self.layout.sparse is not None and not self.weights)
-            for one in retrievers.values()
-        )
+        return any(_index_of(one) not in self._indices(one) for one in retrievers.values())
+
+    def _indices(self, retriever: Retriever) -> Mapping[str, Bm25View | VectorIndex | SparseIndex]:
+        if isinstance(retriever, Bm25):
+            return self.words
+        return self.vectors if isinstance(retriever, Dense) else self.weights
 
     def read(self, database: Database, folder: Path, retrievers: Mapping[str, Retriever]) -> None:
-        """Read what these search; within a transaction of this generation. Raises Damaged."""
+        """Read what these search, which is there; within a transaction of this generation. Raises Damaged."""
         for retriever in retrievers.values():
-            if isinstance(retriever, Dense):
-                name = vector_field(retriever)
-                if name in self.layout.dense and name not in self.vectors:
-                    self.vectors[name] = open_vectors(database, folder, name, self.alive, self.verified)
-            elif isinstance(retriever, Sparse) and self.layout.sparse is not None and not self.weights:
+            name = _index_of(retriever)
+            if name in self._indices(retriever):
+                continue
+            if isinstance(retriever, Bm25):
+                self.words[name] = open_words(database, folder, name, self.verified).view
+            elif isinstance(retriever, Dense):
+                self.vectors[name] = open_vectors(database, folder, name, self.alive, self.verified)
+            elif self.layout.sparse is not None:
                 vocabulary, named = self.layout.sparse.vocabulary, database.sparse.segments
                 chain = [sparse.open_segment(folder, one, vocabulary, self.verified) for one in named]
                 rest = list(database.sparse_after(named[-1].upto if named else 0))
-                self.weights[SPARSE] = SparseIndex.open(chain, vocabulary, self.alive, rest)
+                self.weights[name] = SparseIndex.open(chain, vocabulary, self.alive, rest)
 
     def rank(
-        self,
-        queries: Sequence[Query],
-        retrievers: Mapping[str, Retriever],
-        allowed: NDArray[np.bool_] | None,
-        store: str,
+        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], allowed: NDArray[np.bool_] | None
     ) -> list[dict[str, Ranked]]:
-        """What each retriever hands on for each query. `allowed[seq]`: which documents may be found.
-
-        Raises NotFound for a field that the store does not have.
-        """
+        """What each retriever hands on for each query. `allowed[seq]`: which documents may be found, or whose units."""
         found: dict[str, list[Ranked]] = {}
         for name, retriever in retrievers.items():
             if isinstance(retriever, Bm25):
-                found[name] = self._by_words(queries, name, retriever, allowed, store)
+                rankings = self._by_words(queries, name, retriever, allowed)
             elif isinstance(retriever, Dense):
-                found[name] = self._by_vectors(queries, name, retriever, allowed, store)
+                rankings = self._by_vectors(queries, name, retriever, allowed)
             else:
-                found[name] = self._by_weights(queries, name, retriever, allowed, store)
+                rankings = self._by_weights(queries, name, retriever, allowed)
+            if not isinstance(retriever, Sparse) and retriever.units is not None and retriever.parents is not None:
+                how = retriever.parents
+                rankings = [projected(ranking, lambda unit: (unit >> UNIT_BITS,), how) for ranking in rankings]
+            found[name] = rankings
         return [{name: found[name][i] for name in found} for i in range(len(queries))]
 
     def _by_words(
-        self, queries: Sequence[Query], name: str, retriever: Bm25, allowed: NDArray[np.bool_] | None, store: str
+        self, queries: Sequence[Query], name: str, retriever: Bm25, allowed: NDArray[np.bool_] | None
     ) -> list[Ranked]:
-        self.words.check(retriever, store)
-        if allowed is None and len(self.removed):
+        index = _index_of(retriever)
+        view = self.words[index]
+        view.check(retriever)
+        if allowed is None and index in self.behind:
             allowed = self.alive
-        return [self.words.search(query.words(name), retriever, allowed) for query in queries]
+        return [view.search(query.words(name), retriever, allowed) for query in queries]
 
     def _by_vectors(
-        self, queries: Sequence[Query], name: str, retriever: Dense, allowed: NDArray[np.bool_] | None, store: str
+        self, queries: Sequence[Query], name: str, retriever: Dense, allowed: NDArray[np.bool_] | None
     ) -> list[Ranked]:
-        field_name = vector_field(retriever)
-        if field_name not in self.layout.dense:
-            which = f"no field of vectors {field_name!r}" if retriever.field else "no vectors"
-            how = "for a recipe that has it" if retriever.field else "with an embedding model for dense retrieval"
-            example = "--recipe NAME" if retriever.field else "--model MODEL"
-            raise NotFound(f"the store {store} has {which}: ingest {how} (ccheck ingest FILE {example})")
         rankings: list[Ranked] = [[] for _ in queries]
         vectors = {i: vector for i, query in enumerate(queries) if (vector := query.embedding(name)) is not None}
         if vectors:
             matrix = np.stack(list(vectors.values())).astype(np.float32, copy=False)
-            found = self.vectors[field_name].search(matrix, retriever.depth, allowed)
+            found = self.vectors[_index_of(retriever)].search(matrix, retriever.depth, allowed)
             for i, ranking in zip(vectors, found, strict=True):
                 rankings[i] = ranking
         return rankings
 
     def _by_weights(
-        self, queries: Sequence[Query], name: str, retriever: Sparse, allowed: NDArray[np.bool_] | None, store: str
+        self, queries: Sequence[Query], name: str, retriever: Sparse, allowed: NDArray[np.bool_] | None
     ) -> list[Ranked]:
-        if self.layout.sparse is None:
-            raise NotFound(
-                f"the store {store} has no sparse vectors: ingest for a recipe with a sparse retriever "
-                "(ccheck ingest FILE --recipe NAME)"
-            )
         asked = [query.weights(name) for query in queries]
-        index = self.weights[SPARSE]
+        index = self.weights[_index_of(retriever)]
         return [[] if weights is None else index.search(weights, retriever.depth, allowed) for weights in asked]
+
+
+def open_words(database: Database, folder: Path, name: str, verified: Verified) -> Bm25Index:
+    """An index of words as the database names it. Raises Damaged, derived, where it is not as it was written."""
+    words = database.words[name]
+    verified.check_files(folder / words.folder, words.files)
+    return Bm25Index(folder / words.folder, TextFields.of(database.layout, name))
 
 
 def open_vectors(
@@ -129,9 +128,14 @@ def open_vectors(
 ) -> VectorIndex:
     """A field's vectors as the database has them. Raises Damaged."""
     path = folder / database.vector_files()[name].file
-    dimensions = database.layout.dense[name].embedding.dimensions
-    return VectorIndex.open(path, dimensions, database.vector_blocks(name), alive, verified)
+    embedding, bits = vector_fields(database.layout)[name]
+    return VectorIndex.open(path, embedding.dimensions, database.vector_blocks(name), alive, verified, bits)
 
 
-def vector_field(retriever: Dense) -> str:
-    return retriever.field or MAIN_VECTORS
+def _index_of(retriever: Retriever) -> str:
+    """The name of the index that a retriever searches, among those of its kind."""
+    if isinstance(retriever, Bm25):
+        return retriever.units or DOCUMENTS
+    if isinstance(retriever, Dense):
+        return unit_vectors(retriever.units) if retriever.units is not None else retriever.field or MAIN_VECTORS
+    return SPARSE

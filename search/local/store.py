@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,21 +19,24 @@ from typing import Self, TypeVar
 
 import numpy as np
 from filelock import FileLock, Timeout
-from numpy.typing import NDArray
 
 from ...analysis import open_analysis
 from ...errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ...fusion import fuse, ranking_of
 from ...layout import MAIN_VECTORS, Layout
 from ...stages import Fusion, Retriever
-from ...types import Document, Entry, Filter, Query, Ranking, Unit
+from ...types import Document, Entry, Filter, Query, Ranking, Unit, document_of, unit_key
 from ..filters import Kind
+from ..missing import not_held, refuse_missing
+from ..several import searched_units
 from ..store import StoreInfo
 from . import upkeep, vectors
-from .bm25 import TextFields
-from .database import Database, check_entry
+from .database import Database
+from .entries import check_entry
 from .files import DATABASE, LOCK, Damaged, Verified, is_leftover, is_remnant, make_folder, remove_store
+from .records import UNIT_BITS, unit_number, vectors_of
 from .reported import reported
+from .scopes import Changed, Masks, scopes
 from .snapshot import Ranked, Snapshot
 
 COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
@@ -45,10 +48,6 @@ RACES = 5
 """How often a search is done anew when a writer replaced a document between its ranking and its reading."""
 
 R = TypeVar("R")
-
-
-class Changed(Exception):
-    """The database is no longer as the snapshot has it."""
 
 
 class LocalStore:
@@ -68,7 +67,7 @@ class LocalStore:
         self._lock: FileLock | None = None
         self._snapshot: Snapshot | None = None
         self._verified = Verified()
-        self._passing: dict[tuple[int, tuple[Filter, ...]], NDArray[np.bool_]] = {}
+        self._masks = Masks()
         self._waiting, self._caught_up = 0, 0.0
 
     # -- what is there
@@ -86,7 +85,7 @@ class LocalStore:
                 passages = 0
                 if layout.embedding is not None:
                     blocks = database.vector_blocks(MAIN_VECTORS)
-                    passages = sum(int(np.count_nonzero(alive[block.seqs])) for block in blocks)
+                    passages = sum(int(np.count_nonzero(alive[block.owners])) for block in blocks)
                 return StoreInfo(
                     name=self.name,
                     documents=database.count(),
@@ -94,15 +93,23 @@ class LocalStore:
                     layout=layout,
                     dimensions=layout.embedding.dimensions if layout.embedding else None,
                     bytes=sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file()),
-                    pending=database.count_after(database.words.last),
+                    pending=database.count_after(min(one.last for one in database.words.values())),
                     state=database.state,
                     details={"folder": str(self.path)},
                 )
 
     @reported
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
-        raise NotFound(f"the store {self.name} has no units {granularity!r}")
+        with self._guard:
+            database = self._database()
+            if granularity not in database.layout.units:
+                raise not_held(self.name, f"units {granularity!r}")
+            wanted = list(dict.fromkeys(map(document_of, keys)))
+            found = database.units(granularity, wanted)
+        known = {unit_key(id_, unit.number): unit for id_, units in found.items() for unit in units}
+        return {key: known[key] for key in keys if key in known}
 
+    @reported
     def count(self, filters: Sequence[Filter] = ()) -> int:
         with self._guard:
             return len(self._database().passing(filters)) if filters else self._database().count()
@@ -136,14 +143,8 @@ class LocalStore:
         with self._guard:
             self._create(layout)
             with self._writing() as database:
-                old = database.layout
-                old.check(layout, self.name)
-                if TextFields.of(old) != TextFields.of(layout):
-                    upkeep.rebuild_words(database, self.path, layout)
-                elif old != layout:
-                    with database.writing():
-                        database.set_layout(layout)
-                        database.touch()
+                database.layout.check(layout, self.name)
+                upkeep.adopt(database, self.path, layout)
                 self._catch_up(database)
 
     def _create(self, layout: Layout) -> None:
@@ -171,8 +172,9 @@ class LocalStore:
             for entry in entries:
                 check_entry(entry, layout)
             blocks: dict[str, list[tuple[int, int, bytes]]] = {}
+            rows_of = [vectors_of(entry) for entry in entries]
             for field, file in database.vector_files().items():
-                rows = [passage.vector for entry in entries for passage in entry.passages.get(field, ())]
+                rows = [vector for own in rows_of for _, vector in own.get(field, ())]
                 if rows:
                     blocks[field] = vectors.write_rows(self.path / file.file, file.rows, np.stack(rows))
             with database.writing():
@@ -261,28 +263,47 @@ class LocalStore:
     ) -> list[Ranking | CcheckError]:
         joined = fusion if len(retrievers) > 1 else None
         weights = {name: retriever.weight for name, retriever in retrievers.items()}
+        granularity = searched_units(retrievers)
         for _ in range(RACES):
             snapshot, rankings = self._rank(queries, retrievers, filters)
             fused = [next(iter(r.values())) if len(r) == 1 else fuse(r, weights, fusion) for r in rankings]
-            wanted = sorted({seq for top in fused for seq, _ in top[:k]})
-            documents = self._read(snapshot, wanted, Database.documents_by_seq)
-            if len(documents) == len(wanted):
+            tops = [ranked[:k] for ranked in fused]
+            wanted = {key for top in tops for key, _ in top}
+            documents, units = self._hits(snapshot, granularity, wanted)
+            if documents.keys() >= wanted:
                 break
-        return [ranking_of(top[:k], ranked, documents, joined) for top, ranked in zip(fused, rankings, strict=True)]
+        return [ranking_of(top, ranked, documents, joined, units) for top, ranked in zip(tops, rankings, strict=True)]
+
+    def _hits(
+        self, snapshot: Snapshot, granularity: str | None, keys: Set[int]
+    ) -> tuple[Mapping[int, Document], Mapping[int, Unit]]:
+        """The documents of the best keys, and their units where they are units' ids."""
+        if granularity is None:
+            return self._read(snapshot, sorted(keys), Database.documents_by_seq), {}
+        seqs = sorted({key >> UNIT_BITS for key in keys})
+        found = self._read(snapshot, seqs, lambda database, some: database.units_by_seq(granularity, some))
+        known = [key for key in keys if key >> UNIT_BITS in found]
+        documents = {key: found[key >> UNIT_BITS][0] for key in known}
+        return documents, {key: found[key >> UNIT_BITS][1][unit_number(key)] for key in known}
 
     @reported
     def rankings(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
     ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
+        bits = 0 if searched_units(retrievers) is None else UNIT_BITS
         for _ in range(RACES):
             snapshot, rankings = self._rank(queries, retrievers, filters)
-            wanted = sorted({seq for ranking in rankings for ranked in ranking.values() for seq, _ in ranked})
+            found = {key for ranking in rankings for ranked in ranking.values() for key, _ in ranked}
+            wanted = sorted({key >> bits for key in found})
             ids = self._read(snapshot, wanted, partial(_ids, snapshot))
             if ids.keys() >= set(wanted):
                 break
         # Documents that another process removed meanwhile, time after time, are left out.
+        names = {key: ids[key >> bits] for key in found if key >> bits in ids}
+        if bits:
+            names = {key: unit_key(id_, unit_number(key)) for key, id_ in names.items()}
         return [
-            {name: [(ids[seq], score) for seq, score in ranked if seq in ids] for name, ranked in ranking.items()}
+            {name: [(names[key], score) for key, score in ranked if key in names] for name, ranked in ranking.items()}
             for ranking in rankings
         ]
 
@@ -291,9 +312,14 @@ class LocalStore:
     ) -> tuple[Snapshot, list[dict[str, Ranked]]]:
         for attempt in range(RACES):
             snapshot = self._current(retrievers)
+            found: dict[int, dict[str, Ranked]] = {}
             try:
-                allowed = self._allowed(snapshot, tuple(filters))
-                return snapshot, snapshot.rank(queries, retrievers, allowed, self.name)
+                for scope, places in scopes(queries, filters).items():
+                    with self._guard:
+                        allowed = self._masks.of(scope, snapshot, self._database())
+                    rankings = snapshot.rank([queries[place] for place in places], retrievers, allowed)
+                    found.update(zip(places, rankings, strict=True))
+                return snapshot, [found[place] for place in range(len(queries))]
             except Changed:
                 continue
             except Damaged as error:
@@ -313,25 +339,6 @@ class LocalStore:
                     raise Damaged(database.path, "lacks documents that it should have")
                 return found
 
-    def _allowed(self, snapshot: Snapshot, filters: tuple[Filter, ...]) -> NDArray[np.bool_] | None:
-        """allowed[seq]: whether a document passes the filters; kept for the claims that come after.
-
-        Raises Changed where the database is no longer as the snapshot has it.
-        """
-        if not filters:
-            return None
-        key = (snapshot.generation, filters)
-        with self._guard:
-            if key not in self._passing:
-                database = self._database()
-                with database.reading():
-                    if database.generation != snapshot.generation:
-                        raise Changed
-                    allowed = np.zeros(len(snapshot.alive), np.bool_)
-                    allowed[database.passing(filters)] = True
-                self._passing = {key: allowed}
-            return self._passing[key]
-
     # -- inside
 
     def _missing(self) -> CcheckError:
@@ -350,7 +357,7 @@ class LocalStore:
         if self._reader is not None and not self._reader.in_place:
             self._reader.close()
             self._reader = self._snapshot = None
-            self._verified, self._passing = Verified(), {}
+            self._verified, self._masks = Verified(), Masks()
         if self._reader is None:
             if not (self.path / DATABASE).is_file():
                 raise self._missing()
@@ -361,6 +368,7 @@ class LocalStore:
         """What there is to search now, with all that these search."""
         with self._guard:
             database = self._database()
+            refuse_missing(retrievers, database.layout, self.name)
             if self._snapshot is None or self._snapshot.generation != database.generation:
                 if self._writer is None:
                     self._catch_up_if_alone(database)
@@ -380,9 +388,8 @@ class LocalStore:
             with database.reading():
                 generation, layout = database.generation, database.layout
                 try:
-                    index = upkeep.open_words(database, self.path, self._verified)
-                    removed = database.gone(database.words.gone)
-                    snapshot = Snapshot(generation, layout, database.alive(), removed, index.view, self._verified)
+                    behind = frozenset(database.behind())
+                    snapshot = Snapshot(generation, layout, database.alive(), behind, self._verified)
                     snapshot.read(database, self.path, retrievers)
                     return snapshot
                 except Damaged as error:
@@ -438,7 +445,7 @@ class LocalStore:
 
     def _catch_up_if_alone(self, database: Database) -> None:
         """After a writer was killed, the first reader does what it left undone, unless another writer is at work."""
-        if database.words.last < database.last():
+        if any(database.words[name].last < database.last() for name in database.behind()):
             # If not, `info().pending` says what is not found yet.
             self._if_alone(lambda writer: upkeep.catch_up(writer, self.path, self._verified))
 

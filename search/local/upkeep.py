@@ -6,9 +6,11 @@ it no longer names; a crash in between leaves files that nobody names, which the
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,31 +18,31 @@ from numpy.typing import NDArray
 
 from ...layout import Layout
 from . import bm25, sparse, vectors
-from .bm25 import Bm25Index, TextFields
+from .bm25 import TextFields
 from .database import Database
+from .entries import unpacked_units
 from .files import DATABASE, Damaged, Verified, file_digest, new_name, share, sweep, sync_folder
-from .opening import create, is_damage
-from .records import VectorBlock, Words
-from .snapshot import open_vectors
+from .opening import create, is_damage, new_vector_file
+from .records import DOCUMENTS, VectorBlock, Words
+from .snapshot import open_vectors, open_words
 from .sparse import Segment
 
 ROWS_COPIED = 65_536
 ALWAYS_SETTLED, SETTLED_FROM = 50_000, 0.001
-"""Up to so many documents the statistics of words are always exact; in larger stores once this share was removed."""
+"""Up to so many documents or units the statistics of words are always exact; above, once this share was removed."""
 
 
 def create_store(folder: Path, layout: Layout) -> None:
     """Make a store without documents in a folder that has none. What a creation that was killed left is removed."""
     sweep(folder, [])
-    words = _write_words(folder, TextFields.of(layout), [], np.zeros(0, np.int64), None)
+    nothing = np.zeros(0, np.int64)
+    words = {name: _write_words(folder, TextFields.of(layout, name), [], nothing, None) for name in words_of(layout)}
     create(folder / DATABASE, layout, words)
 
 
-def open_words(database: Database, folder: Path, verified: Verified) -> Bm25Index:
-    """The index of words that the database names. Raises Damaged, derived, where it is not as it was written."""
-    words = database.words
-    verified.check_files(folder / words.folder, words.files)
-    return Bm25Index(folder / words.folder, TextFields.of(database.layout))
+def words_of(layout: Layout) -> list[str]:
+    """The names of the indices of words that a store has."""
+    return [DOCUMENTS, *layout.units]
 
 
 def mend(database: Database, folder: Path, verified: Verified, *, wholly: bool = False) -> None:
@@ -50,11 +52,14 @@ def mend(database: Database, folder: Path, verified: Verified, *, wholly: bool =
     """
     sweep(folder, database.named_files())
     sparse.sweep(folder, database.sparse.segments)
-    words = database.words
-    try:
-        verified.check_files(folder / words.folder, words.files)
-    except Damaged:
-        rebuild_words(database, folder, database.layout)
+    broken = []
+    for name, words in database.words.items():
+        try:
+            verified.check_files(folder / words.folder, words.files)
+        except Damaged:
+            broken.append(name)
+    if broken:
+        rebuild_words(database, folder, broken)
     try:
         for segment in _segments(database, folder, verified):
             if wholly:
@@ -65,19 +70,25 @@ def mend(database: Database, folder: Path, verified: Verified, *, wholly: bool =
 
 def catch_up(database: Database, folder: Path, verified: Verified) -> None:
     """Bring the indices up to the documents."""
-    _catch_up_words(database, folder, verified)
+    behind = database.behind()
+    if behind:
+        _catch_up_words(database, folder, behind, verified)
     _catch_up_sparse(database, folder, verified)
 
 
 def settle(database: Database, folder: Path) -> None:
-    """Make the index of words anew where removed documents still count in its statistics.
+    """Make those indices of words anew in whose statistics removed documents still count.
 
     tantivy counts them until it merges their segment, and nothing makes it do so: scores were up to .14 off. In a large
     store a few of them wait for others.
     """
-    removed, documents = bm25.removed_in(folder / database.words.folder), database.count()
-    if removed and (documents <= ALWAYS_SETTLED or removed >= documents * SETTLED_FROM):
-        rebuild_words(database, folder, database.layout)
+    stale = []
+    for name, words in database.words.items():
+        removed, others = bm25.removed_in(folder / words.folder)
+        if removed and (others <= ALWAYS_SETTLED or removed >= others * SETTLED_FROM):
+            stale.append(name)
+    if stale:
+        rebuild_words(database, folder, stale)
 
 
 def rebuild(database: Database, folder: Path, verified: Verified) -> None:
@@ -90,21 +101,47 @@ def rebuild(database: Database, folder: Path, verified: Verified) -> None:
         database.replace_sparse(batch for batch in kept if batch is not None)
         database.join_gone()
         database.touch()
-    rebuild_words(database, folder, database.layout)
+    rebuild_words(database, folder, words_of(database.layout))
     _catch_up_sparse(database, folder, verified)
     sparse.sweep(folder, database.sparse.segments)
 
 
-def rebuild_words(database: Database, folder: Path, layout: Layout) -> None:
-    """An index of words with the fields of a layout, which becomes the store's in the same moment."""
-    fields, counts = TextFields.of(layout), database.counts
-    made = _write_words(folder, fields, database.texts_after(0, fields.additional), database.gone(counts.rows), None)
-    with database.writing():
-        if layout != database.layout:
+def adopt(database: Database, folder: Path, layout: Layout) -> None:
+    """Make a layout the store's, with the indices that it needs."""
+    old, known = database.layout, database.words
+    names = words_of(layout)
+    new = [name for name in names if name not in known or TextFields.of(old, name) != TextFields.of(layout, name)]
+    if new:
+        rebuild_words(database, folder, new, layout)
+    elif old != layout:
+        with database.writing():
             database.set_layout(layout)
-        database.set_words(Words(made.folder, made.files, counts.highest, counts.rows))
+            database.touch()
+
+
+def rebuild_words(database: Database, folder: Path, names: Iterable[str], layout: Layout | None = None) -> None:
+    """These indices of words anew; with the fields of a layout, which becomes the store's in the same moment."""
+    fields, counts = layout or database.layout, database.counts
+    made = {}
+    for name in names:
+        own = TextFields.of(fields, name)
+        written = _write_words(folder, own, _rows_after(database, 0, name, own), database.gone(counts.rows), None)
+        made[name] = replace(written, last=counts.highest, gone=counts.rows)
+    with database.writing():
+        if layout is not None:
+            database.set_layout(layout)
+        database.set_words(made)
         database.touch()
     sweep(folder, database.named_files())
+
+
+def _rows_after(database: Database, seq: int, name: str, fields: TextFields) -> Iterator[bm25.Row]:
+    """What an index of words gets of the documents above `seq`."""
+    for number, title, text, additional, units in database.texts_after(seq):
+        if name == DOCUMENTS:
+            yield fields.document_row(number, title, text, json.loads(additional) if fields.additional else [])
+        else:
+            yield from bm25.unit_rows(number, unpacked_units(name, text, units))
 
 
 def rebuild_sparse(database: Database, folder: Path, verified: Verified) -> None:
@@ -136,7 +173,9 @@ def check(database: Database, folder: Path) -> list[Damaged]:
     with noting():
         database.check_all()
     with noting():
-        open_words(database, folder, verified)
+        for name in database.words:
+            with noting():
+                open_words(database, folder, name, verified)
     with noting():
         for name in database.vector_files():
             with noting():
@@ -156,24 +195,26 @@ def _segments(database: Database, folder: Path, verified: Verified) -> Iterator[
             yield sparse.open_segment(folder, named, field.vocabulary, verified)
 
 
-def _catch_up_words(database: Database, folder: Path, verified: Verified) -> None:
-    words, counts = database.words, database.counts
-    if (words.last, words.gone) == (counts.highest, counts.rows):
-        return
-    fields = TextFields.of(database.layout)
-    added, removed = database.texts_after(words.last, fields.additional), database.gone(words.gone)
-    try:
-        verified.check_files(folder / words.folder, words.files)
-        made = _write_words(folder, fields, added, removed[removed <= words.last], folder / words.folder)
-    except (Damaged, OSError) as error:
-        if isinstance(error, Damaged) and not error.derived:
-            raise
-        rebuild_words(database, folder, database.layout)
-        return
-    with database.writing():
-        database.set_words(Words(made.folder, made.files, counts.highest, counts.rows))
-        database.touch()
-    sweep(folder, database.named_files())
+def _catch_up_words(database: Database, folder: Path, names: Iterable[str], verified: Verified) -> None:
+    layout, counts, made, broken = database.layout, database.counts, {}, []
+    for name in names:
+        words, fields = database.words[name], TextFields.of(layout, name)
+        added, removed = _rows_after(database, words.last, name, fields), database.gone(words.gone)
+        try:
+            verified.check_files(folder / words.folder, words.files)
+            written = _write_words(folder, fields, added, removed[removed <= words.last], folder / words.folder)
+            made[name] = replace(written, last=counts.highest, gone=counts.rows)
+        except (Damaged, OSError) as error:
+            if isinstance(error, Damaged) and not error.derived:
+                raise
+            broken.append(name)
+    if made:
+        with database.writing():
+            database.set_words(made)
+            database.touch()
+        sweep(folder, database.named_files())
+    if broken:
+        rebuild_words(database, folder, broken)
 
 
 def _catch_up_sparse(database: Database, folder: Path, verified: Verified) -> None:
@@ -213,9 +254,9 @@ def _pack_vectors(database: Database, folder: Path, name: str, verified: Verifie
     index = open_vectors(database, folder, name, database.alive(), verified)
     if index.blocks is not None:
         index.blocks.check_all()
-    owners = index.owners()
+    owners = index.owner_of_rows()
     kept = np.flatnonzero(owners >= 0)
-    file, blocks = f"{new_name(f'vectors-{name}')}.f32", []
+    file, blocks = new_vector_file(), []
     for first in range(0, len(kept), ROWS_COPIED):
         rows = kept[first : first + ROWS_COPIED]
         for at, count, digest in vectors.write_rows(folder / file, first, index.rows[rows]):

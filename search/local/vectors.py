@@ -51,13 +51,14 @@ def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> list
 class VectorIndex:
     """The vectors of one generation of a store.
 
-    `rows` has shape [rows, dimensions]. A segment is the run of rows of one document: it starts at `starts[i]` and
-    belongs to the document `seqs[i]`, or to none (-1) where the document is gone. `seqs` grows, gone ones aside. Rows
-    are compared with the checksums of `blocks` before they are first read.
+    `rows` has shape [rows, dimensions]. A segment is the run of rows of one document, or the row of one unit: it starts
+    at `starts[i]` and is that of `owners[i]`, a seq or a unit's id, which grow. `seqs[i]` is the document's, or -1
+    where it is gone. Rows are compared with the checksums of `blocks` before they are first read.
     """
 
     rows: NDArray[np.float32]
     starts: NDArray[np.int64]
+    owners: NDArray[np.int64]
     seqs: NDArray[np.int64]
     blocks: Blocks | None = None
 
@@ -69,12 +70,16 @@ class VectorIndex:
         blocks: Sequence[VectorBlock],
         alive: NDArray[np.bool_],
         verified: Verified,
+        bits: int = 0,
     ) -> VectorIndex:
-        """Map the file. `alive[seq]`: whether a document is there. Raises Damaged where the file is too short."""
+        """Map the file. `alive[seq]`: whether a document is there. Raises Damaged where the file is too short.
+
+        Without its last `bits` the owner of a row is its document's seq.
+        """
         if not blocks:
             nothing = np.zeros(0, np.int64)
-            return cls(np.zeros((0, dimensions), np.float32), nothing, nothing)
-        owners = np.concatenate([block.seqs for block in blocks])
+            return cls(np.zeros((0, dimensions), np.float32), nothing, nothing, nothing)
+        owners = np.concatenate([block.owners for block in blocks])
         try:
             rows = np.memmap(path, np.float32, "r", shape=(len(owners), dimensions))
         except (OSError, ValueError) as error:
@@ -86,12 +91,13 @@ class VectorIndex:
         data = np.asarray(rows).reshape(-1).view(np.uint8)
         checks = Blocks(path, False, data, edges, digests, verified.of_blocks(path.name, len(blocks)))
         starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
-        seqs = owners[starts]
-        return cls(rows, starts, np.where(alive[seqs], seqs, -1), checks)
+        seqs = owners[starts] >> bits
+        return cls(rows, starts, owners[starts], np.where(alive[seqs], seqs, -1), checks)
 
-    def owners(self) -> NDArray[np.int64]:
-        """The seq of each row; -1 where the document is gone."""
-        return np.repeat(self.seqs, np.diff(np.r_[self.starts, len(self.rows)]))
+    def owner_of_rows(self) -> NDArray[np.int64]:
+        """The owner of each row; -1 where the document is gone."""
+        owners = np.where(self.seqs < 0, -1, self.owners)
+        return np.repeat(owners, np.diff(np.r_[self.starts, len(self.rows)]))
 
     def search(
         self, queries: NDArray[np.float32], depth: int, allowed: NDArray[np.bool_] | None = None
@@ -125,8 +131,8 @@ class VectorIndex:
         best_segments = np.take_along_axis(best_segments, order, axis=1)
         return [
             [
-                (seq, score)
-                for seq, score in zip(self.seqs[segments].tolist(), scores.tolist(), strict=True)
+                (owner, score)
+                for owner, score in zip(self.owners[segments].tolist(), scores.tolist(), strict=True)
                 if score > -np.inf
             ]
             for segments, scores in zip(best_segments, best_scores, strict=True)

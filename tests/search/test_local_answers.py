@@ -131,7 +131,7 @@ def test_equal_cosines_are_in_the_order_of_ingest(monkeypatch: pytest.MonkeyPatc
     rows[:, 0] = 0.5
     rows[[3, 17, 39], 0] = 1.0
     rows[[5, 18], 0] = 0.75
-    index = VectorIndex(rows, np.arange(40), np.arange(1, 41))
+    index = VectorIndex(rows, np.arange(40), np.arange(1, 41), np.arange(1, 41))
     query = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [-1, 0, 0, 0]], np.float32)
     first, second, third = index.search(query, 7)
     assert first[:5] == [(4, 1.0), (18, 1.0), (40, 1.0), (6, 0.75), (19, 0.75)]
@@ -175,7 +175,7 @@ def test_what_a_killed_commit_left_is_removed(tmp_path: Path) -> None:
         store.publish()
     (folder / "bm25-0000abcd").mkdir()
     (folder / "bm25-0000abcd" / "meta.json").write_text("half")
-    (folder / "vectors-passages-0000abcd.f32").write_bytes(b"half")
+    (folder / "vectors-0000abcd.f32").write_bytes(b"half")
     (folder / "sparse").mkdir()
     (folder / "sparse" / "0-7-0000abcd.unfinished").write_bytes(b"half")
     (folder / "sparse" / "mine.txt").write_text("mine")

@@ -61,7 +61,7 @@ STATEMENTS = {
     "a document less": "DELETE FROM documents WHERE seq = 8",
     "nothing gone": "DELETE FROM gone",
     "others gone": "UPDATE gone SET seqs = x'0800000000000000'",
-    "vectors of others": "UPDATE vectors SET seqs = zeroblob(length(seqs))",
+    "vectors of others": "UPDATE vectors SET owners = zeroblob(length(owners))",
     "no vectors": "DELETE FROM vectors",
     "vectors elsewhere": "UPDATE vectors SET first = first + 1",
     "fewer documents": "UPDATE meta SET value = replace(value, '60', '59') WHERE key = 'counts'",

@@ -76,7 +76,7 @@ GAINER = """
         os.kill(os.getpid(), signal.SIGKILL)
     moment = {moment!r}
     if moment == "while building":
-        bm25.TextFields.contents = die
+        bm25.TextFields.document_row = die
     elif moment == "before the switch":
         database.Database.set_layout = die
     else:

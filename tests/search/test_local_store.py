@@ -237,7 +237,8 @@ def test_dense_search_is_exact_over_many_blocks(monkeypatch: pytest.MonkeyPatch)
     owners = np.sort(random.integers(1, 300, 1000))
     owners[random.integers(0, 1000, 50)] = -1
     changes = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
-    index = VectorIndex(rows, changes, owners[changes].astype(np.int64))
+    seqs = owners[changes].astype(np.int64)
+    index = VectorIndex(rows, changes, seqs, seqs)
     queries = random.standard_normal((3, DIMENSIONS)).astype(np.float32)
     allowed = random.random(301) < 0.7
     for mask in (None, allowed):

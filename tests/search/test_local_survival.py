@@ -21,6 +21,7 @@ from ccheck.search.local import LocalStore, sparse, upkeep
 from ccheck.search.local import store as local_store
 from ccheck.search.local.bm25 import removed_in
 from ccheck.search.local.files import DATABASE, UNBORN
+from ccheck.search.local.records import DOCUMENTS
 from ccheck.stages import Bm25
 from ccheck.types import Query
 
@@ -297,7 +298,7 @@ def test_drop_removes_only_what_ccheck_made(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
     folder, mine = tmp_path / "store", tmp_path / "mine"
     (mine / "sub").mkdir(parents=True)
-    (mine / "vectors-x-00000000.f32").write_text("mine")
+    (mine / "vectors-00000000.f32").write_text("mine")
     (mine / "sub" / "meta.json").write_text("mine")
     with LocalStore(folder) as store:
         store.prepare(FULL)
@@ -308,12 +309,12 @@ def test_drop_removes_only_what_ccheck_made(tmp_path: Path, monkeypatch: pytest.
         own += [index / "notes.txt", folder / f"{DATABASE}.backup", folder / "vectors-passages.f32"]
         for path in own:
             path.write_text("mine")
-        links = {folder / "bm25-00000000": mine / "sub", folder / "vectors-x-00000000.f32": mine, index / "0": mine}
+        links = {folder / "bm25-00000000": mine / "sub", folder / "vectors-00000000.f32": mine, index / "0": mine}
         for link, target in links.items():
             link.symlink_to(target)
         store.drop()
     assert {path for path in folder.rglob("*") if path.is_symlink() or path.is_file()} == {*own, *links}
-    assert (mine / "sub" / "meta.json").read_text() == (mine / "vectors-x-00000000.f32").read_text() == "mine"
+    assert (mine / "sub" / "meta.json").read_text() == (mine / "vectors-00000000.f32").read_text() == "mine"
 
 
 def test_drop_follows_no_link(tmp_path: Path) -> None:
@@ -371,9 +372,9 @@ def test_a_few_removed_documents_of_a_large_store_wait_for_others(
             store.delete([f"d{number}"])
             store.publish()
             assert store._writer is not None
-            removed = removed_in(tmp_path / "store" / store._writer.words.folder)
+            removed = removed_in(tmp_path / "store" / store._writer.words[DOCUMENTS].folder)
             assert removed == (number + 1 if waits else 0)
         monkeypatch.setattr(upkeep, "ALWAYS_SETTLED", 98)
         store.delete(["d3"])
         store.publish()
-        assert removed_in(tmp_path / "store" / store._writer.words.folder) == 0
+        assert removed_in(tmp_path / "store" / store._writer.words[DOCUMENTS].folder) == 0

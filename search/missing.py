@@ -1,0 +1,43 @@
+"""What a store lacks for a retriever: decided here, for every store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import NotFound
+from ..layout import Layout
+from ..stages import Dense, Retriever, Sparse
+
+
+def missing(retriever: Retriever, layout: Layout) -> str | None:
+    """What a store with this layout would have to hold for a retriever, in words; None where it has everything."""
+    if isinstance(retriever, Sparse):
+        return "sparse vectors" if layout.sparse is None else None
+    if retriever.units is not None:
+        units = layout.units.get(retriever.units)
+        if units is None:
+            return f"units {retriever.units!r}"
+        return f"vectors of units {retriever.units!r}" if isinstance(retriever, Dense) and not units.embedding else None
+    if isinstance(retriever, Dense):
+        if retriever.field is not None:
+            return None if retriever.field in layout.dense else f"field of vectors {retriever.field!r}"
+        return None if layout.dense else "vectors"
+    if retriever.analysis is not None and retriever.analysis not in layout.analyses:
+        return "terms of this analysis"
+    return "additional texts" if "additional" in retriever.fields and layout.additional is None else None
+
+
+def not_held(store: str, what: str) -> NotFound:
+    """The error for what a store lacks, with how to add it."""
+    how = "with an embedding model" if what == "vectors" else "for a recipe that uses them"
+    example = "--model MODEL" if what == "vectors" else "--recipe NAME"
+    return NotFound(
+        f"the store {store} has no {what}. To add them, ingest {how}: ccheck ingest FILE {example} --store {store}"
+    )
+
+
+def refuse_missing(retrievers: Mapping[str, Retriever], layout: Layout, store: str) -> None:
+    """Raise NotFound for a retriever that a store with this layout has nothing for."""
+    for retriever in retrievers.values():
+        if (what := missing(retriever, layout)) is not None:
+            raise not_held(store, what)

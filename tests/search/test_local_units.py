@@ -1,0 +1,215 @@
+"""Units in a local store: what survives crashes, damage and rebuilding, and what a scope costs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_store import unit
+from test_store_units import ENTRIES, TEXTS, UNITS, VECTORS, entry
+
+from ccheck.errors import CcheckError, InvalidData
+from ccheck.search import Filter
+from ccheck.search.local import LocalStore, upkeep
+from ccheck.search.local.database import Database
+from ccheck.search.local.files import DATABASE
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.types import Query
+
+RETRIEVERS: dict[str, Retriever] = {
+    "sentences": Bm25(units="sentences"),
+    "vectors": Dense(units="sentences", depth=2),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(UNITS)
+        store.upsert(ENTRIES)
+        store.upsert([entry("sea", TEXTS["sea"], VECTORS["sea"], digest="2")])
+        store.delete(["flu"])
+        store.publish()
+    return tmp_path / "store"
+
+
+def found(store: LocalStore) -> dict[str, list[str]]:
+    (rankings,) = store.rankings([Query("gauges greenland", unit(1, 0.1))], RETRIEVERS)
+    assert not isinstance(rankings, CcheckError)
+    return {name: sorted(key for key, _ in ranking) for name, ranking in rankings.items()}
+
+
+EXPECTED = {"sentences": ["ice#0", "sea#1"], "vectors": ["ice#1", "sea#0"]}
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(data)
+
+
+def index_of(folder: Path, name: str) -> Path:
+    database = Database(folder / DATABASE)
+    found = folder / database.words[name].folder
+    database.close()
+    return found
+
+
+def test_rebuilding_leaves_out_what_is_gone(folder: Path) -> None:
+    before = sum(file.stat().st_size for file in folder.glob("vectors-*"))
+    with LocalStore(folder) as store:
+        assert found(store) == EXPECTED
+        store.rebuild()
+        assert found(store) == EXPECTED
+        assert store.check() == []
+    assert sum(file.stat().st_size for file in folder.glob("vectors-*")) < before
+    assert len(list(folder.glob("bm25-*"))) == 3
+    with LocalStore(folder) as store:
+        assert found(store) == EXPECTED
+
+
+@pytest.mark.parametrize("suffix", [".idx", ".fast", ".term"])
+def test_a_damaged_index_of_units_is_made_anew(folder: Path, suffix: str) -> None:
+    for file in index_of(folder, "sentences").glob(f"*{suffix}"):
+        flip(file)
+    with LocalStore(folder) as store:
+        assert [damage.derived for damage in store.check()] == [True]
+    with LocalStore(folder) as store:
+        assert found(store) == EXPECTED
+        assert store.check() == []
+
+
+def test_damaged_vectors_of_units_are_an_error(folder: Path) -> None:
+    database = Database(folder / DATABASE)
+    file = folder / database.vector_files()["units sentences"].file
+    database.close()
+    flip(file)
+    with LocalStore(folder) as store:
+        assert [damage.where for damage in store.check()] == [file]
+        with pytest.raises(InvalidData, match=rf"{file.name} does not match its checksum"):
+            found(store)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE documents SET units = replace(units, 'sentences', 'paragraph') WHERE id = 'sea'",
+        "UPDATE documents SET units = '{}' WHERE id = 'sea'",
+        "UPDATE documents SET cut = (SELECT cut FROM documents WHERE id = 'ice') WHERE id = 'sea'",
+    ],
+)
+def test_units_that_are_not_as_written_are_an_error(folder: Path, statement: str) -> None:
+    connection = sqlite3.connect(folder / DATABASE)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    asked: list[Callable[[LocalStore], object]] = [
+        lambda store: store.get_units("sentences", ["sea#0"]),
+        lambda store: store.search([Query("gauges")], {"one": Bm25(units="sentences")}, Fusion(), k=1),
+        lambda store: store.rebuild(),
+    ]
+    for ask in asked:
+        with LocalStore(folder) as store, pytest.raises(InvalidData, match=r"the units of the document.*ccheck index"):
+            ask(store)
+    with LocalStore(folder) as store:
+        (damage,) = store.check()
+        assert "the units of the document" in str(damage)
+
+
+def test_what_a_killed_writer_left_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "store"
+    with LocalStore(folder) as store:
+        store.prepare(UNITS)
+        store.upsert(ENTRIES)
+        store.publish()
+        store.upsert([entry("new", ("Corals bleach.",), (unit(1),))])
+        store.delete(["ice"])
+    # The database has them, and no index of words: as after a kill.
+    with LocalStore(folder) as reader:
+        (rankings,) = reader.rankings([Query("corals greenland")], {"one": Bm25(units="sentences")})
+        assert isinstance(rankings, dict)
+        assert [key for key, _ in rankings["one"]] == ["new#0"]
+
+
+def test_a_reader_beside_a_writer_finds_no_units_of_documents_that_are_gone(folder: Path) -> None:
+    with LocalStore(folder) as writer, LocalStore(folder) as reader:
+        assert found(reader) == EXPECTED
+        writer.delete(["sea"])
+        assert found(reader) == {"sentences": ["ice#0"], "vectors": ["ice#1", "tea#1#1"]}
+
+
+def test_a_crash_while_a_store_gains_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*args: object) -> Iterator[None]:
+        raise Killed
+
+    folder = tmp_path / "store"
+    with LocalStore(folder) as store:
+        store.prepare(type(UNITS)(UNITS.dense))
+        store.upsert([type(one)(one.document, one.digest, one.passages) for one in ENTRIES])
+        store.publish()
+    for place, name in ((Database, "set_layout"), (upkeep, "_write_words")):
+        with monkeypatch.context() as patched, LocalStore(folder) as store:
+            patched.setattr(place, name, die)
+            with pytest.raises(Killed):
+                store.prepare(UNITS)
+        with LocalStore(folder) as store:
+            info = store.info()
+            assert info is not None and info.layout == type(UNITS)(UNITS.dense)
+            assert len(store.rankings([Query("sea")], {"one": Bm25()})[0]["one"]) == 3  # type: ignore[index,call-overload]
+    with LocalStore(folder) as store:
+        store.prepare(UNITS)
+        store.upsert(ENTRIES)
+        store.publish()
+        assert found(store) == EXPECTED
+        assert store.check() == []
+    assert len(list(folder.glob("bm25-*"))) == 3
+
+
+def test_a_scope_is_evaluated_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Filter, ...]] = []
+    passing = Database.passing
+
+    def noted(self: Database, filters: tuple[Filter, ...]) -> list[int]:
+        asked.append(filters)
+        return passing(self, filters)
+
+    monkeypatch.setattr(Database, "passing", noted)
+    one, other, late = Filter("_id", "=", "sea"), Filter("_id", "=", "ice"), Filter("year", ">=", "2015")
+    queries = [Query("sea", unit(1), filters=scope) for scope in ((one,), (other,), (one,), (), (other,), (late, late))]
+    with LocalStore(folder) as store:
+        store.rankings(queries, RETRIEVERS)
+        store.rankings(queries, RETRIEVERS)
+        assert asked == [(one,), (other,), (late,)]
+        store.rankings(queries, RETRIEVERS, filters=[late])
+        assert asked[3:] == [(late, one), (late, other)]
+
+
+def test_a_narrow_scope_finds_what_a_wide_one_does(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    count = 300
+    with LocalStore(tmp_path / "store") as store:
+        store.prepare(UNITS)
+        vectors = random.standard_normal((count, 3, 8)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+        store.upsert([entry(f"d{n}", ("A sea.", "An ice.", "A tea."), list(vectors[n])) for n in range(count)])
+        store.publish()
+        asked = unit(*random.standard_normal(8).tolist())
+        for retriever in (Dense(depth=9000), Dense(units="sentences", depth=9000)):
+            (whole,) = store.rankings([Query("", asked)], {"one": retriever})
+            assert isinstance(whole, dict)
+            for wanted in (1, 5, 200):
+                ids = {f"d{n}" for n in random.choice(count, wanted, replace=False)}
+                scope = tuple(Filter("_id", "!=", f"d{n}") for n in range(count) if f"d{n}" not in ids)
+                (narrow,) = store.rankings([Query("", asked, filters=scope)], {"one": retriever})
+                assert isinstance(narrow, dict)
+                expected = [(key, score) for key, score in whole["one"] if key.split("#")[0] in ids]
+                assert [key for key, _ in narrow["one"]] == [key for key, _ in expected]
+                assert [score for _, score in narrow["one"]] == pytest.approx(
+                    [score for _, score in expected], abs=1e-6
+                )

@@ -1,0 +1,452 @@
+"""Units: parts of documents that are searched by themselves, and queries with a scope of their own. For every store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_store import DIMENSIONS, LAYOUT, unit
+
+from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
+from ccheck.layout import MAIN_VECTORS, Layout, UnitField
+from ccheck.search import Filter, Store
+from ccheck.search.several import search_several
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.types import Document, Entry, Hit, Passage, Query, Ranking, Unit, UnitEntry
+
+pytestmark = pytest.mark.parametrize("make_store", ["local"], indirect=True)
+"""The stores that have units."""
+
+SENTENCES = UnitField("sentence", embedding=LAYOUT.dense[MAIN_VECTORS].embedding)
+PARAGRAPHS = UnitField("paragraph")
+UNITS = Layout(LAYOUT.dense, units={"sentences": SENTENCES, "paragraphs": PARAGRAPHS})
+
+Vector = np.ndarray[Any, np.dtype[np.float32]]
+
+TEXTS: Mapping[str, Sequence[str]] = {
+    "sea": ("The sea rises.", "Tide gauges show it.", "The sea, the sea and the sea rise."),
+    "ice": ("Greenland loses ice.", "So the sea rises too."),
+    "flu": ("Vaccines work.",),
+    "tea#1": ("Green tea is tasty.", "Nobody drinks the sea."),
+}
+"""The sentences of each document. A paragraph is two of them."""
+VECTORS: Mapping[str, Sequence[Vector]] = {
+    "sea": (unit(1, 0.1), unit(0, 1), unit(1, 0.3)),
+    "ice": (unit(0, 0, 1), unit(1, 0.2)),
+    "flu": (unit(0, 0, 0, 1),),
+    "tea#1": (unit(0, 0, 0, 0, 1), unit(1, 1)),
+}
+YEARS = {"sea": 2011, "ice": 2019, "flu": 2015, "tea#1": 2019}
+
+
+def cut(granularity: str, text: str, pieces: Sequence[str], vectors: Sequence[Vector] = ()) -> tuple[UnitEntry, ...]:
+    units, at = [], 0
+    for number, piece in enumerate(pieces):
+        at = text.index(piece, at)
+        units.append(
+            UnitEntry(Unit(granularity, number, at, at + len(piece), piece), vectors[number] if vectors else None)
+        )
+        at += len(piece)
+    return tuple(units)
+
+
+def entry(id_: str, pieces: Sequence[str], vectors: Sequence[Vector], digest: str = "1") -> Entry:
+    text = " ".join(pieces)
+    pairs = [" ".join(pieces[first : first + 2]) for first in range(0, len(pieces), 2)]
+    return Entry(
+        Document(id_, f"Title of {id_}", text, {"year": YEARS.get(id_, 2000)}),
+        digest,
+        {MAIN_VECTORS: (Passage(0, len(text), vectors[0]),)},
+        units={"sentences": cut("sentences", text, pieces, vectors), "paragraphs": cut("paragraphs", text, pairs)},
+    )
+
+
+ENTRIES = [entry(id_, TEXTS[id_], VECTORS[id_]) for id_ in TEXTS]
+
+
+@pytest.fixture
+def store(make_store: Callable[[], Store]) -> Store:
+    """A store with the four documents and their units."""
+    store = make_store()
+    store.prepare(UNITS)
+    assert store.upsert(ENTRIES) == {}
+    store.publish()
+    return store
+
+
+def ranked(store: Store, query: Query | str, retriever: Retriever, **options: Any) -> dict[str, float]:
+    """What one retriever hands on, best first; `search` must agree with it."""
+    (ranking,) = store.rankings([Query(query) if isinstance(query, str) else query], {"one": retriever}, **options)
+    assert not isinstance(ranking, CcheckError), ranking
+    found = list(ranking["one"])
+    assert len(dict(found)) == len(found)
+    hits = searched(store, query, retriever, **options)
+    assert [key_of(hit) for hit in hits] == [key for key, _ in found]
+    assert [hit.scores["one"] for hit in hits] == pytest.approx([score for _, score in found], rel=1e-5)
+    return dict(found)
+
+
+def searched(store: Store, query: Query | str, retriever: Retriever, **options: Any) -> tuple[Hit, ...]:
+    query = Query(query) if isinstance(query, str) else query
+    (ranking,) = store.search([query], {"one": retriever}, Fusion(), k=retriever.depth, **options)
+    assert isinstance(ranking, Ranking), ranking
+    assert [hit.rank for hit in ranking.hits] == list(range(1, len(ranking.hits) + 1))
+    return ranking.hits
+
+
+def key_of(hit: Hit) -> str:
+    return hit.document.id if hit.unit is None else f"{hit.document.id}#{hit.unit.number}"
+
+
+def bm25(frequency: int, terms: int, average: float, having: int, units: int) -> float:
+    """Lucene's BM25 score of one term (k1 = 1.2, b = 0.75)."""
+    idf = math.log(1 + (units - having + 0.5) / (having + 0.5))
+    return idf * frequency * 2.2 / (frequency + 1.2 * (1 - 0.75 + 0.75 * terms / average))
+
+
+# -- words
+
+
+def test_each_granularity_has_statistics_of_its_own(make_store: Callable[[], Store]) -> None:
+    store = make_store()
+    store.prepare(
+        replace(UNITS, dense={}, units={"sentences": replace(SENTENCES, embedding=None), "pairs": PARAGRAPHS})
+    )
+    pieces = {"a": ("apple apple berry", "cherry", "apple damson"), "b": ("berry fig",), "c": ("fig", "fig")}
+    for id_, texts in pieces.items():
+        text = " ".join(texts)
+        pairs = [" ".join(texts[first : first + 2]) for first in range(0, len(texts), 2)]
+        units = {"sentences": cut("sentences", text, texts), "pairs": cut("pairs", text, pairs)}
+        store.upsert([Entry(Document(id_, "", text), "1", units=units)])
+    store.publish()
+    # Sentences: 6 of them with 10 terms; "apple" is in two of them.
+    assert ranked(store, "apple", Bm25(units="sentences")) == pytest.approx(
+        {"a#0": bm25(2, 3, 10 / 6, 2, 6), "a#2": bm25(1, 2, 10 / 6, 2, 6)}, rel=1e-4
+    )
+    # Pairs: "apple apple berry cherry", "apple damson", "berry fig", "fig fig".
+    assert ranked(store, "apple", Bm25(units="pairs")) == pytest.approx(
+        {"a#0": bm25(2, 4, 10 / 4, 2, 4), "a#1": bm25(1, 2, 10 / 4, 2, 4)}, rel=1e-4
+    )
+    assert ranked(store, "apple", Bm25()) == pytest.approx({"a": bm25(3, 6, 10 / 3, 1, 3)}, rel=1e-4)
+
+
+def test_hits_are_units_with_their_documents(store: Store) -> None:
+    hits = searched(store, "gauges", Bm25(units="sentences"))
+    assert [(hit.document, hit.unit) for hit in hits] == [
+        (ENTRIES[0].document, Unit("sentences", 1, 15, 35, "Tide gauges show it."))
+    ]
+    (hit,) = searched(store, "gauges", Bm25(units="paragraphs"))
+    assert hit.unit is not None
+    assert (hit.unit.number, hit.unit.text) == (0, "The sea rises. Tide gauges show it.")
+    assert hit.document.text[hit.unit.start : hit.unit.end] == hit.unit.text
+    (hit,) = searched(store, "gauges", Bm25())
+    assert (hit.document.id, hit.unit) == ("sea", None)
+
+
+def test_a_document_has_several_units_in_a_ranking(store: Store) -> None:
+    found = ranked(store, "sea", Bm25(units="sentences"))
+    assert next(iter(found)) == "sea#2"
+    assert set(found) == {"sea#0", "sea#2", "ice#1", "tea#1#1"}
+    assert list(ranked(store, "sea", Bm25(units="sentences", depth=2))) == list(found)[:2]
+
+
+def test_a_text_that_stands_elsewhere(make_store: Callable[[], Store]) -> None:
+    store = make_store()
+    store.prepare(Layout(units={"figures": PARAGRAPHS}))
+    caption = UnitEntry(Unit("figures", 0, 0, 0, "A map of glaciers."))
+    store.upsert([Entry(Document("ice", "", "Ice melts."), "1", units={"figures": (caption,)})])
+    store.publish()
+    (hit,) = searched(store, "glaciers", Bm25(units="figures"))
+    assert hit.unit == caption.unit
+    assert ranked(store, "glaciers", Bm25()) == ranked(store, "ice", Bm25(units="figures")) == {}
+
+
+# -- vectors
+
+
+def test_the_vectors_of_units(store: Store) -> None:
+    asked = Query("", unit(1, 0.1))
+    found = ranked(store, asked, Dense(units="sentences", depth=3))
+    assert list(found) == ["sea#0", "ice#1", "sea#2"]
+    assert list(found.values()) == pytest.approx(
+        [1, float(unit(1, 0.1) @ unit(1, 0.2)), float(unit(1, 0.1) @ unit(1, 0.3))], abs=1e-5
+    )
+    assert list(ranked(store, asked, Dense(depth=1))) == ["sea"]
+    assert ranked(store, "sea", Dense(units="sentences")) == {}
+
+
+def test_bm25_and_dense_are_joined_unit_by_unit(store: Store) -> None:
+    retrievers: dict[str, Retriever] = {"bm25": Bm25(units="sentences"), "dense": Dense(units="sentences", depth=2)}
+    (ranking,) = store.search([Query("tide gauges", unit(1, 0.1))], retrievers, Fusion(k=4), k=10)
+    assert isinstance(ranking, Ranking)
+    assert {key_of(hit): hit.score for hit in ranking.hits} == pytest.approx(
+        {"sea#1": 1 / 5, "sea#0": 1 / 5, "ice#1": 1 / 6}
+    )
+    assert {key_of(hit): dict(hit.ranks) for hit in ranking.hits} == {
+        "sea#1": {"bm25": 1},
+        "sea#0": {"dense": 1},
+        "ice#1": {"dense": 2},
+    }
+
+
+# -- parents
+
+
+def test_units_are_projected_onto_their_documents(store: Store) -> None:
+    units = ranked(store, "sea", Bm25(units="sentences"))
+    order = list(units)
+    places = {id_: [order.index(key) + 1 for key in order if key.startswith(f"{id_}#")] for id_ in ("sea", "ice")}
+    best = ranked(store, "sea", Bm25(units="sentences", parents="max"))
+    assert best == pytest.approx({"sea": units["sea#2"], "ice": units["ice#1"], "tea#1": units["tea#1#1"]})
+    added = ranked(store, "sea", Bm25(units="sentences", parents="sum"))
+    assert added["sea"] == pytest.approx(sum(1 / place for place in places["sea"]))
+    first = ranked(store, "sea", Bm25(units="sentences", parents="first"))
+    assert first == pytest.approx({"sea": 1.0, "ice": 1 / places["ice"][0], "tea#1": 1 / (order.index("tea#1#1") + 1)})
+    assert all(list(found) == sorted(found, key=lambda id_: -found[id_]) for found in (best, added, first))
+    hits = searched(store, "sea", Bm25(units="sentences", parents="max"))
+    assert all(hit.unit is None for hit in hits)
+
+
+def test_depth_counts_units_also_with_parents(store: Store) -> None:
+    asked = Query("", unit(1, 0.3))
+    assert list(ranked(store, asked, Dense(units="sentences", depth=1))) == ["sea#2"]
+    assert list(ranked(store, asked, Dense(units="sentences", depth=2, parents="max"))) == ["sea", "ice"]
+    assert list(ranked(store, asked, Dense(units="sentences", depth=1, parents="sum"))) == ["sea"]
+
+
+def test_projected_units_are_joined_with_documents(store: Store) -> None:
+    retrievers: dict[str, Retriever] = {"words": Bm25(), "sentences": Bm25(units="sentences", parents="max")}
+    (ranking,) = store.search([Query("gauges")], retrievers, Fusion(), k=10)
+    assert isinstance(ranking, Ranking)
+    assert [(hit.document.id, hit.score) for hit in ranking.hits] == [("sea", pytest.approx(2 / 61))]
+
+
+def test_a_ranking_of_different_things_is_refused(store: Store) -> None:
+    retrievers: dict[str, Retriever] = {"words": Bm25(), "sentences": Bm25(units="sentences")}
+    with pytest.raises(UsageError, match=r"words ranks documents.*sentences ranks units sentences"):
+        store.search([Query("sea")], retrievers, Fusion(), k=10)
+    with pytest.raises(UsageError, match="different things"):
+        store.rankings([Query("sea")], retrievers)
+    with pytest.raises(UsageError, match="different things"):
+        search_several(store, [[Query("sea")]], retrievers, Fusion(), k=10)
+    both: dict[str, Retriever] = {"one": Bm25(units="paragraphs"), "two": Bm25(units="sentences")}
+    with pytest.raises(UsageError, match="different things"):
+        store.search([Query("sea")], both, Fusion(), k=10)
+
+
+# -- documents that are replaced and removed
+
+
+def test_a_replaced_document_has_its_new_units_only(store: Store) -> None:
+    store.upsert([entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 0, 0, 1),), digest="2")])
+    store.publish()
+    assert set(ranked(store, "sea", Bm25(units="sentences"))) == {"ice#1", "tea#1#1"}
+    assert list(ranked(store, "corals", Bm25(units="sentences"))) == ["sea#0"]
+    assert list(ranked(store, "corals", Bm25(units="paragraphs"))) == ["sea#0"]
+    assert list(ranked(store, Query("", unit(1, 0.1)), Dense(units="sentences", depth=2))) == ["ice#1", "tea#1#1"]
+    assert store.get_units("sentences", ["sea#0", "sea#1", "sea#2"]) == {
+        "sea#0": Unit("sentences", 0, 0, 14, "Corals bleach.")
+    }
+
+
+def test_a_removed_document_takes_its_units_along(store: Store) -> None:
+    assert store.delete(["sea"]) == 1
+    store.publish()
+    assert set(ranked(store, "sea", Bm25(units="sentences"))) == {"ice#1", "tea#1#1"}
+    assert ranked(store, "gauges", Bm25(units="paragraphs")) == {}
+    assert "sea" not in ranked(store, Query("", unit(1)), Dense(units="sentences", parents="max"))
+    assert store.get_units("sentences", ["sea#0", "ice#0"]).keys() == {"ice#0"}
+
+
+def test_what_is_gone_counts_in_no_statistics(make_store: Callable[..., Store]) -> None:
+    store, other = make_store(), make_store("other")
+    for one in (store, other):
+        one.prepare(UNITS)
+    store.upsert(ENTRIES)
+    store.publish()
+    store.delete(["flu"])
+    store.upsert([entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 1),), digest="2")])
+    store.publish()
+    other.upsert([ENTRIES[1], ENTRIES[3], entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 1),))])
+    other.publish()
+    for granularity in ("sentences", "paragraphs"):
+        expected = ranked(other, "sea corals", Bm25(units=granularity))
+        assert len(expected) == 3
+        assert ranked(store, "sea corals", Bm25(units=granularity)) == pytest.approx(expected, rel=1e-6)
+
+
+# -- scopes
+
+
+def test_filters_of_a_call_hold_for_units(store: Store) -> None:
+    late = [Filter("year", ">=", "2015")]
+    assert set(ranked(store, "sea", Bm25(units="sentences"), filters=late)) == {"ice#1", "tea#1#1"}
+    assert set(ranked(store, "sea", Bm25(units="sentences", parents="sum"), filters=late)) == {"ice", "tea#1"}
+    asked = Query("", unit(1, 0.1))
+    assert list(ranked(store, asked, Dense(units="sentences", depth=1), filters=late)) == ["ice#1"]
+
+
+def test_each_query_has_a_scope_of_its_own(store: Store) -> None:
+    scopes: list[tuple[Filter, ...]] = [
+        (),
+        (Filter("year", ">=", "2015"),),
+        (Filter("_id", "=", "sea"),),
+        (Filter("_id", "!=", "sea"), Filter("year", "=", "2019")),
+        (Filter("_id", "=", "nothing"),),
+    ]
+    queries = [Query("sea", unit(1, 0.1), filters=scope) for scope in scopes]
+    for units, expected in (
+        (None, [{"sea", "ice", "tea#1"}, {"ice", "tea#1"}, {"sea"}, {"ice", "tea#1"}, set()]),
+        (
+            "sentences",
+            [
+                {"sea#0", "sea#2", "ice#1", "tea#1#1"},
+                {"ice#1", "tea#1#1"},
+                {"sea#0", "sea#2"},
+                {"ice#1", "tea#1#1"},
+                set(),
+            ],
+        ),
+    ):
+        found = store.rankings(queries, {"bm25": Bm25(units=units)})
+        assert [set(dict(one["bm25"])) for one in found if not isinstance(one, CcheckError)] == expected
+    retrievers: dict[str, Retriever] = {"dense": Dense(units="sentences", depth=1)}
+    found = store.rankings(queries, retrievers)
+    first = [list(dict(one["dense"])) for one in found if not isinstance(one, CcheckError)]
+    assert first == [["sea#0"], ["ice#1"], ["sea#0"], ["ice#1"], []]
+    assert first == [[key_of(hit) for hit in one.hits] for one in searched_all(store, queries, retrievers)]
+
+
+def searched_all(store: Store, queries: Sequence[Query], retrievers: Mapping[str, Retriever]) -> list[Ranking]:
+    found = store.search(queries, retrievers, Fusion(), k=1)
+    return [one for one in found if isinstance(one, Ranking)]
+
+
+def test_the_scopes_of_call_and_query_both_hold(store: Store) -> None:
+    asked = Query("sea", filters=(Filter("year", "=", "2019"),))
+    assert set(ranked(store, asked, Bm25(), filters=[Filter("_id", "!=", "ice")])) == {"tea#1"}
+    assert set(ranked(store, asked, Bm25(units="sentences"), filters=[Filter("_id", "=", "ice")])) == {"ice#1"}
+    assert ranked(store, asked, Bm25(units="sentences"), filters=[Filter("_id", "=", "sea")]) == {}
+
+
+def test_ids_are_compared_as_they_are(store: Store) -> None:
+    assert store.count([Filter("_id", "=", "tea#1")]) == 1
+    assert store.count([Filter("_id", "=", "TEA#1")]) == store.count([Filter("_id", "=", "te")]) == 0
+    assert store.count([Filter("_id", "!=", "tea#1")]) == 3
+    assert "_id" not in store.fields()
+    for operator in ("<", "<=", ">", ">="):
+        one = Filter("_id", operator, "sea")  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="_id"):
+            store.count([one])
+        with pytest.raises(UsageError, match="_id"):
+            store.rankings([Query("sea", filters=(one,))], {"bm25": Bm25()})
+
+
+def test_a_scope_sees_what_was_written_since(store: Store) -> None:
+    asked = Query("corals", filters=(Filter("_id", "=", "new"),))
+    assert ranked(store, asked, Bm25(units="sentences")) == {}
+    store.upsert([entry("new", ("Corals bleach.",), (unit(1),))])
+    store.publish()
+    assert list(ranked(store, asked, Bm25(units="sentences"))) == ["new#0"]
+
+
+# -- several queries for one question
+
+
+def test_several_queries_for_one_question(store: Store) -> None:
+    retrievers: dict[str, Retriever] = {"bm25": Bm25(units="sentences"), "dense": Dense(units="sentences", depth=2)}
+    asked = [Query("gauges", unit(1, 0.1)), Query("greenland"), Query("gauges greenland", filters=(LATE,))]
+    (found, other) = search_several(store, [asked, [Query("vaccines")]], retrievers, Fusion(k=4), k=10)
+    assert isinstance(found, Ranking) and isinstance(other, Ranking)
+    # gauges: sea#1 by words, sea#0 and ice#1 by vectors; greenland: ice#0, and ice#0 once more within the late ones.
+    assert {key_of(hit): hit.score for hit in found.hits} == pytest.approx(
+        {"ice#0": 1 / 5 + 1 / 5, "sea#1": 1 / 5, "sea#0": 1 / 5, "ice#1": 1 / 6}
+    )
+    assert key_of(found.hits[0]) == "ice#0"
+    assert {key_of(hit): dict(hit.ranks) for hit in found.hits}["ice#1"] == {"dense": 2}
+    assert [(key_of(hit), hit.unit and hit.unit.text) for hit in other.hits] == [("flu#0", "Vaccines work.")]
+
+
+LATE = Filter("year", ">=", "2015")
+
+
+def test_several_queries_for_documents(store: Store) -> None:
+    retrievers: dict[str, Retriever] = {"bm25": Bm25(units="sentences", parents="first")}
+    (found, nothing) = search_several(store, [[Query("gauges"), Query("sea")], []], retrievers, Fusion(k=4), k=2)
+    assert isinstance(found, Ranking)
+    assert [hit.document.id for hit in found.hits][:1] == ["sea"] and len(found.hits) == 2
+    assert found.hits[0].score == pytest.approx(1 / 5 + 1 / 5)
+    assert found.hits[0].unit is None
+    assert nothing == Ranking(())
+
+
+# -- units by their keys
+
+
+def test_units_by_their_keys(store: Store) -> None:
+    keys = ["tea#1#1", "sea#0", "sea#9", "sea", "sea#", "sea#00", "sea#-1", "nothing#0", "tea#1", "#", ""]
+    assert store.get_units("sentences", keys) == {
+        "tea#1#1": Unit("sentences", 1, 20, 42, "Nobody drinks the sea."),
+        "sea#0": Unit("sentences", 0, 0, 14, "The sea rises."),
+    }
+    assert store.get_units("paragraphs", ["sea#1"])["sea#1"].text == "The sea, the sea and the sea rise."
+    assert store.get_units("paragraphs", []) == {}
+
+
+def test_a_granularity_that_the_store_does_not_have(store: Store) -> None:
+    for retriever in (Bm25(units="windows"), Dense(units="windows"), Dense(units="paragraphs", parents="max")):
+        for ask in (
+            lambda one=retriever: store.search([Query("sea", unit(1))], {"one": one}, Fusion(), k=1),
+            lambda one=retriever: store.rankings([Query("sea", unit(1))], {"one": one}),
+        ):
+            with pytest.raises(NotFound, match=f"{retriever.units}.*ccheck ingest FILE"):
+                ask()
+    with pytest.raises(NotFound, match=r"windows.*ccheck ingest FILE"):
+        store.get_units("windows", ["sea#0"])
+
+
+def test_a_store_gains_a_granularity(make_store: Callable[..., Store]) -> None:
+    store = make_store()
+    before = replace(UNITS, units={})
+    store.prepare(before)
+    store.upsert([replace(ENTRIES[0], units={}), replace(ENTRIES[1], units={})])
+    store.publish()
+    store.prepare(UNITS)
+    assert ranked(store, "gauges", Bm25(units="sentences")) == {}  # the documents that were there have none yet
+    assert ranked(store, Query("", unit(1)), Dense(units="sentences")) == {}
+    store.upsert([replace(ENTRIES[0], digest="2")])
+    store.publish()
+    assert list(ranked(store, "gauges", Bm25(units="sentences"))) == ["sea#1"]
+    assert list(ranked(store, Query("", unit(1, 0.1)), Dense(units="sentences", depth=1))) == ["sea#0"]
+    assert set(ranked(store, "sea", Bm25())) == {"sea", "ice"}
+    info = store.info()
+    assert info is not None and info.layout == UNITS
+    with pytest.raises(InvalidData, match="paragraphs"):  # from now on documents must bring them
+        store.prepare(before)
+    again = make_store()
+    assert list(ranked(again, "gauges", Bm25(units="sentences"))) == ["sea#1"]
+
+
+def test_documents_without_units_are_found_as_documents(store: Store) -> None:
+    plain = Entry(Document("plain", "", "Plankton."), "1", {MAIN_VECTORS: (Passage(0, 9, unit(0, 0, 0, 0, 0, 0, 1)),)})
+    store.upsert([plain])
+    store.publish()
+    assert list(ranked(store, "plankton", Bm25())) == ["plain"]
+    assert ranked(store, "plankton", Bm25(units="sentences")) == {}
+
+
+@pytest.mark.parametrize("wrong", ["no vector", "size"])
+def test_units_that_do_not_fit_the_layout(store: Store, wrong: str) -> None:
+    vectors = [] if wrong == "no vector" else [np.ones(DIMENSIONS + 1, np.float32)]
+    one = Entry(
+        Document("x", "", "Corals."), "1", units={"sentences": cut("sentences", "Corals.", ["Corals."], vectors)}
+    )
+    with pytest.raises(InvalidData, match="document x"):
+        store.upsert([one])
+    with pytest.raises(InvalidData, match="windows"):
+        store.upsert([replace(one, units={"windows": cut("windows", "Corals.", ["Corals."])})])
+    assert store.count() == len(ENTRIES)
