@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class Stage(BaseModel):
@@ -126,6 +127,9 @@ class AdditionalStage(Stage):
     llm: str | None = Field(default=None, description="the language model; default: the settings'")
 
 
+_GRANULARITY = re.compile("[a-z0-9][a-z0-9-]*")
+
+
 class UnitsStage(Stage):
     """Parts of each document that are searched by themselves: sentences, paragraphs or windows."""
 
@@ -140,6 +144,17 @@ class IngestStage(Stage):
 
     additional: AdditionalStage | None = None
     units: dict[str, UnitsStage] = Field(default={}, description="granularities by name")
+
+    @field_validator("units")
+    @classmethod
+    def _names_of_fields(cls, units: dict[str, UnitsStage]) -> dict[str, UnitsStage]:
+        for name in units:
+            if not _GRANULARITY.fullmatch(name):
+                raise ValueError(
+                    f"stores name a field after each granularity, and {name!r} can't be one: use lower-case letters, "
+                    "digits and -, as in long-window"
+                )
+        return units
 
 
 class Fusion(Stage):

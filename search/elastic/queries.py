@@ -7,10 +7,11 @@ from typing import Any
 
 from ...analysis import clip, query_terms
 from ...errors import InvalidData, NotFound, UsageError
-from ...layout import analysis_key
+from ...layout import UnitField, analysis_key
 from ...stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
 from ...types import Filter, Query, SparseVector, Vector
-from ..filters import PUBLISHED, number_of
+from ..filters import DOCUMENT_ID, PUBLISHED, number_of
+from . import reading, units
 from .fields import CONFLICT, NUMBERS, SEMANTIC
 from .mappings import ADDITIONAL
 from .schema import Index
@@ -36,6 +37,8 @@ def check(index: Index, retriever: Retriever) -> None:
     if isinstance(retriever, Sparse):
         if index.sparse is None:
             raise _lacks(index, "sparse vectors", "sparse retrieval")
+    elif retriever.units is not None:
+        unit_field(index, retriever.units, dense=isinstance(retriever, Dense))
     elif isinstance(retriever, Dense):
         _vectors(index, retriever)
     elif retriever.analysis is not None:
@@ -58,7 +61,9 @@ def retriever_body(
         words = {"semantic": {"field": field, "query": text}} if text.strip() else None
     elif isinstance(retriever, Dense):
         vector = query.embedding(name)
-        return None if vector is None else {"knn": knn(index, vector, retriever) | _filter(filters)}
+        if vector is None:
+            return None
+        return {"knn": knn(index, vector, retriever, field, index.fields[field].dimensions) | _filter(filters)}
     elif isinstance(retriever, Sparse):
         weights = query.weights(name)
         words = None if weights is None else sparse(index, weights)
@@ -66,6 +71,31 @@ def retriever_body(
         words = bm25(index, query.words(name), retriever, clauses)
     order = {"sort": _ORDER} if index.made_here else {}
     return words and {"standard": {"query": words} | order | _filter(filters)}
+
+
+def search_part(
+    index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], clauses: int | None = None
+) -> Body | None:
+    """What a search says to run that retriever alone. See `retriever_body`."""
+    if units.granularity_of(retriever) is None:
+        body = retriever_body(index, name, query, retriever, filters, clauses)
+        return body and {"retriever": body}
+    assert isinstance(retriever, Bm25 | Dense) and retriever.units is not None
+    field = unit_field(index, retriever.units, dense=isinstance(retriever, Dense))
+    inner = {"inner_hits": units.inner_hits(retriever.units, retriever.depth)}
+    path = units.path_of(retriever.units)
+    if isinstance(retriever, Dense):
+        vector = query.embedding(name)
+        if vector is None:
+            return None
+        dimensions = field.embedding.dimensions if field.embedding is not None else None
+        neighbours = knn(index, vector, retriever, f"{path}.vector", dimensions)
+        return {"knn": neighbours | inner | _filter(filters), "sort": _ORDER}
+    text = clip(query.words(name))
+    if not query_terms(text):
+        return None
+    matched = {"path": path, "query": {"match": {f"{path}.content": text}}, "score_mode": "max"}
+    return {"query": {"bool": {"must": [{"nested": matched | inner}]} | _filter(filters)}, "sort": _ORDER}
 
 
 def bm25(index: Index, text: str, retriever: Bm25, clauses: int | None = None) -> Body | None:
@@ -90,9 +120,7 @@ def bm25(index: Index, text: str, retriever: Bm25, clauses: int | None = None) -
     return matches[0] if len(matches) == 1 else {"dis_max": {"queries": matches, "tie_breaker": TIE}}
 
 
-def knn(index: Index, vector: Vector, retriever: Dense) -> Body:
-    path = _vectors(index, retriever)
-    dimensions = index.fields[path].dimensions
+def knn(index: Index, vector: Vector, retriever: Dense, path: str, dimensions: int | None) -> Body:
     if dimensions is not None and len(vector) != dimensions:
         raise InvalidData(
             f"the claim's embedding has {len(vector)} dimensions, the vectors of {index.name} have {dimensions}: "
@@ -116,6 +144,16 @@ def sparse(index: Index, vector: SparseVector) -> Body | None:
         raise _lacks(index, "sparse vectors", "sparse retrieval")
     features = {str(token): weight for weight, token in weights}
     return {"sparse_vector": {"field": index.sparse, "query_vector": features, "prune": False}}
+
+
+def unit_field(index: Index, granularity: str, *, dense: bool = False) -> UnitField:
+    """How the index has units of a granularity, with vectors where `dense`. Raises NotFound where it does not."""
+    found = index.layout.units.get(granularity)
+    if found is None:
+        raise _lacks(index, f"units {granularity!r}", "a retriever of units")
+    if dense and found.embedding is None:
+        raise _lacks(index, f"vectors of units {granularity!r}", "dense retrieval of units")
+    return found
 
 
 def _boosts(index: Index, retriever: Bm25) -> dict[str, float]:
@@ -187,6 +225,8 @@ def fits_rrf(retrievers: Mapping[str, Retriever], fusion: Fusion, k: int) -> boo
     It takes as many documents as its one window holds from each retriever; only a kNN search can hand on fewer.
     """
     window = _window(retrievers.values())
+    if any(units.granularity_of(retriever) for retriever in retrievers.values()):
+        return False
     equal = all(isinstance(retriever, Dense) or retriever.depth == window for retriever in retrievers.values())
     return fusion.method == "rrf" and len(retrievers) >= 2 and equal and k <= window
 
@@ -199,6 +239,8 @@ def score_reader(index: Index, retriever: Retriever) -> Callable[[float], float]
     """From the server's scores to ours: for kNN the cosine, of unit vectors; for the others the same."""
     if not isinstance(retriever, Dense):
         return float
+    if retriever.units is not None:
+        return _cosine
     found = index.fields[_vectors(index, retriever)]
     if found.type == SEMANTIC:
         return float
@@ -207,7 +249,11 @@ def score_reader(index: Index, retriever: Retriever) -> Callable[[float], float]
         return lambda score: 1.0 - (1.0 / score - 1.0) / 2.0
     if similarity == "max_inner_product":
         return lambda score: score - 1.0 if score >= 1 else 1.0 - 1.0 / score
-    return lambda score: 2.0 * score - 1.0
+    return _cosine
+
+
+def _cosine(score: float) -> float:
+    return 2.0 * score - 1.0
 
 
 # -- filters
@@ -225,11 +271,25 @@ def _filter(filters: Sequence[Body]) -> Body:
 def _condition(index: Index, filter_: Filter) -> Body:
     if filter_.operator == "!=":
         return _not(_condition(index, Filter(filter_.field, "=", filter_.value)))
+    if filter_.field == DOCUMENT_ID:
+        return _has_id(index, filter_)
     if filter_.field == PUBLISHED and index.published is not None:
         return _compare(index.published, filter_.operator, filter_.value)
     if index.made_here:
         return _metadata(f"metadata.{filter_.field}", filter_)
     return _foreign(index, filter_)
+
+
+def _has_id(index: Index, filter_: Filter) -> Body:
+    """Documents by their public ids, see `reading.public_id`."""
+    if filter_.operator != "=":
+        raise UsageError(f"the filter {str(filter_)!r} orders documents by their ids, which only = and != compare")
+    by_id: Body = {"ids": {"values": [filter_.value]}}
+    home = reading.home_of(index, filter_.value)
+    if home is None:
+        return by_id
+    there = [{"term": {"_index": home[0]}}, {"ids": {"values": [home[1]]}}]
+    return {"bool": {"should": [by_id, {"bool": {"filter": there}}]}}
 
 
 def _metadata(name: str, filter_: Filter) -> Body:

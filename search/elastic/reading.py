@@ -47,8 +47,8 @@ def public_id(key: Key, shared: frozenset[str]) -> str:
 
 def got(server: Server, name: str, index: Index, ids: Sequence[str]) -> dict[str, Document]:
     """Documents of an index that ccheck did not make by their public ids; an id that several indices share is none."""
-    homes = {id_: _home(index, id_) for id_ in ids}
-    found = found_by_id(server, name, index, dict.fromkeys([*ids, *(home[1] for home in homes.values() if home)]))
+    homes = {id_: home_of(index, id_) for id_ in ids}
+    found = found_by_id(server, name, index, dict.fromkeys([*ids, *(one[1] for one in homes.values() if one)]))
     by_id: dict[str, list[Document]] = {}
     for (_, id_), one in found.items():
         by_id.setdefault(id_, []).append(one)
@@ -77,7 +77,7 @@ def stored(
                 yield one["_id"], one.get("_source", {})
 
 
-def _home(index: Index, id_: str) -> Key | None:
+def home_of(index: Index, id_: str) -> Key | None:
     """The index and id that a public id with an index before it means."""
     for concrete in index.concrete:
         if id_.startswith(f"{concrete}/"):

@@ -107,7 +107,7 @@ def _made_here(
         vectors=vectors,
         terms={key: f"{TERMS}.{key}" for key in keys if f"{TERMS}.{key}" in fields},
         sparse=SPARSE if layout.sparse is not None and SPARSE in fields else None,
-        id=ID if ID in fields else None,
+        id=ID,
         source={"includes": ["title", "text", "metadata", "published"]},
     )
 

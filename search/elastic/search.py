@@ -6,6 +6,7 @@ import json
 import logging
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from elastic_transport import ApiError, TransportError
 
 from ...errors import CcheckError, InvalidData, ServerError
 from ...fusion import fuse, ranking_of
-from ...stages import Bm25, Fusion, Retriever
+from ...stages import Bm25, Dense, Fusion, Retriever
 from ...types import Document, Filter, Query, Ranking
 from .errors import (
     WHOLE,
@@ -27,10 +28,12 @@ from .errors import (
     too_many_clauses,
     translate,
 )
-from .queries import FUZZY_CLAUSES, Body, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
+from .queries import FUZZY_CLAUSES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
 from .reading import Key, found_by_id, public_id, shared_ids
 from .schema import Index, document
 from .server import Server
+from .units import EXPECTED, INNER_HITS, granularity_of
+from .units import ranked as ranked_units
 
 SEARCHES_AT_ONCE = 100
 BYTES_AT_ONCE = 4 << 20
@@ -144,21 +147,23 @@ class Searcher:
         return answers
 
     def _plan(self, query: Query) -> Plan:
-        filters = filter_bodies(self.index, self.filters)
+        filters = filter_bodies(self.index, (*self.filters, *query.filters))
         bodies: dict[str, Body] = {}
         for name, retriever in self.retrievers.items():
-            body = retriever_body(self.index, name, query, retriever, filters, self.clauses)
+            body = search_part(self.index, name, query, retriever, filters, self.clauses)
             if body is not None:
                 bodies[name] = body
         searches: dict[str, Body] = {}
         fits = fits_rrf(self.retrievers, self.fusion, self.k) and not self.index.semantic
         native = self.native and len(bodies) == len(self.retrievers) and fits
         if native:
-            joined = rrf([(bodies[name], retriever) for name, retriever in self.retrievers.items()], self.fusion)
+            joined = rrf(
+                [(bodies[name]["retriever"], retriever) for name, retriever in self.retrievers.items()], self.fusion
+            )
             searches[NATIVE] = {"retriever": joined, "size": self.k, "_source": self.index.source or True}
         if self.details or not native:
             # The only retriever's ranking is the answer, so that its search brings the documents along.
-            alone = len(self.retrievers) == 1 and not self.only_rankings
+            alone = len(self.retrievers) == 1 and not self.only_rankings and not self._of_units
             for name, body in bodies.items():
                 depth = self.retrievers[name].depth
                 if alone:
@@ -167,7 +172,7 @@ class Searcher:
                     read = {"size": depth, "_source": False}
                 else:
                     read = {"size": depth, "stored_fields": "_none_", "docvalue_fields": [self.index.id]}
-                searches[name] = {"retriever": body} | read
+                searches[name] = body | read
         # The same copies of the shards answer all searches of a query, so that their ranks fit together.
         header = {"preference": f"ccheck-{zlib.crc32(query.text.encode('utf-8', 'ignore'))}"} | WHOLE
         lines = [json.dumps(part) for body in searches.values() for part in (header, body | _WITHOUT_TOTAL)]
@@ -175,7 +180,7 @@ class Searcher:
             query,
             tuple(searches),
             "".join(f"{line}\n" for line in lines).encode(),
-            sum(body["size"] for body in searches.values()),
+            sum(body["size"] * (EXPECTED if name in self._of_units else 1) for name, body in searches.items()),
             any(body.get("_source", False) is not False for body in searches.values()),
         )
 
@@ -184,8 +189,14 @@ class Searcher:
         """What of an answer without documents is read (`filter_path`): of 10,000 hits the rest is most."""
         by_name = self.only_rankings and len(self.index.concrete) == 1
         parts = ["_id", "_score", f"fields.{self.index.id}", *([] if by_name else ["_index"])]
+        parts += ["sort", f"inner_hits.{INNER_HITS}.hits.hits"] if self._of_units else []
         whole = ("status", "error", "timed_out", "_shards.total", "_shards.failed", "_shards.failures")
         return ",".join([f"responses.{part}" for part in (*whole, *(f"hits.hits.{part}" for part in parts))])
+
+    @property
+    def _of_units(self) -> AbstractSet[str]:
+        """The retrievers that search units."""
+        return {name for name, retriever in self.retrievers.items() if granularity_of(retriever)}
 
     @property
     def weighted(self) -> bool:
@@ -289,6 +300,10 @@ class Searcher:
 
     def _ranked(self, name: str, response: Mapping[str, Any]) -> Ranked:
         read = float if name == NATIVE else score_reader(self.index, self.retrievers[name])
+        if name in self._of_units:
+            retriever = self.retrievers[name]
+            assert isinstance(retriever, Bm25 | Dense)
+            return ranked_units(retriever, [(_key(hit, self.index.id), hit) for hit in _hits(response)], read)
         best: dict[Key, float] = {}
         for hit in _hits(response):
             # With a routing of their own two documents of an index can have the same id.

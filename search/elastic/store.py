@@ -18,14 +18,15 @@ from ...layout import Layout
 from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Filter, Query, Ranking, Unit
 from ..filters import Kind
+from ..several import search_several, searched_units
 from ..store import StoreInfo
-from . import bulk, ingested, mappings, ownership, reading, schema
+from . import bulk, ingested, mappings, ownership, reading, schema, units
 from .comparable import field_kinds
 from .connection import Connection
 from .errors import WHOLE, refuse_parts
 from .fields import FieldNames
 from .found import sampler
-from .queries import check, filter_bodies
+from .queries import check, filter_bodies, unit_field
 from .schema import Index
 from .search import NotNative, Searcher
 from .server import Server
@@ -100,7 +101,8 @@ class ElasticStore:
         )
 
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
-        raise NotFound(f"the store {self.name} has no units {granularity!r}")
+        unit_field(self._index(), granularity)
+        return units.got(self._server, self.index, granularity, keys)
 
     def count(self, filters: Sequence[Filter] = ()) -> int:
         return self._count({"bool": {"filter": filter_bodies(self._index(), filters)}} if filters else None)
@@ -153,7 +155,7 @@ class ElasticStore:
             # Requests are sent in parallel, so an id may be in one of them only.
             for entry in {entry.document.id: entry for entry in entries}.values():
                 try:
-                    yield bulk.index_operation(entry, index.layout, index.id is not None)
+                    yield bulk.index_operation(entry, index.layout)
                 except InvalidData as error:
                     refused[entry.document.id] = str(error)
 
@@ -198,6 +200,8 @@ class ElasticStore:
         filters: Sequence[Filter] = (),
         details: bool = True,
     ) -> list[Ranking | CcheckError]:
+        if searched_units(retrievers) is not None:
+            return search_several(self, [[query] for query in queries], retrievers, fusion, k=k, filters=filters)
         index = self._index_for(retrievers)
         searcher = Searcher(self._server, self.index, index, retrievers, fusion, k, filters, details)
         try:
@@ -214,6 +218,7 @@ class ElasticStore:
     def rankings(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
     ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
+        searched_units(retrievers)  # they rank the same things, or this says so
         index = self._index_for(retrievers)
         searcher = Searcher(self._server, self.index, index, retrievers, Fusion(), 0, filters, True, only_rankings=True)
         try:

@@ -10,11 +10,11 @@ import pytest
 from elastic_stub import Answer, Stub
 from test_elastic_server import searched
 
-from ccheck.errors import CcheckError, InvalidData, ServerError
+from ccheck.errors import CcheckError, InvalidData, ServerError, UsageError
 from ccheck.layout import Layout
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.stages import Bm25, Fusion, Retriever
-from ccheck.types import Document, Entry, Query, Ranking
+from ccheck.types import Document, Entry, Filter, Query, Ranking
 
 WORDS: dict[str, Retriever] = {"bm25": Bm25()}
 TWICE: dict[str, Retriever] = {"bm25": Bm25(), "again": Bm25(fields={"title": 1.0})}
@@ -126,6 +126,21 @@ def test_documents_that_share_an_id_are_read_by_the_index_before_it(both: Elasti
     got = both.get([one, two, "own/1", "p0", "none", f"{both.index}-1/none", f"{both.index}-1/own/2"])
     assert {id_: document.id for id_, document in got.items()} == {one: one, two: two, "own/1": "own/1"}
     assert (got[one].text, got[two].text) == ("It rises. 1", "It rises. 2")
+
+
+def test_a_scope_of_one_document_by_its_public_id(both: ElasticStore) -> None:
+    one, two = f"{both.index}-1/p0", f"{both.index}-2/p0"
+    expected = {
+        Filter("_id", "=", one): [one],
+        Filter("_id", "=", "own/1"): ["own/1"],
+        Filter("_id", "=", "p0"): [one, two],
+        Filter("_id", "!=", two): [one, "own/1", "own/2"],
+        Filter("_id", "=", f"{both.index}-1/own/2"): [],
+    }
+    answers = both.search([Query("sea", filters=(scope,)) for scope in expected], TWICE, OWN, k=10)
+    assert [sorted(ids(answer)) for answer in answers] == [sorted(wanted) for wanted in expected.values()]
+    with pytest.raises(UsageError, match="only = and !="):
+        both.count([Filter("_id", "<", "p1")])
 
 
 def test_a_rollover_is_noticed(client: httpx.Client, store: ElasticStore) -> None:
