@@ -19,13 +19,14 @@ from ccheck.layout import (
     Embedding,
     Layout,
     SparseField,
+    UnitField,
     analysis_key,
     named_fields,
 )
 from ccheck.recipe import load_recipe
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.stages import Bm25
-from ccheck.types import Document, Entry, Passage, SparseVector
+from ccheck.types import Document, Entry, Passage, SparseVector, Unit, UnitEntry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "elasticsearch.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"<!-- tested on a server -->\n```console\nGET papers/_search\n(.*?)\n```", PAGE, re.DOTALL)
@@ -44,6 +45,7 @@ def test_what_is_shown_finds_the_document(
         SparseField("s", 30_522, "d" * 64, 512),
         (bm25.analysis,),
         AdditionalTexts("a", True, 1, "p"),
+        {"sentence": UnitField("sentence")},
     )
     weights = SparseVector(np.array([2504, 2712], np.int32), np.array([0.5, 1.5], np.float32))
     passages = {MAIN_VECTORS: (Passage(0, 22, np.full(4, 0.5, np.float32)),)}
@@ -53,13 +55,14 @@ def test_what_is_shown_finds_the_document(
         passages,
         weights,
         ("Oceans climb the coast.",),
+        {"sentence": (UnitEntry(Unit("sentence", 0, 0, 20, "Sea level has risen.")),)},
     )
     mug = Entry(Document("mug", "Green mugs", "A hot drink."), "1")
     with ElasticStore(Connection(url), elasticsearch_index) as store:
         store.prepare(layout)
         assert store.upsert([sea, mug]) == {}
         store.publish()
-        assert len(SHOWN) == 5
+        assert len(SHOWN) == 6
         for body in SHOWN:
             headers = {"content-type": "application/json"}
             found = httpx.post(f"{url}/{elasticsearch_index}/_search", content=body, headers=headers, timeout=60)
