@@ -323,7 +323,7 @@ def scorer(
         from ccheck.rerank.packing import rows
 
         ours = load_scorer(str(model), device=device, dtype="bfloat16" if half or name == "bfloat16" else "float32")
-        causal = type(ours).__name__ == "PackedDecoder"
+        causal = type(ours.forward).__name__ == "PackedDecoder"
 
         def score(query: str, passages: list[str], batch: int) -> tuple[list[float], dict[str, Any]]:
             encoded = ours.encode(query, passages)

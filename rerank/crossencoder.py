@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidData
 from ..special_tokens import words_only_in
 from .decoder import by_length, padded
-from .packing import best_of_windows
+from .encoder import token_types
+from .local import ModelScorer
 from .tokens import well_formed
 from .types import Encoded
-from .values import finite
 
 
-class CrossEncoderScorer:
-    """A CrossEncoder of sentence-transformers. Passages are cut where and how it does."""
-
-    logits = True
+class CrossEncoderModules:
+    """The pairs and the forward pass of a CrossEncoder of sentence-transformers, which cuts passages where it does."""
 
     def __init__(self, name: str, model: Any, length: int, batch_tokens: int) -> None:
         """`length`: the most ids of a pair; a pair that has so many counts as cut."""
-        self.name = name
         self._model, self._length, self._batch_tokens = model, length, batch_tokens
         self._tokenizer = model.tokenizer
         # The tokenizer is changed when it is called.
@@ -36,7 +33,7 @@ class CrossEncoderScorer:
         self._extra = {key: value for key, value in features.items() if not hasattr(value, "shape")}
         self._types = "token_type_ids" in features
 
-    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
+    def pairs(self, query: str, passages: Sequence[str]) -> list[Encoded]:
         if not passages:
             return []
         pairs = [(well_formed(query), well_formed(passage)) for passage in passages]
@@ -50,27 +47,21 @@ class CrossEncoderScorer:
             found.append(Encoded((tuple(ids),), len(ids) >= self._length, prefix=second))
         return found
 
-    def score(self, encoded: Sequence[Encoded]) -> list[float]:
-        return finite(self.name, best_of_windows(encoded, self._score))
-
-    def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
+    def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
         import torch
 
-        values = [0.0] * len(sequences)
+        device = self._model.device
         left = self._tokenizer.padding_side == "left"
         for batch in by_length(sequences, self._batch_tokens):
             ids, mask = padded([sequences[i] for i in batch], self._tokenizer.pad_token_id or 0, left=left)
             features = {**self._extra, "input_ids": ids, "attention_mask": mask}
             if self._types:
-                kinds = [[0] * prefixes[i] + [1] * (len(sequences[i]) - prefixes[i]) for i in batch]
+                kinds = [token_types((0, 1), len(sequences[i]), prefixes[i]) for i in batch]
                 features["token_type_ids"] = padded(kinds, 0, left=left)[0]
-            device = self._model.device
             moved = {key: value.to(device) if hasattr(value, "to") else value for key, value in features.items()}
             with torch.inference_mode():
                 scores = self._model(moved)["scores"]
-            for i, value in zip(batch, scores[:, 0].float().tolist(), strict=True):
-                values[i] = value
-        return values
+            yield from zip(batch, scores[:, 0].float().tolist(), strict=True)
 
 
 def modules(path: Path) -> list[str]:
@@ -92,7 +83,7 @@ def modules(path: Path) -> list[str]:
 
 def load(
     name: str, path: Path, length: int, device: str, dtype: Any, batch_tokens: int, trust_remote_code: bool = False
-) -> CrossEncoderScorer:
+) -> ModelScorer:
     from sentence_transformers import CrossEncoder
 
     model = CrossEncoder(
@@ -104,4 +95,5 @@ def load(
         model_kwargs={"use_safetensors": True, "dtype": dtype},
     )
     words_only_in(model)
-    return CrossEncoderScorer(name, model.eval(), length, batch_tokens)
+    made = CrossEncoderModules(name, model.eval(), length, batch_tokens)
+    return ModelScorer(name, made.pairs, made, length)

@@ -8,14 +8,12 @@ other model, by its own forward pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .linear import joined, rounded, slices
-from .packing import Row, attend, attend_last, best_of_windows, rows
-from .tokens import PromptPairs
-from .types import Encoded
-from .values import finite
+from .packing import Row, attend, attend_last, rows
 
 if TYPE_CHECKING:
     import torch
@@ -25,32 +23,28 @@ PACKED = ("GemmaForCausalLM", "LlamaForCausalLM", "MistralForCausalLM", "Qwen2Fo
 POSITIONWISE_ROPE = ("default", "linear", "llama3")
 
 
+@dataclass(frozen=True, slots=True)
 class PackedDecoder:
-    """A causal model of one of the architectures in `PACKED`."""
+    """The forward pass of a decoder whose arithmetic is that of `Layers`.
 
-    logits = True
+    `head`: the row of the head that scores, float32, [size]. `batch_tokens`: the ids in one forward pass.
+    """
 
-    def __init__(self, name: str, model: Any, pairs: PromptPairs, yes: int, batch_tokens: int) -> None:
-        """`yes` is the id whose logit scores; `batch_tokens` the ids in one forward pass."""
-        self.name = name
-        self._pairs, self._batch_tokens = pairs, batch_tokens
-        self._layers = Layers(model.model, embed_scale=embedding_scale(model))
-        # All that is needed of the head. Float32, for what one row costs.
-        self._head = model.lm_head.weight[yes].detach().float()
+    layers: Layers
+    head: torch.Tensor
+    batch_tokens: int
 
-    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
-        return self._pairs(query, passages)
+    def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
+        for row in rows(sequences, prefixes, self.batch_tokens):
+            values = self.layers.last_states(row).float() @ self.head
+            yield from zip(row.members, values.tolist(), strict=True)
 
-    def score(self, encoded: Sequence[Encoded]) -> list[float]:
-        return finite(self.name, best_of_windows(encoded, self._score))
 
-    def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
-        values = [0.0] * len(sequences)
-        for row in rows(sequences, prefixes, self._batch_tokens):
-            states = self._layers.last_states(row)
-            for i, value in zip(row.members, (states.float() @ self._head).tolist(), strict=True):
-                values[i] = value
-        return values
+def packed(model: Any, yes: int, batch_tokens: int) -> PackedDecoder:
+    """For a causal model of one of the architectures in `PACKED`. `yes` is the id whose logit scores."""
+    layers = Layers(model.model, embed_scale=embedding_scale(model))
+    # One row of the head is all that scores need, so float32 costs little.
+    return PackedDecoder(layers, model.lm_head.weight[yes].detach().float(), batch_tokens)
 
 
 def embedding_scale(model: Any) -> float:
@@ -170,40 +164,30 @@ def packs(config: Any, longest: int) -> bool:
     return not getattr(config, "use_bidirectional_attention", None) and (window is None or longest <= window)
 
 
+@dataclass(frozen=True, slots=True)
 class PaddedDecoder:
-    """Any causal model, by its own forward pass, padded on the left; those of like length in one pass."""
+    """Any causal model's own forward pass, padded on the left, with sequences of like length in one pass."""
 
-    logits = True
+    model: Any
+    yes: int
+    batch_tokens: int
 
-    def __init__(self, name: str, model: Any, pairs: PromptPairs, yes: int, batch_tokens: int) -> None:
-        self.name = name
-        self._model, self._pairs, self._yes, self._batch_tokens = model, pairs, yes, batch_tokens
-
-    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
-        return self._pairs(query, passages)
-
-    def score(self, encoded: Sequence[Encoded]) -> list[float]:
-        return finite(self.name, best_of_windows(encoded, self._score))
-
-    def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
+    def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
         import torch
 
-        values = [0.0] * len(sequences)
-        for batch in by_length(sequences, self._batch_tokens):
+        device = self.model.device
+        for batch in by_length(sequences, self.batch_tokens):
             ids, mask = padded([sequences[i] for i in batch], 0, left=True)
             places = (mask.cumsum(1) - 1).clamp(min=0)
             with torch.inference_mode():
-                device = self._model.device
-                logits = self._model(
+                logits = self.model(
                     input_ids=ids.to(device),
                     attention_mask=mask.to(device),
                     position_ids=places.to(device),
                     logits_to_keep=1,
                     use_cache=False,
-                ).logits[:, -1, self._yes]
-            for i, value in zip(batch, logits.float().tolist(), strict=True):
-                values[i] = value
-        return values
+                ).logits[:, -1, self.yes]
+            yield from zip(batch, logits.float().tolist(), strict=True)
 
 
 def by_length(sequences: Sequence[tuple[int, ...]], tokens: int) -> list[list[int]]:

@@ -7,15 +7,13 @@ by its own forward pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .decoder import by_length, padded
 from .linear import joined, rounded, slices
-from .packing import Row, attend, attend_last, best_of_windows, rows
-from .tokens import SpecialPairs
-from .types import Encoded
-from .values import finite
+from .packing import Row, attend, attend_last, rows
 
 if TYPE_CHECKING:
     import torch
@@ -31,44 +29,29 @@ PACKED = {
 
 
 class PackedEncoder:
-    """An encoder of one of the architectures in `PACKED`."""
+    """The forward pass of an encoder of one of the architectures in `PACKED`."""
 
-    logits = True
-
-    def __init__(self, name: str, model: Any, pairs: SpecialPairs, batch_tokens: int) -> None:
-        self.name = name
-        self._pairs, self._batch_tokens = pairs, batch_tokens
-        self._model = model
+    def __init__(self, model: Any, types: tuple[int, int], batch_tokens: int) -> None:
+        """`types`: the token types of the query's part and of the passage's."""
+        self._model, self._halves, self._batch_tokens = model, types, batch_tokens
         self._body = getattr(model, PACKED[type(model).__name__])
         layers = self._body.encoder.layer
         self._layers = [_Layer(layer, apart=i == len(layers) - 1) for i, layer in enumerate(layers)]
         self._padding = model.config.pad_token_id if "oberta" in type(model).__name__ or _camembert(model) else None
 
-    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
-        return self._pairs(query, passages)
-
-    def score(self, encoded: Sequence[Encoded]) -> list[float]:
-        return finite(self.name, best_of_windows(encoded, self._score))
-
-    def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
+    def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
         import torch
 
-        values = [0.0] * len(sequences)
-        with torch.inference_mode():
-            for row in rows(sequences, [0] * len(sequences), self._batch_tokens):
-                places, types = [], []
-                for i in row.members:
-                    places += self._positions(sequences[i])
-                    types += self._types(len(sequences[i]), prefixes[i])
-                empty = rounded(len(row.ids), self._body.embeddings.word_embeddings.weight.device) - len(row.ids)
+        for row in rows(sequences, [0] * len(sequences), self._batch_tokens):
+            places, types = [], []
+            for i in row.members:
+                places += self._positions(sequences[i])
+                types += token_types(self._halves, len(sequences[i]), prefixes[i])
+            empty = rounded(len(row.ids), self._body.embeddings.word_embeddings.weight.device) - len(row.ids)
+            with torch.inference_mode():
                 x = self._embed(*(some + some[-1:] * empty for some in (row.ids, places, types)))
-                for i, value in zip(row.members, self._head(self._firsts(x, row)).float().tolist(), strict=True):
-                    values[i] = value
-        return values
-
-    def _types(self, length: int, prefix: int) -> list[int]:
-        first, second = self._pairs.template.types
-        return [first] * prefix + [second] * (length - prefix)
+                values = self._head(self._firsts(x, row)).float().tolist()
+            yield from zip(row.members, values, strict=True)
 
     def _positions(self, sequence: tuple[int, ...]) -> list[int]:
         """Places within a sequence. RoBERTa's begin after the padding id, which no text has."""
@@ -164,36 +147,32 @@ def packs(config: Any) -> bool:
     return (config.architectures or [""])[0] in PACKED and kind == "absolute" and not config.is_decoder
 
 
+@dataclass(frozen=True, slots=True)
 class PaddedEncoder:
-    """Any sequence classifier with one label, by its own forward pass; those of like length in one pass."""
+    """The own forward pass of any sequence classifier with one label, with sequences of like length in one pass.
 
-    logits = True
+    `types`: the token types of the two halves; None for a model that takes none.
+    """
 
-    def __init__(self, name: str, model: Any, pairs: SpecialPairs, batch_tokens: int, types: bool) -> None:
-        """`types`: the model is given the token types of the two halves."""
-        self.name = name
-        self._model, self._pairs, self._batch_tokens, self._with_types = model, pairs, batch_tokens, types
+    model: Any
+    types: tuple[int, int] | None
+    batch_tokens: int
 
-    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
-        return self._pairs(query, passages)
-
-    def score(self, encoded: Sequence[Encoded]) -> list[float]:
-        return finite(self.name, best_of_windows(encoded, self._score))
-
-    def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
+    def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
         import torch
 
-        values = [0.0] * len(sequences)
-        device = self._model.device
-        for batch in by_length(sequences, self._batch_tokens):
-            ids, mask = padded([sequences[i] for i in batch], self._model.config.pad_token_id or 0)
+        device = self.model.device
+        for batch in by_length(sequences, self.batch_tokens):
+            ids, mask = padded([sequences[i] for i in batch], self.model.config.pad_token_id or 0)
             given = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
-            if self._with_types:
-                first, second = self._pairs.template.types
-                types = [[first] * prefixes[i] + [second] * (len(sequences[i]) - prefixes[i]) for i in batch]
+            if self.types is not None:
+                types = [token_types(self.types, len(sequences[i]), prefixes[i]) for i in batch]
                 given["token_type_ids"] = padded(types, 0)[0].to(device)
             with torch.inference_mode():
-                logits = self._model(**given).logits[:, 0]
-            for i, value in zip(batch, logits.float().tolist(), strict=True):
-                values[i] = value
-        return values
+                logits = self.model(**given).logits[:, 0]
+            yield from zip(batch, logits.float().tolist(), strict=True)
+
+
+def token_types(halves: tuple[int, int], length: int, prefix: int) -> list[int]:
+    """The token type of each id of a pair whose first `prefix` ids are the query's."""
+    return [halves[0]] * prefix + [halves[1]] * (length - prefix)

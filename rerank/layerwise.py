@@ -9,16 +9,11 @@ copy of it (`LayerWiseMiniCPMForCausalLM`) is what this was compared with.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidData, UsageError
-from .decoder import Layers
-from .packing import best_of_windows, rows
-from .tokens import PromptPairs
-from .types import Encoded
-from .values import finite
+from .decoder import Layers, PackedDecoder
 
 ARCHITECTURE = "LayerWiseMiniCPMForCausalLM"
 _COPIED = (
@@ -36,34 +31,17 @@ _COPIED = (
 )
 
 
-class LayerwiseDecoder:
-    """The model up to the layer that scores; those above are not loaded."""
+def forward(body: Any, head: Any, settings: Any, batch_tokens: int) -> PackedDecoder:
+    """The model up to the layer that scores; those above are not loaded.
 
-    logits = True
-
-    def __init__(self, name: str, body: Any, head: Any, pairs: PromptPairs, settings: Any, batch_tokens: int) -> None:
-        """`head`: the weights of the layer's head, [size]; `settings`: what config.json says."""
-        self.name = name
-        self._head, self._pairs, self._batch_tokens = head.float(), pairs, batch_tokens
-        self._layers = Layers(
-            body,
-            embed_scale=float(settings.get("scale_emb", 1)),
-            residual_scale=settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"]),
-        )
-
-    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
-        return self._pairs(query, passages)
-
-    def score(self, encoded: Sequence[Encoded]) -> list[float]:
-        return finite(self.name, best_of_windows(encoded, self._score))
-
-    def _score(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[float]:
-        values = [0.0] * len(sequences)
-        for row in rows(sequences, prefixes, self._batch_tokens):
-            states = self._layers.last_states(row)
-            for i, value in zip(row.members, (states.float() @ self._head).tolist(), strict=True):
-                values[i] = value
-        return values
+    `head`: the weights of the layer's head, [size]; `settings`: what config.json says.
+    """
+    layers = Layers(
+        body,
+        embed_scale=float(settings.get("scale_emb", 1)),
+        residual_scale=settings.get("scale_depth", 1) / math.sqrt(settings["num_hidden_layers"]),
+    )
+    return PackedDecoder(layers, head.float(), batch_tokens)
 
 
 def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:

@@ -25,10 +25,11 @@ from ..models import (
     require_models,
 )
 from . import crossencoder, decoder, encoder, layerwise
-from .decoder import PackedDecoder, PaddedDecoder
+from .decoder import PaddedDecoder
 from .encoder import PackedEncoder, PaddedEncoder
+from .local import ModelScorer
 from .tokens import Long, Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
-from .types import Scorer
+from .types import Forward
 
 DEFAULT_MAX_TOKENS = 512
 DTYPES = ("float32", "bfloat16", "float16")
@@ -61,7 +62,7 @@ def load_scorer(
     batch_tokens: int | None = None,
     trust_remote_code: bool = False,
     on_load: Callable[[], None] = lambda: None,
-) -> Scorer:
+) -> ModelScorer:
     """Find a reranking model (a folder, or a name) and load it.
 
     `device` as torch names it, by default the fastest there is. `max_tokens`: how many ids a pair may have, by default
@@ -147,16 +148,16 @@ class _Options:
     trust_remote_code: bool
 
 
-def _decoder(options: _Options, asked: Prompt) -> Scorer:
+def _decoder(options: _Options, asked: Prompt) -> ModelScorer:
     model, tokenizer = _load(options, "AutoModelForCausalLM")
     pairs = _prompt_pairs(options, tokenizer, asked, model.config.max_position_embeddings)
     yes = _token(options.found, tokenizer, asked.yes)
     packs = _is_transformers_own(model) and decoder.packs(model.config, pairs.longest)
-    made = PackedDecoder if packs else PaddedDecoder
-    return made(options.found.name, model, pairs, yes, options.batch_tokens)
+    forward = (decoder.packed if packs else PaddedDecoder)(model, yes, options.batch_tokens)
+    return ModelScorer(options.found.name, pairs, forward, pairs.length)
 
 
-def _crossencoder(options: _Options) -> Scorer:
+def _crossencoder(options: _Options) -> ModelScorer:
     import torch
 
     found = options.found
@@ -171,17 +172,18 @@ def _crossencoder(options: _Options) -> Scorer:
         raise InvalidData(f"sentence-transformers can't load {found.name}: {_reason(error)}") from error
 
 
-def _layerwise(options: _Options, asked: Prompt, layer: int) -> Scorer:
+def _layerwise(options: _Options, asked: Prompt, layer: int) -> ModelScorer:
     import torch
 
     config = options.config
     tokenizer = _tokenizer(options)
     pairs = _prompt_pairs(options, tokenizer, asked, config.get("max_position_embeddings", 2048))
     body, head = layerwise.load(options.found.path, config, layer, options.device, getattr(torch, options.dtype))
-    return layerwise.LayerwiseDecoder(options.found.name, body, head, pairs, config, options.batch_tokens)
+    forward = layerwise.forward(body, head, config, options.batch_tokens)
+    return ModelScorer(options.found.name, pairs, forward, pairs.length)
 
 
-def _encoder(options: _Options) -> Scorer:
+def _encoder(options: _Options) -> ModelScorer:
     found = options.found
     said = _sentence_transformers(found, options.config)
     _check_labels(found, options.config, said)
@@ -199,10 +201,14 @@ def _encoder(options: _Options) -> Scorer:
         "passage" if model.config.model_type == "xlm-roberta" and not said else "longer",
         tokenizer.truncation_side == "left",
     )
+    halves = pairs.template.types
+    forward: Forward
     if _is_transformers_own(model) and encoder.packs(model.config):
-        return PackedEncoder(found.name, model, pairs, options.batch_tokens)
-    types = types and "token_type_ids" in inspect.signature(model.forward).parameters
-    return PaddedEncoder(found.name, model, pairs, options.batch_tokens, types)
+        forward = PackedEncoder(model, halves, options.batch_tokens)
+    else:
+        takes_types = types and "token_type_ids" in inspect.signature(model.forward).parameters
+        forward = PaddedEncoder(model, halves if takes_types else None, options.batch_tokens)
+    return ModelScorer(found.name, pairs, forward, pairs.length)
 
 
 def _prompt_pairs(options: _Options, tokenizer: Any, asked: Prompt, places: int) -> PromptPairs:

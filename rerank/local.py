@@ -1,13 +1,32 @@
-"""A reranker on this machine: a scorer that is called for some queries at a time."""
+"""Rerankers on this machine: a model's scorer, and the reranker that calls it for several queries at a time."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..errors import CcheckError
-from .types import Request, Scorer, Scores, only
-from .values import telling
+from .packing import best_of_windows
+from .types import Encoded, Forward, Pairs, Request, Scorer, Scores, only
+from .values import finite, refuse_equal
+
+
+@dataclass(frozen=True, slots=True)
+class ModelScorer:
+    """The `Scorer` of a model: how pairs become ids, and the forward pass that scores them."""
+
+    name: str
+    pairs: Pairs
+    forward: Forward
+    max_tokens: int
+    logits: bool = True
+
+    def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
+        return self.pairs(query, passages)
+
+    def score(self, encoded: Sequence[Encoded]) -> list[float]:
+        return finite(self.name, best_of_windows(encoded, self.forward))
 
 
 class LocalReranker:
@@ -36,7 +55,7 @@ class LocalReranker:
         for some in encoded:
             own = tuple(next(values) for _ in some)
             try:
-                telling(self.name, some, own)
+                refuse_equal(self.name, some, own)
                 answers.append(Scores(own, tuple(one.cut for one in some), self._scorer.logits))
             except CcheckError as error:
                 answers.append(error)

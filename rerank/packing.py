@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .types import Encoded
+from .types import Encoded, Forward
 
 if TYPE_CHECKING:
     import torch
@@ -91,15 +91,13 @@ def _common(sequences: Sequence[tuple[int, ...]]) -> int:
     return min(same, min(map(len, sequences)) - 1)
 
 
-def best_of_windows(
-    encoded: Sequence[Encoded], score: Callable[[Sequence[tuple[int, ...]], Sequence[int]], Sequence[float]]
-) -> list[float]:
+def best_of_windows(encoded: Sequence[Encoded], forward: Forward) -> list[float]:
     """The best score of each passage's sequences; equal sequences are scored once."""
     places: dict[tuple[tuple[int, ...], int], int] = {}
     for one in encoded:
         for sequence in one.sequences:
             places.setdefault((sequence, one.prefix), len(places))
-    values = score([sequence for sequence, _ in places], [prefix for _, prefix in places])
+    values = dict(forward([sequence for sequence, _ in places], [prefix for _, prefix in places]))
     return [max(values[places[sequence, one.prefix]] for sequence in one.sequences) for one in encoded]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -96,11 +96,24 @@ class Encoded:
         return sum(map(len, self.sequences))
 
 
-class Scorer(Protocol):
-    """A reranking model on this machine, its two halves apart, so that a server can do them in different threads."""
+Pairs: TypeAlias = Callable[[str, Sequence[str]], list[Encoded]]
+"""Tokenises a query with each of its passages. Safe in several threads at a time."""
+Forward: TypeAlias = Callable[[Sequence[tuple[int, ...]], Sequence[int]], Iterable[tuple[int, float]]]
+"""Scores sequences of ids, given with the length of each one's prefix: (place of the sequence, score), in any order."""
 
-    name: str
-    logits: bool
+
+class Scorer(Protocol):
+    """A reranking model on this machine. Tokenising and scoring are apart, so that a server can do them in different
+    threads. `max_tokens`: the most ids of a pair that are read, a decoder's prompt not counted."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def logits(self) -> bool: ...
+
+    @property
+    def max_tokens(self) -> int: ...
 
     def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
         """Tokenise: one for each passage. Safe in several threads at a time."""

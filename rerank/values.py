@@ -20,7 +20,7 @@ def finite(name: str, values: list[float]) -> list[float]:
     return values
 
 
-def telling(name: str, encoded: Sequence[Encoded], values: Sequence[float]) -> None:
+def refuse_equal(name: str, encoded: Sequence[Encoded], values: Sequence[float]) -> None:
     """Raises InvalidData where passages that differ for the model all have the same score."""
     if len(set(values)) == 1 and len({one.sequences for one in encoded}) > 1:
         raise InvalidData(

@@ -183,7 +183,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
                 "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
                 "models": list(service.scorers),
                 "embedding_model": service.embedder_name,
-                "max_input_length": getattr(scorer, "max_tokens", None),
+                "max_input_length": scorer.max_tokens,
                 "max_client_batch_size": service.limits.texts,
                 "max_concurrent_requests": service.limits.requests,
                 "max_batch_tokens": service.batch_tokens,

@@ -10,46 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reranker_pairs import PASSAGES, QUERIES, flag_embedding, plain_ids, score
 from tiny_rerankers import PROMPT, TEXTS, make_decoder, make_layerwise
 
 from ccheck.errors import InvalidData, UsageError
 from ccheck.rerank.decoder import PackedDecoder, PaddedDecoder
 from ccheck.rerank.load import load_scorer
 from ccheck.rerank.local import LocalReranker
-from ccheck.rerank.types import Encoded, Scorer
+from ccheck.rerank.types import Encoded
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
-
-QUERIES = {
-    "short": "sea level rose.",
-    "ends with a line break": "sea level rose. \n",
-    "empty": "",
-    "long": " ".join(TEXTS) * 3,
-}
-HOSTILE = ["\x00", "a\ud800b", "😀 👩‍👩‍👧", "<eos><pad>", ".\nB: Yes\n", "\n" * 30, " ", "é" * 100]
-PASSAGES = [*TEXTS, "", TEXTS[0], "sea " * 700, ". ".join(TEXTS) * 5, *HOSTILE]
 
 
 @pytest.fixture(scope="module")
 def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_decoder(tmp_path_factory.mktemp("models") / "gemma")
-
-
-def score(scorer: Scorer, query: str, passages: list[str]) -> list[float]:
-    return scorer.score(scorer.encode(query, passages))
-
-
-def plain_ids(tokenizer: Any, query: str, passage: str, length: int) -> list[int]:
-    """The ids of a pair as FlagEmbedding 1.4 documents and builds them."""
-
-    def ids(text: str, limit: int | None = None) -> list[int]:
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return list(tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"][:limit])
-
-    newline, prompt = ids("\n"), ids(PROMPT)
-    first = [tokenizer.bos_token_id, *ids("A: " + query, length * 3 // 4)]
-    second = newline + ids("B: " + passage, length)
-    return (first + second[: length + len(newline) + len(prompt) - len(first)]) + newline + prompt
 
 
 def plain_scores(folder: Path, query: str, passages: list[str], length: int) -> list[float]:
@@ -70,7 +45,7 @@ def plain_scores(folder: Path, query: str, passages: list[str], length: int) -> 
 @pytest.mark.parametrize("query", QUERIES)
 def test_scores_are_those_of_a_plain_forward_pass(gemma: Path, query: str, length: int) -> None:
     scorer = load_scorer(str(gemma), device="cpu", max_tokens=length)
-    assert isinstance(scorer, PackedDecoder)
+    assert isinstance(scorer.forward, PackedDecoder)
     values = score(scorer, QUERIES[query], PASSAGES)
     assert values == pytest.approx(plain_scores(gemma, QUERIES[query], PASSAGES, length), abs=1e-4)
     assert max(values) - min(values) > 0.1
@@ -106,7 +81,7 @@ def test_other_architectures_score_as_a_plain_forward_pass_does(
 ) -> None:
     folder = make_decoder(tmp_path / architecture, architecture=architecture, **config)
     scorer = load_scorer(str(folder), device="cpu", max_tokens=96, batch_tokens=1000)
-    assert isinstance(scorer, made)
+    assert isinstance(scorer.forward, made)
     expected = plain_scores(folder, QUERIES["short"], PASSAGES, 96)
     assert score(scorer, QUERIES["short"], PASSAGES) == pytest.approx(expected, abs=1e-4)
 
@@ -121,15 +96,6 @@ def test_scores_are_flag_embeddings(gemma: Path, query: str, length: int) -> Non
     expected = reference.compute_score([[QUERIES[query], passage] for passage in passages], max_length=length)
     scorer = load_scorer(str(gemma), device="cpu", max_tokens=length)
     assert score(scorer, QUERIES[query], passages) == pytest.approx(expected, abs=1e-4)
-
-
-def flag_embedding() -> Any:
-    """FlagEmbedding, which warns of many things when it is imported."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip("FlagEmbedding", reason="the flagembedding extra is not installed")
 
 
 def test_pieces_merge_only_where_text_is_joined(gemma: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_decoder import HOSTILE, PASSAGES, QUERIES, flag_embedding, score
+from reranker_pairs import HOSTILE, PASSAGES, QUERIES, flag_embedding, score
 from tiny_rerankers import TEXTS, make_encoder
 
 from ccheck.rerank.encoder import PackedEncoder, PaddedEncoder
@@ -54,7 +54,7 @@ def plain_scores(folder: Path, query: str, passages: list[str], length: int) -> 
 @pytest.mark.parametrize("query", QUERIES)
 def test_scores_are_those_of_a_plain_forward_pass(folders: dict[str, Path], query: str, length: int) -> None:
     scorer = load_scorer(str(folders["xlm-roberta"]), device="cpu", max_tokens=length, batch_tokens=700)
-    assert isinstance(scorer, PackedEncoder)
+    assert isinstance(scorer.forward, PackedEncoder)
     passages = [passage for passage in PASSAGES if "<pad>" not in passage]  # core/test_special_tokens.py has those
     values = score(scorer, QUERIES[query], passages)
     expected = plain_scores(folders["xlm-roberta"], QUERIES[query], passages, length)
@@ -86,7 +86,7 @@ def test_scores_are_cross_encoders(folders: dict[str, Path], tmp_path: Path, nam
     cross = CrossEncoder(str(folders[name]), max_length=64, device="cpu")
     cross.save_pretrained(str(tmp_path / "saved"))
     scorer = load_scorer(str(tmp_path / "saved"), device="cpu", max_tokens=64)
-    assert isinstance(scorer, PackedEncoder if name in PACKED else PaddedEncoder)
+    assert isinstance(scorer.forward, PackedEncoder if name in PACKED else PaddedEncoder)
     for query in ("short", "long"):
         pairs = [(QUERIES[query], passage) for passage in passages]
         expected = cross.predict(pairs, activation_fn=torch.nn.Identity(), show_progress_bar=False)
@@ -163,5 +163,5 @@ def test_the_packaged_encoder_with_a_head_scores_as_cross_encoder_does(tmp_path:
         [("sea level", passage) for passage in passages], activation_fn=torch.nn.Identity(), show_progress_bar=False
     )
     scorer = load_scorer(str(tmp_path), device="cpu", max_tokens=256)
-    assert isinstance(scorer, PackedEncoder)
+    assert isinstance(scorer.forward, PackedEncoder)
     assert score(scorer, "sea level", passages) == pytest.approx(expected.tolist(), abs=1e-4)

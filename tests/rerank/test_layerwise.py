@@ -7,11 +7,11 @@ import math
 from pathlib import Path
 
 import pytest
-from test_decoder import flag_embedding, plain_ids, score
+from reranker_pairs import flag_embedding, plain_ids, score
 from tiny_rerankers import TEXTS, make_decoder, make_layerwise
 
 from ccheck.errors import InvalidData, UsageError
-from ccheck.rerank.layerwise import LayerwiseDecoder
+from ccheck.rerank.decoder import PackedDecoder
 from ccheck.rerank.load import load_scorer
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
@@ -70,7 +70,7 @@ def test_scores_are_those_of_the_published_arithmetic(folder: Path, layer: int |
 
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     scorer = load_scorer(str(folder), device="cpu", max_tokens=64, cutoff_layer=layer, batch_tokens=200)
-    assert isinstance(scorer, LayerwiseDecoder)
+    assert isinstance(scorer.forward, PackedDecoder)
     expected = [plain_score(folder, plain_ids(tokenizer, "sea level", text, 64), layer or 5) for text in PASSAGES]
     assert score(scorer, "sea level", PASSAGES) == pytest.approx(expected, abs=1e-4)
 

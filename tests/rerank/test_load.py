@@ -11,7 +11,7 @@ from tiny_rerankers import PROMPT, TEXTS, make_decoder, make_encoder
 
 from ccheck.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.models import find_model
-from ccheck.rerank.crossencoder import CrossEncoderScorer
+from ccheck.rerank.crossencoder import CrossEncoderModules
 from ccheck.rerank.load import load_scorer
 from ccheck.rerank.local import LocalReranker
 from ccheck.rerank.types import sigmoid
@@ -51,7 +51,7 @@ def test_modules_of_sentence_transformers_score_as_it_does(tmp_path: Path) -> No
     cross.save_pretrained(str(tmp_path / "saved"))
     passages = [*TEXTS, "", TEXTS[0]]
     scorer = load_scorer(str(tmp_path / "saved"), device="cpu", batch_tokens=200)
-    assert isinstance(scorer, CrossEncoderScorer)
+    assert isinstance(scorer.forward, CrossEncoderModules)
     values = scorer.score(scorer.encode("sea", passages))
     expected = cross.predict([("sea", passage) for passage in passages], show_progress_bar=False)
     assert [sigmoid(value) for value in values] == pytest.approx(expected.tolist(), abs=1e-5)

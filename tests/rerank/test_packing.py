@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -171,9 +172,9 @@ def test_what_sequences_have_in_common_is_laid_once(sequences: list[tuple[int, .
 def test_the_best_window_counts_and_equal_ones_are_scored_once() -> None:
     asked = []
 
-    def score(sequences: list[tuple[int, ...]], prefixes: list[int]) -> list[float]:
+    def score(sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> list[tuple[int, float]]:
         asked.extend(zip(sequences, prefixes, strict=True))
-        return [float(sum(sequence)) for sequence in sequences]
+        return [(place, float(sum(sequence))) for place, sequence in enumerate(sequences)][::-1]
 
     encoded = [Encoded(((1, 2), (3,)), False, 1), Encoded(((3,), (1,)), False, 1), Encoded(((3,),), False, 0)]
     assert best_of_windows(encoded, score) == [3.0, 3.0, 3.0]

@@ -242,7 +242,7 @@ def test_a_decoder_is_trained_by_lora(tmp_path):
     train(tmp_path / "out", chosen)
     after = load_scorer(str(tmp_path / "out"), device="cpu")
     claim, texts = tiny.claims()[0].text, [document.content for document in tiny.corpus()[:3]]
-    assert type(after).__name__ == "PackedDecoder"
+    assert type(after.forward).__name__ == "PackedDecoder"
     assert after.score(after.encode(claim, texts)) != pytest.approx(before.score(before.encode(claim, texts)))
     from safetensors.torch import load_file
 
