@@ -188,7 +188,7 @@ def _model(resolved: Resolved) -> Finding:
 def _reranker(resolved: Resolved) -> Finding:
     """What --rerank auto would take; a server is asked whether it is there."""
     from ..models import find_model
-    from ..rerank.open import choose_model, is_url, open_server
+    from ..rerank.open import choose_model, is_url, open_remote
 
     settings = resolved.settings
     try:
@@ -198,7 +198,7 @@ def _reranker(resolved: Resolved) -> Finding:
     if name == "none":
         return Finding("reranker", "ok", "none, as the settings say")
     if is_url(name):
-        server = open_server(name, settings, timeout=min(10, settings.rerank_timeout), retry_seconds=0)
+        server = open_remote(name, settings, timeout=min(10, settings.rerank_timeout), retry_seconds=0)
         server("a claim", ["a passage", "another passage"])
         return Finding("reranker", "ok", "; ".join(filter(None, (f"{server.name} answers", server.notice))))
     try:

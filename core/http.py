@@ -1,4 +1,4 @@
-"""What the rooms that talk to servers share: limits on what a server may say, pauses between tries, and causes.
+"""What all HTTP clients share: limits on what a server may say, when it is asked again, and why it failed.
 
 A server is a stranger. Its answers are read within a limit that counts decoded bytes, no redirect is followed, and it
 does not choose how often it is asked.
@@ -9,24 +9,32 @@ from __future__ import annotations
 import errno
 import math
 import os
+import random
 import socket
 import ssl
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from .errors import ServerError
 from .redaction import redact
 
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+T = TypeVar("T")
+BUSY: Final = frozenset({429, 502, 503, 504})
+"""Statuses of a server that may answer when it is asked again."""
 UNCOMPRESSED: Final = {"accept-encoding": "identity"}
 """The header with which servers are asked: what is decoded can be a thousand times as large as what was sent."""
 MOST_ERROR_BYTES: Final = 1 << 20
 """Bytes of an answer that is an error: its reason is a sentence."""
 FIRST_SECONDS: Final = 2.0
 """How long a server is waited for that was never there: its address may be wrong."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0
 
 
 class TooLarge(ServerError):
@@ -74,12 +82,74 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
-def least_pause(attempt: int) -> float:
-    """Seconds between the try of that number, from 1, and the next one, whatever the server asks for.
+class MayPass(ServerError):
+    """A failure that may be gone at the next try. `retry_after`: the seconds that the server asked for."""
 
-    Twice as long each time, up to 8 s, so that a server that says "at once" is asked some times and not some thousands.
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+def pause(attempt: int, retry_after: float | None = None, *, first: float = 0.5, longest: float = 8.0) -> float:
+    """Seconds between the try of that number, from 1, and the next one.
+
+    It doubles each time whatever the server asks for, so that a server that says "at once" is asked a few times and not
+    thousands of times. It is random, so that many callers don't come back at the same moment.
     """
-    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(attempt - 1, 10))
+    least = min(longest, first * 2.0 ** min(attempt - 1, 10))
+    return max(least * random.uniform(1, 1.5), (retry_after or 0.0) + random.uniform(0, 0.1))  # noqa: S311
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long one server that is busy or gone is waited for. `notify` is told once that it is.
+
+    `reached`: it answered before. A server that never did is given up sooner.
+    """
+
+    longest: float
+    notify: Callable[[str], None]
+    reached: bool = False
+    notified: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return self.longest if self.reached else min(self.longest, FIRST_SECONDS)
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What `attempt` returns. It is made again while it raises MayPass and the next try would be in time.
+
+        Raises what the last attempt raised.
+        """
+        from tenacity import AsyncRetrying, retry_if_exception_type
+
+        started = time.monotonic()
+
+        def wait(state: RetryCallState) -> float:
+            error = _error_of(state)
+            return pause(state.attempt_number, error.retry_after if isinstance(error, MayPass) else None)
+
+        def enough(state: RetryCallState) -> bool:
+            return time.monotonic() + state.upcoming_sleep >= started + self.seconds
+
+        def say(state: RetryCallState) -> None:
+            if not self.notified:
+                self.notified = True
+                said = str(_error_of(state))
+                end = "" if said.endswith(("?", ".")) else "."
+                self.notify(f"{said}{end} Trying again for up to {self.seconds:g} s")
+
+        async def once() -> T:  # tenacity awaits what is a coroutine function only
+            return await attempt()
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(MayPass), wait=wait, stop=enough, before_sleep=say, reraise=True
+        )
+        return await retrying(once)
+
+
+def _error_of(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome is not None else None
 
 
 def redirected(server: str, status: int, headers: Mapping[str, str]) -> str | None:

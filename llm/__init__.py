@@ -1,7 +1,7 @@
 """Language models: asking one over HTTP for answers of a given shape, with a cache, a budget and retries."""
 
 from .budget import Budget, open_budget
-from .client import LanguageModel, open_llm
+from .model import LanguageModel, open_llm
 from .prompts import Prompt, load_prompt, quoted, refuse_unknown
 from .types import (
     Answer,

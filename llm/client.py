@@ -1,401 +1,278 @@
-"""A language model behind an OpenAI-compatible server, asked for answers of a given shape.
-
-The server is told the JSON schema of the reply, and the reply is validated whether or not it honoured it. A reply that
-can't be used is asked for once more, with what was wrong; then it is an error of that question.
-"""
+"""A client of OpenAI-compatible servers: one request, and what its failures mean."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib.util
-import json
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+import importlib
+import ipaddress
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakValueDictionary
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
-from ..errors import CcheckError, MissingExtra, ServerError, UsageError
-from ..http import FIRST_SECONDS
-from ..keys import Key, key_for
-from ..redaction import redact
-from ..settings import Settings
-from ..types import Usage
-from . import loop
-from .budget import Budget, open_budget
-from .cache import MAX_BYTES, AnswerCache, answer_key
-from .dialect import dialect_of
-from .reply import BadReply, json_schema, parse_reply
-from .server import CUT_OFF, WHOLE, BadRequest, Busy, Completion, Server
-from .types import (
-    Answer,
-    Failure,
-    Interrupted,
-    InvalidReply,
-    Message,
-    Question,
-    Refused,
-    T,
-    Unreachable,
-    estimate_tokens,
+from pydantic import BaseModel, ValidationError
+
+from ..errors import ServerError, UsageError
+from ..http import (
+    UNCOMPRESSED,
+    Counted,
+    MayPass,
+    Patience,
+    TooLarge,
+    is_lasting,
+    missing_certificates,
+    redirected,
+    refuse_compressed,
+    retry_after,
+    why_unreachable,
 )
+from ..redaction import keep_secret, redact, without_secrets
+from .reply import BadReply, read_body
+from .types import Message, Refused, Unreachable, estimate_tokens
 
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
-
-_OPENAI = "https://api.openai.com/"
-_FORMAT = 2
-"""Changes when the same question would get another answer from this code, so that old answers are forgotten."""
-_MAX_HUNG = 3
-"""How often it is found out, at the price of a timeout each, that a server still hangs."""
-_PATIENCE = "CCHECK_LLM_RETRY_SECONDS"
-_QUOTED_REPLY = 4_000
-"""Characters of an unusable reply that the model is shown again."""
+MAX_BYTES = 8 << 20
+"""Of an answer of a server; a longer one is not read to its end."""
+WHOLE = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn"})
+"""What servers say of an answer that the model ended itself: OpenAI's word and those of text-generation-inference and
+Anthropic. Null and a missing reason mean that it is not finished."""
+CUT_OFF = frozenset({"length", "max_tokens", "model_length"})
+"""What they say of an answer that a limit ended."""
+_LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """What a reply must be."""
+class Completion:
+    """What a server answered. Tokens are the server's count, estimated where it gives none."""
 
-    name: str
-    schema: dict[str, Any]
-    max_tokens: int
+    text: str
+    finish_reason: str | None
+    refused: bool
+    prompt_tokens: int
+    completion_tokens: int
 
 
-class LanguageModel:
-    """A model that answers questions. `name` is the model's, as its server calls it.
+class Busy(MayPass):
+    """The server is busy, slow or gone, which may pass. `counts`: the request may have been paid for."""
 
-    Questions are asked `llm_concurrency` at a time, with temperature 0 and a fixed seed where the server takes them.
-    Close it, or use it in `with`.
-    """
+    def __init__(self, message: str, retry_after: float | None = None, *, counts: bool = False) -> None:
+        super().__init__(message, retry_after)
+        self.counts = counts
 
-    def __init__(
-        self,
-        settings: Settings,
-        model: str,
-        server: Server,
-        budget: Budget,
-        cache: AnswerCache,
-        notify: Callable[[str], None],
-    ) -> None:
-        """See `open_llm`."""
-        self.name = model
-        self.prompts_dir: Path | None = settings.prompts_dir
-        self.budget = budget
-        self.usage = Usage()
-        """Of all questions so far, also of those that failed."""
-        self._server, self._cache = server, cache
-        self._concurrency, self._retry_seconds = settings.llm_concurrency, settings.llm_retry_seconds
-        self._max_tokens = settings.llm_max_tokens
-        self._dialect = dialect_of(server.url)
-        self._slots: asyncio.Semaphore | None = None
-        self._asking: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
-        self._gone: str | None = None
-        self._refused: str | None = None
-        self._notify, self._notified = notify, False
-        self._probing = asyncio.Lock()
-        self._wave = self._hung = 0
-        self._answered = False
-        self._resume_at = 0.0
 
-    @property
-    def notice(self) -> str | None:
-        """What the user should know: the key is not safe on its way, the cache of answers can't be used."""
-        return "; ".join(filter(None, (self._server.notice, self._cache.notice))) or None
+class BadRequest(ServerError):
+    """The server does not take a request as it is; another one perhaps."""
 
-    def ask(
-        self, messages: Sequence[Message], reply_schema: type[T], *, check: Callable[[T], None] | None = None
-    ) -> Answer[T]:
-        """Ask one question.
 
-        Raises InvalidReply where the model answered twice and neither reply could be used, Refused where the server
-        answers no question, BudgetSpent, and ServerError for what else failed.
-        """
-        outcome = loop.run(self._answer(Question(tuple(messages), reply_schema, check)))
-        if isinstance(outcome, Failure):
-            raise outcome.error
-        return outcome
+class _Message(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: Any = None
+    function_call: Any = None
 
-    def ask_many(self, questions: Iterable[Question[T]]) -> Iterator[Answer[T] | Failure]:
-        """The answer, or why there is none, for each question, in order, each as soon as it is there.
 
-        Raises Refused where the server answers no question at all. At an interrupt what was under way is cancelled,
-        what was answered is still given (those between it that were not as failures), and then KeyboardInterrupt is
-        raised.
-        """
-        todo = iter(questions)
-        waiting: deque[Future[Answer[T] | Failure]] = deque()
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+    error: Any = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Body(BaseModel):
+    choices: list[_Choice]
+    usage: _Usage | None = None
+
+
+class ChatClient:
+    """Asks one server for chat completions. `url` has no user, password or query in it, and no error shows the key."""
+
+    def __init__(self, base_url: str, key: str | None, timeout: float, patience: Patience) -> None:
+        """`timeout`: seconds for one request, from beginning to end. Raises UsageError for what is no address."""
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
+
+        self.patience = patience
         try:
-            while True:
-                while len(waiting) < 4 * self._concurrency and (question := next(todo, None)) is not None:
-                    waiting.append(loop.submit(self._answer(question)))
-                if not waiting:
-                    return
-                outcome = waiting[0].result()
-                waiting.popleft()
-                if isinstance(outcome, Failure) and isinstance(outcome.error, Refused) and not self._answered:
-                    raise outcome.error
-                yield outcome
-        except KeyboardInterrupt:
-            yield from _what_is_done(waiting)
-            raise
-        finally:
-            for future in waiting:
-                future.cancel()
-
-    def is_cached(self, question: Question[T]) -> bool:
-        """Whether the question would cost nothing."""
-
-        async def look() -> bool:
-            return self._known(question, self._key(question)) is not None
-
-        return loop.run(look())
-
-    def close(self) -> None:
-        """End the connections. Questions under way fail."""
-
-        async def end() -> None:
-            await self._server.close()
-            self._cache.close()
-
-        loop.run(end())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    # -- in the event loop
-
-    async def _answer(self, question: Question[T]) -> Answer[T] | Failure:
-        key = self._key(question)
-        if self._slots is None:
-            self._slots = asyncio.Semaphore(self._concurrency)
-        # The same question at the same time waits for the one answer, and finds it in the cache.
-        asking = self._asking.setdefault(key, asyncio.Lock())
-        async with asking, self._slots:
-            started = time.perf_counter()
-            known = self._known(question, key)
-            if known is not None:
-                self._answered = True
-                outcome: Answer[T] | Failure = Answer(known, Usage(cached=1), time.perf_counter() - started, True)
-            else:
-                spent: list[Usage] = []
-                try:
-                    value, text = await self._converse(question, spent)
-                except CcheckError as error:
-                    outcome = Failure(error, sum(spent, Usage()), time.perf_counter() - started)
-                else:
-                    self._cache.put(key, text)
-                    outcome = Answer(value, sum(spent, Usage()), time.perf_counter() - started, False)
-            self.usage += outcome.usage
-            return outcome
-
-    async def _converse(self, question: Question[T], spent: list[Usage]) -> tuple[T, str]:
-        """The reply and its text. `spent` is filled with the usage of each call."""
-        messages = question.messages
-        shape = _Shape(question.reply.__name__, json_schema(question.reply), self._limit(question))
-        problem = ""
-        value: Any = None
-        for _ in range(2):
-            completion = await self._complete(messages, shape, bool(problem))
-            spent.append(Usage(1, completion.prompt_tokens, completion.completion_tokens))
-            if completion.refused:
-                raise InvalidReply(f"{self.name} or its server's content filter refused to answer this question")
-            if completion.finish_reason in CUT_OFF:
-                raise InvalidReply(
-                    f"the answer of {self.name} was cut off after {completion.completion_tokens} tokens: allow more by "
-                    "CCHECK_LLM_MAX_TOKENS, or take a model with a longer context"
-                )
-            if completion.finish_reason not in WHOLE:
-                ended = (
-                    f"says that it ended by {redact(completion.finish_reason)[:40]!r}"
-                    if completion.finish_reason
-                    else "does not say that it is finished (finish_reason)"
-                )
-                raise InvalidReply(f"the answer of {self.name} is perhaps not whole: its server {ended}")
-            try:
-                return parse_reply(completion.text, question.reply, question.check), completion.text
-            except BadReply as error:
-                problem, value = redact(str(error)), error.value
-            messages = (
-                *question.messages,
-                {"role": "assistant", "content": completion.text[:_QUOTED_REPLY] or "(nothing)"},
-                {"role": "user", "content": f"That reply can't be used: {problem}. Give the whole answer again."},
+            parts = urlsplit(base_url.strip())
+            _ = parts.port
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError(
+                "the language model's server needs an address such as http://127.0.0.1:8000/v1: correct OPENAI_BASE_URL"
             )
-        raise InvalidReply(f"{self.name} answered twice and neither reply can be used: {problem}", value)
-
-    async def _complete(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
-        """One answer, with retries.
-
-        A server that was waited for in vain is not waited for again: one question at a time finds out whether it is
-        back, and those that wait for this one share its failure.
-        """
-        if self._refused is not None:
-            raise Refused(self._refused)
-        wave = self._wave
-        if self._gone is not None:
-            async with self._probing:
-                if self._gone is not None:
-                    if self._wave != wave or self._hung >= _MAX_HUNG:
-                        raise Unreachable(self._gone)
-                    return await self._probe(messages, shape, again)
-        from tenacity import AsyncRetrying, retry_if_exception
-
-        started = time.monotonic()
-
-        def patience() -> float:
-            """One that was never there is given up sooner: its address may be wrong."""
-            return self._retry_seconds if self._server.reached else min(self._retry_seconds, FIRST_SECONDS)
-
-        def enough(state: RetryCallState) -> bool:
-            return time.monotonic() + state.upcoming_sleep >= started + patience()
-
-        def say(state: RetryCallState) -> None:
-            if not self._notified and state.outcome is not None:
-                self._notified = True
-                self._notify(f"{state.outcome.exception()} Trying again for up to {patience():g} s")
-
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, Busy) and not error.lasting),
-            wait=Busy.wait,
-            stop=enough,
-            before_sleep=say,
-            reraise=True,
-        )
+        if parts.username or parts.password:
+            raise UsageError(
+                "the address of the language model's server holds a user or password: set OPENAI_API_KEY instead"
+            )
+        self.url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+        if key and not (key.isascii() and key.isprintable() and " " not in key):
+            raise UsageError("OPENAI_API_KEY holds characters that no key can have: was something else copied into it?")
+        self.notice: str | None = None
+        if key and parts.scheme == "http" and not _is_here(parts.hostname):
+            self.notice = f"the key goes to {parts.hostname} unencrypted, for anyone on the way to read: use https"
+        keep_secret(key)
+        self._timeout = timeout
+        # The HTTP library that openai uses is httpx or its successor, by its version.
+        kind = next(kind for kind in DefaultAsyncHttpxClient.__mro__ if kind.__name__ == "AsyncClient")
+        self._httpx: Any = importlib.import_module(kind.__module__.partition(".")[0])
+        waiting = Timeout(timeout, connect=min(timeout, 10))
         try:
-            return await retrying(self._request, messages, shape, again)
-        except Busy as error:
-            waited = time.monotonic() - started
-            self._gone = str(error) if error.lasting else f"{error}; waited for {waited:.0f} s ({_PATIENCE})"
-            raise Unreachable(self._gone) from None
+            http = DefaultAsyncHttpxClient(
+                follow_redirects=False, timeout=waiting, event_hooks={"response": [self._limit]}
+            )
+        except OSError as error:
+            raise UsageError(missing_certificates() or f"the CA certificates can't be read: {error}") from error
+        # The key is asked for even where the server wants none.
+        self._client = AsyncOpenAI(
+            base_url=self.url,
+            api_key=key or "none",
+            timeout=waiting,
+            max_retries=0,
+            http_client=http,
+            default_headers=UNCOMPRESSED,
+        )
+        if not key:  # who gets no key needs not know whose account it would have been
+            self._client.organization = self._client.project = None
 
-    async def _probe(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
+    async def complete(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> Completion:
+        """Raises Busy, Unreachable, BadRequest, Refused, or ServerError for an answer that makes no sense."""
+        import openai
+
         try:
-            completion = await self._request(messages, shape, again)
-        except Busy as error:
-            self._wave += 1
-            self._hung += error.counts  # it cost a whole timeout
-            raise Unreachable(self._gone) from None
-        self._gone, self._hung = None, 0
-        return completion
+            async with asyncio.timeout(self._timeout):
+                body = await self._post(model, messages, parameters)
+        except (TimeoutError, openai.APITimeoutError):
+            raise Busy(
+                f"{self.url} did not answer within {self._timeout:g} s (CCHECK_LLM_TIMEOUT)", counts=True
+            ) from None
+        except openai.APIStatusError as error:
+            raise self._meaning(error.status_code, self._said(error.body, error.message), error, model) from None
+        except (openai.APIConnectionError, self._httpx.HTTPError) as error:
+            reason = self._short(why_unreachable(error))
+            raise (Unreachable if is_lasting(error) else Busy)(
+                f"{self.url} can't be reached: {reason}. Is the server running, and OPENAI_BASE_URL right?"
+            ) from None
+        except openai.OpenAIError as error:
+            raise ServerError(f"{self.url} was not asked ({self._short(str(error))})") from None
+        return self._read(body, model, messages)
 
-    async def _request(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
-        """One request, in weaker dialects where the server refuses this one. Raises Busy for what may pass."""
-        dialect = self._dialect
-        while True:
-            # A server that asks one question to wait asks all of them.
-            while (pause := self._resume_at - time.monotonic()) > 0:
-                await asyncio.sleep(pause)
-            asked = _with_schema(messages, shape.schema) if again or dialect.format != "json_schema" else messages
-            parameters = dialect.parameters(shape.name, shape.schema, shape.max_tokens)
-            size = estimate_tokens(asked)
-            reserved = await self.budget.reserve(size)
-            tokens: tuple[int, int] | None = None
-            counts = True
-            try:
-                completion = await self._server.complete(self.name, asked, parameters)
-                tokens = completion.prompt_tokens, completion.completion_tokens
-            except Refused as error:
-                counts = False
-                if not (error.one and self._answered):
-                    self._refused = str(error)
-                raise
-            except Busy as error:
-                counts = error.counts
-                if error.retry_after is not None and error.retry_after <= self._retry_seconds:
-                    self._resume_at = max(self._resume_at, time.monotonic() + error.retry_after)
-                raise
-            except BadRequest as error:
-                counts = False
-                weaker = dialect.weaker(str(error))
-                if weaker is None:
-                    raise ServerError(str(error)) from None
-                dialect = weaker
-                continue
-            finally:
-                await self.budget.settle(reserved, size, tokens, counts=counts)
-            self._dialect, self._answered = dialect, True
-            return completion
+    async def close(self) -> None:
+        await self._client.close()
 
-    def _known(self, question: Question[T], key: bytes) -> T | None:
-        text = self._cache.get(key)
-        if text is None:
-            return None
-        with contextlib.suppress(BadReply):  # what is asked of a reply has changed
-            return parse_reply(text, question.reply, question.check)
-        return None
+    async def _post(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> bytes:
+        create: Any = self._client.chat.completions.with_streaming_response.create
+        async with create(model=model, messages=list(messages), **parameters) as response:
+            if response.status_code != 200:
+                raise ServerError(f"{self.url} answered with the status {response.status_code}, not with 200")
+            return b"".join([chunk async for chunk in response.iter_bytes()])
 
-    def _limit(self, question: Question[T]) -> int:
-        return max(self._max_tokens, 2 * question.tokens)
+    async def _limit(self, response: Any) -> None:
+        """See to it that no answer, also none with an error, is read beyond the limit."""
+        self.patience.reached = True
+        refuse_compressed(self.url, response.headers)
+        inner, counted = response.stream, Counted(self.url, response.status_code, MAX_BYTES)
+        stream_of_bytes: Any = self._httpx.AsyncByteStream
 
-    def _key(self, question: Question[T]) -> bytes:
-        return answer_key(
-            {
-                "format": _FORMAT,
-                "url": self._server.url,
-                "model": self.name,
-                "messages": question.messages,
-                "schema": json_schema(question.reply),
-                "max_tokens": self._limit(question),
-                "temperature": 0,
-                "seed": 0,
-            }
+        class Limited(stream_of_bytes):  # type: ignore[misc]
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                try:
+                    async for chunk in inner:
+                        counted.add(len(chunk))
+                        yield chunk
+                except TooLarge:
+                    await inner.aclose()
+                    raise
+
+            async def aclose(self) -> None:
+                await inner.aclose()
+
+        response.stream = Limited()
+
+    def _read(self, body: bytes, model: str, messages: Sequence[Message]) -> Completion:
+        try:
+            data = read_body(body)
+        except BadReply as error:
+            raise ServerError(f"{self.url} answered with JSON that can't be relied on: {error}") from None
+        except (ValueError, RecursionError):
+            raise ServerError(
+                f"{self.url} answered with something that is not JSON: is OPENAI_BASE_URL right, up to its /v1?"
+            ) from None
+        # Whatever stands beside an error is not an answer.
+        if isinstance(data, dict) and data.get("error") not in (None, "", False):
+            raise self._failed(data, model)
+        try:
+            answer = _Body.model_validate(data)
+        except ValidationError:
+            raise ServerError(f"{self.url} answered with something that is no chat completion") from None
+        if not answer.choices:
+            raise ServerError(f"{self.url} answered without a choice")
+        choice = answer.choices[0]
+        if choice.error not in (None, "", False):
+            raise self._failed({"error": choice.error}, model)
+        if len(answer.choices) > 1:
+            raise ServerError(f"{self.url} gave {len(answer.choices)} answers to one question: none can be relied on")
+        if choice.message.tool_calls or choice.message.function_call:
+            raise ServerError(f"{self.url} wants to call a tool, and there is none: its answer is not used")
+        text = without_secrets(choice.message.content or "")
+        used = answer.usage or _Usage()
+        return Completion(
+            text,
+            choice.finish_reason,
+            bool(choice.message.refusal) or choice.finish_reason == "content_filter",
+            estimate_tokens(messages) if used.prompt_tokens is None else max(0, used.prompt_tokens),
+            estimate_tokens([{"role": "assistant", "content": text}])
+            if used.completion_tokens is None
+            else max(0, used.completion_tokens),
         )
 
+    def _failed(self, data: dict[str, Any], model: str) -> ServerError:
+        """What the error in a body of status 200 means."""
+        inner = data["error"]
+        code = inner.get("code") if isinstance(inner, dict) else None
+        return self._meaning(code if isinstance(code, int) else 200, self._said(data, ""), None, model)
 
-def open_llm(
-    settings: Settings,
-    model: str | None = None,
-    *,
-    budget: Budget | None = None,
-    notify: Callable[[str], None] = lambda message: None,
-) -> LanguageModel:
-    """The language model of the settings, or `model` on their server. Nothing is asked yet.
+    def _meaning(self, status: int, said: str, error: Any, model: str) -> ServerError:
+        headers = error.response.headers if error is not None else {}
+        if (away := redirected(self.url, status, headers)) is not None:
+            return Refused(f"{self._short(away)} (OPENAI_BASE_URL)")
+        if status in (401, 403):
+            what_to_do = self.notice or "set OPENAI_API_KEY to a valid one"
+            return Refused(f"{self.url} refused the key ({status}: {said}): {what_to_do}", one=status == 403)
+        if status == 402 or (status == 429 and "insufficient_quota" in said):
+            return Refused(f"{self.url} wants to be paid first ({status}: {said})")
+        if status == 404:
+            return Refused(
+                f"{self.url} does not know the model {model!r} or has no chat completions ({status}: {said}): correct "
+                "--llm or OPENAI_BASE_URL"
+            )
+        if status in (408, 409, 425, 429) or status >= 500:
+            return Busy(f"{self.url} is busy or failing ({status}: {said})", retry_after(headers))
+        if status in (400, 422):
+            return BadRequest(f"{self.url} refused the question ({status}: {said})")
+        return ServerError(f"{self.url} answered with an error ({status}: {said})")
 
-    `budget` is shared with other language models; by default it is one of its own. `notify` is told once, from another
-    thread, when the server has to be waited for.
-    Raises MissingExtra without the openai package, and UsageError where the settings lack something.
-    """
-    model = model or settings.llm_model
-    if not model:
-        raise UsageError("no language model is named: name it by --llm MODEL or CCHECK_LLM_MODEL, as its server does")
-    if importlib.util.find_spec("openai") is None:
-        raise MissingExtra("asking a language model", "llm")
-    key = key_for(settings, "llm_api_key", settings.llm_base_url)
-    if key == Key() and settings.llm_base_url.startswith(_OPENAI):
-        raise UsageError(
-            "OpenAI's server needs a key: set OPENAI_API_KEY, or name your own server by OPENAI_BASE_URL "
-            "(such as http://127.0.0.1:11434/v1)"
-        )
-    cache = AnswerCache(settings.cache_dir, min(MAX_BYTES, settings.cache_bytes))
-    server = Server(settings.llm_base_url, key.value, settings.llm_timeout)
-    server.notice = server.notice or key.withheld
-    return LanguageModel(settings, model, server, budget or open_budget(settings), cache, notify)
+    def _said(self, body: Any, otherwise: str) -> str:
+        """What an error's body says, and the parameter that it names."""
+        if isinstance(body, dict):
+            inner = body.get("error", body)
+            if isinstance(inner, str):
+                return self._short(inner)
+            if isinstance(inner, dict):
+                parts = [inner.get(name) for name in ("message", "detail", "param", "code")]
+                return self._short("; ".join(str(part) for part in parts if part) or otherwise)
+        return self._short(otherwise)
 
-
-def _with_schema(messages: tuple[Message, ...], schema: dict[str, Any]) -> tuple[Message, ...]:
-    """For servers that don't pass the schema on: in words, in the message that the model trusts most."""
-    shape = f"Reply with one JSON object and nothing else. It must match this JSON schema:\n{json.dumps(schema)}"
-    first, *others = messages
-    if first["role"] != "system":
-        return ({"role": "system", "content": shape}, *messages)
-    return ({"role": "system", "content": f"{first['content']}\n\n{shape}"}, *others)
+    @staticmethod
+    def _short(text: str) -> str:
+        return " ".join(redact(text).split())[:_LONGEST]
 
 
-def _what_is_done(waiting: deque[Future[Answer[T] | Failure]]) -> Iterator[Answer[T] | Failure]:
-    for future in waiting:
-        future.cancel()
-    outcomes = [None if future.cancelled() else future.result() for future in waiting]
-    while outcomes and outcomes[-1] is None:
-        outcomes.pop()
-    for outcome in outcomes:
-        yield outcome or Failure(Interrupted())
+def _is_here(host: str) -> bool:
+    """Whether a host is this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

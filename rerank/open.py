@@ -74,7 +74,7 @@ def is_url(name: str) -> bool:
     return name.lower().startswith(("http://", "https://"))
 
 
-def open_server(
+def open_remote(
     url: str,
     settings: Settings,
     timeout: float,
@@ -100,7 +100,7 @@ def _open(
     if automatic:
         name = choose_model(settings)
     if is_url(name):
-        return open_server(name, settings, settings.rerank_timeout, settings.rerank_retry_seconds, notify)
+        return open_remote(name, settings, settings.rerank_timeout, settings.rerank_retry_seconds, notify)
     if stage.trust_remote_code and not settings.trust_remote_code:
         raise UsageError(
             f"the recipe says that {name} needs the Python code of its authors (trust_remote_code). Read that code; "
@@ -139,16 +139,16 @@ def _open(
 
 
 def _open_late(stage: LateStage, settings: Settings, notify: Callable[[str], None], memory: Memory | None) -> Reranker:
-    from .late import load_late
+    from ..encode.late import load_late_encoder
+    from .late import LateReranker
 
-    reranker = load_late(
+    encoder = load_late_encoder(
         stage.model,
         device=settings.device,
         max_tokens=stage.max_tokens,
-        window=stage.window,
-        idf=stage.idf,
         on_load=lambda: notify(f"loading {stage.model}"),
     )
+    reranker = LateReranker(encoder, stage.model, stage.window, stage.idf)
     return _remembered(reranker, stage, stage.model, settings, memory, together=stage.idf)
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,36 +23,34 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import httpx
 import orjson
-import tenacity
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from .. import __version__
-from ..errors import CcheckError, InvalidData, ServerError, UsageError
+from .. import __version__, event_loop
+from ..errors import InvalidData, ServerError, UsageError
 from ..http import (
-    FIRST_SECONDS,
+    BUSY,
     UNCOMPRESSED,
     Counted,
+    MayPass,
+    Patience,
     is_lasting,
-    least_pause,
     missing_certificates,
     redirected,
     refuse_compressed,
     retry_after,
     why_unreachable,
 )
-from ..llm import loop
 from ..redaction import keep_secret, keep_secrets_of, redact
 from .server.dialects import CUT, from_ranges
 from .tokens import well_formed
 from .types import Scores
 
-BUSY = (429, 502, 503, 504)
 TOO_MANY = (413, 422)
 """What servers answer to more texts than they take: fewer are tried."""
 ASKED_SECONDS = 5.0
 MOST_BYTES = 64 << 20
 """Of one answer."""
-TELLING_CHARACTERS = 1000
+COMPARED_CHARACTERS = 1000
 """Passages that differ only after this may be the same to a model that cuts them."""
 _LOST = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 _log = logging.getLogger(__name__)
@@ -105,13 +102,8 @@ class _Answer:
     content: bytes
 
 
-class _Busy(Exception):
-    """A refusal that may pass; `after` is what the server's Retry-After says, in seconds."""
-
-    def __init__(self, answer: _Answer) -> None:
-        super().__init__(f"the server is busy ({answer.status})")  # what a log says of it
-        self.answer = answer
-        self.after = retry_after(answer.headers)
+class _Lost(MayPass):
+    """No connection came about, or it ended before the answer."""
 
 
 class RemoteReranker:
@@ -149,8 +141,7 @@ class RemoteReranker:
             self._url = self._url.copy_with(query=None)
         name = str(self._url.copy_with(username=None, password=None, query=None)).rstrip("/")
         self.name = redact(f"{name}?model={self._model}" if self._model else name)
-        self._timeout, self._retry_seconds = timeout, retry_seconds
-        self._notify, self._notified = notify, False
+        self._timeout, self._patience = timeout, Patience(retry_seconds, notify)
         headers = {"User-Agent": f"ccheck/{__version__}", **UNCOMPRESSED}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
@@ -162,7 +153,6 @@ class RemoteReranker:
         # Nobody has to close it: its connections end with it.
         self.close = weakref.finalize(self, _close, self._client)
         self._found = threading.Lock()
-        self._reached = False
         self._route: _Route | None = None
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
@@ -185,7 +175,7 @@ class RemoteReranker:
         if largest < limit and largest < len(passages):
             self._route = replace(route, limit=largest)
         values = [value for value, _ in found]
-        if len(set(values)) == 1 and len({passage[:TELLING_CHARACTERS] for passage in passages}) > 1:
+        if len(set(values)) == 1 and len({passage[:COMPARED_CHARACTERS] for passage in passages}) > 1:
             raise InvalidData(
                 f"the reranker {self.name} scored every passage the same ({values[0]:g}, {len(values)} passages): "
                 "its model is not loaded as what it is, or reads nothing of them"
@@ -206,7 +196,7 @@ class RemoteReranker:
             second, other = self._scored(route, query, passages[half:])
             return first + second, max(size, other)
         if answer.status != 200:
-            raise self._refused(answer)
+            raise ServerError(self._reason_refused(answer))
         values = self._values(route, answer, len(passages))
         return list(zip(values, self._cut(answer, len(passages)), strict=True)), len(passages)
 
@@ -214,10 +204,10 @@ class RemoteReranker:
         """How this server is asked: found out once."""
         with self._found:
             if self._route is None:
-                self._route = self._by_path() or self._by_asking()
+                self._route = self._route_by_path() or self._route_by_info()
             return self._route
 
-    def _by_path(self) -> _Route | None:
+    def _route_by_path(self) -> _Route | None:
         path = self._url.path.rstrip("/")
         if path.endswith("/score"):
             return _Route("score", self._url)
@@ -227,7 +217,7 @@ class RemoteReranker:
             return _Route("cohere", self._url.copy_with(path=f"{path}/rerank"))
         return None
 
-    def _by_asking(self) -> _Route:
+    def _route_by_info(self) -> _Route:
         root = self._url.path.rstrip("/").removesuffix("/rerank")
         answer = self._retrying(
             "GET", self._url.copy_with(path=f"{root}/info"), None, min(self._timeout, ASKED_SECONDS)
@@ -241,7 +231,7 @@ class RemoteReranker:
         if info is not None:
             return _Route("tei", self._url.copy_with(path=f"{root}/rerank"), info.max_client_batch_size)
         if answer.status in (401, 403):
-            raise self._refused(answer)
+            raise ServerError(self._reason_refused(answer))
         named = self._url.path.rstrip("/").endswith("/rerank")
         return _Route("cohere", self._url if named else self._url.copy_with(path=f"{root}/v1/rerank"))
 
@@ -291,55 +281,36 @@ class RemoteReranker:
 
     def _retrying(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> _Answer:
         """The answer of a server that may be busy, or gone for a while. Raises ServerError."""
-        started = time.monotonic()
-
-        def most() -> float:
-            return self._retry_seconds if self._reached else min(self._retry_seconds, FIRST_SECONDS)
-
-        def waited_enough(state: tenacity.RetryCallState) -> bool:
-            """Also of a pause that would end too late."""
-            return time.monotonic() + state.upcoming_sleep > started + most()
-
-        def say(state: tenacity.RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome is not None else None
-            if error is not None and not self._notified:
-                self._notified = True
-                why = "is busy" if isinstance(error, _Busy) else f"can't be reached: {why_unreachable(error)}"
-                self._notify(f"{self.name} {why}. Trying again for up to {most():g} s")
-
-        policy = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_may_pass),
-            stop=waited_enough,
-            wait=_pause,
-            before_sleep=say,
-            reraise=True,
-        )
         try:
-            return policy(self._once, method, url, body, timeout)
-        except _Busy as busy:
-            raise self._refused(busy.answer) from busy
-        except httpx.TimeoutException as error:
-            raise ServerError(
-                f"{self.name} did not answer within {timeout:g} s: ask for less at a time (a smaller depth), or allow "
-                "more time (CCHECK_RERANK_TIMEOUT)"
-            ) from error
-        except httpx.HTTPError as error:
-            self._reached = False  # it was waited for once: the next query need not wait as long
-            raise ServerError(
-                f"{self.name} can't be reached: {why_unreachable(error)}. Is it running, and the URL right?"
-            ) from error
+            return event_loop.run(self._patience.retry(lambda: self._request(method, url, body, timeout)))
+        except _Lost:
+            self._patience.reached = False  # it was waited for once: the next query need not wait as long
+            raise
 
-    def _once(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> _Answer:
-        """One request, whose whole answer has to come within the timeout."""
-        answer = loop.run(_fetched(self._client, self.name, method, url, body, timeout))
-        self._reached = True
+    async def _request(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> _Answer:
+        """One request, whose whole answer has to come within the timeout. Raises MayPass or ServerError."""
+        try:
+            answer = await _fetched(self._client, self.name, method, url, body, timeout)
+        except (TimeoutError, httpx.HTTPError) as error:
+            raise self._failed(error, timeout) from error
+        self._patience.reached = True
         if (away := redirected(self.name, answer.status, answer.headers)) is not None:
             raise ServerError(away)
         if answer.status in BUSY:
-            raise _Busy(answer)
+            raise MayPass(self._reason_refused(answer), retry_after(answer.headers))
         return answer
 
-    def _refused(self, answer: _Answer) -> CcheckError:
+    def _failed(self, error: Exception, timeout: float) -> ServerError:
+        """The error for a request without an answer: MayPass where it may be made again."""
+        if isinstance(error, TimeoutError | httpx.TimeoutException) and not isinstance(error, _LOST):
+            return ServerError(
+                f"{self.name} did not answer within {timeout:g} s: ask for less at a time (a smaller depth), or allow "
+                "more time (CCHECK_RERANK_TIMEOUT)"
+            )
+        said = f"{self.name} can't be reached: {why_unreachable(error)}. Is it running, and the URL right?"
+        return _Lost(said) if isinstance(error, _LOST) and not is_lasting(error) else ServerError(said)
+
+    def _reason_refused(self, answer: _Answer) -> str:
         what_to_do = {
             401: ": set the key by CCHECK_RERANK_API_KEY",
             403: ": is CCHECK_RERANK_API_KEY a key for this?",
@@ -348,39 +319,24 @@ class RemoteReranker:
         }.get(answer.status, "")
         if answer.status in (401, 403) and self.notice is not None:
             what_to_do = f": {self.notice}"
-        return ServerError(f"{self.name} refused ({answer.status}): {_reason(answer.content)}{what_to_do}")
+        return f"{self.name} refused ({answer.status}): {_reason(answer.content)}{what_to_do}"
 
 
 async def _fetched(
     client: httpx.AsyncClient, name: str, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float
 ) -> _Answer:
-    """An answer, read within the limits of `http`."""
-    try:
-        async with asyncio.timeout(timeout), client.stream(method, url, json=body, timeout=timeout) as response:
-            refuse_compressed(name, response.headers)
-            counted, content = Counted(name, response.status_code, MOST_BYTES), bytearray()
-            async for part in response.aiter_raw():
-                counted.add(len(part))
-                content += part
-            return _Answer(response.status_code, response.headers, bytes(content))
-    except TimeoutError:
-        raise httpx.ReadTimeout("") from None
+    """An answer, read within the limits of `http`. Raises TimeoutError or what httpx raises."""
+    async with asyncio.timeout(timeout), client.stream(method, url, json=body, timeout=timeout) as response:
+        refuse_compressed(name, response.headers)
+        counted, content = Counted(name, response.status_code, MOST_BYTES), bytearray()
+        async for part in response.aiter_raw():
+            counted.add(len(part))
+            content += part
+        return _Answer(response.status_code, response.headers, bytes(content))
 
 
 def _close(client: httpx.AsyncClient) -> None:
-    loop.submit(client.aclose())
-
-
-def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, _Busy) or (isinstance(error, _LOST) and not is_lasting(error))
-
-
-def _pause(state: tenacity.RetryCallState) -> float:
-    """What the server asks for, else longer each time, with chance, so that many callers don't come back at once."""
-    error = state.outcome.exception() if state.outcome is not None else None
-    if isinstance(error, _Busy):
-        return max(least_pause(state.attempt_number), error.after or 0.0)
-    return max(least_pause(1), tenacity.wait_random_exponential(0.2, max=5)(state))
+    event_loop.submit(client.aclose())
 
 
 def _reason(content: bytes) -> str:

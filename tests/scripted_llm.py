@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from http_stub import Asked, Reply, http_stub
 
 if TYPE_CHECKING:
     from ccheck.llm import LanguageModel
@@ -44,7 +44,7 @@ def error(status: int, message: str, **headers: str) -> Said:
 
 
 class ScriptedLlm:
-    """`url` is for OPENAI_BASE_URL. `requests` has what was asked, `keys` with which Authorization."""
+    """`url` is for OPENAI_BASE_URL. `requests` has what was asked, `keys` with which Authorization, `at` when."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], Said]) -> None:
         self.answer = answer
@@ -52,69 +52,45 @@ class ScriptedLlm:
         self.keys: list[str | None] = []
         self.at: list[float] = []
         self.most = 0
+        self.url = ""
+        self.close: Callable[[], None] = lambda: None
+        """Answers nobody any more: the port is closed, and who hangs is let go."""
         self._now = 0
         self._lock = threading.Lock()
-        self._released = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
+        self.released = threading.Event()
 
-    def close(self) -> None:
-        """Answer nobody any more: the port is closed, and who hangs is let go."""
-        self._released.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def reply(self, asked: Asked) -> Reply | None:
+        with self._lock:
+            self.requests.append(asked.json)
+            self.keys.append(asked.headers.get("authorization"))
+            self.at.append(time.monotonic())
+            self._now += 1
+            self.most = max(self.most, self._now)
+        try:
+            said = Said(status=404, body={}) if asked.path != "/v1/chat/completions" else self.answer(asked.json)
+            self.released.wait(said.hang)
+        finally:
+            with self._lock:
+                self._now -= 1
+        return None if said.hang and self.released.is_set() else self._sent(said)
 
-    def _handler(outer) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - `self` is the handler's
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                with outer._lock:
-                    outer.requests.append(request)
-                    outer.keys.append(self.headers.get("authorization"))
-                    outer.at.append(time.monotonic())
-                    outer._now += 1
-                    outer.most = max(outer.most, outer._now)
+    def _sent(self, said: Said) -> Reply:
+        body = said.body
+        if body is None:
+            choice = {"message": {"role": "assistant", "content": said.text}}
+            body = {"choices": [choice | {"finish_reason": said.finish_reason}]}
+            body |= {"usage": said.usage} if said.usage is not None else {}
+        headers = {name.replace("_", "-"): value for name, value in said.headers.items()}
+        if not said.drip:
+            return Reply(body, said.status, headers)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return Reply(self._dripped(data, said.drip), said.status, {"Content-Length": str(len(data)), **headers})
 
-                def done() -> None:
-                    with outer._lock:
-                        outer._now -= 1
-
-                try:
-                    said = Said(status=404, body={}) if self.path != "/v1/chat/completions" else outer.answer(request)
-                    outer._released.wait(said.hang)
-                    done()
-                    if not (said.hang and outer._released.is_set()):
-                        self._send(said)
-                except (BrokenPipeError, ConnectionResetError):
-                    pass
-
-            def _send(self, said: Said) -> None:
-                body = said.body
-                if body is None:
-                    choice = {"message": {"role": "assistant", "content": said.text}}
-                    body = {"choices": [choice | {"finish_reason": said.finish_reason}]}
-                    body |= {"usage": said.usage} if said.usage is not None else {}
-                data = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(said.status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(data)))
-                for name, value in said.headers.items():
-                    self.send_header(name.replace("_", "-"), value)
-                self.end_headers()
-                for start in range(0, len(data), 1 if said.drip else len(data)):
-                    self.wfile.write(data[start : start + (1 if said.drip else len(data))])
-                    self.wfile.flush()
-                    if said.drip and outer._released.wait(said.drip):
-                        return
-
-            def log_message(self, *arguments: Any) -> None:
-                pass
-
-        return Handler
+    def _dripped(self, data: bytes, seconds: float) -> Iterator[bytes]:
+        for byte in data:
+            yield bytes([byte])
+            if self.released.wait(seconds):
+                return
 
 
 @contextmanager
@@ -127,13 +103,20 @@ def scripted(answer: Callable[[dict[str, Any]], Said] | list[Said]) -> Iterator[
             with lock:
                 return answers.pop(0) if len(answers) > 1 else answers[0]
 
-        server = ScriptedLlm(next_answer)
+        llm = ScriptedLlm(next_answer)
     else:
-        server = ScriptedLlm(answer)
-    try:
-        yield server
-    finally:
-        server.close()
+        llm = ScriptedLlm(answer)
+    with http_stub(llm.reply) as server:
+
+        def close() -> None:
+            llm.released.set()
+            server.stop()
+
+        llm.url, llm.close = f"{server.url}/v1", close
+        try:
+            yield llm
+        finally:
+            close()
 
 
 def user_text(request: dict[str, Any]) -> str:

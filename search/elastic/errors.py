@@ -11,12 +11,10 @@ from elasticsearch import UnsupportedProductError
 from urllib3.exceptions import ConnectTimeoutError
 
 from ...errors import CcheckError, InvalidData, NotFound, ServerError
-from ...http import TooLarge, redirected, why_unreachable
+from ...http import BUSY, TooLarge, redirected, why_unreachable
 from ...redaction import redact
 from .connection import Connection
 
-BUSY = frozenset({429, 502, 503, 504})
-"""Statuses of a server that may answer when it is asked again."""
 PASSING = frozenset(
     {
         "circuit_breaking_exception",

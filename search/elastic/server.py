@@ -16,7 +16,7 @@ from elastic_transport import ApiError, ConnectionTimeout, SerializationError, T
 from urllib3.exceptions import ConnectTimeoutError
 
 from ...errors import CcheckError, NotFound, ServerError, UsageError
-from ...http import is_lasting, why_unreachable
+from ...http import is_lasting, pause, why_unreachable
 from ...redaction import redact
 from .connection import Connection
 from .errors import CERTIFICATES, Busy, busy_part, may_pass, reason_of, translate
@@ -140,7 +140,7 @@ class Server:
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: _passes(error, slow)),
             stop=enough,
-            wait=tenacity.wait_random_exponential(0.2, max=5 if patient else 1),
+            wait=lambda state: pause(state.attempt_number, first=0.1, longest=5 if patient else 0.5),
             sleep=tenacity.sleep_using_event(stopped),
             before_sleep=self._say if patient else None,
             reraise=True,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import http.server
 import importlib
 import json
 import shutil
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import pytest
 from cli_runs import BM25, ccheck
+from http_stub import Reply, http_stub
 
 from ccheck import cli, models
 from ccheck.demo import CLAIMS, CORPUS
@@ -285,32 +282,6 @@ def test_doctor_knows_a_misspelt_variable(monkeypatch):
 # -- servers that are something else
 
 
-@contextmanager
-def serving(status: int, body: bytes, kind: str) -> Iterator[str]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
@@ -325,11 +296,11 @@ def serving(status: int, body: bytes, kind: str) -> Iterator[str]:
 )
 def test_a_server_that_is_no_elasticsearch(status, body, kind, monkeypatch):
     monkeypatch.setenv("CCHECK_ELASTICSEARCH_RETRY_SECONDS", "0")
-    with serving(status, body, kind) as url:
+    with http_stub(lambda _: Reply(body, status, {"Content-Type": kind})) as server:
         for arguments in (["query", "x"], ["ingest", CORPUS, "--no-dense"], ["index", "info"], ["doctor"]):
-            ran = ccheck(*arguments, "--store", f"{url}/papers")
+            ran = ccheck(*arguments, "--store", f"{server.url}/papers")
             assert ran.code in (4, 6) and "a bug" not in ran.err, (arguments, ran)
-            assert url in ran.err + ran.out
+            assert server.url in ran.err + ran.out
 
 
 def test_commands_are_all_listed():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
+from http_stub import Reply, http_stub
 
 from ccheck.errors import ServerError
 from ccheck.http import (
@@ -51,27 +50,6 @@ def with_elasticsearch(url: str) -> None:
 CLIENTS = [with_httpx, with_openai, with_elasticsearch]
 
 
-class Quiet(BaseHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@contextmanager
-def listening(context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """The port of a server of HTTP, or of HTTPS."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @contextmanager
 def hanging_up() -> Iterator[int]:
     """The port of a server that resets each connection once something was sent."""
@@ -109,11 +87,11 @@ def test_each_cause_has_its_own_words(client, certificate):
         assert "refused" in why and not lasting
     why, lasting = said(client, "http://no-such-host.invalid")
     assert "DNS" in why and "its host name" in why
-    with listening(certificate.server) as port:
-        why, lasting = said(client, f"https://127.0.0.1:{port}")
+    with http_stub(lambda _: Reply(), certificate.server) as server:
+        why, lasting = said(client, server.url)
         assert "self-signed" in why and "THE_SETTING" in why and lasting
-    with listening() as port:
-        why, lasting = said(client, f"https://127.0.0.1:{port}")
+    with http_stub(lambda _: Reply()) as server:
+        why, lasting = said(client, f"https://127.0.0.1:{server.port}")
         assert "does not speak TLS" in why and lasting
     with hanging_up() as port:
         why, lasting = said(client, f"http://127.0.0.1:{port}")

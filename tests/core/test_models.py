@@ -7,14 +7,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
+from http_stub import Asked, Reply, http_stub
 
 from ccheck import models
 from ccheck.errors import NotFound
@@ -45,56 +43,19 @@ class Hub:
     def __init__(self) -> None:
         self.given: list[str] = []
         self.broken: set[str] = set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
+        self.url = ""
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def _handler(outer) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - `self` is the handler's
-        class Handler(BaseHTTPRequestHandler):
-            def do_HEAD(self) -> None:
-                self._answer(with_body=False)
-
-            def do_GET(self) -> None:
-                self._answer(with_body=True)
-
-            def _answer(self, *, with_body: bool) -> None:
-                path = urlsplit(self.path).path
-                name = path.rpartition("/")[2]
-                if path.startswith(f"/api/models/{NAME}/tree/"):
-                    self._send([{"type": "file", "path": file, "size": len(FILES[file]), "oid": oid(file)}
-                                for file in FILES], with_body)  # fmt: skip
-                elif path.startswith(f"/api/models/{NAME}"):
-                    self._send({"id": NAME, "sha": COMMIT, "siblings": [{"rfilename": file} for file in FILES]},
-                               with_body)  # fmt: skip
-                elif path == f"/{NAME}/resolve/{COMMIT}/{name}" and name in FILES and name not in outer.broken:
-                    if with_body:
-                        outer.given.append(name)
-                    self._send(FILES[name], with_body, ETag=f'"{oid(name)}"', **{"X-Repo-Commit": COMMIT})
-                else:
-                    self.send_response(404 if path != "/" else 200)
-                    self.send_header("content-length", "0")
-                    self.end_headers()
-
-            def _send(self, body: Any, with_body: bool, **headers: str) -> None:
-                data = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(200)
-                for key, value in {**headers, "Content-Length": str(len(data))}.items():
-                    self.send_header(key, value)
-                self.end_headers()
-                if with_body:
-                    self.wfile.write(data)
-
-            def log_message(self, *arguments: Any) -> None:
-                pass
-
-        return Handler
+    def reply(self, asked: Asked) -> Reply:
+        name = asked.path.rpartition("/")[2]
+        if asked.path.startswith(f"/api/models/{NAME}/tree/"):
+            return Reply([{"type": "file", "path": file, "size": len(FILES[file]), "oid": oid(file)} for file in FILES])
+        if asked.path.startswith(f"/api/models/{NAME}"):
+            return Reply({"id": NAME, "sha": COMMIT, "siblings": [{"rfilename": file} for file in FILES]})
+        if asked.path == f"/{NAME}/resolve/{COMMIT}/{name}" and name in FILES and name not in self.broken:
+            if asked.method == "GET":
+                self.given.append(name)
+            return Reply(FILES[name], headers={"ETag": f'"{oid(name)}"', "X-Repo-Commit": COMMIT})
+        return Reply(status=404 if asked.path != "/" else 200)
 
 
 def oid(name: str) -> str:
@@ -104,8 +65,9 @@ def oid(name: str) -> str:
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     hub = Hub()
-    yield hub
-    hub.close()
+    with http_stub(hub.reply) as server:
+        hub.url = server.url
+        yield hub
 
 
 ASK = """

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from cli_runs import BM25, ccheck, jsonl, program
-from echoing_servers import Asked, judging, listening, ranking
+from echoing_servers import all_headers, judging, listening, ranking
+from http_stub import Asked
 from tiny_rerankers import make_encoder
 
 import ccheck as package
@@ -106,14 +107,14 @@ def test_a_language_model_of_the_folder_gets_no_key(papers, monkeypatch):
         query = ("query", CLAIM, *BM25, "--store", papers, "-k", 1, "--json")
         assert ccheck(*query).code == 2 and not server.asked
         ran = ccheck("--trust-folder", *query)
-        assert server.asked and KEY not in server.all_headers and "org-of-the-user" not in server.all_headers
+        assert server.asked and KEY not in all_headers(server) and "org-of-the-user" not in all_headers(server)
         (said,) = (warning for warning in ran.objects[0]["warnings"] if "OPENAI_API_KEY was not sent" in warning)
         assert server.url in said and "set OPENAI_BASE_URL" in said
         # The user's own word for that server.
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         ran = ccheck("--trust-folder", "query", "tea cures all", *query[2:])
         assert ran.objects[0]["warnings"] == []
-        assert f"Bearer {KEY}" in server.all_headers
+        assert f"Bearer {KEY}" in all_headers(server)
 
 
 def test_a_reranker_of_a_recipe_gets_no_key(papers, monkeypatch, tmp_path):
@@ -128,7 +129,7 @@ def test_a_reranker_of_a_recipe_gets_no_key(papers, monkeypatch, tmp_path):
             Path(f"{name}.toml").write_text(f'extends = "bm25"\n{stage}')
             query = ("query", CLAIM, "--store", papers, "--verdict", "none", "--json")
             ran = ccheck(*query, "--recipe", f"{name}.toml")
-            assert ran.code == 0 and server.asked and KEY not in server.all_headers
+            assert ran.code == 0 and server.asked and KEY not in all_headers(server)
             (said,) = ran.objects[0]["warnings"]
             assert f"claims and passages go to {server.url}" in said and "CCHECK_RERANK_API_KEY was not sent" in said
         # Where the user named that server, by whichever layer, it has the key.
@@ -141,7 +142,7 @@ def test_a_reranker_of_a_recipe_gets_no_key(papers, monkeypatch, tmp_path):
                 user_file(f'rerank_url = "{server.url}/"')
             flag = (*BM25, "--rerank", url) if layer == "flag" else ("--recipe", "one.toml")
             ran = ccheck(*query, *flag)
-            assert f"Bearer {KEY}" in server.all_headers and ran.objects[0]["warnings"] == [], layer
+            assert f"Bearer {KEY}" in all_headers(server) and ran.objects[0]["warnings"] == [], layer
 
 
 def test_a_reranker_that_refuses_says_that_it_had_no_key(papers, monkeypatch):
@@ -149,7 +150,7 @@ def test_a_reranker_that_refuses_says_that_it_had_no_key(papers, monkeypatch):
     with listening(lambda asked: (401, {"error": "who are you"})) as server:
         Path("mine.toml").write_text(f'extends = "bm25"\n[rerankers.rerank]\nmodel = "{server.url}/v1/rerank"\n')
         ran = ccheck("query", CLAIM, "--store", papers, "--recipe", "mine.toml", "--strict", "--verdict", "none")
-        assert ran.code == 6 and "set CCHECK_RERANK_URL" in ran.err and KEY not in server.all_headers
+        assert ran.code == 6 and "set CCHECK_RERANK_URL" in ran.err and KEY not in all_headers(server)
 
 
 def unauthorized(asked: Asked) -> tuple[int, object]:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from cli_runs import ccheck
 
+from ccheck.encode.late import load_late_encoder, trained_for_it
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.models import find_model
-from ccheck.rerank.late import LateReranker, load_late, maxsim, rarity, trained_for_it
+from ccheck.rerank.late import LateReranker, maxsim, rarity
 from ccheck.rerank.open import open_reranker
 from ccheck.settings import Settings
 from ccheck.stages import LateStage
@@ -28,7 +29,7 @@ PASSAGES = [
 
 @pytest.fixture(scope="module")
 def late() -> LateReranker:
-    return load_late(MODEL, device="cpu")
+    return LateReranker(load_late_encoder(MODEL, device="cpu"), MODEL)
 
 
 def test_maxsim_by_hand():
@@ -77,7 +78,7 @@ def test_token_embeddings_are_the_models_own(late):
             found = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, 1:-1]
         return torch.nn.functional.normalize(found, dim=-1)
 
-    whole = LateReranker(late._model, "whole", window=0, idf=False)
+    whole = LateReranker(late._encoder, "whole", window=0, idf=False)
     claim = states(CLAIM)
     by_hand = [float((claim @ states(text).T).max(1).values.mean()) for text in PASSAGES]
     assert whole(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=5e-3)  # documents are read in bfloat16
@@ -94,10 +95,10 @@ def test_what_bears_on_the_claim_comes_first(late):
 
 
 def test_long_documents_are_cut_and_said_to_be():
-    short = load_late(MODEL, device="cpu", max_tokens=32)
+    short = LateReranker(load_late_encoder(MODEL, device="cpu", max_tokens=32), "short")
     assert short(CLAIM, [" ".join(["word"] * 31), " ".join(["word"] * 30)]).cut == (True, False)
     with pytest.raises(UsageError, match="512 tokens at most"):
-        load_late(MODEL, device="cpu", max_tokens=513)
+        load_late_encoder(MODEL, device="cpu", max_tokens=513)
 
 
 def test_a_model_that_was_trained_for_it_is_used_as_it_is(tmp_path, late):
@@ -116,20 +117,21 @@ def test_a_model_that_was_trained_for_it_is_used_as_it_is(tmp_path, late):
     assert trained_for_it(tmp_path / "colbert") and not trained_for_it(find_model(MODEL).path)
     own = model.similarity(model.encode_query([CLAIM]), model.encode_document(PASSAGES))[0].tolist()
     tokens = len(model.tokenizer(CLAIM).input_ids)
-    found = load_late(str(tmp_path / "colbert"), device="cpu", window=0, idf=False)(CLAIM, PASSAGES)
+    encoder = load_late_encoder(str(tmp_path / "colbert"), device="cpu")
+    found = LateReranker(encoder, "colbert", window=0, idf=False)(CLAIM, PASSAGES)
     assert np.array(found.values) * tokens == pytest.approx(own, abs=0.05)
     assert np.argsort(found.values).tolist() == np.argsort(own).tolist()
 
 
 def test_what_is_no_such_model_is_an_error(tmp_path):
     with pytest.raises(NotFound):
-        load_late(str(tmp_path / "nothing"))
+        load_late_encoder(str(tmp_path / "nothing"))
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(NotFound, match="safetensors"):
-        load_late(str(tmp_path))
+        load_late_encoder(str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(InvalidData, match="can't be loaded"):
-        load_late(str(tmp_path))
+        load_late_encoder(str(tmp_path))
 
 
 class Kept:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import signal
@@ -14,15 +13,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_runs import BM25, ccheck, command, environment, jsonl
+from http_stub import Asked, HttpStub, Reply, Scripted, http_stub, next_reply
 from rerank_servers import Sidecar, WordScorer, running, wait_until
 from tiny_rerankers import TEXTS, make_encoder
 
+from ccheck import http
 from ccheck.errors import InvalidData, ServerError, UsageError
 from ccheck.rerank import remote
 from ccheck.rerank.remote import RemoteReranker
@@ -39,58 +39,29 @@ TEI_INFO = {"model_id": "BAAI/bge-reranker-large", "model_type": {"reranker": {}
 class Stub:
     """The server: `answers` maps (method, path) to what is answered, in order, the last one for ever."""
 
-    url: str = ""
-    answers: dict[tuple[str, str], list[Answer | Callable[[Any], Answer]]] = field(default_factory=dict)
-    seen: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
+    answers: Scripted = field(default_factory=dict)
+    server: HttpStub = field(init=False)
+
+    @property
+    def url(self) -> str:
+        return self.server.url
 
     def bodies(self, path: str) -> list[Any]:
-        return [body for _, seen, _, body in self.seen if seen == path]
+        return list(map(json.loads, self.server.bodies(path)))
 
-    def answer(self, method: str, path: str, headers: dict[str, str], body: Any) -> Answer:
-        self.seen.append((method, path, headers, body))
-        answers = self.answers.get((method, path), [NOT_FOUND])
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        return answer(body) if callable(answer) else answer
+    def reply(self, asked: Asked) -> Reply | None:
+        answer = next_reply(self.answers, asked, NOT_FOUND)
+        if (answer := answer(asked.json) if callable(answer) else answer) is None:
+            return None
+        status, body, headers = (*answer, {})[:3]
+        return Reply(body, status, {"Content-Type": None, **headers})
 
 
 @pytest.fixture
 def stub() -> Iterator[Stub]:
     stub = Stub()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def respond(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("content-length") or 0))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            answer = stub.answer(self.command, self.path, headers, json.loads(sent) if sent else None)
-            if answer is None:
-                self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
-                return
-            status, body, more = (*answer, {})[:3]
-            data = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(data)), **more}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = respond  # noqa: N815
-
-        def handle(self) -> None:
-            with contextlib.suppress(ConnectionError):  # a caller that refused to read on
-                super().handle()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        stub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    with http_stub(stub.reply) as stub.server:
         yield stub
-        server.shutdown()
 
 
 @pytest.fixture
@@ -143,7 +114,7 @@ def test_tei_is_known_by_its_info(stub, ask, path):
     scores = ask(stub.url + path, api_key="k3y")
     assert scores.values == tuple(length - 10.0 for length in LENGTHS) and scores.logits
     assert scores.cut == (False,) * 4
-    assert all(headers["authorization"] == "Bearer k3y" for _, _, headers, _ in stub.seen)
+    assert all(one.headers["authorization"] == "Bearer k3y" for one in stub.server.asked)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +164,7 @@ def test_what_kind_of_server_it_is_is_asked_once(stub):
     for _ in range(3):
         reranker(QUERY, PASSAGES)
     reranker.close()
-    assert [path for _, path, _, _ in stub.seen] == ["/info", *["/rerank"] * 3]
+    assert [one.path for one in stub.server.asked] == ["/info", *["/rerank"] * 3]
 
 
 def test_the_name_shows_no_secret():
@@ -242,9 +213,9 @@ def test_one_text_that_is_refused_is_an_error_and_no_lesson(stub):
     reranker = RemoteReranker(stub.url)
     with pytest.raises(ServerError, match=r"refused \(422\): no tea"):
         reranker(QUERY, PASSAGES)
-    stub.seen.clear()
+    stub.server.asked.clear()
     reranker(QUERY, PASSAGES[1:])
-    assert len(stub.seen) == 1
+    assert len(stub.server.asked) == 1
     reranker.close()
 
 
@@ -465,10 +436,10 @@ def test_a_server_that_stays_away_is_waited_for_once(monkeypatch):
     pytest.importorskip("fastapi", reason="the server extra is not installed")
     from ccheck.rerank.server.app import create_app
 
-    monkeypatch.setattr(remote, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(http, "FIRST_SECONDS", 0.0)
     tries = []
-    once = RemoteReranker._once
-    monkeypatch.setattr(RemoteReranker, "_once", lambda self, *given: tries.append(given) or once(self, *given))
+    once = RemoteReranker._request
+    monkeypatch.setattr(RemoteReranker, "_request", lambda self, *given: tries.append(given) or once(self, *given))
     with running(create_app({"words": WordScorer()})) as url:
         ask = RemoteReranker(f"{url}/v1/rerank", retry_seconds=3)
         assert len(ask("sea level", TEXTS[:3]).values) == 3

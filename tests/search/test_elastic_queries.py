@@ -267,7 +267,7 @@ def test_a_mapping_is_read_once_and_again_after_an_error(stub: Stub) -> None:
         def ask() -> int:
             with contextlib.suppress(ServerError):
                 store.rankings([Query("sea")], {"a": Bm25()})
-            return sum(path.endswith("_mapping") for _, path, _, _ in stub.seen)
+            return sum(one.path.endswith("_mapping") for one in stub.seen)
 
         assert [ask() for _ in range(4)] == [1, 1, 1, 2]
 
@@ -279,7 +279,7 @@ def test_writing_never_makes_an_index(stub: Stub) -> None:
         stub.answers["POST", f"/{name}/_bulk"] = [(200, answer)]
         with ElasticStore(Connection(stub.url), name) as store:
             store.upsert([Entry(Document("a", "", "x"), "1")])
-        assert ("require_alias=true" in stub.queries[-1]) is params
+        assert ("require_alias=true" in stub.seen[-1].query) is params
 
 
 def test_an_id_of_as_many_bytes_as_a_server_takes() -> None:

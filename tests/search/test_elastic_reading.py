@@ -235,7 +235,7 @@ def test_rankings_ask_whether_they_are_whole(stub: Stub, asked: ElasticStore) ->
     """An answer that is filtered by name has only what is named."""
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"status": 200}]})]
     assert asked.rankings([Query("sea")], WORDS) == [{"bm25": []}]
-    wanted = stub.queries[-1]
+    wanted = stub.seen[-1].query
     assert "responses.timed_out" in wanted and "responses._shards.failed" in wanted
 
 
@@ -303,4 +303,4 @@ def test_everything_is_asked_by_the_name_of_the_store(stub: Stub, asked: Elastic
     assert ids(ranking) == ["a"]
     asked.get(["a"])
     asked.digests(["a"])
-    assert {path.split("/")[1] for _, path, _, _ in stub.seen} == {"papers"}
+    assert {one.path.split("/")[1] for one in stub.seen} == {"papers"}

@@ -103,7 +103,7 @@ def test_a_data_stream_is_neither_written_to_nor_removed(stub: Stub, name: str) 
         for asks in (store.drop, store.removal, lambda: store.prepare(Layout())):
             with pytest.raises(InvalidData, match="the data stream papers"):
                 asks()
-    assert not [method for method, *_ in stub.seen if method in ("DELETE", "PUT")]
+    assert not [one for one in stub.seen if one.method in ("DELETE", "PUT")]
 
 
 @pytest.mark.parametrize(

@@ -160,9 +160,9 @@ def test_a_server_of_version_8_is_spoken_to_in_its_own_words(stub: Stub, store: 
     stub.answers["POST", "/papers/_bulk"] = [stored]
     assert store.count() == 7
     assert store.upsert(entries(1)) == {}
-    refused = [headers for _, _, headers, _ in stub.seen if "compatible-with=9" in headers["accept"]]
+    refused = [one for one in stub.seen if "compatible-with=9" in one.headers["accept"]]
     assert len(refused) == 1
-    assert stub.seen[-1][2]["content-type"] == "application/vnd.elasticsearch+x-ndjson; compatible-with=8"
+    assert stub.seen[-1].headers["content-type"] == "application/vnd.elasticsearch+x-ndjson; compatible-with=8"
 
 
 # -- errors
@@ -239,7 +239,7 @@ def test_no_message_shows_a_secret(stub: Stub) -> None:
             shown = f"{caught.value} {connection!r} {store.name}"
             assert connection.password is None or "s3cret" not in shown
             assert connection.api_key is None or "k3y-of-the-user" not in shown
-    sent = [headers["authorization"] for _, _, headers, _ in stub.seen]
+    sent = [one.headers["authorization"] for one in stub.seen]
     assert sent[0].startswith("Basic ") and sent[-1] == "ApiKey k3y-of-the-user"
 
 

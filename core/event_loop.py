@@ -1,4 +1,4 @@
-"""The thread in which requests to language models run.
+"""The thread in which requests to language models and reranking servers run.
 
 One event loop for the process: a request in it can be cancelled at once, which a thread that waits for a socket can't.
 """
@@ -39,6 +39,6 @@ def _running() -> asyncio.AbstractEventLoop:
         if _loop is None or _thread is None or not _thread.is_alive():  # none yet, or this process was forked
             _loop = asyncio.new_event_loop()
             # A daemon: a server that does not answer must not keep the process from ending.
-            _thread = threading.Thread(target=_loop.run_forever, daemon=True, name="ccheck-llm")
+            _thread = threading.Thread(target=_loop.run_forever, daemon=True, name="ccheck-requests")
             _thread.start()
         return _loop

@@ -1,0 +1,380 @@
+"""A language model behind an OpenAI-compatible server, asked for answers of a given shape.
+
+The server is told the JSON schema of the reply, and the reply is validated whether or not it honoured it. A reply that
+can't be used is asked for once more, with what was wrong; then it is an error of that question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+from .. import event_loop
+from ..errors import CcheckError, MissingExtra, ServerError, UsageError
+from ..http import Patience
+from ..keys import Key, key_for
+from ..redaction import redact
+from ..settings import Settings
+from ..types import Usage
+from .budget import Budget, open_budget
+from .cache import MAX_BYTES, AnswerCache, answer_key
+from .client import CUT_OFF, WHOLE, BadRequest, Busy, ChatClient, Completion
+from .dialect import dialect_of
+from .reply import BadReply, json_schema, parse_reply
+from .types import (
+    Answer,
+    Failure,
+    Interrupted,
+    InvalidReply,
+    Message,
+    Question,
+    Refused,
+    T,
+    Unreachable,
+    estimate_tokens,
+)
+
+_OPENAI = "https://api.openai.com/"
+_FORMAT = 2
+"""Changes when the same question would get another answer from this code, so that old answers are forgotten."""
+_MAX_HUNG = 3
+"""How often it is found out, at the price of a timeout each, that a server still hangs."""
+_PATIENCE = "CCHECK_LLM_RETRY_SECONDS"
+_QUOTED_REPLY = 4_000
+"""Characters of an unusable reply that the model is shown again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a reply must be."""
+
+    name: str
+    schema: dict[str, Any]
+    max_tokens: int
+
+
+class LanguageModel:
+    """A model that answers questions. `name` is the model's, as its server calls it.
+
+    Questions are asked `llm_concurrency` at a time, with temperature 0 and a fixed seed where the server takes them.
+    Close it, or use it in `with`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        model: str,
+        client: ChatClient,
+        budget: Budget,
+        cache: AnswerCache,
+    ) -> None:
+        """See `open_llm`."""
+        self.name = model
+        self.prompts_dir: Path | None = settings.prompts_dir
+        self.budget = budget
+        self.usage = Usage()
+        """Of all questions so far, also of those that failed."""
+        self._client, self._cache = client, cache
+        self._concurrency = settings.llm_concurrency
+        self._max_tokens = settings.llm_max_tokens
+        self._dialect = dialect_of(client.url)
+        self._slots: asyncio.Semaphore | None = None
+        self._in_flight: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+        self._gone: str | None = None
+        self._refused: str | None = None
+        self._probing = asyncio.Lock()
+        self._wave = self._hung = 0
+        self._answered = False
+        self._resume_at = 0.0
+
+    @property
+    def notice(self) -> str | None:
+        """What the user should know: the key is not safe on its way, the cache of answers can't be used."""
+        return "; ".join(filter(None, (self._client.notice, self._cache.notice))) or None
+
+    def ask(
+        self, messages: Sequence[Message], reply_schema: type[T], *, check: Callable[[T], None] | None = None
+    ) -> Answer[T]:
+        """Ask one question.
+
+        Raises InvalidReply where the model answered twice and neither reply could be used, Refused where the server
+        answers no question, BudgetSpent, and ServerError for what else failed.
+        """
+        outcome = event_loop.run(self._answer(Question(tuple(messages), reply_schema, check)))
+        if isinstance(outcome, Failure):
+            raise outcome.error
+        return outcome
+
+    def ask_many(self, questions: Iterable[Question[T]]) -> Iterator[Answer[T] | Failure]:
+        """The answer, or why there is none, for each question, in order, each as soon as it is there.
+
+        Raises Refused where the server answers no question at all. At an interrupt what was under way is cancelled,
+        what was answered is still given (those between it that were not as failures), and then KeyboardInterrupt is
+        raised.
+        """
+        todo = iter(questions)
+        waiting: deque[Future[Answer[T] | Failure]] = deque()
+        try:
+            while True:
+                while len(waiting) < 4 * self._concurrency and (question := next(todo, None)) is not None:
+                    waiting.append(event_loop.submit(self._answer(question)))
+                if not waiting:
+                    return
+                outcome = waiting[0].result()
+                waiting.popleft()
+                if isinstance(outcome, Failure) and isinstance(outcome.error, Refused) and not self._answered:
+                    raise outcome.error
+                yield outcome
+        except KeyboardInterrupt:
+            yield from _outcomes(waiting)
+            raise
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def is_cached(self, question: Question[T]) -> bool:
+        """Whether the question would cost nothing."""
+
+        async def look() -> bool:
+            return self._known(question, self._key(question)) is not None
+
+        return event_loop.run(look())
+
+    def close(self) -> None:
+        """End the connections. Questions under way fail."""
+
+        async def end() -> None:
+            await self._client.close()
+            self._cache.close()
+
+        event_loop.run(end())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- in the event loop
+
+    async def _answer(self, question: Question[T]) -> Answer[T] | Failure:
+        key = self._key(question)
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(self._concurrency)
+        # The same question at the same time waits for the one answer, and finds it in the cache.
+        in_flight = self._in_flight.setdefault(key, asyncio.Lock())
+        async with in_flight, self._slots:
+            started = time.perf_counter()
+            known = self._known(question, key)
+            if known is not None:
+                self._answered = True
+                outcome: Answer[T] | Failure = Answer(known, Usage(cached=1), time.perf_counter() - started, True)
+            else:
+                spent: list[Usage] = []
+                try:
+                    value, text = await self._converse(question, spent)
+                except CcheckError as error:
+                    outcome = Failure(error, sum(spent, Usage()), time.perf_counter() - started)
+                else:
+                    self._cache.put(key, text)
+                    outcome = Answer(value, sum(spent, Usage()), time.perf_counter() - started, False)
+            self.usage += outcome.usage
+            return outcome
+
+    async def _converse(self, question: Question[T], spent: list[Usage]) -> tuple[T, str]:
+        """The reply and its text. `spent` is filled with the usage of each call."""
+        messages = question.messages
+        shape = _Shape(question.reply.__name__, json_schema(question.reply), self._limit(question))
+        problem = ""
+        value: Any = None
+        for _ in range(2):
+            completion = await self._complete(messages, shape, bool(problem))
+            spent.append(Usage(1, completion.prompt_tokens, completion.completion_tokens))
+            if completion.refused:
+                raise InvalidReply(f"{self.name} or its server's content filter refused to answer this question")
+            if completion.finish_reason in CUT_OFF:
+                raise InvalidReply(
+                    f"the answer of {self.name} was cut off after {completion.completion_tokens} tokens: allow more by "
+                    "CCHECK_LLM_MAX_TOKENS, or take a model with a longer context"
+                )
+            if completion.finish_reason not in WHOLE:
+                ended = (
+                    f"says that it ended by {redact(completion.finish_reason)[:40]!r}"
+                    if completion.finish_reason
+                    else "does not say that it is finished (finish_reason)"
+                )
+                raise InvalidReply(f"the answer of {self.name} is perhaps not whole: its server {ended}")
+            try:
+                return parse_reply(completion.text, question.reply, question.check), completion.text
+            except BadReply as error:
+                problem, value = redact(str(error)), error.value
+            messages = (
+                *question.messages,
+                {"role": "assistant", "content": completion.text[:_QUOTED_REPLY] or "(nothing)"},
+                {"role": "user", "content": f"That reply can't be used: {problem}. Give the whole answer again."},
+            )
+        raise InvalidReply(f"{self.name} answered twice and neither reply can be used: {problem}", value)
+
+    async def _complete(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
+        """One answer, with retries.
+
+        A server that was waited for in vain is not waited for again: one question at a time finds out whether it is
+        back, and those that wait for this one share its failure.
+        """
+        if self._refused is not None:
+            raise Refused(self._refused)
+        wave = self._wave
+        if self._gone is not None:
+            async with self._probing:
+                if self._gone is not None:
+                    if self._wave != wave or self._hung >= _MAX_HUNG:
+                        raise Unreachable(self._gone)
+                    return await self._probe(messages, shape, again)
+        started = time.monotonic()
+        try:
+            return await self._client.patience.retry(lambda: self._request(messages, shape, again))
+        except Busy as error:
+            self._gone = f"{error}; waited for {time.monotonic() - started:.0f} s ({_PATIENCE})"
+            raise Unreachable(self._gone) from None
+        except Unreachable as error:
+            self._gone = str(error)
+            raise
+
+    async def _probe(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
+        try:
+            completion = await self._request(messages, shape, again)
+        except (Busy, Unreachable) as error:
+            self._wave += 1
+            self._hung += isinstance(error, Busy) and error.counts  # it cost a whole timeout
+            raise Unreachable(self._gone) from None
+        self._gone, self._hung = None, 0
+        return completion
+
+    async def _request(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
+        """One request, in weaker dialects where the server refuses this one. Raises Busy for what may pass."""
+        dialect = self._dialect
+        while True:
+            # A server that asks one question to wait asks all of them.
+            while (pause := self._resume_at - time.monotonic()) > 0:
+                await asyncio.sleep(pause)
+            asked = _with_schema(messages, shape.schema) if again or dialect.format != "json_schema" else messages
+            parameters = dialect.parameters(shape.name, shape.schema, shape.max_tokens)
+            size = estimate_tokens(asked)
+            reserved = await self.budget.reserve(size)
+            tokens: tuple[int, int] | None = None
+            counts = True
+            try:
+                completion = await self._client.complete(self.name, asked, parameters)
+                tokens = completion.prompt_tokens, completion.completion_tokens
+            except Refused as error:
+                counts = False
+                if not (error.one and self._answered):
+                    self._refused = str(error)
+                raise
+            except Unreachable:
+                counts = False
+                raise
+            except Busy as error:
+                counts = error.counts
+                if error.retry_after is not None and error.retry_after <= self._client.patience.longest:
+                    self._resume_at = max(self._resume_at, time.monotonic() + error.retry_after)
+                raise
+            except BadRequest as error:
+                counts = False
+                weaker = dialect.weaker(str(error))
+                if weaker is None:
+                    raise ServerError(str(error)) from None
+                dialect = weaker
+                continue
+            finally:
+                await self.budget.settle(reserved, size, tokens, counts=counts)
+            self._dialect, self._answered = dialect, True
+            return completion
+
+    def _known(self, question: Question[T], key: bytes) -> T | None:
+        text = self._cache.get(key)
+        if text is None:
+            return None
+        with contextlib.suppress(BadReply):  # what is asked of a reply has changed
+            return parse_reply(text, question.reply, question.check)
+        return None
+
+    def _limit(self, question: Question[T]) -> int:
+        return max(self._max_tokens, 2 * question.tokens)
+
+    def _key(self, question: Question[T]) -> bytes:
+        return answer_key(
+            {
+                "format": _FORMAT,
+                "url": self._client.url,
+                "model": self.name,
+                "messages": question.messages,
+                "schema": json_schema(question.reply),
+                "max_tokens": self._limit(question),
+                "temperature": 0,
+                "seed": 0,
+            }
+        )
+
+
+def open_llm(
+    settings: Settings,
+    model: str | None = None,
+    *,
+    budget: Budget | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+) -> LanguageModel:
+    """The language model of the settings, or `model` on their server. Nothing is asked yet.
+
+    `budget` is shared with other language models; by default it is one of its own. `notify` is told once, from another
+    thread, when the server has to be waited for.
+    Raises MissingExtra without the openai package, and UsageError where the settings lack something.
+    """
+    model = model or settings.llm_model
+    if not model:
+        raise UsageError("no language model is named: name it by --llm MODEL or CCHECK_LLM_MODEL, as its server does")
+    if importlib.util.find_spec("openai") is None:
+        raise MissingExtra("asking a language model", "llm")
+    key = key_for(settings, "llm_api_key", settings.llm_base_url)
+    if key == Key() and settings.llm_base_url.startswith(_OPENAI):
+        raise UsageError(
+            "OpenAI's server needs a key: set OPENAI_API_KEY, or name your own server by OPENAI_BASE_URL "
+            "(such as http://127.0.0.1:11434/v1)"
+        )
+    cache = AnswerCache(settings.cache_dir, min(MAX_BYTES, settings.cache_bytes))
+    patience = Patience(settings.llm_retry_seconds, notify)
+    client = ChatClient(settings.llm_base_url, key.value, settings.llm_timeout, patience)
+    client.notice = client.notice or key.withheld
+    return LanguageModel(settings, model, client, budget or open_budget(settings), cache)
+
+
+def _with_schema(messages: tuple[Message, ...], schema: dict[str, Any]) -> tuple[Message, ...]:
+    """For servers that don't pass the schema on: in words, in the message that the model trusts most."""
+    shape = f"Reply with one JSON object and nothing else. It must match this JSON schema:\n{json.dumps(schema)}"
+    first, *others = messages
+    if first["role"] != "system":
+        return ({"role": "system", "content": shape}, *messages)
+    return ({"role": "system", "content": f"{first['content']}\n\n{shape}"}, *others)
+
+
+def _outcomes(waiting: deque[Future[Answer[T] | Failure]]) -> Iterator[Answer[T] | Failure]:
+    for future in waiting:
+        future.cancel()
+    outcomes = [None if future.cancelled() else future.result() for future in waiting]
+    while outcomes and outcomes[-1] is None:
+        outcomes.pop()
+    for outcome in outcomes:
+        yield outcome or Failure(Interrupted())
