@@ -60,7 +60,21 @@ class Busy(MayPass):
 
 
 class BadRequest(ServerError):
-    """The server does not take a request as it is; another one perhaps."""
+    """The server does not take a request as it is; another one perhaps. `parameter`: the one that it names as wrong;
+    `said`: its words."""
+
+    def __init__(self, message: str, parameter: str | None, said: str) -> None:
+        super().__init__(message)
+        self.parameter, self.said = parameter, said
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What an error's body says. `codes`: its code and its type."""
+
+    said: str
+    parameter: str | None = None
+    codes: tuple[str, ...] = ()
 
 
 class _Message(BaseModel):
@@ -149,7 +163,7 @@ class ChatClient:
                 f"{self.url} did not answer within {self._timeout:g} s (CCHECK_LLM_TIMEOUT)", counts=True
             ) from None
         except openai.APIStatusError as error:
-            raise self._meaning(error.status_code, self._said(error.body, error.message), error, model) from None
+            raise self._meaning(error.status_code, self._fault(error.body, error.message), error, model) from None
         except (openai.APIConnectionError, self._httpx.HTTPError) as error:
             reason = self._short(why_unreachable(error))
             raise (Unreachable if is_lasting(error) else Busy)(
@@ -232,16 +246,17 @@ class ChatClient:
         """What the error in a body of status 200 means."""
         inner = data["error"]
         code = inner.get("code") if isinstance(inner, dict) else None
-        return self._meaning(code if isinstance(code, int) else 200, self._said(data, ""), None, model)
+        return self._meaning(code if isinstance(code, int) else 200, self._fault(data, ""), None, model)
 
-    def _meaning(self, status: int, said: str, error: Any, model: str) -> ServerError:
+    def _meaning(self, status: int, fault: _Fault, error: Any, model: str) -> ServerError:
+        said = fault.said
         headers = error.response.headers if error is not None else {}
         if (away := redirected(self.url, status, headers)) is not None:
             return Refused(f"{self._short(away)} (OPENAI_BASE_URL)")
         if status in (401, 403):
             what_to_do = self.notice or "set OPENAI_API_KEY to a valid one"
             return Refused(f"{self.url} refused the key ({status}: {said}): {what_to_do}", one=status == 403)
-        if status == 402 or (status == 429 and "insufficient_quota" in said):
+        if status == 402 or (status == 429 and "insufficient_quota" in fault.codes):
             return Refused(f"{self.url} wants to be paid first ({status}: {said})")
         if status == 404:
             return Refused(
@@ -251,19 +266,22 @@ class ChatClient:
         if status in (408, 409, 425, 429) or status >= 500:
             return Busy(f"{self.url} is busy or failing ({status}: {said})", retry_after(headers))
         if status in (400, 422):
-            return BadRequest(f"{self.url} refused the question ({status}: {said})")
+            return BadRequest(f"{self.url} refused the question ({status}: {said})", fault.parameter, said)
         return ServerError(f"{self.url} answered with an error ({status}: {said})")
 
-    def _said(self, body: Any, otherwise: str) -> str:
-        """What an error's body says, and the parameter that it names."""
-        if isinstance(body, dict):
-            inner = body.get("error", body)
-            if isinstance(inner, str):
-                return self._short(inner)
-            if isinstance(inner, dict):
-                parts = [inner.get(name) for name in ("message", "detail", "param", "code")]
-                return self._short("; ".join(str(part) for part in parts if part) or otherwise)
-        return self._short(otherwise)
+    def _fault(self, body: Any, otherwise: str) -> _Fault:
+        inner = body.get("error", body) if isinstance(body, dict) else None
+        if isinstance(inner, str):
+            return _Fault(self._short(inner))
+        if not isinstance(inner, dict):
+            return _Fault(self._short(otherwise))
+        parts = [inner.get(name) for name in ("message", "detail", "param", "code")]
+        parameter = inner.get("param")
+        return _Fault(
+            self._short("; ".join(str(part) for part in parts if part) or otherwise),
+            parameter if isinstance(parameter, str) else None,
+            tuple(str(inner.get(name)) for name in ("code", "type")),
+        )
 
     @staticmethod
     def _short(text: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 Limit = Literal["max_completion_tokens", "max_tokens"]
+PARAMETERS = ("max_completion_tokens", "max_tokens", "temperature", "seed", "response_format")
+"""What a server may refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +41,18 @@ class Dialect:
             chosen["seed"] = 0
         return chosen
 
-    def weaker(self, complaint: str) -> Dialect | None:
+    def weaker(self, parameter: str | None, said: str) -> Dialect | None:
         """The next one to try after a server refused this one; None where there is none left.
 
-        `complaint` is what the server said. Where it names a parameter that is the one to change; else it is the
-        format, which servers refuse most.
+        `parameter` is the one that the server named; many servers name it only in what they `said`. Where they name
+        none, the format is changed, which servers refuse most often.
         """
-        said = complaint.lower()
-        if self.limit is not None and ("max_tokens" in said or "max_completion_tokens" in said):
+        named = parameter if parameter in PARAMETERS else said.lower()
+        if self.limit is not None and ("max_tokens" in named or "max_completion_tokens" in named):
             return replace(self, limit=self.other_limit, other_limit=None)
-        if self.temperature and "temperature" in said:
+        if self.temperature and "temperature" in named:
             return replace(self, temperature=False)
-        if self.seed and "seed" in said:
+        if self.seed and "seed" in named:
             return replace(self, seed=False)
         if self.format == "json_schema":
             return replace(self, format="json_object")

@@ -294,7 +294,7 @@ class LanguageModel:
                 raise
             except BadRequest as error:
                 counts = False
-                weaker = dialect.weaker(str(error))
+                weaker = dialect.weaker(error.parameter, error.said)
                 if weaker is None:
                     raise ServerError(str(error)) from None
                 dialect = weaker

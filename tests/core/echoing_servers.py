@@ -17,7 +17,7 @@ def listening(answer: Callable[[Asked], tuple[int, Any]]) -> Iterator[HttpStub]:
     def reply(asked: Asked) -> Reply:
         status, said = answer(asked)
         sent = asked.headers.get("authorization", "")
-        return Reply(said, status, {"X-Elastic-Product": "Elasticsearch", "X-Echo": sent})
+        return Reply(said, status, {"X-Elastic-Product": "Elasticsearch", "x-echo": sent})
 
     with http_stub(reply) as server:
         yield server

@@ -217,6 +217,20 @@ def test_parameters_that_a_server_refuses_are_left_out(open_model):
     assert last["max_completion_tokens"] == 4096 and not {"temperature", "seed", "max_tokens"} & set(last)
 
 
+def test_the_parameter_that_a_server_names_is_changed_whatever_else_its_message_says(open_model):
+    def answer(request: dict[str, Any]) -> Said:
+        if request.get("response_format", {}).get("type") != "json_schema":
+            return say(GOOD)
+        message = "the model seed-oss-36b does not support json_schema at any temperature"
+        return Said(status=400, body={"error": {"message": message, "param": "response_format"}})
+
+    with scripted(answer) as server:
+        open_model(server.url).ask(words(), Number)
+    first, second = server.requests
+    assert {**second, "messages": 0, "response_format": 0} == {**first, "messages": 0, "response_format": 0}
+    assert second["response_format"] == {"type": "json_object"}
+
+
 def test_a_question_that_is_refused_in_every_dialect_changes_nothing_for_others(open_model):
     def answer(request: dict[str, Any]) -> Said:
         return error(400, "this model's context length is 100") if "long" in user_text(request) else say(GOOD)
