@@ -47,7 +47,7 @@ def search(run: Run, states: Sequence[ClaimState]) -> None:
             found.append((state, one))
     granularity = searched_units(run.retrievers)
     tops = [(fuse(one, weights, fusion) if fusion else list(*one.values()))[: run.window] for _, one in found]
-    joined = hits_of(run.store, granularity, tops, [one for _, one in found], fusion)
+    joined = hits_of(run.store, granularity, tops, [one for _, one in found], [fusion] * len(found))
     for (state, one), top, ranking in zip(found, tops, joined, strict=True):
         state.hits = ranking.hits
         if run.trace:

@@ -34,7 +34,7 @@ def hits_of(
     granularity: str | None,
     tops: Sequence[Scored[str]],
     rankings: Sequence[Mapping[str, Scored[str]]],
-    fusion: Fusion | None,
+    fusions: Sequence[Fusion | None],
 ) -> list[Ranking]:
     """The hits of the best keys of several questions, read from the store together. See `ranking_of`."""
     keys = list(dict.fromkeys(key for top in tops for key, _ in top))
@@ -46,7 +46,9 @@ def hits_of(
         units = store.get_units(granularity, keys)
         found = store.get(list(dict.fromkeys(map(document_of, units))))
         documents = {key: found[document_of(key)] for key in units if document_of(key) in found}
-    return [ranking_of(top, one, documents, fusion, units) for top, one in zip(tops, rankings, strict=True)]
+    return [
+        ranking_of(top, one, documents, fusion, units) for top, one, fusion in zip(tops, rankings, fusions, strict=True)
+    ]
 
 
 def search_several(
@@ -67,7 +69,7 @@ def search_several(
     granularity = searched_units(retrievers)
     found = iter(store.rankings([query for question in questions for query in question], retrievers, filters=filters))
     answers: list[Ranking | CcheckError] = []
-    joined: list[tuple[int, Scored[str], dict[str, Scored[str]]]] = []
+    joined: list[tuple[int, Scored[str], dict[str, Scored[str]], Fusion | None]] = []
     for question in questions:
         each = [next(found) for _ in question]
         error = next((one for one in each if isinstance(one, CcheckError)), None)
@@ -81,13 +83,12 @@ def search_several(
             for name, ranking in one.items()
         }
         weights = {key: retrievers[key[0]].weight for key in rankings}
-        top = fuse(rankings, weights, fusion)[:k] if len(rankings) > 1 else list(*rankings.values())[:k]
-        joined.append((len(answers), top, _best(rankings)))
+        several = len(rankings) > 1
+        top = fuse(rankings, weights, fusion)[:k] if several else list(*rankings.values())[:k]
+        joined.append((len(answers), top, _best(rankings), fusion if several else None))
         answers.append(Ranking(()))
-    several = any(len(question) > 1 for question in questions) or len(retrievers) > 1
-    tops, scored = [top for _, top, _ in joined], [best for _, _, best in joined]
-    made = hits_of(store, granularity, tops, scored, fusion if several else None)
-    for (place, _, _), ranking in zip(joined, made, strict=True):
+    places, tops, scored, fusions = zip(*joined, strict=True) if joined else ((), (), (), ())
+    for place, ranking in zip(places, hits_of(store, granularity, tops, scored, fusions), strict=True):
         answers[place] = ranking
     return answers
 

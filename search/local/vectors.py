@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 1 << 22
 """How many scores are held at a time: for 64 claims, those of 65,536 vectors."""
+NARROW = 8
+"""Where no more than one in so many segments may be found, only their rows are read."""
 BLOCK_BYTES = 1 << 18
 """What one checksum is of, at most."""
 
@@ -111,16 +112,19 @@ class VectorIndex:
                 f"the claim's embedding has {queries.shape[1]} dimensions, the store's vectors {self.rows.shape[1]}: "
                 "use the model that made the store"
             )
-        gone = np.flatnonzero(self.seqs < 0 if allowed is None else ~allowed[self.seqs] | (self.seqs < 0))
+        wanted = self.seqs >= 0 if allowed is None else allowed[self.seqs] & (self.seqs >= 0)
+        everything = np.arange(len(self.starts))
+        some = np.flatnonzero(wanted)
+        read = some if len(some) * NARROW <= len(everything) else everything
         best: list[tuple[NDArray[np.float32], NDArray[np.int64]]] = []
-        for first, last in self._blocks(max(1, ROWS_AT_ONCE // len(queries))):
-            scores = self._segment_scores(queries, first, last)
-            scores[:, gone[np.searchsorted(gone, first) : np.searchsorted(gone, last)] - first] = -np.inf
+        for segments in self._runs(read, max(1, ROWS_AT_ONCE // len(queries))):
+            scores = self._segment_scores(queries, segments)
+            scores[:, ~wanted[segments]] = -np.inf
             if scores.shape[1] > depth:
                 top = np.argpartition(scores, -depth, axis=1)[:, -depth:]
             else:
                 top = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
-            best.append((np.take_along_axis(scores, top, axis=1), top + first))
+            best.append((np.take_along_axis(scores, top, axis=1), segments[top]))
         if not best:
             return [[] for _ in queries]
         best_scores = np.concatenate([scores for scores, _ in best], axis=1)
@@ -138,19 +142,32 @@ class VectorIndex:
             for segments, scores in zip(best_segments, best_scores, strict=True)
         ]
 
-    def _blocks(self, rows_at_once: int) -> list[tuple[int, int]]:
-        """Runs of segments (first, last) that together are about so many rows."""
-        edges = [*np.searchsorted(self.starts, np.arange(0, len(self.rows), rows_at_once)).tolist(), len(self.starts)]
-        return [(first, last) for first, last in itertools.pairwise(edges) if first < last]
+    def _runs(self, segments: NDArray[np.int64], rows_at_once: int) -> list[NDArray[np.int64]]:
+        """The segments, ascending, in runs of about so many rows."""
+        ends = np.cumsum(self._lengths(segments))
+        cuts = np.searchsorted(ends, np.arange(rows_at_once, ends[-1], rows_at_once), "right") if len(ends) else []
+        return [run for run in np.split(segments, np.unique(cuts)) if len(run)]
 
-    def _segment_scores(self, queries: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
-        """The best cosine of each segment, shape [queries, segments]."""
-        begin = int(self.starts[first])
-        end = int(self.starts[last]) if last < len(self.starts) else len(self.rows)
+    def _lengths(self, segments: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows each segment has."""
+        return np.append(self.starts, len(self.rows))[segments + 1] - self.starts[segments]
+
+    def _segment_scores(self, queries: NDArray[np.float32], segments: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The best cosine of each of these segments, ascending: shape [queries, segments]."""
+        begins, lengths = self.starts[segments], self._lengths(segments)
+        firsts = np.cumsum(lengths) - lengths
+        if int(segments[-1] - segments[0]) == len(segments) - 1:
+            begins, ends = begins[:1], begins[-1:] + lengths[-1:]
+            rows = self.rows[int(begins[0]) : int(ends[0])]
+            self._check(begins, ends)
+        else:
+            self._check(begins, begins + lengths)
+            rows = self.rows[np.repeat(begins - firsts, lengths) + np.arange(int(lengths.sum()))]
+        scores = (rows @ queries.T).T
+        return scores if len(rows) == len(segments) else np.maximum.reduceat(scores, firsts, axis=1)
+
+    def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+        """Raise Damaged unless these runs of rows match their checksums."""
         if self.blocks is not None:
             width = self.rows.shape[1] * 4
-            self.blocks.check([begin * width], [end * width])
-        scores = (self.rows[begin:end] @ queries.T).T
-        if end - begin == last - first:
-            return scores
-        return np.maximum.reduceat(scores, self.starts[first:last] - begin, axis=1)
+            self.blocks.check(begins * width, ends * width)

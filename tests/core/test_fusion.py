@@ -8,11 +8,11 @@ import math
 import pytest
 
 from ccheck.errors import UsageError
-from ccheck.fusion import fuse, min_max, ranking_of, reciprocal_ranks
+from ccheck.fusion import fuse, min_max, projected, ranking_of, reciprocal_ranks
 from ccheck.search import Filter, before, parse_filter
 from ccheck.search.filters import number_of
 from ccheck.stages import Fusion
-from ccheck.types import Document, strictly_decreasing
+from ccheck.types import Document, Unit, strictly_decreasing
 
 BM25 = [("a", 9.0), ("b", 6.0), ("c", 3.0)]
 DENSE = [("c", 0.9), ("a", 0.5), ("d", 0.4)]
@@ -46,6 +46,47 @@ def test_min_max_of_equal_scores_and_of_nothing() -> None:
 def test_equal_scores_keep_the_order_in_which_they_came() -> None:
     fused = fuse({"bm25": [("a", 1.0), ("b", 0.5)], "dense": [("b", 1.0), ("a", 0.5)]}, EVEN, Fusion())
     assert [key for key, _ in fused] == ["a", "b"]
+
+
+PARTS = [("a1", 9.0), ("b1", 6.0), ("a2", 6.0), ("c1", 2.0), ("a3", 1.0)]
+
+
+def parents(part: str) -> list[str]:
+    return [part[0]]
+
+
+def test_the_best_part_counts() -> None:
+    assert projected(PARTS, parents, "max") == [("a", 9.0), ("b", 6.0), ("c", 2.0)]
+    assert projected([("a1", -3.0), ("a2", -1.0)], parents, "max") == [("a", -1.0)]
+
+
+def test_the_reciprocal_ranks_of_parts_are_summed() -> None:
+    assert dict(projected(PARTS, parents, "sum")) == pytest.approx({"a": 1 + 1 / 3 + 1 / 5, "b": 1 / 2, "c": 1 / 4})
+    assert dict(projected(PARTS, parents, "sum", 4)) == pytest.approx(
+        {"a": 1 / 5 + 1 / 7 + 1 / 9, "b": 1 / 6, "c": 1 / 8}
+    )
+    several = [("x1", 4.0), ("y1", 3.0), ("y2", 2.0)]  # 1/1 < 1/2 + 1/3 does not hold, 1/5 < 1/6 + 1/7 does
+    assert [parent for parent, _ in projected(several, parents, "sum")] == ["x", "y"]
+    assert [parent for parent, _ in projected(several, parents, "sum", 4)] == ["y", "x"]
+
+
+def test_the_first_part_counts() -> None:
+    assert projected(PARTS, parents, "first") == [("a", 1.0), ("b", 1 / 2), ("c", 1 / 4)]
+    assert projected(PARTS, parents, "first", 4) == [("a", 1 / 5), ("b", 1 / 6), ("c", 1 / 8)]
+
+
+def test_parts_of_several_things_and_of_none() -> None:
+    belongs = {"p": ["x", "y", "x"], "q": [], "r": ["y"]}
+    ranking = [("p", 3.0), ("q", 2.0), ("r", 1.0)]
+    assert projected(ranking, belongs.__getitem__, "sum") == [("y", 1 + 1 / 3), ("x", 1.0)]
+    assert projected(ranking, belongs.__getitem__, "max") == [("x", 3.0), ("y", 3.0)]
+    assert projected([], parents, "max") == []
+
+
+def test_hits_of_units_have_their_unit() -> None:
+    document, unit = Document("a", "", "text"), Unit("sentences", 1, 0, 4, "text")
+    (hit,) = ranking_of([("a#1", 2.0)], {"bm25": [("a#1", 2.0)]}, {"a#1": document}, None, {"a#1": unit}).hits
+    assert (hit.document, hit.unit, dict(hit.ranks)) == (document, unit, {"bm25": 1})
 
 
 def test_a_document_that_is_gone_leaves_no_gap_in_the_ranks() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_store import unit
-from test_store_units import ENTRIES, TEXTS, UNITS, VECTORS, entry
+from store_documents import unit
+from store_units import ENTRIES, TEXTS, UNITS, VECTORS, entry
 
 from ccheck.errors import CcheckError, InvalidData
 from ccheck.search import Filter

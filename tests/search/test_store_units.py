@@ -5,67 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from test_store import DIMENSIONS, LAYOUT, unit
+from store_documents import DIMENSIONS, unit
+from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, searched
 
 from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
-from ccheck.layout import MAIN_VECTORS, Layout, UnitField
+from ccheck.layout import MAIN_VECTORS, Layout
 from ccheck.search import Filter, Store
 from ccheck.search.several import search_several
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Document, Entry, Hit, Passage, Query, Ranking, Unit, UnitEntry
+from ccheck.types import Document, Entry, Passage, Query, Ranking, Unit, UnitEntry
 
 pytestmark = pytest.mark.parametrize("make_store", ["local"], indirect=True)
 """The stores that have units."""
-
-SENTENCES = UnitField("sentence", embedding=LAYOUT.dense[MAIN_VECTORS].embedding)
-PARAGRAPHS = UnitField("paragraph")
-UNITS = Layout(LAYOUT.dense, units={"sentences": SENTENCES, "paragraphs": PARAGRAPHS})
-
-Vector = np.ndarray[Any, np.dtype[np.float32]]
-
-TEXTS: Mapping[str, Sequence[str]] = {
-    "sea": ("The sea rises.", "Tide gauges show it.", "The sea, the sea and the sea rise."),
-    "ice": ("Greenland loses ice.", "So the sea rises too."),
-    "flu": ("Vaccines work.",),
-    "tea#1": ("Green tea is tasty.", "Nobody drinks the sea."),
-}
-"""The sentences of each document. A paragraph is two of them."""
-VECTORS: Mapping[str, Sequence[Vector]] = {
-    "sea": (unit(1, 0.1), unit(0, 1), unit(1, 0.3)),
-    "ice": (unit(0, 0, 1), unit(1, 0.2)),
-    "flu": (unit(0, 0, 0, 1),),
-    "tea#1": (unit(0, 0, 0, 0, 1), unit(1, 1)),
-}
-YEARS = {"sea": 2011, "ice": 2019, "flu": 2015, "tea#1": 2019}
-
-
-def cut(granularity: str, text: str, pieces: Sequence[str], vectors: Sequence[Vector] = ()) -> tuple[UnitEntry, ...]:
-    units, at = [], 0
-    for number, piece in enumerate(pieces):
-        at = text.index(piece, at)
-        units.append(
-            UnitEntry(Unit(granularity, number, at, at + len(piece), piece), vectors[number] if vectors else None)
-        )
-        at += len(piece)
-    return tuple(units)
-
-
-def entry(id_: str, pieces: Sequence[str], vectors: Sequence[Vector], digest: str = "1") -> Entry:
-    text = " ".join(pieces)
-    pairs = [" ".join(pieces[first : first + 2]) for first in range(0, len(pieces), 2)]
-    return Entry(
-        Document(id_, f"Title of {id_}", text, {"year": YEARS.get(id_, 2000)}),
-        digest,
-        {MAIN_VECTORS: (Passage(0, len(text), vectors[0]),)},
-        units={"sentences": cut("sentences", text, pieces, vectors), "paragraphs": cut("paragraphs", text, pairs)},
-    )
-
-
-ENTRIES = [entry(id_, TEXTS[id_], VECTORS[id_]) for id_ in TEXTS]
 
 
 @pytest.fixture
@@ -76,30 +30,6 @@ def store(make_store: Callable[[], Store]) -> Store:
     assert store.upsert(ENTRIES) == {}
     store.publish()
     return store
-
-
-def ranked(store: Store, query: Query | str, retriever: Retriever, **options: Any) -> dict[str, float]:
-    """What one retriever hands on, best first; `search` must agree with it."""
-    (ranking,) = store.rankings([Query(query) if isinstance(query, str) else query], {"one": retriever}, **options)
-    assert not isinstance(ranking, CcheckError), ranking
-    found = list(ranking["one"])
-    assert len(dict(found)) == len(found)
-    hits = searched(store, query, retriever, **options)
-    assert [key_of(hit) for hit in hits] == [key for key, _ in found]
-    assert [hit.scores["one"] for hit in hits] == pytest.approx([score for _, score in found], rel=1e-5)
-    return dict(found)
-
-
-def searched(store: Store, query: Query | str, retriever: Retriever, **options: Any) -> tuple[Hit, ...]:
-    query = Query(query) if isinstance(query, str) else query
-    (ranking,) = store.search([query], {"one": retriever}, Fusion(), k=retriever.depth, **options)
-    assert isinstance(ranking, Ranking), ranking
-    assert [hit.rank for hit in ranking.hits] == list(range(1, len(ranking.hits) + 1))
-    return ranking.hits
-
-
-def key_of(hit: Hit) -> str:
-    return hit.document.id if hit.unit is None else f"{hit.document.id}#{hit.unit.number}"
 
 
 def bm25(frequency: int, terms: int, average: float, having: int, units: int) -> float:
@@ -113,9 +43,7 @@ def bm25(frequency: int, terms: int, average: float, having: int, units: int) ->
 
 def test_each_granularity_has_statistics_of_its_own(make_store: Callable[[], Store]) -> None:
     store = make_store()
-    store.prepare(
-        replace(UNITS, dense={}, units={"sentences": replace(SENTENCES, embedding=None), "pairs": PARAGRAPHS})
-    )
+    store.prepare(Layout(units={"sentences": PARAGRAPHS, "pairs": PARAGRAPHS}))
     pieces = {"a": ("apple apple berry", "cherry", "apple damson"), "b": ("berry fig",), "c": ("fig", "fig")}
     for id_, texts in pieces.items():
         text = " ".join(texts)

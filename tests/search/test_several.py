@@ -1,0 +1,101 @@
+"""Several queries for one question: sums worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccheck.errors import CcheckError, ServerError, UsageError
+from ccheck.search.local import LocalStore
+from ccheck.search.several import search_several, searched_units
+from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.types import Document, Hit, Query, Ranking
+
+BM25: dict[str, Retriever] = {"bm25": Bm25()}
+
+
+class Scripted(LocalStore):
+    """A store in which each query is the name of a ranking."""
+
+    RANKINGS: Mapping[str, Mapping[str, Sequence[tuple[str, float]]] | CcheckError] = {
+        "one": {"bm25": [("a", 9.0), ("b", 8.0), ("c", 7.0)], "dense": [("c", 0.9)]},
+        "two": {"bm25": [("c", 3.0), ("d", 2.0)], "dense": []},
+        "three": {"bm25": [("b", 1.0)], "dense": [("a", 0.3), ("c", 0.2)]},
+        "lost": ServerError("no answer"),
+    }
+
+    def rankings(self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], **options: Any) -> list[Any]:
+        found = [self.RANKINGS[query.text] for query in queries]
+        return [one if isinstance(one, CcheckError) else {name: one[name] for name in retrievers} for one in found]
+
+    def get(self, ids: Sequence[str]) -> dict[str, Document]:
+        return {id_: Document(id_, "", id_) for id_ in ids if id_ != "d"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return Scripted(tmp_path)
+
+
+def hits(ranking: Ranking | CcheckError) -> tuple[Hit, ...]:
+    assert isinstance(ranking, Ranking), ranking
+    return ranking.hits
+
+
+def queries(*names: str) -> list[Query]:
+    return [Query(name) for name in names]
+
+
+def test_reciprocal_ranks_are_summed_over_queries(store: LocalStore) -> None:
+    (found,) = search_several(store, [queries("one", "two", "three")], BM25, Fusion(k=4), k=10)
+    assert {hit.document.id: hit.score for hit in hits(found)} == pytest.approx(
+        {"c": 1 / 7 + 1 / 5, "b": 1 / 6 + 1 / 5, "a": 1 / 5}
+    )
+    assert [hit.document.id for hit in hits(found)] == ["b", "c", "a"]
+    best = {hit.document.id: (hit.scores["bm25"], hit.scores["rrf"]) for hit in hits(found)}
+    assert best["c"] == (7.0, pytest.approx(1 / 7 + 1 / 5))
+
+
+def test_queries_and_retrievers_are_joined_with_their_weights(store: LocalStore) -> None:
+    both: dict[str, Retriever] = {"bm25": Bm25(weight=2.0), "dense": Dense(weight=0.5)}
+    (found,) = search_several(store, [queries("one", "three")], both, Fusion(k=1), k=2)
+    assert [(hit.document.id, hit.score) for hit in hits(found)] == [
+        ("b", pytest.approx(2 / 3 + 2 / 2)),
+        ("a", pytest.approx(2 / 2 + 0.5 / 2)),
+    ]
+
+
+def test_min_max_is_of_each_query(store: LocalStore) -> None:
+    (found,) = search_several(store, [queries("one", "two")], BM25, Fusion(method="minmax"), k=10)
+    assert {hit.document.id: hit.score for hit in hits(found)} == {"a": 1.0, "b": 0.5, "c": 1.0}
+
+
+def test_one_query_with_one_retriever_is_its_ranking(store: LocalStore) -> None:
+    alone, several = search_several(store, [queries("one"), queries("one", "two")], BM25, Fusion(), k=2)
+    assert [(hit.document.id, hit.score) for hit in hits(alone)] == [("a", 9.0), ("b", 8.0)]
+    assert [hit.document.id for hit in hits(several)] == ["c", "a"]
+
+
+def test_what_a_question_finds_does_not_depend_on_the_others(store: LocalStore) -> None:
+    (alone,) = search_several(store, [queries("one")], BM25, Fusion(), k=2)
+    beside, _ = search_several(store, [queries("one"), queries("one", "two")], BM25, Fusion(), k=2)
+    assert alone == beside
+
+
+def test_a_query_that_failed_fails_its_question(store: LocalStore) -> None:
+    failed, found, nothing = search_several(store, [queries("one", "lost"), queries("two"), []], BM25, Fusion(), k=9)
+    assert isinstance(failed, ServerError)
+    assert [hit.document.id for hit in hits(found)] == ["c"]  # d is gone
+    assert nothing == Ranking(())
+
+
+def test_what_retrievers_rank() -> None:
+    assert searched_units({}) is None
+    assert searched_units({"a": Bm25(), "b": Dense(units="s", parents="max"), "c": Sparse()}) is None
+    assert searched_units({"a": Bm25(units="s"), "b": Dense(units="s")}) == "s"
+    for other in (Bm25(), Sparse(), Dense(units="t"), Dense(units="s", parents="sum")):
+        with pytest.raises(UsageError, match="parents"):
+            searched_units({"a": Bm25(units="s"), "b": other})
