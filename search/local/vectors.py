@@ -145,7 +145,7 @@ class VectorIndex:
     def _runs(self, segments: NDArray[np.int64], rows_at_once: int) -> list[NDArray[np.int64]]:
         """The segments, ascending, in runs of about so many rows."""
         ends = np.cumsum(self._lengths(segments))
-        cuts = np.searchsorted(ends, np.arange(rows_at_once, ends[-1], rows_at_once), "right") if len(ends) else []
+        cuts = np.searchsorted(ends, np.arange(rows_at_once, ends[-1] if len(ends) else 0, rows_at_once), "right")
         return [run for run in np.split(segments, np.unique(cuts)) if len(run)]
 
     def _lengths(self, segments: NDArray[np.int64]) -> NDArray[np.int64]:
