@@ -69,7 +69,7 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
     """
     from ..models import find_model
     from ..pipeline.needs import models_used
-    from ..recipe import how_to_have, load_recipe
+    from ..recipe import load_recipe, ways_to_get
 
     recipe = load_recipe(name, replacements(replace))
     models: dict[str, str] = {}
@@ -83,7 +83,7 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
             models[model] = f"{kind}, {found.path}"
         except NotFound:
             missing = True
-            models[model] = f"{kind}, not here: {how_to_have(recipe, model)}"
+            models[model] = f"{kind}, not here: {ways_to_get(recipe, model)}"
     if as_json:
         stages = recipe.model_dump(mode="json", include={"retrievers", "fusion", "rerankers", "verdict", "replace"})
         print_json({"recipe": recipe.name, "usable": not missing, "models": models, **stages})

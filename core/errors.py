@@ -43,9 +43,13 @@ class MissingExtra(CcheckError):
 
 
 class NotFound(CcheckError):
-    """A file, store, index or model does not exist."""
+    """A file, store, index or model does not exist. `model` names the model, where it is one."""
 
     exit_code = 4
+
+    def __init__(self, *parts: object, model: str | None = None) -> None:
+        super().__init__(*parts)
+        self.model = model
 
 
 class InvalidData(CcheckError):

@@ -94,8 +94,8 @@ def find_model(
             check_modules(folder)
         return FoundModel(str(folder.resolve()), folder.resolve(), "folder")
     if folder is not None and folder.is_dir() and (folder.is_absolute() or name.startswith(".")):
-        raise NotFound(f"the folder {name} holds no model: there is no {marks[0]} in it")
-    name = canonical_name(name)
+        raise NotFound(f"the folder {name} holds no model: there is no {marks[0]} in it", model=name)
+    given, name = name, canonical_name(name)
     packaged = PACKAGED.get(name)
     if packaged is not None:
         spec = importlib.util.find_spec(packaged.module)
@@ -105,7 +105,11 @@ def find_model(
                 _check_weights(path / "model.safetensors", packaged)
             return FoundModel(name, path, "package")
     wanted = _TOKENIZER if tokenizer_only else [*_WEIGHTS, *(_CODE if with_code else [])]
-    return FoundModel(name, _from_hub(name, allow_download, wanted), "hub")
+    try:
+        return FoundModel(name, _from_hub(name, allow_download, wanted), "hub")
+    except NotFound as error:
+        error.model = given
+        raise
 
 
 def _check_weights(file: Path, packaged: PackagedModel) -> None:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import Field, ValidationError, model_validator
 
-from .errors import InvalidData, NotFound, UsageError
+from .errors import CcheckError, InvalidData, NotFound, UsageError
 from .redaction import keep_secrets_of
 from .stages import (
     EvidenceStage,
@@ -171,17 +171,23 @@ def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
     return Recipe.model_validate(_swap(data, replace) | {"replace": dict(replace)})
 
 
-def how_to_have(recipe: Recipe, said: str) -> str:
-    """How to have the model of the recipe that an error message names; empty where it names none.
+def ways_to_get(recipe: Recipe, model: str | None) -> str:
+    """What to do where a model of the recipe is missing; empty for a model that the recipe does not name.
 
-    One that nobody published is trained; any can be stood in for by another, which shows the recipe's shape.
+    A model that nobody published has to be trained. Any model can be replaced with another one.
     """
-    named = next((model for model in models_of(recipe) if model in said), None)
-    if named is None:
+    if model is None or model not in models_of(recipe):
         return ""
-    made = recipe.fine_tuned.get(named)
-    how = f"{named} is {made.base} after training, which `{made.train}` does; " if made is not None else ""
-    return f"{how}to run the recipe's shape with another model: --replace {named}=OTHER"
+    made = recipe.fine_tuned.get(model)
+    how = f"{model} is {made.base} fine-tuned; train it with `{made.train}`. " if made is not None else ""
+    return f"{how}To run the recipe with another model: --replace {model}=OTHER"
+
+
+def with_ways_to_get(error: CcheckError, recipe: Recipe) -> CcheckError:
+    """The error, with what to do where it says that a model of the recipe is missing."""
+    if not isinstance(error, NotFound) or not (ways := ways_to_get(recipe, error.model)):
+        return error
+    return NotFound(f"{error}. {ways}", model=error.model)
 
 
 def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:

@@ -138,12 +138,22 @@ class UnitsStage(Stage):
     overlap: int = Field(default=0, ge=0, le=4096, description="windows: words of the one before that are repeated")
     dense: bool = Field(default=False, description="true: with vectors of the store's main model")
 
+    @model_validator(mode="after")
+    def _windows_move_on(self) -> UnitsStage:
+        if self.overlap >= self.tokens:
+            raise ValueError(f"overlap is {self.overlap}; it must be below tokens, which is {self.tokens}")
+        return self
+
+
+UnitsName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+"""Lowercase letters, digits and underscores: stores name fields and files after it."""
+
 
 class IngestStage(Stage):
     """What the store must hold beyond what the retrievers name."""
 
     additional: AdditionalStage | None = None
-    units: dict[str, UnitsStage] = Field(default={}, description="granularities by name")
+    units: dict[UnitsName, UnitsStage] = Field(default={}, description="granularities by name")
 
     @field_validator("units")
     @classmethod

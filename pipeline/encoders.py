@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
 from ..ingest.encoders import DenseEncoder, Encoders, default_chunking, layout_of
-from ..layout import Chunking, Layout
-from ..recipe import Recipe, how_to_have
+from ..layout import Chunking, Embedding, Layout, UnitField
+from ..recipe import Recipe, ways_to_get
 from ..stages import AdditionalStage, Analysis, Bm25, Sparse
 from .needs import DenseNeed, Needs, needs_of
 
@@ -41,11 +42,13 @@ def open_encoders(
     layout = info.layout if info is not None else Layout()
     notices = [f"{new} stands in for {old}" for old, new in recipe.replace.items()] if recipe is not None else []
     opening = _Opening(resources, info, recipe, notices)
+    dense_encoders = _dense(opening, layout, needs, dense)
     encoders = Encoders(
-        dense=_dense(opening, layout, needs, dense),
+        dense=dense_encoders,
         sparse=_sparse(opening, layout, needs),
         analyses=_analyses(opening, layout, needs),
         additional=_additional(opening, layout, needs.additional),
+        units=_units(opening, layout, needs, dense_encoders),
         notices=tuple(notices),
     )
     if info is not None:
@@ -77,8 +80,8 @@ class _Opening:
         """The error with how to have the model that it names."""
         if self.recipe is None or not isinstance(error, NotFound):
             return error
-        hint = how_to_have(self.recipe, str(error))
-        return NotFound(f"the recipe {self.recipe.name}: {error}" + (f"; {hint}" if hint else ""))
+        ways = ways_to_get(self.recipe, error.model)
+        return NotFound(f"the recipe {self.recipe.name}: {error}" + (f". {ways}" if ways else ""), model=error.model)
 
 
 # -- embeddings
@@ -192,6 +195,42 @@ def _analyses(opening: _Opening, layout: Layout, needs: Needs) -> tuple[Analysis
         if opening.needed(what, analysis in required, functools.partial(open_analysis, analysis)) is not None:
             found.append(analysis)
     return tuple(found)
+
+
+def _units(opening: _Opening, layout: Layout, needs: Needs, dense: Sequence[DenseEncoder]) -> dict[str, UnitField]:
+    """The granularities that the store has, and those of the recipe. Raises InvalidData for one that nobody defines."""
+    units = dict(layout.units)
+    for name, need in needs.units.items():
+        there = layout.units.get(name)
+        if need.cut is None and there is None:
+            raise InvalidData(
+                f"the recipe {opening.recipe_name} searches units {name!r}, but does not say how to cut them: add a "
+                f"table [ingest.units.{name}]"
+            )
+        embedding = there.embedding if there is not None else None
+        if embedding is None and need.dense:
+            embedding = _embedding_of(dense, need.model)
+        if need.cut is None:
+            units[name] = replace(units[name], embedding=embedding)
+        else:
+            window = need.cut.cut == "window"
+            size = (need.cut.tokens, need.cut.overlap) if window else (0, 0)
+            units[name] = UnitField(need.cut.cut, *size, embedding)
+    return units
+
+
+def _embedding_of(dense: Sequence[DenseEncoder], model: str | None) -> Embedding | None:
+    """The model of that name among the encoders, by default the main one; None where there is none."""
+    from ..models import find_model, fingerprint
+
+    specs = [encoder.embedder.spec for encoder in dense]
+    if not specs or model is None:
+        return specs[0] if specs else None
+    try:
+        identity = fingerprint(find_model(model).path)
+    except NotFound:
+        return None  # it is left out, and a notice says so
+    return next((spec for spec in specs if spec.fingerprint == identity), None)
 
 
 def _additional(opening: _Opening, layout: Layout, wanted: AdditionalStage | None) -> AdditionalWriter | None:

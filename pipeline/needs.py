@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from ..recipe import Recipe
@@ -16,6 +17,7 @@ from ..stages import (
     ListwiseStage,
     ModelStage,
     Sparse,
+    UnitsStage,
 )
 
 ModelKind: TypeAlias = Literal["tokenizer", "embedding", "sparse", "reranker", "language model", "stance"]
@@ -34,20 +36,33 @@ class DenseNeed:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitsNeed:
+    """Units of one granularity: how documents are cut, and whether with vectors, of which model (None: the main one).
+
+    `cut` is None where the recipe searches units that it does not define.
+    """
+
+    cut: UnitsStage | None
+    dense: bool = False
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Needs:
-    """Fields of a store. `sparse` is the model's name."""
+    """Fields of a store. `sparse` is the model's name; `units` are granularities by name."""
 
     dense: tuple[DenseNeed, ...] = ()
     sparse: str | None = None
     sparse_required: bool = False
     analyses: tuple[Analysis, ...] = ()
     additional: AdditionalStage | None = None
+    units: Mapping[str, UnitsNeed] = field(default_factory=dict)
 
     @property
     def own(self) -> bool:
         """Whether it is more than the vectors that any store can have."""
         named = any(need.model is not None or not need.passages for need in self.dense)
-        return bool(named or self.sparse or self.analyses or self.additional)
+        return bool(named or self.sparse or self.analyses or self.additional or self.units)
 
 
 def needs_of(recipe: Recipe) -> Needs:
@@ -69,7 +84,21 @@ def needs_of(recipe: Recipe) -> Needs:
         sparse_required,
         tuple(analyses),
         recipe.ingest.additional,
+        _units(recipe),
     )
+
+
+def _units(recipe: Recipe) -> dict[str, UnitsNeed]:
+    """The granularities that the recipe defines, and those that its retrievers search."""
+    units = {name: UnitsNeed(cut, cut.dense) for name, cut in recipe.ingest.units.items()}
+    for stage in recipe.retrievers.values():
+        if isinstance(stage, Sparse) or stage.units is None:
+            continue
+        need = units.get(stage.units, UnitsNeed(None))
+        if isinstance(stage, Dense):
+            need = replace(need, dense=True, model=stage.model or need.model)
+        units[stage.units] = need
+    return units
 
 
 def models_used(recipe: Recipe) -> dict[str, ModelKind]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import CcheckError, InvalidData, MissingExtra, NotFound
-from ..recipe import Recipe, how_to_have
+from ..recipe import Recipe, with_ways_to_get
 from ..rerank import AnyReranker
 from ..search import StoreInfo
+from ..search.several import searched_units
 from ..stages import Bm25, Dense, RerankerStage, Retriever, Sparse
 from ..verdict.open import Conclude, open_conclusion
 from .resources import Resources
@@ -91,7 +92,7 @@ def make_plan(
             rerankers[name] = stage, resources.reranker(stage)
         except (NotFound, MissingExtra) as error:
             if stage.required or strict:
-                raise _with_hint(error, recipe) from error
+                raise with_ways_to_get(error, recipe) from error
             warnings.append(f"not reranked: {error}")
     told = (getattr(reranker, "notice", None) for _, reranker in rerankers.values())
     warnings += [notice for notice in told if notice]
@@ -164,10 +165,11 @@ def _open_retrievers(
             # The words of an index can all be in fields that its server embeds.
             wordless = isinstance(stage, Bm25) and not info.words
             if (stage.required and not wordless) or insisted:
-                raise _with_hint(error, recipe, how) from error
+                raise with_ways_to_get(error, recipe) from error
             left_out[name] = error
     if not retrievers:
         raise next(iter(left_out.values()))
+    searched_units(retrievers)  # those that rank different things can't be joined
     only_words = all(isinstance(stage, Bm25) for stage in retrievers.values())
     for name, why in left_out.items():
         warnings.append(f"BM25 only: {why}" if only_words else f"without {name}: {why}")
@@ -188,6 +190,8 @@ def _ingesting(recipe: Recipe, store: str) -> str:
 
 def _embedded_there(stage: Dense, info: StoreInfo, resources: Resources) -> str | None:
     """The field that the store's server embeds itself, claims too; None where the retriever searches vectors."""
+    if stage.units is not None:
+        return None
     if stage.field is not None:
         return stage.field if stage.field in info.semantic else None
     named = stage.model or resources.settings.embedding_model
@@ -195,7 +199,9 @@ def _embedded_there(stage: Dense, info: StoreInfo, resources: Resources) -> str 
 
 
 def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -> tuple[Dense, Encoder]:
-    if info.dimensions is None and "made by" in info.details:
+    if stage.units is not None:
+        return _open_dense_units(stage, info, resources, how)
+    if info.dimensions is None and not info.made_here:
         raise NotFound(f"{info.name} has no indexed dense_vector field")
     if info.dimensions is None:
         from ..models import models_installed
@@ -225,12 +231,31 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
     return stage.model_copy(update={"field": field}), Encoder(embedder, adapter)
 
 
+def _open_dense_units(stage: Dense, info: StoreInfo, resources: Resources, how: str) -> tuple[Dense, Encoder]:
+    """A retriever of units, with the model that made their vectors."""
+    from ..models import find_model, fingerprint, require_models
+
+    info.layout.require(stage, info.name, how)
+    embedding = info.layout.units[str(stage.units)].embedding
+    assert embedding is not None
+    require_models("dense retrieval")
+    model = stage.model or resources.settings.embedding_model or embedding.model
+    if (found := fingerprint(find_model(model).path)) != embedding.fingerprint:
+        raise InvalidData(
+            f"the vectors for the units {stage.units!r} of the store {info.name} were made with {embedding.model} "
+            f"(weights {embedding.fingerprint[:8]}), but {model} has other weights here ({found[:8]}). Name the right "
+            "model with --model, or ingest into another store"
+        )
+    adapter = resources.adapter(stage.adapter, embedding.fingerprint) if stage.adapter is not None else None
+    return stage, Encoder(resources.embedder(model, embedding), adapter)
+
+
 def _open_sparse(stage: Sparse, info: StoreInfo, resources: Resources, how: str) -> tuple[Sparse, Encoder]:
     from ..models import find_model, fingerprint, require_models
 
+    info.layout.require(stage, info.name, how)
     known = info.layout.sparse
-    if known is None:
-        raise NotFound(f"the store {info.name} has no sparse vectors: to add them {how}")
+    assert known is not None
     require_models("sparse retrieval")
     if (found := fingerprint(find_model(stage.model).path)) != known.fingerprint:
         raise InvalidData(
@@ -244,10 +269,8 @@ def _open_sparse(stage: Sparse, info: StoreInfo, resources: Resources, how: str)
 def _checked_bm25(stage: Bm25, info: StoreInfo, how: str) -> Bm25:
     if not info.words:
         raise NotFound(f"{info.name} has no text field in which BM25 finds words")
-    if stage.analysis is not None and stage.analysis not in info.layout.analyses:
-        raise NotFound(f"the store {info.name} has no terms of the analysis that the recipe names: to add them {how}")
-    if "additional" in stage.fields and info.layout.additional is None and "made by" not in info.details:
-        raise NotFound(f"the store {info.name} has no additional texts: to add them {how}")
+    if info.made_here or set(stage.fields) == {"content"}:  # another index can have fields of any name
+        info.layout.require(stage, info.name, how)
     return stage
 
 
@@ -274,16 +297,10 @@ def _open_method(recipe: Recipe, embedder: Embedder | None, resources: Resources
         return resources.stance_method(stage, embedder.encode_queries if embedder is not None else None), ""
     except (NotFound, MissingExtra) as error:
         if stage.method != "auto" or settings.llm_model or settings.stance_model:
-            raise _with_hint(error, recipe) from error
+            raise with_ways_to_get(error, recipe) from error
         return None, str(error)
 
 
 def scores_texts(stage: RerankerStage) -> bool:
     """Whether a reranker scores any text, sentences too."""
     return stage.kind in ("model", "ensemble", "late")
-
-
-def _with_hint(error: CcheckError, recipe: Recipe, command: str = "") -> CcheckError:
-    """The error with how to have what the recipe names, where that is known; what `command` names is not missing."""
-    hint = how_to_have(recipe, str(error).replace(command, "") if command else str(error))
-    return type(error)(f"{error}; {hint}") if hint and isinstance(error, NotFound) else error

@@ -134,7 +134,7 @@ def _open(
             ) from error
         if Path(name).exists():
             raise
-        raise NotFound(f"{error}; or choose another reranker by --rerank, or none") from error
+        raise NotFound(f"{error}; or choose another reranker by --rerank, or none", model=error.model) from error
     return _remembered(LocalReranker(scorer), stage, name, settings, memory)
 
 

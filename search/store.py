@@ -19,9 +19,9 @@ class StoreInfo:
     """What is in a store.
 
     `pending` documents are stored but can't be found by BM25 yet. `dimensions` are those of its vectors, None without;
-    an index that ccheck did not make can have vectors without saying in its layout which model made them. `state`
-    changes with what is stored, None where that is unknown. `words`: BM25 finds something to search in. `semantic` are
-    fields that the server itself embeds, claims too. `notices` are for whoever searches.
+    an index that ccheck did not make (`made_here` is false) can have vectors without saying in its layout which model
+    made them. `state` changes with what is stored, None where that is unknown. `words`: BM25 finds something to search
+    in. `semantic` are fields that the server itself embeds, claims too. `notices` are for whoever searches.
     """
 
     name: str
@@ -32,6 +32,7 @@ class StoreInfo:
     bytes: int | None = None
     pending: int = 0
     state: str | None = None
+    made_here: bool = True
     details: Mapping[str, str] = field(default_factory=dict)
     words: bool = True
     semantic: tuple[str, ...] = ()

@@ -94,6 +94,7 @@ class ElasticStore:
             dimensions=index.dimensions,
             bytes=figures.bytes if figures else None,
             state=figures.state if figures else None,
+            made_here=index.made_here,
             details=details,
             words=bool(index.searched["content"]),
             semantic=index.semantic,

@@ -8,7 +8,7 @@ import pytest
 
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.pipeline.needs import DenseNeed, models_used, needs_of
-from ccheck.recipe import how_to_have, load_recipe, models_of, recipe_names, recipe_text
+from ccheck.recipe import load_recipe, models_of, recipe_names, recipe_text, ways_to_get, with_ways_to_get
 from ccheck.stages import Bm25, Dense
 
 
@@ -152,9 +152,18 @@ def test_replacing_a_model_that_the_recipe_does_not_name() -> None:
 
 def test_how_a_model_that_nobody_published_is_had() -> None:
     recipe = load_recipe("climatecheck-hybrid")
-    said = how_to_have(recipe, "the model bge-m3-climatecheck is not on this machine")
+    said = ways_to_get(recipe, "bge-m3-climatecheck")
     assert "BAAI/bge-m3" in said and "ccheck train embedder" in said and "--replace bge-m3-climatecheck=" in said
-    assert how_to_have(recipe, "the disk is full") == ""
+    assert ways_to_get(recipe, "another") == ways_to_get(recipe, None) == ""
+
+
+def test_an_error_says_how_to_get_the_model_that_it_is_about_not_one_that_it_mentions() -> None:
+    recipe = load_recipe("climatecheck-hybrid")
+    model = "bge-m3-climatecheck"
+    missing = with_ways_to_get(NotFound("the model is missing", model=model), recipe)
+    assert isinstance(missing, NotFound) and missing.model == model and f"--replace {model}=" in str(missing)
+    mentioned = NotFound(f"the store has no units; another one has vectors by {model}")
+    assert with_ways_to_get(mentioned, recipe) is mentioned
 
 
 def test_what_recipes_need_in_a_store() -> None:

@@ -341,7 +341,7 @@ def test_an_error_while_looking_is_an_error(stub: Stub) -> None:
 
 def planned(model: str | None = None, **info: Any) -> Plan:
     """The plan of the default recipe for an index that ccheck did not make."""
-    about = StoreInfo("here", 3, 3, Layout(), details={"made by": "not ccheck"}, **info)
+    about = StoreInfo("here", 3, 3, Layout(), made_here=False, **info)
     recipe = load_recipe("default").model_copy(update={"rerankers": {}})
     return make_plan(recipe, about, "here", Resources(Settings(embedding_model=model)), strict=False, judges=False)
 
