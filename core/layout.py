@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from .errors import InvalidData, NotFound
-from .stages import Analysis, Bm25, Dense, Retriever, Sparse
+from .errors import InvalidData
+from .stages import Analysis
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,31 +177,6 @@ class Layout:
             parts.append(_texts(self.additional))
         parts += [_cut(name, one) for name, one in self.units.items()]
         return "; ".join(parts)
-
-    def lacks(self, retriever: Retriever) -> str | None:
-        """What the retriever searches and a store of this layout does not have, in words; None: nothing."""
-        if isinstance(retriever, Sparse):
-            return "sparse vectors" if self.sparse is None else None
-        if retriever.units is not None:
-            units = self.units.get(retriever.units)
-            if units is None:
-                return f"units {retriever.units!r}"
-            lacking = isinstance(retriever, Dense) and units.embedding is None
-            return f"vectors for its units {retriever.units!r}" if lacking else None
-        if isinstance(retriever, Bm25):
-            if retriever.analysis is not None and retriever.analysis not in self.analyses:
-                return f"terms of the analysis {_settings(retriever.analysis)}"
-            return "additional texts" if "additional" in retriever.fields and self.additional is None else None
-        if retriever.field is not None and retriever.field not in self.dense:
-            return f"field of vectors {retriever.field!r}"
-        return None if self.dense else "vectors"
-
-    def require(self, retriever: Retriever, store: str, command: str | None = None) -> None:
-        """Raise NotFound where a store of this layout lacks what the retriever searches; `command` would add it."""
-        lacking = self.lacks(retriever)
-        if lacking is not None:
-            command = command or f"ccheck ingest FILE --recipe NAME --store {store}"
-            raise NotFound(f"the store {store} has no {lacking}. To add them: {command}")
 
     def check(self, other: Layout, store: str) -> None:
         """Raise InvalidData unless documents made for `other` may join a store that was made with this.

@@ -78,6 +78,8 @@ def needs_of(recipe: Recipe) -> Needs:
             sparse, sparse_required = stage.model, sparse_required or stage.required
         elif isinstance(stage, Bm25) and stage.analysis is not None and stage.analysis not in analyses:
             analyses.append(stage.analysis)
+    if not dense and any(cut.dense for cut in recipe.ingest.units.values()):
+        dense[None, True] = True
     return Needs(
         tuple(DenseNeed(model, passages, required) for (model, passages), required in dense.items()),
         sparse,

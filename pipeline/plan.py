@@ -10,6 +10,7 @@ from ..errors import CcheckError, InvalidData, MissingExtra, NotFound
 from ..recipe import Recipe, with_ways_to_get
 from ..rerank import AnyReranker
 from ..search import StoreInfo
+from ..search.missing import not_held, refuse_missing
 from ..search.several import searched_units
 from ..stages import Bm25, Dense, RerankerStage, Retriever, Sparse
 from ..verdict.open import Conclude, open_conclusion
@@ -218,7 +219,7 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
     if field is None and stage.model is not None and info.layout.embedding is not None:
         field = info.layout.field_of(embedder.spec.fingerprint)
         if field is None:
-            raise NotFound(f"the store {info.name} has no vectors of {stage.model}: to add them {how}")
+            raise not_held(info.name, f"vectors of {stage.model}", how)
     known = info.layout.dense.get(field or "")
     if known is not None:
         dimensions = known.embedding.dimensions
@@ -235,7 +236,7 @@ def _open_dense_units(stage: Dense, info: StoreInfo, resources: Resources, how: 
     """A retriever of units, with the model that made their vectors."""
     from ..models import find_model, fingerprint, require_models
 
-    info.layout.require(stage, info.name, how)
+    refuse_missing({stage.kind: stage}, info.layout, info.name, how)
     embedding = info.layout.units[str(stage.units)].embedding
     assert embedding is not None
     require_models("dense retrieval")
@@ -253,7 +254,7 @@ def _open_dense_units(stage: Dense, info: StoreInfo, resources: Resources, how: 
 def _open_sparse(stage: Sparse, info: StoreInfo, resources: Resources, how: str) -> tuple[Sparse, Encoder]:
     from ..models import find_model, fingerprint, require_models
 
-    info.layout.require(stage, info.name, how)
+    refuse_missing({stage.kind: stage}, info.layout, info.name, how)
     known = info.layout.sparse
     assert known is not None
     require_models("sparse retrieval")
@@ -270,7 +271,7 @@ def _checked_bm25(stage: Bm25, info: StoreInfo, how: str) -> Bm25:
     if not info.words:
         raise NotFound(f"{info.name} has no text field in which BM25 finds words")
     if info.made_here or set(stage.fields) == {"content"}:  # another index can have fields of any name
-        info.layout.require(stage, info.name, how)
+        refuse_missing({stage.kind: stage}, info.layout, info.name, how)
     return stage
 
 

@@ -27,17 +27,16 @@ def missing(retriever: Retriever, layout: Layout) -> str | None:
     return "additional texts" if "additional" in retriever.fields and layout.additional is None else None
 
 
-def not_held(store: str, what: str) -> NotFound:
-    """The error for what a store lacks, with how to add it."""
+def not_held(store: str, what: str, command: str | None = None) -> NotFound:
+    """The error for what a store lacks, with how to add it: the `command`, where it is known."""
     how = "with an embedding model" if what == "vectors" else "for a recipe that uses them"
     example = "--model MODEL" if what == "vectors" else "--recipe NAME"
-    return NotFound(
-        f"the store {store} has no {what}. To add them, ingest {how}: ccheck ingest FILE {example} --store {store}"
-    )
+    command = command or f"ccheck ingest FILE {example} --store {store}"
+    return NotFound(f"the store {store} has no {what}. To add them, ingest {how}: {command}")
 
 
-def refuse_missing(retrievers: Mapping[str, Retriever], layout: Layout, store: str) -> None:
+def refuse_missing(retrievers: Mapping[str, Retriever], layout: Layout, store: str, command: str | None = None) -> None:
     """Raise NotFound for a retriever that a store with this layout has nothing for."""
     for retriever in retrievers.values():
         if (what := missing(retriever, layout)) is not None:
-            raise not_held(store, what)
+            raise not_held(store, what, command)

@@ -191,8 +191,8 @@ def test_a_second_run_with_a_memory_loads_no_model(settings: Settings, recipe: R
     first, before = run()
     # The rankings are asked for again, with vectors that the memory gives.
     memory.values = {key: value for key, value in memory.values.items() if key[0] != "ranking"}
-    for room in ("embedding", "sparse"):
-        monkeypatch.setattr(f"ccheck.search.{room}._load", lambda *_: pytest.fail("a model was loaded"))
+    for module in ("dense", "sparse"):
+        monkeypatch.setattr(f"ccheck.encode.{module}._load", lambda *_: pytest.fail("a model was loaded"))
     second, after = run()
     assert memory.missed["sparse"] == len(after) == 3
     for text, query in after.items():
@@ -250,7 +250,7 @@ def test_what_a_store_lacks_comes_with_the_whole_command(tmp_path: Path, splade:
     for recipe, rest in ((hybrid, f"climatecheck-hybrid {stand_in}"), (load_recipe(str(file)), "NAME")):
         with Checker(made, recipe=recipe) as checker, pytest.raises(NotFound) as caught:
             checker.plan()
-        assert str(caught.value).endswith(f": to add them ccheck ingest FILE --recipe {rest} --store 'local:{store}'")
+        assert str(caught.value).endswith(f": ccheck ingest FILE --recipe {rest} --store 'local:{store}'")
 
 
 def test_sparse_vectors_of_other_weights_are_refused(settings: Settings, recipe: Recipe, tmp_path: Path) -> None:
