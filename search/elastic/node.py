@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from elastic_transport import Urllib3HttpNode
+from urllib3 import HTTPHeaderDict
 
 from ...http import Counted
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from elastic_transport import NodeConfig
+    from urllib3 import BaseHTTPResponse
 
 MOST_BYTES = 512 << 20
 """Decoded bytes of an answer: a thousand documents of half a megabyte each. An error has far fewer, see `Counted`."""
@@ -49,6 +52,20 @@ class LimitedNode(Urllib3HttpNode):
                 response.close()
                 raise
             response.release_conn()
-            return _Answer(response.status, response.headers, b"".join(blocks))
+            return _Answer(response.status, _headers(response, data := b"".join(blocks)), data)
 
         self.pool.urlopen = limited  # type: ignore[assignment]
+
+
+def _headers(response: BaseHTTPResponse, data: bytes) -> Mapping[str, str]:
+    """The headers of an answer. A proxy's error page may claim to be JSON, or claim nothing: the client could not read
+    it, and its status, which says whether to ask again, would be lost."""
+    if response.status < 400:
+        return response.headers
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        headers = HTTPHeaderDict(response.headers)
+        headers["content-type"] = "text/plain"
+        return headers
+    return response.headers

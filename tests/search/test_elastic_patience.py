@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from elastic_stub import Answer, Stub
+from http_stub import Reply
 
 from ccheck.errors import CcheckError, InvalidData, ServerError
 from ccheck.search.elastic import Connection, ElasticStore, diagnose
@@ -103,6 +104,16 @@ def test_what_will_not_pass_is_asked_once(answer: dict[str, Any]) -> None:
 def test_a_server_that_comes_back_is_found_again(stub: Stub, store: ElasticStore) -> None:
     stub.answers["POST", "/papers/_msearch"] = [None, (503, {"error": "no master"}), (200, {"responses": [hit("sea")]})]
     assert found(store, "sea") == ["sea"]
+
+
+@pytest.mark.parametrize("media_type", [None, "text/html", "application/json"])
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_proxy_that_can_t_reach_the_server_is_asked_again(
+    stub: Stub, store: ElasticStore, status: int, media_type: str | None
+) -> None:
+    gone = Reply(b"<html>Bad Gateway</html>", status, {"Content-Type": media_type})
+    stub.answers["GET", "/papers/_count"] = [gone, gone, (200, {"count": 7})]
+    assert store.count() == 7
 
 
 def test_patience_that_was_used_up_is_not_spent_on_the_next_request(stub: Stub) -> None:
