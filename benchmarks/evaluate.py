@@ -20,8 +20,8 @@ from pathlib import Path
 import click
 
 from ccheck.analysis import clean
-from ccheck.cli.evaluating import Given, given, session
 from ccheck.evaluation.evaluate import retrieval_only
+from ccheck.evaluation.session import EvaluationData, open_session, read_evaluation_data
 from ccheck.ingest import IngestOptions
 from ccheck.pipeline.checker import Checker
 from ccheck.recipe import changed, load_recipe
@@ -43,24 +43,24 @@ def main(folder: Path, rounds: int, limit: int | None, store: Path | None) -> No
         if not place.exists():
             with Checker(settings) as checker:
                 checker.ingest(str(folder / "corpus.jsonl.gz"), options=IngestOptions(cache_dir=settings.cache_dir))
-        asked = given(str(folder / "queries.jsonl"), str(folder / "qrels.tsv"), limit=limit)
-        print(f"{platform.machine()}, Python {platform.python_version()}, {len(asked.claims)} claims")
+        data = read_evaluation_data(str(folder / "queries.jsonl"), str(folder / "qrels.tsv"), limit=limit)
+        print(f"{platform.machine()}, Python {platform.python_version()}, {len(data.claims)} claims")
 
         def command(number: int) -> Callable[[], float]:
             empty = settings.model_copy(update={"cache_dir": Path(scratch) / str(number)})
-            return lambda: _command(empty, recipe, asked)
+            return lambda: _command(empty, recipe, data)
 
         sides = [[], []]
         cpu = [[], []]
-        _bare(settings, recipe, asked)  # the first one warms the caches up
+        _bare(settings, recipe, data)  # the first one warms the caches up
         for number in range(rounds):
-            order = [(0, command(number)), (1, lambda: _bare(settings, recipe, asked))]
+            order = [(0, command(number)), (1, lambda: _bare(settings, recipe, data))]
             figures = {}
             for side, run in order if number % 2 else reversed(order):
                 started, spent = time.perf_counter(), time.process_time()
                 figures[side] = run()
-                sides[side].append(len(asked.claims) / (time.perf_counter() - started))
-                cpu[side].append(len(asked.claims) / (time.process_time() - spent))
+                sides[side].append(len(data.claims) / (time.perf_counter() - started))
+                cpu[side].append(len(data.claims) / (time.process_time() - spent))
             assert abs(figures[0] - figures[1]) < 1e-9, figures
             print(f"round {number + 1}: command {sides[0][-1]:.1f}, bare {sides[1][-1]:.1f} claims/s", flush=True)
         for what, (ours, bare) in {"claims/s": sides, "claims/CPU-s": cpu}.items():
@@ -73,35 +73,35 @@ def main(folder: Path, rounds: int, limit: int | None, store: Path | None) -> No
 
 
 _MODELS: dict[str, object] = {}
-"""Loaded once for both sides."""
+"""Resources once for both sides."""
 
 
-def _command(settings: Settings, recipe: object, asked: Given) -> float:
+def _command(settings: Settings, recipe: object, data: EvaluationData) -> float:
     """What the command does after its options are read."""
-    with session(settings, quiet=True, fresh=False) as opened:
-        opened.loaded._things.update(_MODELS)
+    with open_session(settings) as opened:
+        opened.resources._things.update(_MODELS)
         opened.check(recipe, judged=False)
-        made = opened.evaluate(recipe, asked, "default")
-        _MODELS.update(opened.loaded._things)
+        made = opened.evaluate(recipe, data)
+        _MODELS.update(opened.resources._things)
     return made.measured.mean["nDCG@10"]
 
 
-def _bare(settings: Settings, recipe: object, asked: Given) -> float:
+def _bare(settings: Settings, recipe: object, data: EvaluationData) -> float:
     import ir_measures
 
     with open_store(settings) as store:
         if not _MODELS:
-            _command(settings.model_copy(update={"cache_bytes": 0}), recipe, asked)
+            _command(settings.model_copy(update={"cache_bytes": 0}), recipe, data)
         embedder = next(one for key, one in _MODELS.items() if key[0] == "embedder")
-        texts = [clean(claim.text) for claim in asked.claims]
+        texts = [clean(claim.text) for claim in data.claims]
         queries = [Query(text, vector) for text, vector in zip(texts, embedder.encode_queries(texts), strict=True)]
-        rankings = store.search(queries, recipe.retrievers, recipe.fusion, k=asked.depth, details=False)
+        rankings = store.search(queries, recipe.retrievers, recipe.fusion, k=data.depth, details=False)
         run = {
             claim.id: {hit.document.id: -hit.rank for hit in ranking.hits}  # as ranked, where scores are equal
-            for claim, ranking in zip(asked.claims, rankings, strict=True)
+            for claim, ranking in zip(data.claims, rankings, strict=True)
         }
-    measures = [ir_measures.parse_measure(name) for name in asked.metrics]
-    found = ir_measures.calc_aggregate(measures, asked.qrels, run)
+    measures = [ir_measures.parse_measure(name) for name in data.metrics]
+    found = ir_measures.calc_aggregate(measures, data.qrels, run)
     return found[ir_measures.parse_measure("nDCG@10")]
 
 

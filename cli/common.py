@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -151,6 +151,14 @@ def notice(message: str) -> None:
     click.echo(f"ccheck: {redact(without_controls(message))}", err=True)
 
 
+def notice_new(name: str, messages: Iterable[str], seen: set[str]) -> None:
+    """Say what nobody said before, with the name of whom it is about; `seen` grows."""
+    for message in messages:
+        if message not in seen:
+            seen.add(message)
+            notice(f"{name}: {message}")
+
+
 @contextmanager
 def warnings_said() -> Iterator[None]:
     """What ccheck logs as a warning (it waits for a server, say) is a notice."""
@@ -226,16 +234,7 @@ def print_fields(console: Console, fields: dict[str, str]) -> None:
 def checker(settings: Settings, *, quiet: bool, **parts: Any) -> Iterator[Checker]:
     """An open Checker, which says on the terminal what takes long."""
     from ..pipeline.checker import Checker
+    from .progress import notifier
 
-    console = stderr()
-    show = console.is_terminal and not quiet
-    with Checker(
-        settings,
-        notify=(lambda message: console.print(f"{message} …", style="dim", markup=False)) if show else _silent,
-        **parts,
-    ) as made:
+    with Checker(settings, notify=notifier(quiet), **parts) as made:
         yield made
-
-
-def _silent(message: str) -> None:
-    """No progress wanted."""

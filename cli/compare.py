@@ -11,7 +11,7 @@ import click
 
 from ..errors import UsageError
 from .common import counted, json_option, notice, options, print_hanging, print_json, printable, quiet_option, stdout
-from .evaluating import figure, print_table, table
+from .tables import figure, print_table, table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..adjust import adjusted, in_place_of_rerankers
+from ..adjust import in_place_of_rerankers
 from ..errors import Incomplete, UsageError
 from ..files import check_folder, check_outputs
 from .common import (
@@ -18,6 +18,7 @@ from .common import (
     llm_option,
     model_option,
     notice,
+    notice_new,
     options,
     print_json,
     quiet_option,
@@ -29,34 +30,23 @@ from .common import (
     stdout,
     store_option,
 )
-from .evaluating import (
-    LABEL_COLUMNS,
-    Given,
+from .evaluation_options import (
     claims_option,
-    confusion,
     depth_option,
-    failures,
-    figure,
     fresh_option,
-    given,
-    labels_row,
     limit_option,
-    load_recipes,
-    print_table,
     qrels_option,
     sample_option,
-    seconds,
     seed_option,
-    session,
-    table,
-    warn,
 )
+from .progress import notifier, progress_bar
+from .tables import LABEL_COLUMNS, confusion, figure, labels_row, print_table, seconds, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..evaluation.evaluate import Evaluation
-    from ..recipe import Recipe
+    from ..evaluation.session import EvaluationData
     from ..stages import Published
 
 
@@ -127,6 +117,8 @@ def evaluate(
     computed is kept, so that a run that was cut off goes on, and other recipes compute only what differs. A claim that
     fails is named and in no mean, and the exit code is 7.
     """
+    from ..evaluation.session import load_recipes, open_session, read_evaluation_data
+
     found = load_recipes(recipes, replacements(replace))
     settings = settings_from(
         store=store,
@@ -136,10 +128,11 @@ def evaluate(
         stance_model=stance,
         trust_remote_code=trust_remote_code,
     )
-    found = {name: adjusted(settings, recipe=recipe) for name, recipe in found.items()}
     if not quiet and (message := in_place_of_rerankers(settings)):
         notice(message)
-    asked = given(claims, qrels, verdicts=verdicts, metrics=metrics, depth=depth, limit=limit, sample=sample, seed=seed)
+    data = read_evaluation_data(
+        claims, qrels, verdicts=verdicts, metrics=metrics, depth=depth, limit=limit, sample=sample, seed=seed
+    )
     runs = _run_files(run_path, list(found))
     check_outputs(
         [*((file, f"the run of {name}") for name, file in runs.items()), (report, "the report")],
@@ -147,13 +140,12 @@ def evaluate(
     )
     done: dict[str, Evaluation] = {}
     seen: set[str] = set()
-    with session(settings, quiet=quiet, fresh=fresh) as opened:
-        prepared = {name: _measured(recipe, asked) for name, recipe in found.items()}
-        for recipe in prepared.values():
-            opened.check(recipe, judged=asked.gold is not None)  # before anything is spent on the others
+    with open_session(settings, fresh=fresh, notify=notifier(quiet)) as session:
+        if session.memory.notice and not quiet:
+            notice(session.memory.notice)
         try:
-            for name, recipe in prepared.items():
-                one = done[name] = opened.evaluate(recipe, asked, name)
+            for name, one in session.evaluate_all(found, data, lambda name: progress_bar(name, quiet, unit="claims")):
+                done[name] = one
                 if name in runs:
                     from ..evaluation.runs import write_run
 
@@ -161,28 +153,22 @@ def evaluate(
                 if as_json:
                     print_json(one.to_dict() | {"recipe": name})
                 if not quiet:
-                    warn(name, one.warnings, seen)
+                    notice_new(name, one.warnings, seen)
         finally:  # what is done is shown, also where a recipe fails or somebody interrupts
             if done and not as_json:
-                _show(stdout(), done, asked)
+                _show(stdout(), done, data)
             if done and not quiet:
                 from ..evaluation.metrics import coverage
 
                 first = next(iter(done.values()))
-                for message in coverage(asked.claims, first.run, asked.qrels, opened.known):
+                for message in coverage(data.claims, first.run, data.qrels, session.known):
                     notice(message)
         if report is not None:
             from ..evaluation.report import write_report
 
-            write_report(report, done, asked.qrels, {claim.id or "": claim.text for claim in asked.claims})
-    if failed := failures(done):
-        raise Incomplete(failed)
-
-
-def _measured(recipe: Recipe, asked: Given) -> Recipe:
-    from ..evaluation.evaluate import retrieval_only
-
-    return recipe if asked.gold is not None else retrieval_only(recipe)
+            write_report(report, done, data.qrels, {claim.id or "": claim.text for claim in data.claims})
+    if failed := [f"{name}: {failure}" for name, one in done.items() for failure in one.failures]:
+        raise Incomplete("; ".join(failed))
 
 
 def _run_files(path: str | None, names: list[str]) -> dict[str, Path]:
@@ -202,16 +188,16 @@ def _run_files(path: str | None, names: list[str]) -> dict[str, Path]:
 # -- for a person
 
 
-def _show(console: Console, done: Mapping[str, Evaluation], asked: Given) -> None:
-    made = table("recipe", *asked.metrics, "claims", "a claim")
+def _show(console: Console, done: Mapping[str, Evaluation], data: EvaluationData) -> None:
+    made = table("recipe", *data.metrics, "claims", "a claim")
     for name, one in done.items():
-        cells = [figure(one.measured.mean[metric], one.measured.intervals.get(metric)) for metric in asked.metrics]
+        cells = [figure(one.measured.mean[metric], one.measured.intervals.get(metric)) for metric in data.metrics]
         star = " *" if one.remembered else ""
         made.add_row(name, *cells, f"{one.judged_claims:,}", f"{seconds(one.seconds['total'])}{star}")
         for old, new in one.recipe.replace.items():
             made.add_row(f"  {new} stands in for {old}", style="dim")
         for published in one.recipe.published:
-            figures = _published(published, asked.metrics)
+            figures = _published(published, data.metrics)
             if any(figures):
                 made.add_row(f"  published: {published.on}", *figures, style="dim")
     print_table(console, made)
@@ -222,14 +208,14 @@ def _show(console: Console, done: Mapping[str, Evaluation], asked: Given) -> Non
         console.print("* some of it was computed before and took no time; --fresh computes all again", style="dim")
     for name, one in done.items():
         for published in one.recipe.published:
-            known = dict(zip(asked.metrics, _published(published, asked.metrics), strict=True))
+            known = dict(zip(data.metrics, _published(published, data.metrics), strict=True))
             others = {key: value for key, value in published.metrics.items() if not _among(key, known)}
             if others:
                 said = ", ".join(f"{key} {value:g}" for key, value in others.items())
                 console.print(f"{name}, published on {published.on}: {said}", style="dim", markup=False)
     if len(done) == 1:
         (one,) = done.values()
-        _show_stages(console, one, asked)
+        _show_stages(console, one, data)
     _show_labels(console, done)
 
 
@@ -245,18 +231,18 @@ def _asked_of_llms(one: Evaluation) -> str:
     return "; ".join(said)
 
 
-def _show_stages(console: Console, one: Evaluation, asked: Given) -> None:
+def _show_stages(console: Console, one: Evaluation, data: EvaluationData) -> None:
     from ..evaluation.trace import gains, ways
 
     if len(one.stages) < 2:
         return
     top = 10
-    moved = gains(one, ways(one, asked.qrels, top))
-    made = table("stage", *asked.metrics, f"relevant in top {top}", "won", "lost", title="Stages")
+    moved = gains(one, ways(one, data.qrels, top))
+    made = table("stage", *data.metrics, f"relevant in top {top}", "won", "lost", title="Stages")
     for name, measured in one.stages_measured.items():
         gain = moved[name]
         retriever = name in one.recipe.retrievers
-        cells = [figure(measured.mean[metric]) for metric in asked.metrics]
+        cells = [figure(measured.mean[metric]) for metric in data.metrics]
         made.add_row(
             name,
             *cells,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -28,11 +29,11 @@ from .common import (
     replace_option,
     replacements,
     settings_from,
-    stderr,
     stdout,
     store_option,
     usage_said,
 )
+from .progress import notifier
 
 if TYPE_CHECKING:
     from ..ingest import Encoders, IngestOptions, PlannedQuestions, Preview, Progress, Report
@@ -214,15 +215,9 @@ def _opened(settings: Settings, quiet: bool) -> Iterator[tuple[Store, Resources]
     from ..pipeline.resources import Resources
     from ..search import open_store
 
-    console = stderr()
-
-    def notify(message: str) -> None:
-        if console.is_terminal and not quiet:
-            console.print(f"{message} …", style="dim", markup=False)
-
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings))
-        loaded = Resources(settings, notify=notify)
+        loaded = Resources(settings, notify=notifier(quiet))
         stack.callback(loaded.close)
         yield store, loaded
 
@@ -286,39 +281,19 @@ def _planned(planned: PlannedQuestions, each: int, settings: Settings) -> str:
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A bar with rate and time left, on a terminal."""
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+def _progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """A bar with the rate, on a terminal."""
+    from .progress import progress_bar
 
-    console = stderr()
-    if quiet or not console.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[documents]:,} documents, {task.fields[rate]:,.0f}/s"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task("reading", total=None, documents=0, rate=0.0)
+    started = time.monotonic()
+    with progress_bar("reading", quiet) as update:
 
-        def update(progress: Progress) -> None:
-            elapsed = bar.tasks[0].elapsed or 0
-            bar.update(
-                task,
-                description=progress.phase,
-                completed=progress.bytes_done,
-                total=progress.bytes_total,
-                documents=progress.documents,
-                rate=progress.documents / elapsed if elapsed else 0.0,
-            )
+        def show(progress: Progress) -> None:
+            rate = progress.documents / max(1e-9, time.monotonic() - started)
+            facts = f"{progress.documents:,} documents, {rate:,.0f}/s"
+            update(progress.bytes_done, progress.bytes_total, facts=facts, name=progress.phase)
 
-        yield update
+        yield show
 
 
 def _report(report: Report, store: str) -> Iterator[str]:

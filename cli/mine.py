@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
-from ..adjust import Changes, adjusted
-from ..errors import UsageError
 from ..files import check_output
-from ..redaction import redact
 from .common import (
-    checker,
     counted,
     device_option,
     json_option,
@@ -27,8 +21,8 @@ from .common import (
     stdout,
     store_option,
 )
-from .evaluating import claims_option, qrels_option, seed_option
-from .train_labels import progress
+from .evaluation_options import claims_option, qrels_option, seed_option
+from .progress import notifier, progress_bar
 
 
 @click.command()
@@ -132,43 +126,26 @@ def mine(
     relevant one, and near duplicates of it. A line has claim_id, claim, positive_id, positive and negatives. The margin
     is a share of scores, and made for cosines and rerankers; of reciprocal ranks it leaves out what ranks above.
     """
-    from ..evaluation.datasets import read_claims, read_qrels
-    from ..evaluation.evaluate import retrieval_only
+    from ..training.from_store import mine_from_store
     from ..training.mining import MiningOptions
-    from ..training.mining import mine as run
-    from ..training.stance_rows import read_documents
 
-    if hard + others == 0:
-        raise UsageError("--hard and --random are both 0: there is nothing to mine")
-    target = check_output(output, "what is mined", (claims, qrels, corpus, recipe))
+    target = check_output(output, "the mined negatives", (claims, qrels, corpus, recipe))
     settings = settings_from(
         store=store, recipe=recipe, device=device, rerank=rerank, trust_remote_code=trust_remote_code
     )
-    if settings.rerank is None:  # the recipe's own does not read as deep as is mined
-        settings = settings.model_copy(update={"rerank": "none"})
-    piece = retrieval_only(adjusted(settings, Changes(rerank_depth=depth if settings.rerank != "none" else None)))
     chosen = MiningOptions(depth, keep, hard, others, margin or None, duplicates, seed)
-    judged = read_qrels(qrels)
-    ids = sorted(read_documents(corpus) if corpus else {key for grades in judged.values() for key in grades})
-    with checker(settings, quiet=quiet, recipe=piece) as made:
-        about = {
-            "recipe": redact(piece.model_dump_json(include={"retrievers", "fusion", "rerankers"})),
-            "store": made.store.name,
-            "data": hashlib.sha256("\0".join([Path(claims).name, *ids]).encode("utf-8", "surrogatepass")).hexdigest(),
-        }
-        with progress("mining", quiet) as on_progress:
-            mined = run(
-                made,
-                read_claims(claims),
-                judged,
-                made.store.get,
-                ids,
-                target,
-                chosen,
-                about,
-                resume=resume,
-                on_progress=on_progress,
-            )
+    with progress_bar("mining", quiet, unit="claims") as on_progress:
+        mined = mine_from_store(
+            settings,
+            claims,
+            qrels,
+            target,
+            chosen,
+            corpus=corpus,
+            resume=resume,
+            notify=notifier(quiet),
+            on_progress=on_progress,
+        )
     if not quiet:
         for message in mined.messages[:5]:
             notice(message)

@@ -7,7 +7,6 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..adjust import Changes, adjusted
-from ..errors import CcheckError, Incomplete, InvalidData, ServerError, UsageError
+from ..errors import CcheckError, Incomplete, InvalidData, UsageError, batch_error
 from ..files import check_outputs
 from .common import (
     argument_text,
@@ -36,7 +35,6 @@ from .common import (
     replacements,
     resolved_from,
     stance_option,
-    stderr,
     stdout,
     store_option,
     strategy_option,
@@ -46,7 +44,7 @@ from .outputs import REPORT, RUN, outputs
 from .resume import Answer, Key, earlier_answers, result_of, settings_key
 
 if TYPE_CHECKING:
-    from ..ingest import Record, Reject
+    from ..evaluation.datasets import ClaimRecord
     from ..pipeline.checker import Checker
     from ..search import Filter
     from ..settings import Resolved
@@ -259,10 +257,11 @@ def _check_one(
 
 def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About], key: str) -> None:
     """Print an object for each claim of a file, in order. Raises Incomplete where some could not be checked."""
+    from ..evaluation.datasets import iter_claims
     from ..types import add_usage
 
     # What is missing, the claims or the store, says so before an old run is overwritten.
-    claims: Iterable[tuple[Claim, str | None]] = read_claims(file)
+    claims: Iterable[ClaimRecord] = iter_claims(file)
     warnings = checked.plan().warnings
     done = unjudged = warned = 0
     errors: list[CcheckError] = []
@@ -294,8 +293,7 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
             notice(message)
     if errors:
         said = f"{len(errors):,} of {counted(done, 'claim')} could not be checked: the object of each says why"
-        nothing = len(errors) == done and all(isinstance(error, ServerError) for error in errors)
-        raise ServerError(said) if nothing else Incomplete(said)
+        raise batch_error(said, errors, done)
     if unjudged:
         raise Incomplete(
             f"{unjudged:,} of {counted(done, 'claim')} could not be wholly judged: the object of each says why"
@@ -304,7 +302,7 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
 
 def _answers(
     checked: Checker,
-    claims: Iterable[tuple[Claim, str | None]],
+    claims: Iterable[ClaimRecord],
     file: str,
     asked: _Asked,
     earlier: Mapping[Key, Answer],
@@ -314,7 +312,7 @@ def _answers(
         yield from ((result, None) for result in _many(checked, claims, file, asked))
         return
     claims = list(claims)
-    left = [(claim, problem) for claim, problem in claims if problem or (claim.id, claim.text) not in earlier]
+    left = [one for one in claims if one.problem or (one.claim.id, one.claim.text) not in earlier]
     results = _many(checked, left, file, asked)
     for claim, problem in claims:
         answer = earlier.get((claim.id, claim.text)) if problem is None else None
@@ -349,9 +347,10 @@ def _about(resolved: Resolved, checked: Checker) -> About:
 
 def _show_prompts(checked: Checker, asked: _Asked, file: str | None, text: str) -> None:
     """Print what a language model would be asked, as JSON Lines, with an estimate on standard error."""
+    from ..evaluation.datasets import iter_claims
     from ..types import Claim
 
-    claims = [Claim(text)] if file is None else [claim for claim, problem in read_claims(file) if problem is None]
+    claims = [Claim(text)] if file is None else [claim for claim, problem in iter_claims(file) if problem is None]
     calls = tokens = answers = cached = 0
     for prompt in checked.prompts(claims, k=asked.k, filters=asked.filters):
         cached += prompt.cached
@@ -380,31 +379,26 @@ def _conditions(filters: tuple[str, ...], before_day: str | None) -> list[Filter
     return [parse_filter(text) for text in filters] + ([before(before_day)] if before_day is not None else [])
 
 
-def _many(checked: Checker, claims: Iterable[tuple[Claim, str | None]], file: str, asked: _Asked) -> Iterator[Result]:
+def _many(checked: Checker, claims: Iterable[ClaimRecord], file: str, asked: _Asked) -> Iterator[Result]:
     """Results for claims, in order; one that comes with a problem is a result with that error."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from ..types import Claim
+    from .progress import progress_bar
 
-    read: deque[tuple[Claim, str | None]] = deque()
+    read: deque[ClaimRecord] = deque()
 
     def noted() -> Iterator[Claim]:
-        for claim, problem in claims:
-            read.append((claim, problem))
+        for record in claims:
+            read.append(record)
             # Nobody searches or judges for an empty claim.
-            yield claim if problem is None else Claim("", claim.id)
+            yield record.claim if record.problem is None else Claim("", record.claim.id)
 
-    console = stderr()
-    # A terminal that shows the results needs no other progress; and rich, left to itself, takes over standard output.
-    show = console.is_terminal and not asked.quiet and not sys.stdout.isatty()
-    columns = (TextColumn("claims"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, console=console, transient=True, redirect_stdout=False)
-    with progress if show else nullcontext():
-        task = progress.add_task("claims", total=_lines(file) if show else None)
-        for result in checked.check_many(noted(), k=asked.k, filters=asked.filters):
+    # A terminal that shows the results needs no other progress.
+    with progress_bar("checking", asked.quiet or sys.stdout.isatty(), unit="claims") as update:
+        lines = _lines(file)
+        for done, result in enumerate(checked.check_many(noted(), k=asked.k, filters=asked.filters), 1):
             claim, problem = read.popleft()
             yield (result if problem is None else dataclasses.replace(result, claim=claim, error=InvalidData(problem)))
-            progress.advance(task)
+            update(done, lines)
 
 
 def _lines(file: str) -> int | None:
@@ -413,37 +407,3 @@ def _lines(file: str) -> int | None:
         return None
     with Path(file).open("rb") as stream:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
-
-
-def read_claims(file: str) -> Iterator[tuple[Claim, str | None]]:
-    """Claims of a JSON Lines file (BEIR's queries) or of standard input, each with what is wrong with it, if anything.
-
-    A claim without an id gets its line's number. A second claim of the same id is wrong. Raises NotFound or
-    UsageError, at once, for a file that can't be read.
-    """
-    from ..ingest import read
-
-    return _claims(read([file]))
-
-
-def _claims(records: Iterable[Record | Reject]) -> Iterator[tuple[Claim, str | None]]:
-    from ..ingest import Reject
-    from ..types import Claim
-
-    lines: dict[str, int] = {}
-    for record in records:
-        if isinstance(record, Reject):
-            yield Claim("", str(record.line)), f"line {record.line}: {record.reason}"
-            continue
-        given, text = record.data.get("_id", record.data.get("id")), record.data.get("text")
-        id_ = str(record.line if given in (None, "") else given)
-        if not isinstance(text, str):
-            keys = ", ".join(record.data)
-            yield Claim("", id_), f"line {record.line}: there is no text; its fields are {keys or 'none'}"
-        elif (first := lines.setdefault(id_, record.line)) != record.line:
-            yield (
-                Claim(text, id_),
-                f"line {record.line}: the id {id_!r} is line {first}'s. Give each claim an id of its own",
-            )
-        else:
-            yield Claim(text, id_), None

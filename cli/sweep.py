@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..adjust import adjusted, in_place_of_rerankers
+from ..adjust import in_place_of_rerankers
 from ..errors import Incomplete
 from ..files import check_output, write_text
 from ..redaction import redact
@@ -18,6 +18,7 @@ from .common import (
     json_option,
     model_option,
     notice,
+    notice_new,
     options,
     print_json,
     quiet_option,
@@ -28,25 +29,17 @@ from .common import (
     stdout,
     store_option,
 )
-from .evaluating import (
-    Given,
+from .evaluation_options import (
     claims_option,
     depth_option,
-    failures,
-    figure,
     fresh_option,
-    given,
     limit_option,
-    load_recipes,
-    print_table,
     qrels_option,
     sample_option,
-    seconds,
     seed_option,
-    session,
-    table,
-    warn,
 )
+from .progress import notifier, progress_bar
+from .tables import figure, print_table, seconds, table
 
 if TYPE_CHECKING:
     from ..evaluation.sweep import HeldOut, Point
@@ -121,34 +114,34 @@ def sweep(
     figure is of claims that the setting was not chosen on. What does not change from point to point is computed once,
     and kept, so that a sweep that was cut off goes on.
     """
-    from ..evaluation.evaluate import retrieval_only
-    from ..evaluation.sweep import best, hold_out, parse_grid, points_of
-    from ..evaluation.sweep import sweep as swept
+    from ..evaluation.session import load_recipes, open_session, read_evaluation_data
+    from ..evaluation.sweep import best, describe, hold_out, parse_grid
+    from ..evaluation.sweep import sweep as measure_grid
 
     ((name, base),) = load_recipes([recipe], replacements(replace)).items()
     settings = settings_from(store=store, embedding_model=model, device=device, trust_remote_code=trust_remote_code)
-    base = adjusted(settings, recipe=base)
     if not quiet and (message := in_place_of_rerankers(settings)):
         notice(message)
-    points = points_of(retrieval_only(base), parse_grid(grid))
-    asked = given(claims, qrels, metrics=[metric], depth=depth, limit=limit, sample=sample, seed=seed)
+    axes = parse_grid(grid)
+    data = read_evaluation_data(claims, qrels, metrics=[metric], depth=depth, limit=limit, sample=sample, seed=seed)
     if save is not None:
         check_output(save, "the recipe", (claims, qrels, recipe))
     done: list[Point] = []
     seen: set[str] = set()
-    with session(settings, quiet=quiet, fresh=fresh) as opened:
-        for _, one in points:
-            opened.check(one, judged=False)  # before anything is spent on the others
+    with open_session(settings, fresh=fresh, notify=notifier(quiet)) as session:
+        if session.memory.notice and not quiet:
+            notice(session.memory.notice)
         try:
-            for point in swept(points, lambda one, called: opened.evaluate(one, asked, called)):
+            progress = lambda name: progress_bar(name, quiet, unit="claims")  # noqa: E731
+            for point in measure_grid(session, base, axes, data, progress):
                 done.append(point)
                 if as_json:
                     print_json({"settings": dict(point.settings), **point.evaluation.to_dict()})
                 if not quiet:
-                    warn(name, point.evaluation.warnings, seen)
+                    notice_new(name, point.evaluation.warnings, seen)
         finally:  # what is done is shown, also where a point fails or somebody interrupts
             if done and not as_json:
-                _show(done, asked, metric)
+                _show(done, metric)
         place, held = best(done, metric), hold_out(done, metric, folds, seed)
     if save is not None:
         write_text(save, _saved(Path(save), recipe, base, done[place], metric, held), "the recipe")
@@ -161,13 +154,13 @@ def sweep(
             "the best was chosen on these claims, so its own figure is too high: report the held-out one, or measure "
             "it once on test claims"
         )
-    named = {f"{place}: {point.settings}": point.evaluation for place, point in enumerate(done, 1)}
-    if failed := failures(named):
-        raise Incomplete(failed)
+    failed = [f"{describe(point.settings)}: {failure}" for point in done for failure in point.evaluation.failures]
+    if failed:
+        raise Incomplete("; ".join(failed))
 
 
-def _show(points: Sequence[Point], asked: Given, metric: str) -> None:
-    from ..evaluation.sweep import best
+def _show(points: Sequence[Point], metric: str) -> None:
+    from ..evaluation.sweep import best, written
 
     keys = list(points[0].settings)
     made = table("", *keys, metric, "claims", "a claim")
@@ -176,7 +169,7 @@ def _show(points: Sequence[Point], asked: Given, metric: str) -> None:
         one = point.evaluation
         made.add_row(
             "best" if place == chosen else "",
-            *(_cell(point.settings[key]) for key in keys),
+            *(written(point.settings[key]) for key in keys),
             figure(one.measured.mean[metric], one.measured.intervals.get(metric)),
             f"{one.judged_claims:,}",
             f"{seconds(one.seconds['total'])}{' *' if one.remembered else ''}",
@@ -232,7 +225,3 @@ def _saved(target: Path, recipe: str, base: Recipe, point: Point, metric: str, h
         f"{point.evaluation.measured.mean[metric]:.4f} on the claims that it was chosen on, {held.value:.4f} held out."
     )
     return recipe_toml(target.stem, extends, point.settings, base.replace, said)
-
-
-def _cell(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +20,10 @@ from .common import (
     quiet_option,
     remote_code_option,
     settings_from,
-    stderr,
     stdout,
     store_option,
 )
+from .progress import notifier, progress_bar
 from .train_retrieval import listening, settings_of
 
 if TYPE_CHECKING:
@@ -84,12 +82,11 @@ def stance(**given: Any) -> None:
     What is measured on is kept apart by document, unless told otherwise. A training that was stopped goes on by
     --resume.
     """
+    from ..training.inputs import read_stance_data
     from ..training.loop import require_training
     from ..training.options import load_options, read_config
     from ..training.stance import StanceOptions, train_stance
-    from ..training.stance_data import joined, stance_data
     from ..training.stance_features import chosen_method, train_features
-    from ..training.stance_rows import read_documents, read_rows
 
     require_training()
     config = read_config(Path(given["config"])) if given["config"] else {}
@@ -105,19 +102,11 @@ def stance(**given: Any) -> None:
     if files["method"] not in ("classifier", "features", None):
         raise UsageError(f"there is no method {files['method']!r}: it is classifier or features")
     method = chosen_method(files["method"], chosen)
-    corpus = files["corpus"]
     with listening(given["quiet"]) as listener:
         if files["method"] is None and method == "features":
             listener.message(f"--method features, as {chosen.base} is an embedding model")
-        read = [read_rows(file, corpus) for file in trains]
-        for file, rows in zip(trains, read, strict=True):
-            listener.message(f"{file}: {rows.describe()}")
-        data = stance_data(
-            joined(read),
-            chosen,
-            read_rows(files["dev"], corpus).rows if files["dev"] else (),
-            read_rows(files["test"], corpus).rows if files["test"] else (),
-            read_documents(corpus) if corpus and chosen.weak_pairs else None,
+        data = read_stance_data(
+            trains, chosen, dev=files["dev"], test=files["test"], corpus=files["corpus"], notify=listener.message
         )
         for message in data.messages:
             listener.message(message)
@@ -212,64 +201,30 @@ def learned_reranker(
     share with the claim. A recipe uses it by the table [rerankers.learned] with the file as its model, before its other
     rerankers, or with --rerankers after those that it had.
     """
-    from ..adjust import adjusted
-    from ..evaluation.datasets import read_claims, read_qrels
-    from ..evaluation.evaluate import retrieval_only
-    from ..pipeline.checker import Checker
-    from ..training.learned_reranker import LearnedRerankerOptions, save_learned_reranker, train_learned_reranker
-    from .evaluating import session
+    from ..training.from_store import learn_reranker_from_store
+    from ..training.learned_reranker import LearnedRerankerOptions, save_learned_reranker
 
     check_output(output, "the learned reranker", (claims, qrels, recipe))
     settings = settings_from(store=store, recipe=recipe, device=device, trust_remote_code=trust_remote_code)
-    whole = adjusted(settings)
-    before = {
-        name: stage.model_copy(update={"required": True})
-        for name, stage in whole.rerankers.items()
-        if rerankers and stage.kind != "learned"
-    }
-    if rerankers and not before:
-        raise UsageError(f"the recipe {whole.name} has no rerankers to learn from: leave --rerankers out")
-    piece = retrieval_only(whole).model_copy(update={"rerankers": before})
-    judged = read_qrels(qrels)
-    with (
-        session(settings, quiet=quiet, fresh=False) as opened,
-        Checker(settings, recipe=piece, resources=opened.loaded, store=opened.store) as made,
-        progress("searching", quiet) as on_progress,
-    ):
-        about = {"recipe": piece.name, "store": made.store.name}
-        trained = train_learned_reranker(
-            made,
-            list(made.plan().retrievers),
-            read_claims(claims),
-            judged,
+    with progress_bar("searching", quiet, unit="claims") as on_progress:
+        trained = learn_reranker_from_store(
+            settings,
+            claims,
+            qrels,
             LearnedRerankerOptions(depth=depth, seed=seed),
-            about,
-            on_progress,
-            rerankers=list(before),
+            rerankers=rerankers,
+            notify=notifier(quiet),
+            on_progress=on_progress,
         )
     save_learned_reranker(trained.model, Path(output))
     if as_json:
         print_json({"output": output, **dict(trained.model.about), "notes": list(trained.notes)})
         return
     fields = {"output": output, "retrievers": ", ".join(trained.model.retrievers)}
-    if before:
-        fields["rerankers"] = ", ".join(before)
+    if trained.model.rerankers:
+        fields["rerankers"] = ", ".join(trained.model.rerankers)
     for figure in trained.figures:
         fields[f"{figure.metric} {figure.group} ({figure.claims})"] = f"{figure.describe()}, {figure.change()}"
     print_fields(stdout(), fields)
     for note in trained.notes:
         notice(note)
-
-
-@contextmanager
-def progress(name: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; nothing elsewhere."""
-    from rich.progress import Progress
-
-    console = stderr()
-    if quiet or not console.is_terminal:
-        yield lambda done, total: None
-        return
-    with Progress(console=console, transient=True, redirect_stdout=False) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

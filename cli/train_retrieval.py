@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from ..errors import InvalidData, UsageError
+from ..errors import UsageError
 from .common import (
-    counted,
     device_option,
     json_option,
     notice,
@@ -21,7 +20,6 @@ from .common import (
     print_json,
     quiet_option,
     settings_from,
-    stderr,
     stdout,
 )
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from ..training.loop import Listener
     from ..training.options import TrainingOptions
     from ..training.retrieval_data import RetrievalData
-    from ..types import Claim, Document
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -181,13 +178,16 @@ def reranker(**given: Any) -> None:
     Claims to measure on are kept apart by document, unless told otherwise. A training that was stopped goes on by
     --resume.
     """
+    from ..training.from_store import open_candidates
     from ..training.options import RerankerOptions
     from ..training.reranker import train_reranker
 
     chosen, run = _prepared(RerankerOptions, given, also=("store", "recipe"))
     with listening(run.quiet) as listener:
         data = _data(run, chosen, listener)
-        with _retrieval(run, data.documents, listener) as candidates:
+        settings = settings_from(store=run.store, recipe=run.recipe, device=run.device)
+        corpus = run.corpus if run.store is None else None
+        with open_candidates(settings, data.documents, corpus=corpus, notify=listener.message) as candidates:
             report = train_reranker(
                 chosen,
                 data,
@@ -253,108 +253,30 @@ def settings_of(given: Sequence[str]) -> dict[str, Any]:
 
 
 def _data(run: _Run, chosen: TrainingOptions, listener: Listener) -> RetrievalData:
-    from ..evaluation.datasets import read_claims, read_qrels
-    from ..training.retrieval_data import retrieval_data
+    from ..training.inputs import read_retrieval_data
 
-    dev_claims = read_claims(str(run.dev_claims)) if run.dev_claims else None
-    dev_qrels = read_qrels(str(run.dev_qrels)) if run.dev_qrels else None
-    data = retrieval_data(
-        _documents(run.corpus, listener),
-        read_claims(run.claims),
-        read_qrels(run.qrels),
-        dev_claims=dev_claims,
-        dev_qrels=dev_qrels,
-        split=chosen.split,
-        dev_share=chosen.dev_share,
-        seed=chosen.seed,
+    data = read_retrieval_data(
+        run.corpus, run.claims, run.qrels, chosen, dev_claims=run.dev_claims, dev_qrels=run.dev_qrels
     )
     for message in data.messages:
         listener.message(message)
     return data
 
 
-def _documents(corpus: str, listener: Listener) -> list[Document]:
-    from ..ingest import Reject, read
-    from ..ingest.documents import make_document
-
-    made: dict[str, Document] = {}
-    rejected: list[str] = []
-    for record in read([corpus]):
-        if isinstance(record, Reject):
-            rejected.append(f"{record.file}, line {record.line}: {record.reason}")
-            continue
-        try:
-            document = make_document(record.data, untyped=record.untyped).document
-        except InvalidData as error:
-            rejected.append(f"{record.file}, line {record.line}: {error}")
-            continue
-        made[document.id] = document
-    if not made:
-        raise InvalidData(f"{corpus} has no document" + (f": {rejected[0]}" if rejected else ""))
-    if rejected:
-        listener.message(f"left out {counted(len(rejected), 'record')} of the corpus, the first: {rejected[0]}")
-    return list(made.values())
-
-
-@contextmanager
-def _retrieval(
-    run: _Run, documents: Mapping[str, Document], listener: Listener
-) -> Iterator[Callable[[Sequence[Claim], int], Mapping[str, Mapping[str, float]]]]:
-    """Rankings by the retrieval of a recipe, over a store or, without one, over the corpus, ingested for the while."""
-    import tempfile
-
-    from ..adjust import adjusted
-    from ..pipeline.checker import Checker
-    from ..stages import EvidenceStage, VerdictStage
-
-    with tempfile.TemporaryDirectory(prefix="ccheck-train-") as scratch:
-        settings = settings_from(store=run.store or f"{scratch}/store", recipe=run.recipe, device=run.device)
-        recipe = adjusted(settings).model_copy(
-            update={"rerankers": {}, "evidence": EvidenceStage(sentences=0), "verdict": VerdictStage(method="none")}
-        )
-        with Checker(settings, recipe=recipe) as checker:
-            if run.store is None:
-                listener.message("ingesting the corpus to find candidates in")
-                checker.ingest(run.corpus)
-
-            def candidates(claims: Sequence[Claim], depth: int) -> dict[str, dict[str, float]]:
-                found: dict[str, dict[str, float]] = {}
-                for result in checker.check_many(claims, k=depth, details=False):
-                    if result.error is not None:
-                        raise result.error
-                    scores = {one.document.id: one.hit.score for one in result.evidence}
-                    found[str(result.claim.id)] = {id_: score for id_, score in scores.items() if id_ in documents}
-                if not any(found.values()):
-                    raise InvalidData(f"the store {checker.store.name} has no document of the corpus: ingest it first")
-                return found
-
-            yield candidates
-
-
 @contextmanager
 def listening(quiet: bool) -> Iterator[Listener]:
     """A line for what happens, and on a terminal a bar with the loss and the time left."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     from ..training.loop import Silent
+    from .progress import progress_bar
 
     if quiet:
         yield Silent()
         return
-    console = stderr()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        tasks: dict[str, Any] = {}
+    with progress_bar("training", quiet) as update:
 
         class Shown:
             def step(self, phase: str, step: int, steps: int, loss: float | None, seconds_left: float | None) -> None:
-                if phase not in tasks:
-                    tasks[phase] = progress.add_task(phase, total=steps, facts="")
-                left = "" if seconds_left is None else f"{int(seconds_left // 60)}:{int(seconds_left % 60):02} left"
-                facts = f"{'' if loss is None else f'loss {loss:.4f}  '}{left}"
-                progress.update(tasks[phase], completed=step, total=steps, facts=facts)
-                if step == steps:
-                    progress.remove_task(tasks.pop(phase))
+                update(step, steps, facts="" if loss is None else f"loss {loss:.4f}", name=phase)
 
             def measured(self, phase: str, epoch: float, metric: str, value: float) -> None:
                 notice(f"{phase}, epoch {epoch:.4g}: {metric} {value:.4f}")

@@ -14,6 +14,8 @@ anything else that escapes is one (exit code 1).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .redaction import redact
 
 
@@ -71,3 +73,14 @@ class Incomplete(CcheckError):
     """The work was done in part; what is missing was reported."""
 
     exit_code = 7
+
+
+def batch_error(message: str, errors: Sequence[CcheckError], total: int) -> CcheckError:
+    """The error of a batch of `total`, some of which failed: Incomplete, unless all of them did.
+
+    Then it is a ServerError where one of them is, since another try may help, else like the first of them.
+    """
+    if len(errors) < total:
+        return Incomplete(message)
+    kind = next((type(one) for one in errors if isinstance(one, ServerError)), type(errors[0]))
+    return kind(message) if kind in (UsageError, NotFound, InvalidData, ServerError) else InvalidData(message)

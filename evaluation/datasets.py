@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import CcheckError, InvalidData
-from ..ingest import Record
+from ..ingest import Record, Reject, read
+from ..ingest.documents import make_document
 from ..text import is_unicode
-from ..types import Claim, Label
+from ..types import Claim, Document, Label
 from ..verdict.labels import parse_label, parse_stance
-from .files import take_all
+from .files import bad_lines, records_of, take_all
 from .types import Gold, Qrels
 
 CLAIM_IDS = ("_id", "claim_id", "claim-id", "query-id", "query_id", "qid", "post_id", "topic", "id")
@@ -63,28 +64,59 @@ class _Once:
             raise InvalidData(f"{name} has another {self.what} than on line {self.lines[key]}")
 
 
+class ClaimRecord(NamedTuple):
+    """A claim of a file, or what keeps one of its records from being a claim (`problem`, with the line)."""
+
+    claim: Claim
+    problem: str | None = None
+
+
+def iter_claims(path: str | os.PathLike[str]) -> Iterator[ClaimRecord]:
+    """The claims of a file or of standard input (`-`), one at a time, in order; see `read_claims`.
+
+    Raises NotFound or UsageError, at once, for a file that can't be read.
+    """
+    return _claims(records_of(path, _COLUMNS, by_name=True))
+
+
 def read_claims(path: str | os.PathLike[str]) -> list[Claim]:
     """The claims of a file, in its order, with their ids.
 
-    Where records have no id, it is the number of the record, from 1. In a file of pairs a claim comes more than once;
-    in any other that is an error. Raises NotFound, MissingExtra, or InvalidData, which names the lines.
+    A record without an id gets its number, from 1. In a file of pairs a claim comes more than once; in any other file
+    that is an error. Raises NotFound, MissingExtra, or InvalidData, which names the lines.
     """
-    texts = _Once("text")
+    found = list(iter_claims(path))
+    if problems := [problem for _, problem in found if problem is not None]:
+        raise bad_lines(path, problems, len(problems))
+    if not found:
+        raise InvalidData(f"{os.fspath(path)} has no claims")
+    return [claim for claim, _ in found]
 
-    def take(record: Record, number: int) -> None:
-        data = _with_topic(record.data)
-        claim = _claim_id(data, number)
+
+def _claims(records: Iterator[Record | Reject]) -> Iterator[ClaimRecord]:
+    firsts: dict[str, tuple[str, int, int]] = {}
+    for number, record in enumerate(records, 1):
+        where = f"line {record.line}: "
+        if isinstance(record, Reject):
+            yield ClaimRecord(Claim("", str(number)), f"{where if record.line else ''}{record.reason}")
+            continue
+        try:
+            data = _with_topic(record.data)
+            id_ = _claim_id(data, number)
+        except InvalidData as error:
+            yield ClaimRecord(Claim("", str(number)), f"{where}{error}")
+            continue
         text = _text(_found(data, TEXTS)[1])
         if not text:
-            raise InvalidData(f"claim {claim} has no text (looked for {', '.join(TEXTS)})")
-        if claim in texts.values and _found(data, DOCUMENTS)[0] is None:
-            raise InvalidData(f"the id {claim} is on line {texts.lines[claim]} already")
-        texts.put(claim, text, record, f"claim {claim}")
-
-    take_all(path, _COLUMNS, take)
-    if not texts.values:
-        raise InvalidData(f"{os.fspath(path)} has no claims")
-    return [Claim(text, claim) for claim, text in texts.values.items()]
+            problem = f"claim {id_} has no text. Its fields are {', '.join(data)}; the text is in {' or '.join(TEXTS)}"
+            yield ClaimRecord(Claim("", id_), f"{where}{problem}")
+            continue
+        first, first_number, line = firsts.setdefault(id_, (text, number, record.line))
+        if first_number == number:
+            yield ClaimRecord(Claim(text, id_))
+        elif text != first or _found(data, DOCUMENTS)[0] is None:
+            problem = f"the id {id_!r} is already that of the claim on line {line}. Give each claim its own id"
+            yield ClaimRecord(Claim(text, id_), f"{where}{problem}")
 
 
 def read_qrels(path: str | os.PathLike[str]) -> Qrels:
@@ -144,6 +176,35 @@ def read_gold(path: str | os.PathLike[str]) -> Gold:
             "one document"
         )
     return Gold(stances.values, verdicts.values, sentences)
+
+
+class Corpus(NamedTuple):
+    """The documents of a file by id, and the reasons for which records of it are not among them."""
+
+    documents: dict[str, Document]
+    rejected: list[str]
+
+
+def read_corpus(path: str | os.PathLike[str]) -> Corpus:
+    """The documents of a corpus file, as `ccheck ingest` reads them; the last one of an id counts.
+
+    Raises NotFound, UsageError, MissingExtra (Parquet), or InvalidData where there is no document.
+    """
+    corpus = Corpus({}, [])
+    for record in read([path]):
+        if isinstance(record, Reject):
+            corpus.rejected.append(f"{record.file}, line {record.line}: {record.reason}")
+            continue
+        try:
+            document = make_document(record.data, untyped=record.untyped).document
+        except InvalidData as error:
+            corpus.rejected.append(f"{record.file}, line {record.line}: {error}")
+        else:
+            corpus.documents[document.id] = document
+    if not corpus.documents:
+        reason = f". {corpus.rejected[0]}" if corpus.rejected else ""
+        raise InvalidData(f"{os.fspath(path)} has no documents{reason}")
+    return corpus
 
 
 # -- what a record says

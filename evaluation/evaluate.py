@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ..errors import InvalidData, UsageError
+from ..errors import CcheckError, InvalidData, UsageError, batch_error
 from ..stages import EvidenceStage, VerdictStage
 from ..types import Claim, Label, Result, Stance, Usage, Verdict, add_usage, strictly_decreasing
 from .metrics import measure
@@ -81,6 +81,22 @@ class Evaluation:
         """How many stances and verdicts should have been made and were not."""
         return sum(one.failed for one in (self.stances, self.verdicts) if one is not None)
 
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What could not be done, in words; empty where everything was."""
+        said = []
+        if self.errors:
+            claim, reason = next(iter(self.errors.items()))
+            said.append(
+                f"{len(self.errors):,} of {len(self.claims):,} claims failed and are left out of the means. "
+                f"Claim {claim}: {reason}"
+            )
+        if self.unjudged:
+            said.append(f"{self.unjudged:,} stances and verdicts failed")
+        if self.verdicts is not None and self.verdicts.partial:
+            said.append(f"{self.verdicts.partial:,} verdicts were made without some of their documents, which failed")
+        return (*said, *self.unmeasured)
+
     def to_dict(self) -> dict[str, Any]:
         """One line of `ccheck evaluate --json`, as docs/json.md describes it."""
         return {
@@ -153,7 +169,8 @@ def evaluate(
     judged = {claim: qrels[claim] for claim in answers.run if claim in qrels}
     if not judged:
         claim, reason = next(iter(answers.errors.items()))
-        raise InvalidData(f"no claim that has judgements could be answered; claim {claim}: {reason}")
+        said = f"no claim that has judgements could be checked. Claim {claim}: {reason}"
+        raise batch_error(said, list(answers.errors.values()), len(answers.errors))
     stages = answers.in_order()
     stances, claim_verdicts = answers.classified(gold) if verdicts and gold is not None else (None, None)
     measured = measure(answers.run, judged, metrics)
@@ -176,7 +193,7 @@ def evaluate(
         answers.seconds(total),
         answers.usage_by_stage,
         answers.said(),
-        answers.errors,
+        {claim: str(error) for claim, error in answers.errors.items()},
         unmeasured=tuple(answers.unmeasured),
     )
 
@@ -209,7 +226,7 @@ class _Answers:
         self.recipe = recipe
         self.store = ""
         self.run: dict[str, dict[str, float]] = {}
-        self.errors: dict[str, str] = {}
+        self.errors: dict[str, CcheckError] = {}
         self.usage_by_stage: Mapping[str, Usage] = {}
         self._stages: dict[str, dict[str, tuple[str, ...]]] = {}
         self._most: list[str] = []
@@ -226,7 +243,7 @@ class _Answers:
         for stage, usage in result.usage_by_stage.items():
             self.usage_by_stage = add_usage(self.usage_by_stage, stage, usage)
         if result.error is not None:
-            self.errors[claim] = str(result.error)
+            self.errors[claim] = result.error
             return
         for warning in dict.fromkeys(result.warnings):
             self._warned[warning] = self._warned.get(warning, 0) + 1

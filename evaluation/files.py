@@ -13,25 +13,40 @@ from ..ingest import Record, Reject
 from ..ingest.lines import read_lines
 from ..ingest.readers import read_source
 from ..ingest.records import LINE_BYTES, NOT_UTF8
-from ..ingest.sources import Compression, Format, Source
+from ..ingest.sources import STDIN, Compression, Format, Source, find_sources
 
 SHOWN = 5
 """How many bad lines a message lists."""
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+JSON_LINES = (".jsonl", ".ndjson")
 _PICKLE = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 
 
-def read_records(path: str | os.PathLike[str], columns: frozenset[str]) -> Iterator[Record]:
-    """The records of a file, plain or compressed.
+def records_of(
+    path: str | os.PathLike[str], columns: frozenset[str], *, by_name: bool = False
+) -> Iterator[Record | Reject]:
+    """The records of a file, plain or compressed, or of standard input (`-`, JSON Lines), bad ones as a `Reject`.
 
     In a table without a header the keys are the numbers of the columns, from 0: "0", "1". It has a header where its
-    first row has one of `columns`. Raises NotFound, MissingExtra (Parquet without pyarrow), and InvalidData with the
-    numbers and reasons of bad lines.
+    first row has one of `columns`. `by_name`: a file called .jsonl or .ndjson is JSON Lines, also where its first line
+    is not. Raises, at once, NotFound, UsageError, and InvalidData for a pickle.
     """
-    source, start = _opened(Path(path))
+    source, start = _opened(os.fspath(path))
+    if by_name and start and os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst").endswith(JSON_LINES):
+        start = b"{"
+    return iter(()) if start is None else _records(source, start, columns)
+
+
+def read_records(path: str | os.PathLike[str], columns: frozenset[str]) -> Iterator[Record]:
+    """The records of a file; see `records_of`.
+
+    Raises NotFound, UsageError, MissingExtra (Parquet without pyarrow), and InvalidData for an empty file or, with
+    their numbers and reasons, for bad lines.
+    """
     problems: list[str] = []
-    bad = 0
-    for record in _records(source, start, columns):
+    bad = records = 0
+    for record in records_of(path, columns):
+        records += 1
         if isinstance(record, Record):
             if not bad:
                 yield record
@@ -41,6 +56,8 @@ def read_records(path: str | os.PathLike[str], columns: frozenset[str]) -> Itera
             problems.append(f"line {record.line}: {record.reason}" if record.line else record.reason)
     if bad:
         raise bad_lines(path, problems, bad)
+    if not records:
+        raise InvalidData(f"{os.fspath(path)} is empty")
 
 
 def take_all(path: str | os.PathLike[str], columns: frozenset[str], take: Callable[[Record, int], None]) -> None:
@@ -65,14 +82,17 @@ def bad_lines(path: str | os.PathLike[str], problems: list[str], count: int) -> 
     """The error for lines that can't be used: the first of them with their reasons."""
     shown = "; ".join(problems[:SHOWN])
     more = f"; and {count - SHOWN:,} more" if count > SHOWN else ""
-    return InvalidData(f"{os.fspath(path)} can't be used as it is: {shown}{more}. Correct or remove these lines")
+    return InvalidData(f"{os.fspath(path)} can't be used: {shown}{more}. Correct or remove these lines")
 
 
-def _opened(path: Path) -> tuple[Source, bytes]:
-    """The file as a source, by its first bytes, and its first line that is not blank."""
-    path = path.expanduser()
+def _opened(name: str) -> tuple[Source, bytes | None]:
+    """The file as a source, by its first bytes, and its first line that is not blank; None where there is none."""
+    path = Path(name).expanduser()
+    if name == STDIN or (path.exists() and not path.is_file() and not path.is_dir()):  # also a shell's <(command)
+        (source,) = find_sources(name)
+        return source, b"{"
     if path.is_dir():
-        raise NotFound(f"{path} is a folder: name a file in it")
+        raise NotFound(f"{path} is a folder. Name a file in it")
     try:
         with path.open("rb") as stream:
             head = stream.read(4)
@@ -83,8 +103,8 @@ def _opened(path: Path) -> tuple[Source, bytes]:
     if head.startswith(_PICKLE) or path.suffix in (".pkl", ".pickle"):
         convert = f"pandas.read_pickle('{path}').to_json('{path.stem}.jsonl', orient='records', lines=True)"
         raise InvalidData(
-            f"{path} is a pickle, which can run any code when it is loaded: ccheck reads none. If you trust who made "
-            f'it, convert it by python -c "import pandas; {convert}" and give that file'
+            f"{path} is a pickle, which ccheck does not read: loading a pickle can run any code. If you trust its "
+            f'author, convert it with python -c "import pandas; {convert}" and use the new file'
         )
     if head == b"PAR1":
         return Source(str(path), path, "parquet"), b""
@@ -92,16 +112,14 @@ def _opened(path: Path) -> tuple[Source, bytes]:
     source = Source(str(path), path, "jsonl", compression)
     first = next((line for line in read_lines(source, _ignore, LINE_BYTES) if line.problem or line.data.strip()), None)
     if first is None:
-        raise InvalidData(f"{path} is empty")
-    if first.problem:
-        raise bad_lines(path, [f"line {first.number}: {first.problem}"], 1)
+        return source, None
     if compression and first.data.startswith(b"PAR1"):
         return Source(str(path), path, "parquet", compression), b""
-    return source, first.data
+    return source, b"{" if first.problem else first.data
 
 
 def _records(source: Source, start: bytes, columns: frozenset[str]) -> Iterator[Record | Reject]:
-    if source.format == "parquet":
+    if source.path is None or source.format == "parquet":
         yield from read_source(source)
     elif start.lstrip().startswith((b"{", b"[")):
         yield from read_source(_as(source, "json"))

@@ -1,4 +1,4 @@
-"""Plots of evaluations, as SVG."""
+"""Plots of evaluations, as SVG or a file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import io
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
-from ..errors import MissingExtra
+from ..errors import MissingExtra, UsageError
+from ..files import writing_bytes
 from ..page import inert
 from ..text import shortened
 from .types import Classified, Measured
@@ -74,25 +76,36 @@ def differences(values: Sequence[float], metric: str) -> str:
     return _drawn(draw)
 
 
-def reliability(drawn: Reliability) -> str:
+def reliability(measured: Reliability) -> str:
     """The share that is right by confidence; the bars are shares of all labels."""
+    return _drawn(lambda axes: _reliability(axes, {"": measured}))
 
-    def draw(axes: Any) -> None:
-        filled = [place for place in drawn.bins if place.count]
-        axes.plot([0, 1], [0, 1], linestyle="--", color="#565c64", label="as it should be")
+
+def save_reliability(measured: Mapping[str, Reliability], file: Path) -> None:
+    """The same, a line for each name, as a file (.png, .svg, .pdf).
+
+    Raises MissingExtra without matplotlib, UsageError for another kind of file.
+    """
+    if file.suffix not in (".png", ".svg", ".pdf"):
+        raise UsageError(f"{file}: plots can be written as .png, .svg or .pdf files")
+    with writing_bytes(file, "the plot") as stream:
+        _draw(lambda axes: _reliability(axes, measured), stream, file.suffix.removeprefix("."))
+
+
+def _reliability(axes: Any, measured: Mapping[str, Reliability]) -> None:
+    axes.plot([0, 1], [0, 1], linestyle="--", color="#565c64", label="perfectly calibrated")
+    for number, (name, one) in enumerate(measured.items()):
+        filled = [place for place in one.bins if place.count]
         axes.plot(
-            [place.confidence for place in filled], [place.accuracy for place in filled], marker="o", color=_COLOURS[0],
-            label=f"calibration error {drawn.error:.3f}",
+            [place.confidence or 0.0 for place in filled], [place.accuracy or 0.0 for place in filled], marker="o",
+            color=_colour(number),
+            label=f"{name}{': ' if name else ''}calibration error {one.error:.3f}, {one.pairs:,} pairs",
         )  # fmt: skip
-        middles = [(place.low + place.high) / 2 for place in drawn.bins]
-        width = 1 / len(drawn.bins)
-        axes.bar(
-            middles, [place.count / drawn.pairs for place in drawn.bins], width=width, alpha=0.2, color=_COLOURS[0]
-        )
-        axes.set(xlabel="confidence", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1.02))
-        axes.legend(loc="upper left", fontsize="small")
-
-    return _drawn(draw)
+        middles = [(place.low + place.high) / 2 for place in one.bins]
+        shares = [place.count / one.pairs for place in one.bins]
+        axes.bar(middles, shares, width=1 / len(one.bins), alpha=0.2, color=_colour(number))
+    axes.set(xlabel="confidence", ylabel="share that is right (bars: share of all)", xlim=(0, 1), ylim=(0, 1.02))
+    axes.legend(loc="upper left", fontsize="small")
 
 
 def confusion(classified: Classified) -> str:
@@ -132,19 +145,22 @@ def _name(text: str) -> str:
 
 def _drawn(draw: Callable[[Any], None]) -> str:
     """The SVG of one pair of axes, the same for the same figures. Raises MissingExtra without matplotlib."""
+    file = io.BytesIO()
+    _draw(draw, file, "svg")
+    return file.getvalue().decode("utf-8")
+
+
+def _draw(draw: Callable[[Any], None], file: IO[bytes], kind: str) -> None:
     try:
         import matplotlib
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise MissingExtra("drawing", "evaluation") from error
-    # Names come from recipes, in which $ is no mathematics.
+    # Names come from recipes, in which $ does not mean mathematics.
     with matplotlib.rc_context({"svg.hashsalt": "ccheck", "svg.fonttype": "path", "text.parse_math": False}):
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        FigureCanvasSVG(figure)
-        file = io.StringIO()
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) if kind == "svg" else None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the table beside it has the whole name
             draw(figure.add_subplot())
-            figure.savefig(file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return file.getvalue()
+            figure.savefig(file, format=kind, metadata=metadata)

@@ -8,7 +8,8 @@ import random
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData, UsageError
@@ -19,6 +20,7 @@ from .types import Interval
 if TYPE_CHECKING:
     from ..recipe import Recipe
     from .evaluate import Evaluation
+    from .session import EvaluationData, OnProgress, Session
 
 MAX_POINTS = 1000
 _PLAIN = re.compile(r"[\w./:@+-]+")
@@ -82,16 +84,29 @@ def points_of(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[tuple[d
 
 
 def sweep(
-    points: Sequence[tuple[Mapping[str, Any], Recipe]], evaluate: Callable[[Recipe, str], Evaluation]
+    session: Session,
+    recipe: Recipe,
+    axes: Mapping[str, Sequence[Any]],
+    data: EvaluationData,
+    progress: Callable[[str], AbstractContextManager[OnProgress]] = lambda name: nullcontext(lambda done, total: None),
 ) -> Iterator[Point]:
-    """Measure each point as it is asked for. `evaluate` is given a recipe and what to call it."""
-    for number, (settings, recipe) in enumerate(points, 1):
-        yield Point(settings, evaluate(recipe, f"{number}/{len(points)} {describe(settings)}"))
+    """Measure the rankings of a recipe at each point of a grid, as it is asked for: what `ccheck sweep` does.
+
+    The recipe is first changed as the session's settings say, then by the points; all of them are checked before the
+    first one runs. Raises what `points_of`, `Session.check` and `evaluate` raise.
+    """
+    points = points_of(session.prepare(recipe, replace(data, gold=None)), axes)
+    for _, changed_recipe in points:
+        session.check(changed_recipe, judged=False)
+    for number, (settings, changed_recipe) in enumerate(points, 1):
+        with progress(f"{number}/{len(points)} {describe(settings)}") as on_progress:
+            evaluation = session.evaluate(changed_recipe, data, on_progress)
+        yield Point(settings, evaluation)
 
 
 def describe(settings: Mapping[str, Any]) -> str:
     """`fusion.k=10 fusion.method=rrf`."""
-    return " ".join(f"{key}={_said(value)}" for key, value in settings.items())
+    return " ".join(f"{key}={written(value)}" for key, value in settings.items())
 
 
 def best(points: Sequence[Point], metric: str) -> int:
@@ -164,5 +179,6 @@ def _value(written: str, text: str) -> Any:
         raise UsageError(f"the value {written!r} of the grid {text!r} is not TOML: {error}") from error
 
 
-def _said(value: object) -> str:
+def written(value: object) -> str:
+    """A setting's value as a recipe has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..errors import InvalidData, MissingExtra, NotFound, UsageError
-from ..files import write_text, writing_bytes
+from ..files import write_text
 from ..types import Label, Stance
 from .judge import Case, Judged, StanceMethod
 from .labels import STANCES
@@ -271,43 +271,6 @@ def reliability(stances: Sequence[Stance], labels: Sequence[Label], bins: int = 
             error += abs(mean - accuracy) * len(place) / len(given)
     brier = sum((confidence - right) ** 2 for confidence, right in given) / len(given)
     return Reliability(tuple(made), error, brier, sum(right for _, right in given) / len(given), len(given))
-
-
-def plot_reliability(reliabilities: Mapping[str, Reliability], file: Path) -> None:
-    """Draw reliability diagrams, one line for each name, to a file (.png, .svg, .pdf).
-
-    Raises MissingExtra without matplotlib, UsageError for a kind of file that can't be drawn.
-    """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingExtra("drawing", "evaluation") from error
-    figure = Figure(figsize=(6, 5), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.plot([0, 1], [0, 1], linestyle="--", color="grey", label="as it should be")
-    for name, drawn in reliabilities.items():
-        filled = [place for place in drawn.bins if place.count]
-        points = axes.plot(
-            [place.confidence or 0.0 for place in filled],
-            [place.accuracy or 0.0 for place in filled],
-            marker="o",
-            label=f"{name}: error {drawn.error:.3f}, {drawn.pairs} pairs",
-        )
-        axes.bar(
-            [(place.low + place.high) / 2 for place in drawn.bins],
-            [place.count / drawn.pairs for place in drawn.bins],
-            width=1 / len(drawn.bins),
-            alpha=0.15,
-            color=points[0].get_color(),
-        )
-    axes.set(xlabel="confidence", ylabel="share that is right (bars: share of stances)", xlim=(0, 1), ylim=(0, 1))
-    axes.legend(loc="upper left", fontsize="small")
-    if file.suffix.removeprefix(".") not in canvas.get_supported_filetypes():
-        raise UsageError(f"{file} can't be drawn: name a file that ends in .png, .svg or .pdf")
-    with writing_bytes(file, "the plot") as stream:
-        figure.savefig(stream, format=file.suffix.removeprefix("."))
 
 
 # -- fitting

@@ -104,7 +104,7 @@ def test_runs_with_the_same_name_are_told_apart():
         (["bad.run", "bad.run"], 2, "a run is given twice"),
         (["bad.run", "good.run", "--metric", "nDGC@10"], 2, "did you mean 'nDCG@10'?"),
         (["bad.run", "none.run"], 4, "there is no file none.run"),
-        (["bad.run", "qrels"], 5, "qrels can't be used as it is: line 1: 4 columns where a run has 6"),
+        (["bad.run", "qrels"], 5, "qrels can't be used: line 1: 4 columns where a run has 6"),
         (["bad.run", "good.run", "--metric", "Bpref"], 5, "no document is judged not relevant"),
         (["bad.run", "good.run", "--claims", "bad.run"], 5, "line 1: 6 columns; topics have two"),
     ],

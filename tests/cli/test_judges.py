@@ -15,6 +15,11 @@ import pytest
 from cli_runs import BM25, ccheck, command, jsonl
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
+from ccheck.evaluation.calibration import calibrate, open_stance_method
+from ccheck.settings import resolve
+from ccheck.verdict.calibration import load_calibration
+from ccheck.verdict.examples import load_pairs
+
 SEA = "sea level has risen 20 cm since 1900"
 SUPPORTS = {"rationale": "It says so.", "quote": "", "label": "SUPPORTS", "confidence": 0.9}
 OPEN = {"rationale": "It is about something else.", "quote": "", "label": "NOT_ENOUGH_INFO", "confidence": 0.8}
@@ -201,6 +206,10 @@ def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, pairs, tmp_path
         assert facts["pairs"] == 90 and facts["accuracy"] == pytest.approx(2 / 3, abs=0.001)
         assert facts["error_before"] > 0.25 and facts["error_after"] < 0.1
         assert (tmp_path / "reliability.png").stat().st_size > 1000
+        with open_stance_method(resolve({"llm_model": "m"}).settings) as method:  # as a script does it
+            report = calibrate(method, load_pairs(pairs))
+        assert facts == {**report.to_dict(), "output": str(made), "plot": str(tmp_path / "reliability.png")}
+        assert load_calibration(made) == report.calibration
         recipe = tmp_path / "mine.toml"
         recipe.write_text(f'[retrievers.bm25]\n[verdict]\nmethod = "llm"\ncalibration = "{made}"\n')
         with scripted(judge) as other:

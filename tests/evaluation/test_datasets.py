@@ -255,14 +255,18 @@ def test_climate_fever_and_averitec(climate_fever):
         (read_qrels, ["query-id\tcorpus-id", "q\td"], "line 2: claim q and document d have neither grade nor label"),
         (read_qrels, ['{"claim_id": 1, "doc_id": 2, "label": "perhaps so"}'], "the label 'perhaps so' is not known"),
         (read_qrels, ['{"claim_id": true, "doc_id": 2, "score": 1}'], "line 1: claim_id is no id: 'True'"),
-        (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "1", "text": "a"}'], "2: the id 1 is on line 1 already"),
+        (
+            read_claims,
+            ['{"_id": "1", "text": "a"}', '{"_id": "1", "text": "a"}'],
+            "line 2: the id '1' is already that of the claim on line 1",
+        ),
         (read_claims, ['{"_id": "1", "text": "a"}', "", '{"_id": "2"}'], "line 3: claim 2 has no text"),
         (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "2"'], "line 2: not valid JSON"),
         (read_claims, ["1\ta\tb"], "line 1: 3 columns; topics have two"),
         (
             read_claims,
             ['{"claim_id": 1, "claim": "a", "doc_id": 1}', '{"claim_id": 1, "claim": "b", "doc_id": 2}'],
-            "line 2: claim 1 has another text than on line 1",
+            "line 2: the id '1' is already that of the claim on line 1",
         ),
         (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "mixed"}'], "line 1: the label 'mixed' is of a claim"),
         (
@@ -279,7 +283,7 @@ def test_bad_lines_are_named(read, lines, said):
     path = text("file", *lines)
     with pytest.raises(InvalidData) as caught:
         read(path)
-    assert said in str(caught.value) and str(caught.value).startswith("file can't be used as it is: ")
+    assert said in str(caught.value) and str(caught.value).startswith("file can't be used: ")
 
 
 def test_many_bad_lines_are_counted():
@@ -296,7 +300,7 @@ def test_bytes_that_are_no_text():
     with pytest.raises(InvalidData, match="line 2: not valid UTF-8"):
         read_qrels("qrels")
     Path("broken.gz").write_bytes(gzip.compress(b"q1 0 d1 1\n" * 5000)[:-20])
-    with pytest.raises(InvalidData, match=r"broken\.gz can't be used as it is: line \d+: "):
+    with pytest.raises(InvalidData, match=r"broken\.gz can't be used: line \d+: "):
         read_qrels("broken.gz")
 
 
@@ -305,7 +309,7 @@ def test_files_that_are_not_there():
         read_claims("nowhere")
     with pytest.raises(NotFound, match="is a folder"):
         read_claims(Path.cwd())
-    with pytest.raises(InvalidData, match="empty is empty"):
+    with pytest.raises(InvalidData, match="empty has no claims"):
         read_claims(text("empty", "", " "))
 
 

@@ -54,8 +54,10 @@ def test_a_claim_that_failed_is_named_and_in_no_mean():
     made = evaluate(Told({**FINAL, "a": ServerError("gone")}), CLAIMS, QRELS, metrics=METRICS)
     assert made.errors == {"a": "gone"} and "a" not in made.run and made.judged_claims == 2
     assert made.to_dict()["errors"] == [{"claim": "a", "error": "gone"}]
-    with pytest.raises(InvalidData, match="claim a: gone"):
+    with pytest.raises(ServerError, match="Claim a: gone"):
         evaluate(Told(dict.fromkeys(FINAL, ServerError("gone"))), CLAIMS, QRELS)
+    with pytest.raises(InvalidData, match="Claim a: gone"):
+        evaluate(Told(dict.fromkeys(FINAL, InvalidData("gone"))), CLAIMS, QRELS)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from contextlib import contextmanager
 
 import pytest
 from evaluation_data import Told
 
 from ccheck.errors import InvalidData, UsageError
 from ccheck.evaluation.evaluate import evaluate
+from ccheck.evaluation.session import EvaluationData
 from ccheck.evaluation.sweep import (
     MAX_POINTS,
     Point,
@@ -141,12 +143,24 @@ def test_the_held_out_figure_is_of_claims_that_were_not_chosen_on():
 def test_each_point_is_measured_under_a_name_that_says_where_it_is():
     called: list[str] = []
 
-    def measured(recipe, name):
-        called.append(name)
-        return evaluate(Told({"1": ["right"]}, recipe=recipe), CLAIMS[1:2], QRELS, metrics=["R@5"])
+    class Measuring:
+        def prepare(self, recipe, data):
+            return recipe
 
-    points = points_of(DEFAULT, {"fusion.k": [10, 60], "retrievers.dense": [True, False]})
-    found = list(sweep(points, measured))
+        def check(self, recipe, *, judged):
+            assert not called and not judged  # before the first one runs
+
+        def evaluate(self, recipe, data, on_progress):
+            return evaluate(Told({"1": ["right"]}, recipe=recipe), data.claims, data.qrels, metrics=data.metrics)
+
+    @contextmanager
+    def progress(name):
+        called.append(name)
+        yield lambda done, total: None
+
+    axes = {"fusion.k": [10, 60], "retrievers.dense": [True, False]}
+    data = EvaluationData(CLAIMS[1:2], QRELS, None, ("R@5",), 10)
+    found = list(sweep(Measuring(), DEFAULT, axes, data, progress))
     assert called[1] == "2/4 fusion.k=10 retrievers.dense=false" and len(found) == 4
     assert [one.evaluation.recipe.fusion.k for one in found] == [10, 10, 60, 60]
     assert describe({"fusion.method": "rrf"}) == "fusion.method=rrf"

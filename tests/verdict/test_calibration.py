@@ -13,7 +13,6 @@ from ccheck.verdict.calibration import (
     calibrated,
     fit_calibration,
     load_calibration,
-    plot_reliability,
     reliability,
     save_calibration,
 )
@@ -161,13 +160,3 @@ def test_a_file_that_is_no_calibration_is_refused(tmp_path, content):
         load_calibration(file)
     with pytest.raises(NotFound, match="there is no calibration"):
         load_calibration(tmp_path / "other.json")
-
-
-def test_reliability_can_be_drawn(tmp_path):
-    stances, labels = overconfident(200)
-    drawn = {"before": reliability(stances, labels), "one": reliability(stances[:1], labels[:1])}
-    for name, start in (("a.png", b"\x89PNG"), ("a.svg", b"<?xml")):
-        plot_reliability(drawn, tmp_path / name)
-        assert (tmp_path / name).read_bytes().startswith(start)
-    with pytest.raises(UsageError, match="png"):
-        plot_reliability(drawn, tmp_path / "a.exe")

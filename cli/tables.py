@@ -1,0 +1,79 @@
+"""Tables of figures on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .common import NO_WIDTH, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..evaluation.types import Classified, Interval
+
+
+def figure(value: float, interval: Interval | None = None) -> str:
+    """`0.7131 [0.683, 0.742]`."""
+    return f"{value:.4f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else "")
+
+
+def seconds(value: float) -> str:
+    return f"{value:.3g} s" if value >= 1 else f"{value * 1000:.3g} ms"
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """A table whose first column has names and whose others have figures. Its cells are text, never markup."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    class Figures(Table):
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*(Text(printable(one)) if isinstance(one, str) else one for one in cells), **options)
+
+    made = Figures(
+        box=box.SIMPLE_HEAD, title=Text(printable(title)) if title else None, title_justify="left", pad_edge=False
+    )
+    for number, column in enumerate(columns):
+        made.add_column(Text(printable(column)), justify="left" if number == 0 else "right", no_wrap=number > 0)
+    return made
+
+
+def print_table(console: Console, made: Table) -> None:
+    """Print a table whole: in a terminal that is too narrow its lines go on below, where rich would cut figures off."""
+    needed = console.measure(made, options=console.options.update(max_width=NO_WIDTH)).maximum
+    console.width = max(console.width, needed)
+    console.print(made)
+
+
+def labels_row(name: str, classified: Classified) -> list[str]:
+    """The figures of labels, as `LABEL_COLUMNS` calls them."""
+    reliability = classified.reliability
+    return [
+        name,
+        figure(classified.weighted.f1, classified.intervals.get("weighted_f1")),
+        f"{classified.weighted.precision:.4f}",
+        f"{classified.weighted.recall:.4f}",
+        figure(classified.macro.f1, classified.intervals.get("macro_f1")),
+        figure(classified.accuracy, classified.intervals.get("accuracy")),
+        "–" if reliability is None else f"{reliability.error:.4f}",
+        f"{classified.count:,}",
+        f"{classified.partial:,}",
+        f"{classified.failed:,}",
+        f"{classified.missing:,}",
+    ]
+
+
+LABEL_COLUMNS = (
+    *("weighted F1", "precision", "recall", "macro F1", "accuracy", "calibration error"),
+    *("labelled", "of them in part", "failed", "not retrieved"),
+)
+
+
+def confusion(title: str, classified: Classified) -> Table:
+    """A row for each true label, a column for each predicted one."""
+    made = table("true \\ predicted", *classified.labels, title=title)
+    for label, row in zip(classified.labels, classified.confusion, strict=True):
+        made.add_row(label, *(f"{count:,}" for count in row))
+    return made

@@ -1,0 +1,150 @@
+"""A script that calls the functions behind the commands gets what the commands print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import BM25, ccheck, jsonl
+from evaluation_data import Files, sample_files
+from tiny_training import claims, corpus, qrels
+
+from ccheck.demo import CLAIMS
+from ccheck.errors import CcheckError
+from ccheck.evaluation.datasets import iter_claims, read_claims
+from ccheck.evaluation.session import load_recipes, open_session, read_evaluation_data
+from ccheck.evaluation.sweep import parse_grid, sweep
+from ccheck.settings import Settings, resolve
+from ccheck.training.from_store import mine_from_store
+from ccheck.training.mining import MiningOptions
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return sample_files(tmp_path)
+
+
+def settings(store: Path, **more: object) -> Settings:
+    return resolve({"store": str(store), **more}).settings
+
+
+def untimed(data: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in data.items() if name not in ("seconds_per_claim", "remembered")}
+
+
+@pytest.mark.parametrize("rerank", [None, "none"])
+def test_evaluate(papers, files, monkeypatch, rerank):
+    if rerank is not None:
+        monkeypatch.setenv("CCHECK_RERANK", rerank)
+    recipes = ("bm25", "default")
+    ran = ccheck("evaluate", *recipes, *files.options, "--store", papers, "--json", "--metric", "R@5")
+    assert ran.code == 0, ran.err
+    data = read_evaluation_data(str(files.claims), str(files.qrels), metrics=["R@5"])
+    with open_session(settings(papers)) as session:
+        made = dict(session.evaluate_all(load_recipes(recipes), data))
+    assert [untimed(one) for one in ran.objects] == [untimed(one.to_dict()) for one in made.values()]
+    assert rerank is None or not made["default"].recipe.rerankers
+
+
+def test_sweep(papers, files):
+    grid = "retrievers.bm25.fields.title=1.0,3.0"
+    arguments = ("--store", papers, "--json", "--metric", "R@5", "--grid", grid)
+    ran = ccheck("sweep", "bm25", *files.options, *arguments)
+    assert ran.code == 0, ran.err
+    data = read_evaluation_data(str(files.claims), str(files.qrels), metrics=["R@5"])
+    with open_session(settings(papers)) as session:
+        points = list(sweep(session, load_recipes(["bm25"])["bm25"], parse_grid([grid]), data))
+    *told, _ = ran.objects
+    assert [untimed(one) for one in told] == [
+        untimed({"settings": dict(point.settings), **point.evaluation.to_dict()}) for point in points
+    ]
+
+
+def test_mine(tmp_path):
+    documents = jsonl(
+        tmp_path / "corpus.jsonl", *({"_id": one.id, "title": one.title, "text": one.text} for one in corpus())
+    )
+    asked = jsonl(tmp_path / "claims.jsonl", *({"_id": one.id, "text": one.text} for one in claims()))
+    judged = tmp_path / "qrels.tsv"
+    rows = [f"{claim}\t{document}\t{grade}" for claim, own in qrels().items() for document, grade in own.items()]
+    judged.write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]) + "\n")
+    assert ccheck("ingest", documents, "--store", tmp_path / "store", "--no-dense").code == 0
+    where = ("--claims", asked, "--qrels", judged, "--store", tmp_path / "store", *BM25, "--margin", "0")
+    ran = ccheck("mine", *where, "--corpus", documents, "-o", tmp_path / "command.jsonl", "--json")
+    assert ran.code == 0, ran.err
+    mined = mine_from_store(
+        settings(tmp_path / "store", recipe="bm25"),
+        str(asked),
+        str(judged),
+        tmp_path / "script.jsonl",
+        MiningOptions(margin=None),
+        corpus=str(documents),
+    )
+    assert ran.objects[0]["rows"] == mined.rows > 0
+    assert (tmp_path / "command.jsonl").read_bytes() == (tmp_path / "script.jsonl").read_bytes()
+
+
+# -- claims have one reader
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"_id": "1", "text": "tea is healthy"},
+        {"id": 1, "claim": "tea is healthy"},
+        {"claim_id": "1", "claim": "tea is healthy"},
+        {"qid": "1", "query": "tea is healthy"},
+        {"topic": 1, "tweet_text": " tea is healthy "},
+    ],
+)
+def test_claims_have_the_same_fields_everywhere(papers, tmp_path, record):
+    file = jsonl(tmp_path / "claims.jsonl", record)
+    (claim,) = read_claims(file)
+    ran = ccheck("query", "--claims", file, "--store", papers, *BM25, "--verdict", "none")
+    assert ran.code == 0, ran.err
+    (answer,) = ran.objects
+    assert answer["claim"] == {"id": claim.id, "text": claim.text} == {"id": "1", "text": "tea is healthy"}
+
+
+def test_claims_come_in_any_format_that_evaluations_read(papers, tmp_path):
+    (tmp_path / "topics.tsv").write_text("1\ttea is healthy\n2\tcoffee is healthy\n")
+    ran = ccheck("query", "--claims", tmp_path / "topics.tsv", "--store", papers, *BM25, "--verdict", "none")
+    assert ran.code == 0, ran.err
+    assert [one["claim"]["id"] for one in ran.objects] == ["1", "2"]
+
+
+def test_bad_claims_have_the_same_reasons_everywhere(papers, tmp_path):
+    file = tmp_path / "claims.jsonl"
+    file.write_text('nonsense\n{"_id": "1"}\n{"_id": "2", "text": "a"}\n{"_id": "2", "text": "b"}\n')
+    problems = [record.problem for record in iter_claims(file)]
+    ran = ccheck("query", "--claims", file, "--store", papers, *BM25, "--verdict", "none")
+    assert ran.code == 7, ran.err
+    assert [answer.get("error") for answer in ran.objects] == problems
+    with pytest.raises(CcheckError) as caught:
+        read_claims(file)
+    assert all(problem in str(caught.value) for problem in problems if problem)
+
+
+def test_the_sample_claims_are_read_alike():
+    told = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
+    assert [claim.text for claim in read_claims(CLAIMS)] == told
+
+
+# -- exit codes
+
+
+@pytest.mark.parametrize(("lines", "code"), [(["x", "y"], 5), (["x", '{"_id": "1", "text": "tea"}'], 7)])
+def test_nothing_done_is_not_done_in_part(papers, tmp_path, lines, code):
+    file = tmp_path / "claims.jsonl"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    ran = ccheck("query", "--claims", file, "--store", papers, *BM25, "--verdict", "none")
+    assert ran.code == code, ran.err
+
+
+@pytest.mark.parametrize("command", [("evaluate", "bm25"), ("sweep", "bm25", "--grid", "retrievers.bm25.depth=5,9")])
+def test_no_claim_that_can_be_checked(papers, files, command):
+    jsonl(files.claims, *({"_id": claim.id, "text": "a" * 200_000} for claim in read_claims(files.claims)))
+    assert ccheck(*command, *files.options, "--store", papers).code == 5
+    asked = ccheck("query", "--claims", files.claims, "--store", papers, *BM25, "--verdict", "none")
+    assert asked.code == 5, asked.err
