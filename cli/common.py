@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from ..pipeline.checker import Checker
     from ..settings import Resolved, Settings
     from ..types import Usage
 
@@ -228,13 +227,3 @@ def print_fields(console: Console, fields: dict[str, str]) -> None:
     for name, value in fields.items():
         if value:
             print_hanging(console, Text(f"{printable(name):<{width}}", "bold"), printable(value), width)
-
-
-@contextmanager
-def checker(settings: Settings, *, quiet: bool, **parts: Any) -> Iterator[Checker]:
-    """An open Checker, which says on the terminal what takes long."""
-    from ..pipeline.checker import Checker
-    from .progress import notifier
-
-    with Checker(settings, notify=notifier(quiet), **parts) as made:
-        yield made

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import click
-from pydantic import SecretStr
 
-from ..redaction import redact
+from ..settings import shown
 from .common import json_option, notice, print_hanging, print_json, printable, resolved_from, stdout
 
 DESCRIPTION_WIDTH = 30
@@ -99,14 +95,3 @@ def distrust_command() -> None:
 
     file, _ = accept(withdraw=True)
     notice(f"{file.resolve()} is no longer trusted")
-
-
-def shown(value: Any) -> Any:
-    """A setting's value as it may be printed: a secret only as set or not, a URL without its password and tokens."""
-    if isinstance(value, SecretStr):
-        return "(set)"
-    if isinstance(value, tuple):
-        return ",".join(value)
-    if isinstance(value, str | Path):
-        return redact(str(value))
-    return value

@@ -13,7 +13,6 @@ import click
 from .common import (
     STORE_FORMS,
     argument_text,
-    checker,
     device_option,
     notice,
     options,
@@ -21,6 +20,7 @@ from .common import (
     settings_from,
     stdout,
 )
+from .progress import checker
 
 STORE = "local:demo"
 

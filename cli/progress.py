@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .common import stderr
+
+if TYPE_CHECKING:
+    from ..pipeline.checker import Checker
+    from ..settings import Settings
 
 
 class Update(Protocol):
@@ -62,3 +66,12 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
             bar.update(task, completed=done, total=total, facts=escape(facts))
 
         yield update
+
+
+@contextmanager
+def checker(settings: Settings, *, quiet: bool, **parts: Any) -> Iterator[Checker]:
+    """An open Checker, which says on the terminal what takes long."""
+    from ..pipeline.checker import Checker
+
+    with Checker(settings, notify=notifier(quiet), **parts) as made:
+        yield made

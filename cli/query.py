@@ -18,7 +18,6 @@ from ..errors import CcheckError, Incomplete, InvalidData, UsageError, batch_err
 from ..files import check_outputs
 from .common import (
     argument_text,
-    checker,
     counted,
     device_option,
     json_option,
@@ -41,6 +40,7 @@ from .common import (
     usage_said,
 )
 from .outputs import REPORT, RUN, outputs
+from .progress import checker, progress_bar
 from .resume import Answer, Key, earlier_answers, result_of, settings_key
 
 if TYPE_CHECKING:
@@ -382,7 +382,6 @@ def _conditions(filters: tuple[str, ...], before_day: str | None) -> list[Filter
 def _many(checked: Checker, claims: Iterable[ClaimRecord], file: str, asked: _Asked) -> Iterator[Result]:
     """Results for claims, in order; one that comes with a problem is a result with that error."""
     from ..types import Claim
-    from .progress import progress_bar
 
     read: deque[ClaimRecord] = deque()
 

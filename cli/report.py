@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from ..files import writing
 from ..page import environment, inert
-from ..settings import SECRETS
+from ..settings import SECRETS, shown
 from ..stages import Fusion
 from ..text import shortened
 from .common import counted
@@ -107,8 +107,6 @@ def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) ->
     A page is made to be sent: it has no secrets, URLs come without their passwords, and what only says where things
     lie on this machine is left out.
     """
-    from .config import shown
-
     given = recipe.model_dump(mode="json", exclude_none=True, include=set(STAGES))
     stages = [f"{old} is replaced by {new}" for old, new in recipe.replace.items()]
     for name, stage in given.items():

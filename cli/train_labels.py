@@ -195,7 +195,7 @@ def learned_reranker(
     """Train a reranker over the retrievers' scores, in seconds and without torch.
 
     \b
-    ccheck train learned-reranker --claims claims.jsonl --qrels qrels.tsv -o learned.json
+    ccheck train learned-reranker --claims c.jsonl --qrels q.tsv -o l.json
 
     It orders the first documents of the recipe's retrievers again, by their scores and ranks and the words that they
     share with the claim. A recipe uses it by the table [rerankers.learned] with the file as its model, before its other

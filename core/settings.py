@@ -352,3 +352,14 @@ def _open_regular(path: str, flags: int) -> int:
             raise IsADirectoryError(path)
         raise ValueError("it is no file")
     return descriptor
+
+
+def shown(value: Any) -> Any:
+    """A setting's value as it may be printed: a secret only as set or not, a URL without its password and tokens."""
+    if isinstance(value, SecretStr):
+        return "(set)"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, str | Path):
+        return redact(str(value))
+    return value

@@ -86,7 +86,9 @@ def read_claims(path: str | os.PathLike[str]) -> list[Claim]:
     that is an error. Raises NotFound, MissingExtra, or InvalidData, which names the lines.
     """
     found = list(iter_claims(path))
-    if problems := [problem for _, problem in found if problem is not None]:
+    problems = [problem for _, problem in found if problem is not None]
+    problems += [f"the id {claim.id!r} is not valid Unicode" for claim, _ in found if not is_unicode(str(claim.id))]
+    if problems:
         raise bad_lines(path, problems, len(problems))
     if not found:
         raise InvalidData(f"{os.fspath(path)} has no claims")
@@ -102,7 +104,7 @@ def _claims(records: Iterator[Record | Reject]) -> Iterator[ClaimRecord]:
             continue
         try:
             data = _with_topic(record.data)
-            id_ = _claim_id(data, number)
+            id_ = _claim_id(data, number, any_text=True)
         except InvalidData as error:
             yield ClaimRecord(Claim("", str(number)), f"{where}{error}")
             continue
@@ -310,10 +312,10 @@ def _with_topic(data: dict[str, Any]) -> dict[str, Any]:
     return {"_id": data["0"], "text": data["1"]}
 
 
-def _claim_id(data: Mapping[str, Any], number: int) -> str:
+def _claim_id(data: Mapping[str, Any], number: int, *, any_text: bool = False) -> str:
     name, value = _found(data, CLAIM_IDS)
     if name is not None:
-        return _id(value, name)
+        return _id(value, name, any_text=any_text)
     if any(known in data for known in CLAIM_IDS):
         raise InvalidData("the claim's id is empty")
     return str(number)
@@ -324,14 +326,15 @@ def _found(data: Mapping[str, Any], names: Sequence[str]) -> tuple[str | None, A
     return next(((name, data[name]) for name in names if data.get(name) not in (None, "")), (None, None))
 
 
-def _id(value: object, name: str) -> str:
+def _id(value: object, name: str, *, any_text: bool = False) -> str:
+    """An id; `any_text`: also with lone surrogates, which answers can hold and rankings to be measured can't."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # a column of numbers with gaps, as pandas writes it
     if (
         isinstance(value, bool)
         or not isinstance(value, str | int)
         or not str(value).strip()
-        or not is_unicode(str(value))
+        or not (any_text or is_unicode(str(value)))
     ):
         raise InvalidData(f"{name} is no id: {str(value)[:80]!r}")
     return str(value).strip()

@@ -267,7 +267,7 @@ MIXED = [
     {"_id": "c"},
     {"text": "smoking"},
     [1],
-    {"_id": 5, "text": "vaccines"},
+    {"_id": 50, "text": "vaccines"},
     {"_id": "f", "text": 5},
     {"_id": "", "text": "smokers"},
 ]
@@ -279,17 +279,17 @@ def answers(ran: Ran) -> list[tuple[str, bool, str]]:
 
 def test_each_claim_has_its_answer_in_its_place(query, tmp_path):
     ran = query("--claims", jsonl(tmp_path / "claims.jsonl", *MIXED), "-k", "1")
-    assert ran.code == 7 and "5 of 9 claims could not be checked" in ran.err
+    assert ran.code == 7 and "6 of 9 claims could not be checked" in ran.err
     expected = [
         ("a", True, ""),
-        ("b", False, "the claim is empty"),
-        ("4", False, "line 4: not valid JSON"),
-        ("c", False, "line 5: there is no text; its fields are _id"),
-        ("6", True, ""),
-        ("7", False, "line 7: not a JSON object"),
+        ("b", False, "line 3: claim b has no text"),
+        ("3", False, "line 4: not valid JSON"),
+        ("c", False, "line 5: claim c has no text. Its fields are _id"),
         ("5", True, ""),
-        ("f", False, "line 9: there is no text; its fields are _id, text"),
-        ("10", True, ""),
+        ("6", False, "line 7: not a JSON object"),
+        ("50", True, ""),
+        ("f", False, "line 9: claim f has no text. Its fields are _id, text"),
+        ("9", False, "line 10: the claim's id is empty"),
     ]
     for found, wanted in zip(answers(ran), expected, strict=True):
         assert found[:2] == wanted[:2] and found[2].startswith(wanted[2]) and bool(found[2]) == bool(wanted[2])
@@ -377,10 +377,13 @@ def test_each_claim_needs_an_id_of_its_own(query, tmp_path):
         ran = query("--claims", claims, *arguments)
         assert ran.code == 7 and answers(ran)[0][:2] == ("a", True) and answers(ran)[2][0] == "3"
         again = ran.objects[1]
-        assert again["claim"] == {"id": "a", "text": "coffee"} and "line 2: the id 'a' is line 1's" in again["error"]
+        assert (
+            again["claim"] == {"id": "a", "text": "coffee"}
+            and "line 2: the id 'a' is already that of the claim on line 1" in again["error"]
+        )
         assert (again["evidence"], again["verdict"]) == ([], None)
     assert read_run(run).keys() <= {"a", "3"} and read_run(run)["a"][0][1] == 1
-    assert "the id &#39;a&#39; is line 1" in report.read_text() or "the id 'a' is line 1" in report.read_text()
+    assert "is already that of the claim on line 1" in report.read_text()
 
 
 def test_a_run_of_one_claim(query, tmp_path):

@@ -1,0 +1,296 @@
+"""What works here, what does not, and what to do about it: the checks of `ccheck doctor`.
+
+for finding in findings(resolve({"store": "local:papers"})):
+    print(finding.part, finding.status, finding.detail)
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ..errors import CcheckError, MissingExtra, NotFound, ServerError, UsageError
+from ..keys import key_for
+from ..redaction import redact
+from ..settings import FILE, shown, waiting
+from ..trust import VARIABLE
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+    from ..search import StoreInfo
+    from ..settings import Resolved, Settings
+
+BASE = (
+    "click",
+    "elasticsearch",
+    "filelock",
+    "httpx",
+    "jinja2",
+    "numpy",
+    "nupunkt",
+    "pydantic",
+    "rich",
+    "tantivy",
+    "tenacity",
+)
+EXTRAS = {
+    "models": ("torch", "transformers", "sentence-transformers"),
+    "server": ("fastapi", "uvicorn", "prometheus-client"),
+    "llm": ("openai",),
+    "parquet": ("pyarrow",),
+    "evaluation": ("ir-measures", "scikit-learn", "matplotlib"),
+    "train": ("accelerate", "datasets", "peft"),
+}
+
+
+PROBE = "sea level has risen"
+"""What is searched for, to see whether a store answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One part and its state. `absent` is optional and missing, `failed` is wanted and does not work.
+
+    `exit_code` is the one of what failed, else 0.
+    """
+
+    part: str
+    status: Literal["ok", "absent", "failed"]
+    detail: str
+    exit_code: int = 0
+
+
+def findings(resolved: Resolved) -> Iterator[Finding]:
+    """Check Python, packages, models, recipe, servers and store, one after the other. Raises nothing on purpose."""
+    yield Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
+    yield _packages("packages", BASE, "pip install ccheck")
+    for extra, names in EXTRAS.items():
+        yield _packages(extra, names, f"pip install 'ccheck[{extra}]'")
+    yield _tried("device", lambda: _device(resolved))
+    yield _tried("model", lambda: _model(resolved))
+    yield _tried("reranker", lambda: _reranker(resolved))
+    yield _tried("verdict", lambda: _verdict(resolved))
+    yield _tried("recipe", lambda: _recipe(resolved))
+    server = list(_elasticsearch(resolved))
+    yield from server
+    if any(finding.exit_code for finding in server):
+        yield Finding("store", "failed", "its server failed", ServerError.exit_code)
+    else:
+        yield from _store(resolved)
+    for name, origin in resolved.origins.items():
+        if origin != "default":
+            yield Finding("setting", "ok", f"{name} = {shown(getattr(resolved.settings, name))} (from {origin})")
+    if resolved.pending:
+        yield Finding("setting", "failed", waiting(Path(FILE), resolved.pending), UsageError.exit_code)
+    yield from _unknown_variables(os.environ)
+
+
+def _packages(part: str, names: tuple[str, ...], install: str) -> Finding:
+    versions = {name: _version(name) for name in names}
+    missing = [name for name, version in versions.items() if version is None]
+    if missing:
+        return Finding(part, "absent", f"{', '.join(missing)} not installed: {install}")
+    return Finding(part, "ok", ", ".join(f"{name} {version}" for name, version in versions.items()))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _device(resolved: Resolved) -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding("device", "absent", "not looked for without torch")
+    import torch
+
+    wanted = resolved.settings.device
+    if wanted is not None:
+        from ..models import check_device
+
+        check_device(wanted)
+        return Finding("device", "ok", f"{wanted}, as the settings say")
+    if torch.cuda.is_available():
+        memory = torch.cuda.mem_get_info()[1] / 2**30
+        return Finding("device", "ok", f"cuda: {torch.cuda.get_device_name()}, {memory:.0f} GiB")
+    if torch.backends.mps.is_available():
+        return Finding("device", "ok", "mps: Apple's GPU")
+    return Finding("device", "ok", f"cpu: torch {torch.__version__} sees no GPU")
+
+
+def _tried(part: str, find: Callable[[], Finding]) -> Finding:
+    try:
+        return find()
+    except CcheckError as error:
+        return Finding(part, "failed", str(error), error.exit_code)
+
+
+def _model(resolved: Resolved) -> Finding:
+    from ..encode.dense import DEFAULT_MODEL
+    from ..models import find_model, fingerprint, models_installed
+
+    name = resolved.settings.embedding_model or DEFAULT_MODEL
+    if not models_installed():
+        return Finding("model", "absent", f"{name}: without the models extra retrieval is by BM25 only")
+    found = find_model(name, allow_download=False)
+    return Finding("model", "ok", f"{found.name}, weights {fingerprint(found.path)[:8]}, {found.origin} {found.path}")
+
+
+def _reranker(resolved: Resolved) -> Finding:
+    """What --rerank auto would take; a server is asked whether it is there."""
+    from ..models import find_model
+    from ..rerank.open import choose_model, is_url, open_remote
+
+    settings = resolved.settings
+    try:
+        name = settings.rerank if settings.rerank not in (None, "auto") else choose_model(settings)
+    except MissingExtra as error:
+        return Finding("reranker", "absent", str(error))
+    if name == "none":
+        return Finding("reranker", "ok", "none, as the settings say")
+    if is_url(name):
+        server = open_remote(name, settings, timeout=min(10, settings.rerank_timeout), retry_seconds=0)
+        server("a claim", ["a passage", "another passage"])
+        return Finding("reranker", "ok", "; ".join(filter(None, (f"{server.name} answers", server.notice))))
+    try:
+        found = find_model(name, allow_download=False)
+    except NotFound as error:
+        if settings.rerank == name:
+            raise
+        return Finding("reranker", "absent", str(error))
+    return Finding("reranker", "ok", f"{found.name}, {found.origin} {found.path}")
+
+
+def _verdict(resolved: Resolved) -> Finding:
+    """Who --verdict auto would ask. A language model is not, since that may cost money."""
+    from ..models import find_model, models_installed
+    from ..verdict.classifier import DEFAULT_STANCE_MODEL
+
+    settings = resolved.settings
+    if settings.llm_model is not None:
+        if _version("openai") is None:
+            raise MissingExtra(f"the language model {settings.llm_model}", "llm")
+        key = key_for(settings, "llm_api_key", settings.llm_base_url)
+        said = "with a key" if key.value else "with no key"
+        asked = f"llm: {settings.llm_model} at {redact(settings.llm_base_url)}, {said}; not asked"
+        return Finding("verdict", "ok", "; ".join(filter(None, (asked, key.withheld))))
+    name = settings.stance_model or DEFAULT_STANCE_MODEL
+    if not models_installed():
+        return Finding("verdict", "absent", f"{name} needs the models extra, and no language model is named")
+    try:
+        found = find_model(name, allow_download=False)
+    except NotFound as error:
+        if settings.stance_model is not None:
+            raise
+        return Finding("verdict", "absent", f"no language model is named, and {error}")
+    return Finding("verdict", "ok", f"stance: {found.name}, {found.origin} {found.path}")
+
+
+def _recipe(resolved: Resolved) -> Finding:
+    from ..recipe import load_recipe
+
+    recipe = load_recipe(resolved.settings.recipe)
+    return Finding("recipe", "ok", f"{recipe.name}: {recipe.description or ', '.join(recipe.retrievers)}")
+
+
+def _store(resolved: Resolved) -> Iterator[Finding]:
+    """The store, by what a query does before its first claim and by one search: what a query refuses, this does too."""
+    from ..recipe import load_recipe
+    from ..types import Claim
+    from .checker import Checker
+
+    try:
+        with Checker(resolved.settings, recipe=_only_searching(load_recipe(resolved.settings.recipe))) as checker:
+            info = checker.store.info()
+            if info is None:
+                absent = f"{checker.store.name} does not exist yet: ccheck ingest FILE makes it"
+                yield Finding("store", "absent", absent)
+                return
+            about = [
+                f"{info.name}: {info.documents:,} document{'' if info.documents == 1 else 's'}",
+                info.layout.describe(),
+            ]
+            about += [f"{what}: {said}" for what, said in info.details.items()]
+            if away := _away(checker.recipe, info, resolved.settings):
+                about.append(f"not searched, since a query would first download {away}")
+                yield Finding("store", "absent", "; ".join(about))
+                return
+            plan = checker.plan()
+            checker.check(Claim(PROBE), k=1)
+            about.append(f"searched by {', '.join(plan.retrievers)}")
+            yield Finding("store", "ok", "; ".join(about))
+            for warning in plan.warnings:
+                yield Finding("search", "absent", warning)
+    except CcheckError as error:
+        yield Finding("store", "failed", str(error), error.exit_code)
+
+
+def _only_searching(recipe: Recipe) -> Recipe:
+    """The recipe without those who rewrite, rerank and judge, which have findings of their own and may cost money."""
+    searching = {name: stage.model_copy(update={"query": "claim"}) for name, stage in recipe.retrievers.items()}
+    nobody = recipe.verdict.model_copy(update={"method": "none"})
+    return recipe.model_copy(update={"retrievers": searching, "rerankers": {}, "verdict": nobody})
+
+
+def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
+    """The models that searching needs and that are not on this machine."""
+    from ..models import find_model, models_installed
+    from ..stages import Dense
+    from .needs import models_used
+
+    used = set(models_used(recipe))
+    made_with = info.layout.embedding
+    unnamed = any(isinstance(stage, Dense) and stage.model is None for stage in recipe.retrievers.values())
+    if unnamed and info.dimensions is not None:
+        used |= {settings.embedding_model or (made_with.model if made_with else "")} - {""}
+    away = []
+    for name in sorted(used) if models_installed() else ():
+        try:
+            find_model(name, allow_download=False, tokenizer_only=models_used(recipe).get(name) == "tokenizer")
+        except NotFound:
+            away.append(name)
+    return ", ".join(away)
+
+
+def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
+    """The server, where the settings name one; what is wrong with it matters where the store is on it."""
+    from ..search.elastic import connection_from, diagnose
+    from ..search.open import elastic_url
+
+    settings = resolved.settings
+    try:
+        url, in_use = elastic_url(settings)
+        if url is None and settings.elasticsearch_cloud_id is None:
+            detail = "not set up: --store https://host:9200/INDEX, or ELASTICSEARCH_URL"
+            yield Finding("elasticsearch", "absent", detail)
+            return
+        connection = connection_from(settings, url)
+    except CcheckError as error:
+        yield Finding("elasticsearch", "failed", str(error), error.exit_code)
+        return
+    for part, ok, detail in diagnose(connection):
+        if in_use:
+            yield Finding(part, "ok" if ok else "failed", detail, 0 if ok else ServerError.exit_code)
+        else:
+            unused = f"{detail} (not in use: the store is {shown(settings.store)})"
+            yield Finding(part, "ok" if ok else "absent", unused)
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Finding]:
+    from ..settings import Settings, variables
+
+    known = {*(first for name in Settings.model_fields for first in variables(name)[:1]), "CCHECK_DEBUG", VARIABLE}
+    for name in sorted(set(environ) - known):
+        if name.startswith("CCHECK_SERVE_"):
+            continue  # the options of ccheck serve, which knows them
+        if name.startswith("CCHECK_") and (near := difflib.get_close_matches(name, known, 1, cutoff=0.8)):
+            yield Finding("setting", "absent", f"{name} is not a ccheck setting: did you mean {near[0]}?")
