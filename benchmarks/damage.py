@@ -3,9 +3,9 @@
     python benchmarks/damage.py [--count 500] [--seed 1] [--show]
 
 Builds a store with everything that one can hold: vectors of two models, sparse vectors, two analyses, additional texts,
-metadata, documents that were replaced and removed. Then, each time in a fresh copy: damages one of its files (one bit
-flipped, cut short, a page zeroed, two pages swapped, removed), reads all that can be read, writes, and reads again.
-Each answer is compared with that of the whole store. Prints how often what happened:
+units of two granularities, metadata, documents that were replaced and removed. Then, each time in a fresh copy: damages
+one of its files (one bit flipped, cut short, a page zeroed, two pages swapped, removed), reads all that can be read,
+writes, and reads again. Each answer is compared with that of the whole store. Prints how often what happened:
 
     right          every answer was right: the damage is where nothing reads, or was mended
     said           an answer was an error of ccheck (`CcheckError`), and the others were right
@@ -26,18 +26,19 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ccheck.errors import CcheckError
-from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, Layout, SparseField, named_fields
+from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, Layout, SparseField, UnitField, named_fields
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, sparse
 from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector
+from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector, Unit, UnitEntry, Vector
 
 KINDS = ("bit flipped", "cut short", "page zeroed", "pages swapped", "removed")
 PAGE = 4096
@@ -52,6 +53,7 @@ LAYOUT = Layout(
     SparseField("sparse", 500, "d" * 64, 128),
     (ANALYSIS,),
     AdditionalTexts("model", True, 0, "prompts"),
+    {"windows": UnitField("window", 20, embedding=DENSE[FIRST].embedding), "halves": UnitField("paragraph")},
 )
 RETRIEVERS: dict[str, Retriever] = {
     "bm25": Bm25(depth=30),
@@ -61,6 +63,13 @@ RETRIEVERS: dict[str, Retriever] = {
     "dense": Dense(depth=30),
     "second": Dense(depth=30, field=SECOND),
     "sparse": Sparse(depth=30),
+    "windows": Bm25(depth=30, units="windows", parents="max"),
+    "halves": Bm25(depth=30, units="halves", parents="sum"),
+    "window vectors": Dense(depth=30, units="windows", parents="max"),
+}
+UNITS: dict[str, Retriever] = {
+    "words": Bm25(depth=30, units="windows"),
+    "vectors": Dense(depth=30, units="windows"),
 }
 WORDS = [a + b + c for a in ("", "ra", "lo", "ne") for b in ("n", "r", "s", "t", "l") for c in ("a", "um", "ic", "o")]
 DOCUMENTS = 400
@@ -82,7 +91,22 @@ def entry(number: int, version: int = 0) -> Entry:
         {FIRST: first, SECOND: second},
         SparseVector(ids, draw.gamma(2.0, 0.5, len(ids)).astype(np.float32)),
         (f"summary {WORDS[picks[1]]}",),
+        {
+            "windows": units("windows", text, 20, [passage.vector for passage in first]),
+            "halves": units("halves", text, 30, []),
+        },
     )
+
+
+def units(granularity: str, text: str, words: int, vectors: Sequence[Vector]) -> tuple[UnitEntry, ...]:
+    """So many words each; vectors in turn."""
+    all_words, made, at = text.split(), [], 0
+    for number in range(len(all_words) // words):
+        piece = " ".join(all_words[number * words : (number + 1) * words])
+        vector = vectors[number % len(vectors)] if vectors else None
+        made.append(UnitEntry(Unit(granularity, number, at, at + len(piece), piece), vector))
+        at += len(piece) + 1
+    return tuple(made)
 
 
 def build(folder: Path) -> None:
@@ -111,6 +135,7 @@ def answers(store: LocalStore, note: Callable[[str, Any], None]) -> None:
         for one in made
     ]
     filters = [parse_filter("year>=1990"), parse_filter(f"of={made[0].document.metadata['of']}")]
+    scoped = [replace(query, filters=(one,)) for query, one in zip(queries, filters, strict=False)]
     asked: Mapping[str, Callable[[], Any]] = {
         "count": store.count,
         "info": lambda: [(found.documents, found.passages, found.pending) if (found := store.info()) else None],
@@ -121,6 +146,9 @@ def answers(store: LocalStore, note: Callable[[str, Any], None]) -> None:
             _shown(one) for one in store.search(queries, RETRIEVERS, Fusion(), k=10, filters=filters[:1])
         ],
         "twice filtered": lambda: [_ranked(one) for one in store.rankings(queries, RETRIEVERS, filters=filters)],
+        "units": lambda: [_shown(one) for one in store.search(queries, UNITS, Fusion(), k=10)],
+        "scopes": lambda: [_ranked(one) for one in store.rankings(scoped, UNITS)],
+        "units by key": lambda: sorted(map(str, store.get_units("halves", [f"{id_}#1" for id_ in ids]).items())),
         "deep": lambda: [
             _ranked(one) for one in store.rankings(queries, {"dense": Dense(depth=5_000), "bm25": Bm25(depth=5_000)})
         ],
@@ -139,7 +167,7 @@ def _rounded(score: float) -> float:
 def _shown(ranking: Ranking | CcheckError) -> Any:
     if isinstance(ranking, CcheckError):
         return f"error: {ranking}"
-    return [(str(hit.document), _rounded(hit.score)) for hit in ranking.hits]
+    return [(str(hit.document), str(hit.unit), _rounded(hit.score)) for hit in ranking.hits]
 
 
 def _ranked(found: Any) -> Any:

@@ -4,9 +4,9 @@
 
 Creations: a process that makes a store is killed (SIGKILL) at a random moment of it. What it left must be a store or
 none, and the next process must make one of it. Ingests: a process that stores, replaces and removes documents, with
-vectors and sparse vectors, is killed at a random moment; the next one goes on with the same folder. After each kill
-everything that was promised must be there, found by words, vectors and sparse vectors, and all files must match their
-checksums. Prints the counts; exit code 1 where anything was lost, doubled or broken.
+vectors, sparse vectors and units, is killed at a random moment; the next one goes on with the same folder. After each
+kill everything that was promised must be there, found by words, vectors, sparse vectors and units, and all files must
+match their checksums. Prints the counts; exit code 1 where anything was lost, doubled or broken.
 """
 
 from __future__ import annotations
@@ -102,8 +102,9 @@ def _found(store: LocalStore, number: int, version: int) -> bool:
     """Whether this version of a document is what its own fields lead to."""
     made = entry(number, version)
     own = {"second": made.passages[SECOND][0].vector, "sparse": made.sparse}
-    asked = {name: RETRIEVERS[name] for name in ("dense", "second", "sparse")}
-    (ranking,) = store.rankings([Query("", made.passages[FIRST][0].vector, own)], asked)
+    asked = {name: RETRIEVERS[name] for name in ("dense", "second", "sparse", "windows", "window vectors")}
+    window = made.units["windows"][0].unit.text
+    (ranking,) = store.rankings([Query(window, made.passages[FIRST][0].vector, own)], asked)
     assert isinstance(ranking, dict)
     return all(found and found[0][0] == f"d{number}" for found in ranking.values())
 
