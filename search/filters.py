@@ -1,8 +1,7 @@
 """Conditions on metadata: `year>=2010`, `journal=Nature`, published before a day.
 
-They mean the same in every store. A field that holds a list matches where one of its values does. A number
-compares with numbers, also those written as text ("2010"); other values compare as text; `!=` also passes documents
-without the field.
+They mean the same in every store. A list matches if one of its values matches. A number is compared with numbers,
+including numbers written as text ("2010"). Other values are compared as text. Documents without the field pass `!=`.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from ..types import Filter
 PUBLISHED = "published"
 """The field of a document's own date, beside its metadata."""
 DOCUMENT_ID = "_id"
-"""The field of a document's id, beside its metadata: a scope of one document. Only = and != compare it."""
+"""The field of a document's id, beside its metadata: a scope of one document. Only = and != apply to it."""
 
 _FORM = re.compile(r"\s*(?P<field>[^\s=!<>\"]+)\s*(?P<operator>>=|<=|!=|==|=|<|>)\s*(?P<value>.+?)\s*", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?|[0-9]{5,}|now\b.*")
 NAMED = 20
-"""How many fields an error names."""
+"""The most fields that an error lists."""
 
 Kind: TypeAlias = Literal["numbers", "text", "either", "words", "dates", "booleans", "nested", "mixed", "other"]
-"""What a field's values are to a filter: all numbers (also those written as text), none of them, or some.
+"""What a field's values are to a filter: only numbers (including numbers written as text), only text, or either.
 
-`words` can only be looked for. `nested`, `mixed` (of another type in each index of an alias) and `other` can't be
-filtered on at all.
+`words` can only be searched for. Filters can't use `nested`, `mixed` (a different type in each index of an alias) and
+`other` fields at all.
 """
 
 
@@ -42,14 +41,14 @@ def number_of(one: Filter) -> float | None:
 
 
 def is_number(text: str) -> bool:
-    """Whether filters take text for a number: digits, with a sign before and a fraction after."""
+    """Whether filters treat the text as a number: digits, with an optional sign and fraction."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def refuse_unfit(filters: Sequence[Filter], fields: Mapping[str, Kind], store: str) -> None:
     """Raise UsageError for a filter on a field that no document has, or that its values can't be compared with.
 
-    Such a filter would leave nothing, or everything, of any claim: a mistake, and no answer.
+    Such a filter would pass nothing, or everything, for every claim: it is a mistake.
     """
     refuse_ordered_ids(filters)
     for one in filters:
@@ -62,77 +61,83 @@ def refuse_unfit(filters: Sequence[Filter], fields: Mapping[str, Kind], store: s
 
 
 def refuse_ordered_ids(filters: Sequence[Filter]) -> None:
-    """Raise UsageError for a filter that orders ids."""
+    """Raise UsageError for a filter that compares ids with <, <=, > or >=."""
     for one in filters:
         if one.field == DOCUMENT_ID and one.operator not in ("=", "!="):
-            raise UsageError(f"the filter {str(one)!r} can't be applied: only = and != compare ids")
+            raise UsageError(f"the filter {str(one)!r} can't be applied: ids can only be compared with = and !=")
 
 
 def _unknown(one: Filter, fields: Mapping[str, Kind], store: str) -> str:
     if one.field == PUBLISHED:
         return (
-            f"no document of {store} has a date, so none is surely before {one.value}: ingest with the field that has "
-            "it (--date-field), or leave out --before"
+            f"no document in {store} has a date, so --before {one.value} would exclude all of them. Name the field of "
+            "the date at ingest (--date-field), or leave out --before"
         )
     names = sorted(name for name in fields if name != PUBLISHED)
     if not names:
-        return f"the filter {str(one)!r} can't be applied: no document of {store} has metadata"
+        return f"the filter {str(one)!r} can't be applied: no document in {store} has metadata"
     folded = {name.casefold(): name for name in reversed(names)}
     near = difflib.get_close_matches(one.field.casefold(), folded, 1)
     hint = f"; did you mean {folded[near[0]]!r}?" if near else "."
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return f"no document of {store} has a field {one.field!r}{hint} The fields are {', '.join(names[:NAMED])}{more}"
+    return f"no document in {store} has a field {one.field!r}{hint} The fields are {', '.join(names[:NAMED])}{more}"
 
 
 def _unfit(one: Filter, kind: Kind) -> str | None:
-    """Why the values of a field can't be compared so; None where they can."""
+    """Why the values of a field can't be compared like this; None where they can."""
     orders = one.operator not in ("=", "!=")
     match kind:
         case "nested":
-            return f"{one.field} lies in nested documents, which filters don't reach"
+            return f"{one.field} is in nested documents, which filters can't reach"
         case "mixed":
-            return f"{one.field} has another type in each index of the alias: name one of the indices with --store"
+            return (
+                f"{one.field} has a different type in each index of the alias. Choose one of the indices with --store"
+            )
         case "other":
             return f"{one.field} holds neither text nor numbers nor dates"
         case "words" if orders:
-            return f"{one.field} is text that is searched by its words, which only = and != compare"
+            return f"{one.field} is full text, which can only be compared with = and !="
         case "booleans" if orders or one.value not in ("true", "false"):
-            return f"{one.field} is true or false: write {one.field}=true"
+            return f"{one.field} is true or false. Write {one.field}=true or {one.field}=false"
         case "dates" if not _DATE.fullmatch(one.value):
-            return f"{one.field} holds dates, and {one.value!r} is none: write {one.field}{one.operator}2015-01-31"
+            example = f"{one.field}{one.operator}2015-01-31"
+            return f"{one.field} holds dates, and {one.value!r} is not a date. Write, for example, {example}"
         case "numbers" if number_of(one) is None:
-            return f"{one.field} holds numbers, and {one.value!r} is none"
+            return f"{one.field} holds numbers, and {one.value!r} is not a number"
         case "text" if number_of(one) is not None and orders:
             return (
-                f"{one.field} holds text, which {one.operator} compares with text only, letter by letter, and "
-                f"{one.value!r} is a number"
+                f"{one.field} holds text, which {one.operator} compares letter by letter, but {one.value!r} is a number"
             )
     return None
 
 
 def parse_filter(text: str) -> Filter:
-    """Read `FIELD OPERATOR VALUE`; quotes around the value are dropped. Raises UsageError."""
+    """Parse `FIELD OPERATOR VALUE`. Quotes around the value are removed. Raises UsageError."""
     match = _FORM.fullmatch(text)
     if not is_unicode(text):
         raise UsageError(f"the filter {text!r} is not valid UTF-8")
     if match is None:
-        raise UsageError(f"the filter {text!r} is not of the form FIELD=VALUE (or !=, <, <=, >, >=): try 'year>=2010'")
+        raise UsageError(
+            f"the filter {text!r} is not FIELD=VALUE (or !=, <, <=, >, >=). Write, for example, 'year>=2010'"
+        )
     operator, value = match["operator"], match["value"]
     if value[0] in "=<>":
         field, rest = match["field"], value[1:].strip()
         meant = {"=>": ">=", "=<": "<=", "<>": "!="}.get(operator + value[0])
         hint = (
-            f"did you mean {f'{field}{meant}{rest}'!r}?" if meant and rest else "quote a value that begins with a sign"
+            f"did you mean {f'{field}{meant}{rest}'!r}?"
+            if meant and rest
+            else "quote a value that begins with =, < or >"
         )
-        raise UsageError(f"the filter {text!r} has two operators, one after the other: {hint}")
+        raise UsageError(f"the filter {text!r} has two operators in a row: {hint}")
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         value = value[1:-1]
     return Filter(match["field"], "=" if operator == "==" else operator, value)  # type: ignore[arg-type]
 
 
 def before(day: str) -> Filter:
-    """Documents that were surely published before a day (ISO 8601). Raises UsageError."""
+    """A filter for documents that were certainly published before a day (ISO 8601). Raises UsageError."""
     try:
         return Filter(PUBLISHED, "<", datetime.date.fromisoformat(day.strip()).isoformat())
     except ValueError as error:
-        raise UsageError(f"{day!r} is not a day such as 2015-01-31") from error
+        raise UsageError(f"{day!r} is not a date like 2015-01-31") from error

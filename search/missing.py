@@ -1,4 +1,4 @@
-"""What a store lacks for a retriever: decided here, for every store."""
+"""What a store lacks for a retriever, decided in one place for all stores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..stages import Dense, Retriever, Sparse
 
 
 def missing(retriever: Retriever, layout: Layout) -> str | None:
-    """What a store with this layout would have to hold for a retriever, in words; None where it has everything."""
+    """What a store with this layout lacks for a retriever, in words; None if it has everything."""
     if isinstance(retriever, Sparse):
         return "sparse vectors" if layout.sparse is None else None
     if retriever.units is not None:
@@ -28,7 +28,7 @@ def missing(retriever: Retriever, layout: Layout) -> str | None:
 
 
 def not_held(store: str, what: str, command: str | None = None) -> NotFound:
-    """The error for what a store lacks, with how to add it: the `command`, where it is known."""
+    """The error for what a store lacks, with the `command` that adds it."""
     how = "with an embedding model" if what == "vectors" else "for a recipe that uses them"
     example = "--model MODEL" if what == "vectors" else "--recipe NAME"
     command = command or f"ccheck ingest FILE {example} --store {store}"
@@ -36,7 +36,7 @@ def not_held(store: str, what: str, command: str | None = None) -> NotFound:
 
 
 def refuse_missing(retrievers: Mapping[str, Retriever], layout: Layout, store: str, command: str | None = None) -> None:
-    """Raise NotFound for a retriever that a store with this layout has nothing for."""
+    """Raise NotFound if a store with this layout lacks what a retriever searches."""
     for retriever in retrievers.values():
         if (what := missing(retriever, layout)) is not None:
             raise not_held(store, what, command)

@@ -1,4 +1,4 @@
-"""From what `--store` says to a store."""
+"""Open the store that `--store` names."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .store import Store
 DEFAULT_INDEX = "papers"
 _NAME = re.compile(r"[\w][\w.-]*")
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]+:")
-"""A misspelt `elasticsearch:`, say; one letter is a drive of Windows."""
+"""For example a misspelt `elasticsearch:`. A single letter is a Windows drive."""
 
 
 def open_store(settings: Settings) -> Store:
-    """The store that the settings name; nothing is read or made yet.
+    """The store that the settings name. Nothing is read or created yet.
 
-    `https://host:9200/INDEX`, or `elasticsearch:INDEX` on the server of the settings; `local:NAME` in the data folder;
-    anything else is a folder. Raises UsageError where it is none of these.
+    `https://host:9200/INDEX`, `elasticsearch:INDEX` (on the server that the settings name), `local:NAME` (in the data
+    folder), or a folder. Raises UsageError for anything else.
     """
     spec = settings.store.strip()
     scheme, _, rest = spec.partition(":")
@@ -31,7 +31,7 @@ def open_store(settings: Settings) -> Store:
         return _elastic(settings, url, index)
     if scheme in ("elasticsearch", "es"):
         if settings.elasticsearch_url is None and settings.elasticsearch_cloud_id is None:
-            raise UsageError(f"the store {spec} needs its server: set ELASTICSEARCH_URL or ELASTICSEARCH_CLOUD_ID")
+            raise UsageError(f"the store {spec} needs a server. Set ELASTICSEARCH_URL or ELASTICSEARCH_CLOUD_ID")
         return _elastic(settings, settings.elasticsearch_url, rest or DEFAULT_INDEX)
     from .local import LocalStore
 
@@ -39,10 +39,12 @@ def open_store(settings: Settings) -> Store:
         return LocalStore(settings.data_dir / rest, rest)
     path = rest if scheme == "local" else spec
     if not path or "://" in path or (path == spec and _SCHEME.match(spec)):
-        raise UsageError(f"the store {spec!r} is neither a folder, local:NAME nor https://host:9200/INDEX")
+        raise UsageError(
+            f"the store {spec!r} is not a folder, local:NAME, elasticsearch:INDEX or https://host:9200/INDEX"
+        )
     folder = Path(path).expanduser()
     if os.path.isfile(folder):  # noqa: PTH113 - Path.is_file raises where it may not look
-        raise UsageError(f"the store {spec} is a file: a store is a folder; to read the file, ccheck ingest {spec}")
+        raise UsageError(f"the store {spec} is a file, not a folder. To ingest the file, run ccheck ingest {spec}")
     if not is_unicode(str(folder.absolute())):
         raise UsageError(f"the store {str(folder)!r} has a name that is not valid UTF-8. Choose another folder")
     return LocalStore(folder, str(folder.absolute()))
@@ -57,14 +59,14 @@ def elastic_url(settings: Settings) -> tuple[str | None, bool]:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """A server's URL and the index that its path ends with."""
+    """A server's URL, and the index at the end of its path."""
     parts = urlsplit(url)
     try:
         named = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
+    except ValueError:  # an invalid port
         named = False
     if not named:
-        raise UsageError(f"the store {url!r} names no host and port: https://host:9200/INDEX")
+        raise UsageError(f"the store {url!r} lacks a host or has an invalid port. Write https://host:9200/INDEX")
     prefix, _, index = parts.path.rstrip("/").rpartition("/")
     return urlunsplit((parts.scheme, parts.netloc, prefix, "", "")), unquote(index) or DEFAULT_INDEX
 

@@ -1,4 +1,4 @@
-"""Several queries for one question: each is searched by itself, and their rankings are joined by rank."""
+"""Several queries for one question: each is searched separately, and the fusion joins their rankings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .store import Store
 
 
 def searched_units(retrievers: Mapping[str, Retriever]) -> str | None:
-    """The granularity of the units that these retrievers rank; None where they rank documents.
+    """The granularity of the units that these retrievers rank; None if they rank documents.
 
-    Raises UsageError where they rank different things, which no fusion can join.
+    Raises UsageError if they rank different things, which no fusion can join.
     """
     ranked = {
         name: None if isinstance(stage, Sparse) or stage.parents is not None else stage.units
@@ -23,8 +23,8 @@ def searched_units(retrievers: Mapping[str, Retriever]) -> str | None:
     if len(set(ranked.values())) > 1:
         said = ", ".join(f"{name} ranks {f'units {units}' if units else 'documents'}" for name, units in ranked.items())
         raise UsageError(
-            f"these retrievers rank different things: {said}. Give all the same units, or give each with units "
-            "parents = 'max'"
+            f"these retrievers rank different things: {said}. Set the same units for all of them, or set "
+            "parents = 'max' for each retriever with units"
         )
     return next(iter(ranked.values()), None)
 
@@ -36,7 +36,7 @@ def hits_of(
     rankings: Sequence[Mapping[str, Scored[str]]],
     fusions: Sequence[Fusion | None],
 ) -> list[Ranking]:
-    """The hits of the best keys of several questions, read from the store together. See `ranking_of`."""
+    """The hits for the best keys of several questions, read from the store in one go. See `ranking_of`."""
     keys = list(dict.fromkeys(key for top in tops for key, _ in top))
     units: Mapping[str, Unit] = {}
     documents: Mapping[str, Document]
@@ -60,11 +60,11 @@ def search_several(
     k: int,
     filters: Sequence[Filter] = (),
 ) -> list[Ranking | CcheckError]:
-    """The `k` best documents, or units, for each question; an error in the place of a question that failed.
+    """The `k` best documents or units for each question. A question that failed has an error in its place.
 
-    A question is one query or more. With `rrf` a hit's score is the sum of weight / (k + rank) over all queries and
-    retrievers, with ranks within one query (AVeriTeC's 1 / (4 + rank) is `Fusion(k=4)`). `Hit.scores` and `Hit.ranks`
-    are those of the best query, by retriever. A question without queries finds nothing. Raises as `Store.search` does.
+    A question is one or more queries. With `rrf`, a hit's score is the sum of weight / (k + rank) over all queries and
+    retrievers, with ranks within each query (AVeriTeC's 1 / (4 + rank) is `Fusion(k=4)`). `Hit.scores` and `Hit.ranks`
+    have each retriever's best over the queries. A question without queries finds nothing. Raises as `Store.search`.
     """
     granularity = searched_units(retrievers)
     found = iter(store.rankings([query for question in questions for query in question], retrievers, filters=filters))
@@ -94,7 +94,7 @@ def search_several(
 
 
 def _best(rankings: Mapping[tuple[str, int], Scored[str]]) -> dict[str, Scored[str]]:
-    """Of each retriever one ranking: each key by its best score over all queries."""
+    """One ranking for each retriever: keys with their best scores over all queries."""
     best: dict[str, dict[str, float]] = {}
     for (name, _), ranking in rankings.items():
         scores = best.setdefault(name, {})

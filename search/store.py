@@ -1,4 +1,4 @@
-"""The contract of a store: what ingestion writes to and retrieval reads from."""
+"""The contract of a store, which ingestion writes to and retrieval reads from."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from .filters import Kind
 class StoreInfo:
     """What is in a store.
 
-    `pending` documents are stored but can't be found by BM25 yet. `dimensions` are those of its vectors, None without;
-    an index that ccheck did not make (`made_here` is false) can have vectors without saying in its layout which model
-    made them. `state` changes with what is stored, None where that is unknown. `words`: BM25 finds something to search
-    in. `semantic` are fields that the server itself embeds, claims too. `notices` are for whoever searches.
+    `pending` documents are stored, but BM25 can't find them yet. `dimensions` is the size of the vectors, None without
+    vectors; an index that ccheck did not make (`made_here` is false) can have vectors without a model in its layout.
+    `state` changes whenever the content does, and is None where that is unknown. `words`: there is text for BM25 to
+    search. `semantic` are fields that the server itself embeds, as it does claims. `notices` are messages for the
+    person who searches.
     """
 
     name: str
@@ -40,45 +41,46 @@ class StoreInfo:
 
 
 class Store(Protocol):
-    """Documents with BM25 and dense retrieval over them.
+    """Documents and their units, with BM25, dense and sparse retrieval over them.
 
-    Writing: `prepare`, then any number of `upsert` and `delete`, then `publish`. What `upsert` returned from survives
-    a crash of this process; searches see it after `publish` at the latest. Ids that do not exist are left out of
-    answers. All methods raise `NotFound` where the store does not exist and `ServerError` where its server fails.
+    To write, call `prepare`, then `upsert` and `delete` any number of times, then `publish`. Once `upsert` has
+    returned, its documents survive a crash of this process; searches find them after `publish` at the latest. Answers
+    leave out ids that do not exist. All methods raise `NotFound` if the store does not exist and `ServerError` if its
+    server fails.
     """
 
     @property
     def name(self) -> str:
-        """How `--store` names it, without secrets."""
+        """Its name as `--store` takes it, without secrets."""
         ...
 
     @property
     def upserts_at_once(self) -> int:
-        """How many calls of `upsert` may run at a time, in as many threads, on different ids."""
+        """How many threads may call `upsert` at a time, with different ids."""
         ...
 
     def info(self) -> StoreInfo | None:
-        """What is in it; None where it does not exist."""
+        """What is in it; None if it does not exist."""
         ...
 
     def prepare(self, layout: Layout) -> None:
-        """Make the store, or check that it takes documents of this layout; raises InvalidData where it does not."""
+        """Create the store, or raise InvalidData unless it accepts documents of this layout."""
         ...
 
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
-        """The digest of each document that is stored."""
+        """The digests of the documents that are stored, by id."""
         ...
 
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
-        """Store documents, replacing those of the same id. Returns the reason for each id that was refused."""
+        """Store documents, replacing those with the same ids. Returns the reason for each id that was refused."""
         ...
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove documents; returns how many there were."""
+        """Remove documents with their units. Returns how many of them existed."""
         ...
 
     def abandon(self) -> None:
-        """Somebody wants to stop: what waits in other threads for a server that is gone gives up and raises."""
+        """Stop waiting: calls in other threads that wait for a server give up and raise."""
         ...
 
     def publish(self) -> None:
@@ -88,7 +90,7 @@ class Store(Protocol):
     def get(self, ids: Sequence[str]) -> dict[str, Document]: ...
 
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
-        """The units of those keys (see `unit_key`). Raises NotFound for a granularity that the store does not have."""
+        """The units with these keys (see `unit_key`). Raises NotFound if the store lacks the granularity."""
         ...
 
     def count(self, filters: Sequence[Filter] = ()) -> int:
@@ -96,9 +98,9 @@ class Store(Protocol):
         ...
 
     def fields(self) -> Mapping[str, Kind]:
-        """What filters can be on: the metadata fields that a document has, and `PUBLISHED` where one has a date.
+        """The fields that filters can use: all metadata fields, and `PUBLISHED` if any document has a date.
 
-        Costs little, however many documents there are.
+        This is cheap, however many documents there are.
         """
         ...
 
@@ -112,40 +114,40 @@ class Store(Protocol):
         filters: Sequence[Filter] = (),
         details: bool = True,
     ) -> list[Ranking | CcheckError]:
-        """The `k` best documents for each query, or units; an error in the place of a query that failed.
+        """The `k` best documents or units for each query. A query that failed has an error in its place.
 
-        Each query is searched within `filters` and its own. With one retriever its ranking is the answer, else `fusion`
-        joins them. Retrievers with `units` and without `parents` rank units, which `Hit.unit` has; all of a call rank
-        units of one granularity, or none does. A query without a vector gets nothing from dense retrievers.
+        Each query is searched within `filters` and its own filters. The ranking of a single retriever is the answer;
+        `fusion` joins those of several. Retrievers with `units` and without `parents` rank units (see `Hit.unit`). All
+        retrievers of a call must rank units of the same granularity, or all must rank documents. Dense retrievers find
+        nothing for a query without a vector.
 
-        Raises NotFound for a retriever whose field or granularity the store does not have, and UsageError for
-        retrievers that rank different things. Without `details`, `Hit.scores` and `Hit.ranks` may be empty, which can
-        save time.
+        Raises NotFound if the store lacks a retriever's field or granularity, and UsageError if the retrievers rank
+        different things. Without `details`, `Hit.scores` and `Hit.ranks` may be empty, which can save time.
         """
         ...
 
     def rankings(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
     ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
-        """For each query what each retriever hands on, before any fusion: (document id, score), best first.
+        """Each retriever's ranking for each query, before any fusion: (document id, score), best first.
 
-        Of a retriever that ranks units: (`unit_key`, score). No document is read, so that thousands cost little. Scores
-        are those of `Hit.scores`; else as `search`.
+        A retriever of units gives (`unit_key`, score). No document is read, so thousands of them are cheap. Scores are
+        those of `Hit.scores`. Everything else is as in `search`.
         """
         ...
 
     def is_ingested(self, source: str) -> bool:
-        """Whether everything of the source with this digest is stored, unchanged since; False where that is unknown."""
+        """Whether all documents of the source with this digest are stored unchanged; False if that is unknown."""
         ...
 
     def mark_ingested(self, source: str) -> None: ...
 
     def removal(self) -> str:
-        """What `drop` removes, in words for a question. Raises InvalidData where somebody else uses any of it."""
+        """What `drop` would remove, worded for a question. Raises InvalidData if somebody else uses any of it."""
         ...
 
     def drop(self) -> None:
-        """Remove the whole store. Raises what `removal` does."""
+        """Remove the whole store. Raises as `removal` does."""
         ...
 
     def close(self) -> None: ...

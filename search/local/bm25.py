@@ -1,8 +1,8 @@
 """BM25 with tantivy. The index is derived: it follows the database and can be thrown away.
 
-A folder with an index is written once. What is next goes into a folder of its own, which shares the files that stay
-(tantivy never changes one), and the database names it once it is whole: so a reader always has the index that goes with
-what it reads in the database, and no crash leaves one that is ahead.
+A folder with an index is written once. Its successor is written to a new folder, which shares the files that stay
+(tantivy never changes a file), and the database names that folder once it is complete. So readers always have the index
+that matches what they read in the database, and no crash leaves an index that is ahead of it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 FIELDS = ("content", "title", "text")
 ADDITIONAL = "additional"
 TIE = 0.3
-"""What a field adds that is not the best one, when several are searched."""
+"""When several fields are searched, the share of each field's score beside that of the best one."""
 HEAP_BYTES = 128 << 20
 _FEW = 20_000
-"""Up to so many allowed documents are looked up by their number; above, the ranking is read until enough passed."""
+"""Up to so many allowed documents are part of the query. Above, the ranking is read until enough have passed."""
 
 Row: TypeAlias = Mapping[str, str | int]
 """What is indexed of a document or a unit, by field."""
@@ -47,7 +47,7 @@ Row: TypeAlias = Mapping[str, str | int]
 
 @dataclass(frozen=True, slots=True)
 class TextFields:
-    """The fields of an index: of documents `FIELDS` and these, or of `units`."""
+    """The fields of an index: `FIELDS` and these for documents, or those of `units`."""
 
     additional: bool = False
     analyses: tuple[Analysis, ...] = ()
@@ -58,7 +58,7 @@ class TextFields:
         """Those of the index of that name."""
         if name != DOCUMENTS:
             return UNIT_FIELDS
-        # By name, since layouts with the same analyses in another order are of one index.
+        # Sorted, because the order of the analyses does not matter to the index.
         return cls(layout.additional is not None, tuple(sorted(layout.analyses, key=terms_field)))
 
     @property
@@ -74,7 +74,7 @@ class TextFields:
 
     @property
     def bits(self) -> int:
-        """What the `seq` of a row has behind the seq of its document."""
+        """How many bits the `seq` of a row has after the seq of its document."""
         return UNIT_BITS if self.units else 0
 
     def document_row(self, seq: int, title: str, text: str, additional: Sequence[str]) -> Row:
@@ -101,14 +101,14 @@ def terms_field(analysis: Analysis) -> str:
 
 
 class Bm25Index:
-    """A tantivy index of documents by their seq, or of units by their id, in a folder that does not change any more."""
+    """A tantivy index of documents by seq, or of units by id, in a folder that does not change any more."""
 
     def __init__(self, folder: Path, fields: TextFields) -> None:
-        """Raises Damaged, derived, where the folder holds no index of these fields that can be read."""
+        """Raises Damaged, derived, unless the folder has a readable index of these fields."""
         self.folder, self.fields = folder, fields
         self._links: tempfile.TemporaryDirectory[str] | None = None
         if not os.access(folder, os.W_OK):
-            # tantivy locks even to read: give it a folder of its own that leads to these files.
+            # tantivy needs a lock even to read, so it gets a temporary folder with links to these files.
             self._links = tempfile.TemporaryDirectory(prefix="ccheck-bm25-")
             for file in (file for file in folder.iterdir() if file.suffix != ".lock"):
                 Path(self._links.name, file.name).symlink_to(file.absolute())
@@ -120,10 +120,10 @@ class Bm25Index:
 
 
 def write(folder: Path, fields: TextFields, added: Iterable[Row], removed: Sequence[int], old: Path | None) -> None:
-    """Make an index in a new folder: the one in `old`, with more documents and without some, in one commit.
+    """Make an index in a new folder: the one in `old` with some rows added and others removed, in one commit.
 
-    `removed` are seqs of documents. Its files are those of `old` as far as they stay. Raises OSError or Damaged where
-    something fails, and leaves an unusable folder then.
+    `removed` are seqs of documents. Files of `old` that stay are shared. Raises OSError or Damaged if anything fails;
+    the folder is unusable then.
     """
     import tantivy
 
@@ -146,7 +146,7 @@ def write(folder: Path, fields: TextFields, added: Iterable[Row], removed: Seque
 
 
 def removed_in(folder: Path) -> tuple[int, int]:
-    """How many removed documents or units an index still counts in its statistics, and how many others it has."""
+    """How many removed documents or units are still in an index's statistics, and how many others it has."""
     segments = json.loads((folder / "meta.json").read_bytes())["segments"]
     removed = sum(segment["deletes"]["num_deleted_docs"] for segment in segments if segment["deletes"])
     return removed, sum(segment["max_doc"] for segment in segments) - removed
@@ -154,21 +154,21 @@ def removed_in(folder: Path) -> tuple[int, int]:
 
 @contextmanager
 def sheltered(folder: Path) -> Iterator[None]:
-    """Turn what tantivy raises, a panic too, into Damaged; what the rows that it takes in raise passes."""
+    """Turn tantivy's errors and panics into Damaged. Errors of the rows that it is given pass through."""
     try:
         yield
     except InvalidData:
         raise
     except ValueError as error:
-        raise Damaged(folder, f"can't be used as an index of words: {error}", derived=True) from error
+        raise Damaged(folder, f"can't be used as a BM25 index: {error}", derived=True) from error
     except BaseException as error:
         if not is_panic(error):
             raise
-        raise Damaged(folder, f"can't be used as an index of words: {error}", derived=True) from error
+        raise Damaged(folder, f"can't be used as a BM25 index: {error}", derived=True) from error
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether tantivy's own code failed: pyo3's class for it derives from BaseException, and no module exports it."""
+    """Whether this is a panic in tantivy: pyo3's class derives from BaseException, and no module exports it."""
     return type(error).__name__ == "PanicException"
 
 
@@ -184,7 +184,7 @@ def _open(folder: Path, fields: TextFields) -> tantivy.Index:
 
 @dataclass(frozen=True, slots=True)
 class Bm25View:
-    """An index as it was when this was made. For any number of threads."""
+    """An index as it was when this was made. Any number of threads can use it."""
 
     schema: tantivy.Schema
     searcher: tantivy.Searcher
@@ -195,12 +195,14 @@ class Bm25View:
         """Raise UsageError for a field that no index has."""
         unknown = [name for name in retriever.fields if name not in self.fields.names]
         if unknown:
-            raise UsageError(f"there is no text field {unknown[0]!r}; the fields are {', '.join(self.fields.names)}")
+            raise UsageError(
+                f"the store has no text field {unknown[0]!r}. Its fields are {', '.join(self.fields.names)}"
+            )
 
     def search(self, text: str, retriever: Bm25, allowed: NDArray[np.bool_] | None = None) -> list[tuple[int, float]]:
         """The best documents or units as (seq or id, score), best first.
 
-        `allowed[seq]` says which documents may be found, or whose units.
+        `allowed[seq]` says whether a document, or its units, may be found.
         """
         import tantivy
 
@@ -224,7 +226,7 @@ class Bm25View:
                 return passed[:depth]
 
     def _top(self, query: tantivy.Query, depth: int) -> list[tuple[int, float]]:
-        """The best documents; of equal ones the document that was ingested first, also where the ranking ends."""
+        """The best rows. Equal scores are in the order of ingestion, also at the end of the ranking."""
         limit = depth + 1
         while True:
             hits = self.searcher.search(query, limit, count=False).hits
@@ -259,7 +261,7 @@ class Bm25View:
         return tantivy.Query.disjunction_max_query(by_field, TIE)
 
     def _expanded(self, name: str, term: str, retriever: Bm25) -> list[tuple[str, float]]:
-        """The terms that stand for one of the claim, with their weights."""
+        """The terms that stand for a term of the claim, with their weights."""
         edits = allowed_edits(term, retriever.fuzziness)
         if edits == 0:
             return [(term, 1.0)]

@@ -1,7 +1,7 @@
-"""The truth of a local store: one SQLite file. The indices follow it; the files of vectors are addressed by it.
+"""The truth of a local store: one SQLite file. The indices follow it, and it addresses the files of vectors.
 
-Every row has a checksum (`mark`), which is compared when the row is read, and nothing can be gone without a trace: each
-seq from 1 to the highest is a document's or noted as gone, and the rows of the other tables are numbered without gaps.
+Every row has a checksum (`mark`), which is compared when the row is read. Nothing can disappear unnoticed: each seq
+from 1 to the highest is that of a document or noted as gone, and other tables number their rows without gaps.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _TO_64_BITS = 2**64 - 1
 
 
 class Database:
-    """One connection. Not for several threads at once. All methods raise Damaged for rows that are not as written."""
+    """One connection, for one thread at a time. All methods raise Damaged for rows that are not as written."""
 
     def __init__(self, path: Path) -> None:
-        """Raises InvalidData for a file that is no store of this format."""
+        """Raises InvalidData if the file is not a store of this format."""
         self.path = path
         self._kinds: tuple[int, dict[str, Kind]] | None = None
         self._layout: tuple[str, Layout] | None = None
@@ -56,7 +56,7 @@ class Database:
         try:
             self._connection = connect_to_read(path)
             self.identity = identity(path)
-            # The log is synced with each commit, so that what a write returned from survives a loss of power.
+            # Each commit syncs the log, so that a finished write survives a loss of power.
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA cell_size_check = ON")
             self._connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
@@ -67,22 +67,22 @@ class Database:
             if isinstance(error, sqlite3.Error) and not is_damage(error):
                 raise
             problem = error.problem if isinstance(error, Damaged) else str(error)
-            raise Damaged(path, f"is not a store that ccheck can read: {problem}") from error
+            raise Damaged(path, f"can't be read as a store: {problem}") from error
         if found != FORMAT:
             self._connection.close()
-            raise InvalidData(f"{path} has format {found}, this ccheck reads {FORMAT}: ingest into another store")
+            raise InvalidData(f"{path} uses format {found}, and this ccheck reads {FORMAT}. Ingest into another store")
 
     def close(self) -> None:
         self._connection.close()
 
     @property
     def in_place(self) -> bool:
-        """Whether the file that this reads and writes is still the one at its path."""
+        """Whether the open file is still the one at its path."""
         return identity(self.path) == self.identity
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """A write transaction: all of it happens, or nothing."""
+        """A transaction: all writes in it happen, or none."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -94,7 +94,7 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """All that is read within is of one moment."""
+        """A transaction in which everything is read as of one moment."""
         self._connection.execute("BEGIN")
         try:
             yield
@@ -125,7 +125,7 @@ class Database:
         return self._layout[1]
 
     def set_layout(self, layout: Layout) -> None:
-        """What the store is made with; fields that it gains have no vectors yet."""
+        """Change the layout. New fields have no vectors yet."""
         self.set_meta(layout=json.dumps(layout.to_dict()))
         known = self.vector_files()
         files = {name: known.get(name) or VectorFile(new_vector_file()) for name in vector_fields(layout)}
@@ -133,12 +133,12 @@ class Database:
 
     @property
     def state(self) -> str:
-        """Another whenever what is stored changes, and in each store."""
+        """Changes whenever the content does, and differs between stores."""
         return f"{self.meta('id')}-{self.generation}"
 
     @property
     def generation(self) -> int:
-        """Grows with every change; what was read at one generation holds until the next."""
+        """Grows with every change. What was read at one generation is valid until the next."""
         return int(self.meta("generation"))
 
     def touch(self) -> None:
@@ -150,14 +150,14 @@ class Database:
 
     @property
     def words(self) -> dict[str, Words]:
-        """The index of words of documents, `DOCUMENTS`, and that of each granularity."""
+        """The BM25 indices: that of documents (`DOCUMENTS`) and that of each granularity."""
         return {name: Words(**one) for name, one in self._get("words").items()}
 
     def set_words(self, words: Mapping[str, Words]) -> None:
         self._set("words", {**self.words, **words})
 
     def behind(self) -> list[str]:
-        """The indices of words that don't have all documents, or have some that are gone."""
+        """The BM25 indices that lack documents, or still have some that are gone."""
         counts = self.counts
         now = counts.highest, counts.rows
         return [name for name, one in self.words.items() if (one.last, one.gone) != now]
@@ -175,7 +175,7 @@ class Database:
         self._set("sparse", SparseState(self.sparse.batches, tuple(segments)))
 
     def named_files(self) -> list[str]:
-        """The files and folders that are the store's, beside the database."""
+        """The files and folders that belong to the store, beside the database."""
         return [one.folder for one in self.words.values()] + [one.file for one in self.vector_files().values()]
 
     def _get(self, key: str) -> Any:
@@ -191,11 +191,11 @@ class Database:
         return counts.highest - counts.gone
 
     def last(self) -> int:
-        """The highest seq that ever was; 0 where there is none."""
+        """The highest seq so far; 0 if there is none."""
         return self.counts.highest
 
     def alive(self) -> NDArray[np.bool_]:
-        """alive[seq]: whether a document is there."""
+        """alive[seq]: whether the document exists."""
         alive = np.ones(self.counts.highest + 1, np.bool_)
         alive[0] = False
         alive[self.gone()] = False
@@ -216,7 +216,7 @@ class Database:
         return {row[0]: self._document(row) for row in rows}
 
     def units_by_seq(self, granularity: str, seqs: Sequence[int]) -> dict[int, tuple[Document, tuple[Unit, ...]]]:
-        """Documents with their units of a granularity."""
+        """Documents with their units of one granularity."""
         found = {}
         for row in self._select(f"SELECT {_HEAD}, {_BODY}, {_UNITS} FROM documents WHERE seq IN", seqs):
             document = self._document(row)
@@ -224,7 +224,7 @@ class Database:
         return found
 
     def units(self, granularity: str, ids: Sequence[str]) -> dict[str, tuple[Unit, ...]]:
-        """The units of documents."""
+        """The units of documents, by id."""
         by_seq = self.units_by_seq(granularity, [row[0] for row in self._heads(ids)])
         return {document.id: units for document, units in by_seq.values()}
 
@@ -233,7 +233,7 @@ class Database:
         return {seq: id_ for seq, id_, *_ in map(self._head, rows)}
 
     def ids(self) -> dict[int, str]:
-        """Of all documents: read from the index on ids alone."""
+        """The ids of all documents, read from the index on ids alone."""
         rows = self._connection.execute(
             "SELECT id, seq FROM documents INDEXED BY documents_by_id ORDER BY id"
         ).fetchall()
@@ -247,7 +247,7 @@ class Database:
         return {seq: id_ for id_, seq in rows}
 
     def texts_after(self, seq: int) -> Iterator[tuple[int, str, str, str, str]]:
-        """(seq, title, text, additional texts, units) of every document above `seq`, in order; the last two as JSON."""
+        """(seq, title, text, additional texts, units) of all documents above `seq`, in order; the last two as JSON."""
         expected, found = self.count_after(seq), 0
         query = f"SELECT {_BODY}, {_UNITS} FROM documents WHERE seq > ? ORDER BY seq"
         for row in self._connection.execute(query, (seq,)):
@@ -257,7 +257,7 @@ class Database:
             raise self._damaged(f"has lost {abs(expected - found)} of its documents")
 
     def add(self, entries: Sequence[Entry], blocks: Mapping[str, Sequence[tuple[int, int, bytes]]]) -> None:
-        """Store documents. Their vectors lie in each field's file, in order, in these blocks: (first, rows, digest)."""
+        """Store documents. Their vectors are in each field's file, in order, in these blocks: (first, rows, digest)."""
         self.remove([entry.document.id for entry in entries])
         counts = self.counts
         fields = vector_fields(self.layout)
@@ -300,13 +300,13 @@ class Database:
         self._add_gone(counts.rows, seqs)
         ids_sum = counts.ids - sum(id_sum(seq, id_) for seq, id_ in removed)
         self._set("counts", Counts(counts.highest, counts.gone + len(seqs), counts.rows + 1, ids_sum & _TO_64_BITS))
-        # A file that once was all here no longer is.
+        # No ingested file is complete any more.
         self._connection.execute("DELETE FROM ingested")
         self.touch()
         return len(seqs)
 
     def gone(self, first: int = 0) -> NDArray[np.int64]:
-        """The seqs that the rows from `first` on note as gone."""
+        """The seqs of removed documents, as noted in the rows from `first` on."""
         found = [np.zeros(0, _INTS)]
         count = self.counts.rows - first
         for number, seqs, made in self._rows("SELECT number, seqs, mark FROM gone WHERE number >= ?", first, count):
@@ -319,7 +319,7 @@ class Database:
         self._connection.execute("INSERT INTO gone VALUES (?, ?, ?)", (number, packed, mark(number, packed)))
 
     def join_gone(self) -> None:
-        """All that are gone in one row; an index of words knows them all."""
+        """Put all seqs that are gone into one row. The BM25 indices must know them all."""
         seqs = np.sort(self.gone())
         self._connection.execute("DELETE FROM gone")
         self._add_gone(0, seqs)
@@ -327,7 +327,7 @@ class Database:
         self._set("counts", Counts(counts.highest, counts.gone, 1, counts.ids))
 
     def _heads(self, ids: Sequence[str]) -> list[tuple[Any, ...]]:
-        """The heads of the documents of these ids; that others are not there is sure."""
+        """The heads of the documents with these ids. It is certain that others do not exist."""
         rows = [self._head(row) for row in self._select(f"SELECT {_HEAD} FROM documents WHERE id IN", ids)]
         if len(rows) < len(set(ids)) and "ids" not in self._checked:
             self.ids()
@@ -344,7 +344,7 @@ class Database:
         return seq, title, text, additional
 
     def _document(self, row: tuple[Any, ...]) -> Document:
-        """Of the columns of the head and the body."""
+        """The document in the columns of the head and the body."""
         _, id_, _, published, metadata = self._head(row[:6])[:5]
         _, title, text, _ = self._body(row[6:11])
         return Document(id_, title, text, json.loads(metadata), published)
@@ -369,7 +369,7 @@ class Database:
         return blocks
 
     def replace_vectors(self, name: str, file: str, blocks: Sequence[VectorBlock]) -> None:
-        """Another file for a field's vectors."""
+        """Replace the file of a field's vectors."""
         self._connection.execute("DELETE FROM vectors WHERE field = ?", (name,))
         self._set("vectors", self.vector_files() | {name: VectorFile(file)})
         self._add_blocks(name, blocks)
@@ -393,7 +393,7 @@ class Database:
             yield Batch.unpacked(*row)
 
     def replace_sparse(self, batches: Iterable[Batch]) -> None:
-        """Other rows of sparse vectors, of which there are no segments yet."""
+        """Replace the rows of sparse vectors. There are no segments of the new ones yet."""
         self._connection.execute("CREATE TEMP TABLE kept AS SELECT * FROM sparse WHERE 0")
         for number, batch in enumerate(batches):
             self._insert_sparse("kept", number, batch)
@@ -435,7 +435,7 @@ class Database:
         return [row[0] for row in self._connection.execute(query, values)]
 
     def field_kinds(self) -> dict[str, Kind]:
-        """What filters can be on, see `Store.fields`. Reads the metadata of every document, once in a generation."""
+        """The fields for filters, see `Store.fields`. Reads the metadata of all documents, once in a generation."""
         generation = self.generation
         if self._kinds is None or self._kinds[0] != generation:
             heads = self._connection.execute(f"SELECT {_HEAD} FROM documents")
@@ -445,7 +445,7 @@ class Database:
     # -- damage
 
     def check_heads(self) -> None:
-        """Compare what filters read of all documents with its checksums, the first time."""
+        """Compare the heads of all documents, which filters read, with their checksums, once."""
         if "heads" in self._checked:
             return
         found = sum(1 for row in self._connection.execute(f"SELECT {_HEAD} FROM documents") if self._head(row))
@@ -454,11 +454,11 @@ class Database:
         self._checked.add("heads")
 
     def quick_check(self) -> list[str]:
-        """What SQLite finds broken."""
+        """What SQLite's own check finds."""
         return [row[0] for row in self._connection.execute("PRAGMA quick_check(5)") if row[0] != "ok"]
 
     def check_all(self) -> None:
-        """Compare everything with its checksum, again."""
+        """Compare everything with its checksum, even if that was done before."""
         self._checked.clear()
         for key in ("format", "id", "generation", "layout", "counts", "words", "vectors", "sparse"):
             self.meta(key)
@@ -481,7 +481,7 @@ class Database:
         raise self._damaged(f"does not match its checksum at {what}")
 
     def _rows(self, query: str, first: int, count: int, *named: str) -> Iterator[tuple[Any, ...]]:
-        """Rows numbered from `first` without a gap, so many. The query's first column is the number."""
+        """`count` rows, numbered from `first` without a gap. The query's first column is the number."""
         expected = first
         for row in self._connection.execute(f"{query} ORDER BY number LIMIT ?", (*named, first, max(0, count))):
             if row[0] != expected:
@@ -492,7 +492,7 @@ class Database:
             raise self._damaged("has lost rows that it had")
 
     def _select(self, query: str, keys: Sequence[str] | Sequence[int]) -> list[Any]:
-        """Rows whose key is among many: as one JSON parameter, past SQLite's limit on the number of them."""
+        """The rows with these keys. One JSON parameter avoids SQLite's limit on the number of parameters."""
         return self._connection.execute(
             f"{query} (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
         ).fetchall()

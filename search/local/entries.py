@@ -1,4 +1,4 @@
-"""Documents as a local store takes them: what fits its layout, and how it keeps their units."""
+"""Documents as a local store takes them: which fit its layout, and how it keeps their units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .sparse import check as check_weights
 
 
 def check_entry(entry: Entry, layout: Layout) -> None:
-    """Raise InvalidData for what the store has no field for, and for vectors of another size than the field's."""
+    """Raise InvalidData for anything that the layout has no place for, and for vectors of the wrong size."""
     whose = f"the document {entry.document.id}"
     for name, passages in entry.passages.items():
         if passages and name not in layout.dense:
@@ -41,7 +41,7 @@ def check_entry(entry: Entry, layout: Layout) -> None:
 
 def _check_vector(vector: Vector | None, model: Embedding | None, comes: str, what: str) -> None:
     if (vector is None) != (model is None):
-        raise InvalidData(f"{comes} {'no' if vector is None else 'a'} vector for {what}, against the store's layout")
+        raise InvalidData(f"{comes} {'no' if vector is None else 'a'} vector for {what}, unlike the store's layout")
     if vector is not None and model is not None and vector.shape != (model.dimensions,):
         raise InvalidData(
             f"{comes} a vector of shape {vector.shape} for {what}, whose vectors have {model.dimensions} dimensions"
@@ -54,7 +54,7 @@ def id_sum(seq: int, id_: str) -> int:
 
 
 def packed_units(entry: Entry) -> Mapping[str, Sequence[Sequence[Any]]]:
-    """The units of a document as JSON values: [start, end], and the text where it stands elsewhere."""
+    """The units of a document as JSON values: [start, end], and the text if it is not in the document."""
     text = entry.document.text
     return {
         name: [[one.unit.start, one.unit.end, *([] if _stands(one.unit, text) else [one.unit.text])] for one in units]
@@ -64,7 +64,7 @@ def packed_units(entry: Entry) -> Mapping[str, Sequence[Sequence[Any]]]:
 
 
 def unpacked_units(granularity: str, text: str, packed: str) -> tuple[Unit, ...]:
-    """The units of a granularity of a document with this text, out of the JSON of `packed_units`."""
+    """One granularity of a document with this text, from the JSON of `packed_units`."""
     return tuple(
         Unit(granularity, number, start, end, other[0] if other else text[start:end])
         for number, (start, end, *other) in enumerate(json.loads(packed).get(granularity, ()))

@@ -1,6 +1,6 @@
-"""The files of a local store: which names are ccheck's, who may read them, and checksums of what is in them.
+"""The files of a local store: which names are ccheck's, who may read them, and their checksums.
 
-Checksums are XXH3 (64 bits), which is as fast as memory: they notice what broke, not what somebody forged.
+The checksums are XXH3 (64 bits), which is as fast as memory. They detect damage, not forgery.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...errors import InvalidData
 
 DATABASE, UNBORN, LOCK, SPARSE = "documents.sqlite", "documents.sqlite.new", "write.lock", "sparse"
-"""`UNBORN` is the database until it is whole."""
+"""`UNBORN` is the name of the database until it is complete."""
 
 _BESIDE = r"(-wal|-shm|-journal)?"
 _CREATED = re.compile(rf"{re.escape(UNBORN)}{_BESIDE}|{re.escape(LOCK)}|bm25-[0-9a-f]{{8}}")
@@ -32,36 +32,36 @@ _FOLDERS = {
     re.compile(r"bm25-[0-9a-f]{8}"): re.compile(r"\.?\w+\.json|\.tantivy-\w+\.lock|\.tmp\w+|[0-9a-f]{32}(\.\d+)?\.\w+"),
     re.compile(SPARSE): re.compile(r"\d+-\d+-[0-9a-f]{8}\.(lists|unfinished)"),
 }
-"""Folders in a store with the files that they can hold."""
+"""The folders in a store, with the files that each can contain."""
 
 _READ_AT_ONCE = 1 << 22
 
 
 class Damaged(InvalidData):
-    """A file of a store is not as ccheck left it. What is `derived` can be built anew from the documents."""
+    """A file of a store is not as ccheck left it. A `derived` file can be rebuilt from the documents."""
 
     def __init__(self, where: Path | str, problem: str, *, derived: bool = False) -> None:
         self.where, self.problem, self.derived = Path(where), problem, derived
         super().__init__(f"{where} {problem}")
 
     def commands(self, store: str) -> list[str]:
-        """What to run, one after the other, where it happened in the store of that name."""
+        """The commands that repair the store of that name, in order."""
         if self.derived:
             return [f"ccheck index rebuild --store {store}"]
         return [f"ccheck index delete --store {store}", f"ccheck ingest FILE --store {store}"]
 
     def in_store(self, store: str) -> InvalidData:
-        """The error for whoever uses the store of that name."""
+        """The error for users of the store of that name."""
         how = (
-            "which makes it again from the documents"
+            "which rebuilds it from the documents"
             if self.derived
-            else "since that can't be made again from the rest. Vectors that were computed before come from the cache"
+            else "because the rest does not suffice to rebuild it. Vectors are taken from the cache where possible"
         )
         return InvalidData(f"the store {store} is damaged: {self}. Run {' and '.join(self.commands(store))}, {how}.")
 
 
 def new_name(what: str) -> str:
-    """A name that no file of the store has had before, also where an older copy of the database came back."""
+    """A name that no file of the store has ever had, even if somebody restores an older copy of the database."""
     return f"{what}-{uuid4().hex[:8]}"
 
 
@@ -69,12 +69,12 @@ def new_name(what: str) -> str:
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a creation that did not end can have left this."""
+    """Whether an interrupted creation can have left a file of this name."""
     return bool(_CREATED.fullmatch(name))
 
 
 def is_remnant(folder: Path) -> bool:
-    """Whether a store was here and only its database is gone, which no creation and no deletion leaves."""
+    """Whether this is a store whose database is missing. Neither a creation nor a deletion leaves that."""
     if (folder / DATABASE).exists() or not folder.is_dir():
         return False
     return any(_VECTORS.fullmatch(file.name) for file in folder.iterdir())
@@ -85,9 +85,9 @@ def _is_swept(name: str) -> bool:
 
 
 def remove_store(folder: Path) -> list[Path]:
-    """Remove what ccheck made in a folder and return the rest. Follows no symbolic link.
+    """Remove what ccheck made in a folder and return the rest. Does not follow symbolic links.
 
-    The database goes last: without it the folder would be no store, and its rest could not be removed so.
+    The database goes last, because a folder without it is not a store and this could not continue there.
     """
     left, last = [], []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -111,7 +111,7 @@ def remove_store(folder: Path) -> list[Path]:
 
 
 def remove_folder(folder: Path, files: re.Pattern[str]) -> list[Path]:
-    """Remove a folder with the files of these names; what it holds beside them stays and is returned."""
+    """Remove a folder with the files of these names. Other files in it stay and are returned."""
     left = []
     for entry in list(os.scandir(folder)):
         if entry.is_file(follow_symlinks=False) and files.fullmatch(entry.name):
@@ -124,9 +124,9 @@ def remove_folder(folder: Path, files: re.Pattern[str]) -> list[Path]:
 
 
 def sweep(folder: Path, named: Iterable[str]) -> None:
-    """Remove the derived files and files of vectors that the database does not name: what a crash left.
+    """Remove indices and files of vectors that the database does not name: a crash left them.
 
-    Where readers keep a file from being removed (Windows), a later writer tries again.
+    On Windows a reader can block the removal. A later writer tries again.
     """
     named = set(named)
     for entry in list(os.scandir(folder)):
@@ -140,14 +140,14 @@ def sweep(folder: Path, named: Iterable[str]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """A folder of the user's own, whatever the umask; one that is there stays as it is."""
+    """Create a folder that only its owner can use, whatever the umask. An existing folder stays as it is."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(parents=True)
         folder.chmod(0o700)
 
 
 def share(path: Path, store: Path) -> None:
-    """Let those use a new file or folder who may use the store's database: only its owner, unless they changed it."""
+    """Give a new file or folder the permissions of the database: only its owner has access, unless they changed it."""
     mode = stat.S_IMODE((store / DATABASE).stat().st_mode) & 0o666 if (store / DATABASE).exists() else 0o600
     if path.is_dir():
         mode |= 0o700 | (mode & 0o444) >> 2
@@ -155,7 +155,7 @@ def share(path: Path, store: Path) -> None:
 
 
 def link(file: Path, to: Path) -> None:
-    """The same file under another name, or a copy where the file system has no links."""
+    """Link a file to another name, or copy it if the file system has no links."""
     try:
         to.hardlink_to(file)
     except OSError:
@@ -163,7 +163,7 @@ def link(file: Path, to: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make sure that the names in a folder are on the disk, where the system can."""
+    """Make sure that the names in a folder are on the disk, if the system supports it."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -176,7 +176,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def mark(*values: str | int | bytes | None) -> bytes:
-    """The checksum of a row of the database. Raises TypeError for values of other kinds, which no row has."""
+    """The checksum of a row of the database. Raises TypeError for a value that no row can have."""
     parts = [b""]
     for value in values:
         if isinstance(value, str):
@@ -188,7 +188,7 @@ def mark(*values: str | int | bytes | None) -> bytes:
         elif value is None:
             parts.append(b"\xff")
         else:
-            raise TypeError(f"{type(value)} is not a value of a row")
+            raise TypeError(f"{type(value)} can't be in a row")
     parts[0] = repr([len(part) for part in parts]).encode()
     return xxhash.xxh3_64_digest(b"".join(parts))
 
@@ -207,13 +207,13 @@ def file_digest(path: Path) -> str:
 
 @dataclass(slots=True)
 class Verified:
-    """What this process has compared with its checksum, so that each is compared once."""
+    """What this process has already compared with its checksum, so that it does so once."""
 
     files: set[tuple[int, int, int, str]] = field(default_factory=set)
     blocks: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def check_files(self, folder: Path, digests: Mapping[str, str]) -> None:
-        """Raise Damaged, derived, unless the files of a folder are there with these checksums."""
+        """Raise Damaged, derived, unless a folder has these files with these checksums."""
         for name, expected in digests.items():
             path = folder / name
             try:
@@ -226,7 +226,7 @@ class Verified:
             self.files.add(key)
 
     def of_blocks(self, name: str, count: int) -> NDArray[np.bool_]:
-        """Which blocks of a file have been compared; the caller notes there which it compares."""
+        """Which blocks of a file have been compared. The caller marks there those that it compares."""
         known = self.blocks.get(name, np.zeros(0, np.bool_))
         if len(known) < count:
             known = np.r_[known, np.zeros(count - len(known), np.bool_)]
@@ -236,7 +236,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The checksums of a mapped file by runs of its bytes, which are compared before they are first read.
+    """The checksums of a mapped file by blocks, which are compared before they are first read.
 
     Block i is `data[edges[i] : edges[i + 1]]` with the checksum `digests[i]` (8 bytes).
     """
@@ -249,7 +249,7 @@ class Blocks:
     seen: NDArray[np.bool_]
 
     def check(self, begins: ArrayLike, ends: ArrayLike) -> None:
-        """Raise Damaged unless these runs of bytes lie in blocks that match their checksums."""
+        """Raise Damaged unless the blocks of these runs of bytes match their checksums."""
         if self.seen[: len(self.digests)].all():
             return
         changes = np.zeros(len(self.edges) + 1, np.int64)

@@ -1,4 +1,4 @@
-"""Filters of the local store: their SQL, and what they can be on."""
+"""Filters of the local store: their SQL, and the fields that they can use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..filters import DOCUMENT_ID, PUBLISHED, Kind, is_number, number_of
 
 
 def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
-    """What filters can be on, see `Store.fields`, from the date and the metadata (JSON) of every document."""
+    """The fields for filters, see `Store.fields`, from the date and the metadata (JSON) of each document."""
     numbers: set[str] = set()
     texts: set[str] = set()
     dated = False
@@ -25,7 +25,7 @@ def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
     found: dict[str, Kind] = {
         name: "text" if name not in numbers else "either" if name in texts else "numbers" for name in numbers | texts
     }
-    for name in (PUBLISHED, DOCUMENT_ID):  # filters mean the document's own by these names
+    for name in (PUBLISHED, DOCUMENT_ID):  # these names mean the document's own date and id
         found.pop(name, None)
     if dated:
         found[PUBLISHED] = "dates"
@@ -33,7 +33,7 @@ def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
 
 
 def condition(filter_: Filter) -> tuple[str, list[str | float]]:
-    """SQL for one filter with its parameters."""
+    """The SQL of a filter, with its parameters."""
     if filter_.field == DOCUMENT_ID:
         return f"id {filter_.operator} ?", [filter_.value]
     if filter_.field == PUBLISHED:
@@ -48,7 +48,7 @@ def condition(filter_: Filter) -> tuple[str, list[str | float]]:
     number = number_of(filter_)
     if number is not None:
         as_number = f"CAST(atom AS REAL) {operator} ?"
-        # As `is_number` has it: digits, after a sign, with a fraction.
+        # As in `is_number`: digits, with an optional sign and fraction.
         digits = "CASE WHEN atom GLOB '[+-]*' THEN substr(atom, 2) ELSE atom END"
         numeric = (
             f"type IN ('integer', 'real') OR (type = 'text' AND ({digits}) GLOB '[0-9]*' "

@@ -1,4 +1,4 @@
-"""Making and opening the database of a local store."""
+"""Creating and opening the database of a local store."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ FORMAT = "1"
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, mark BLOB NOT NULL) WITHOUT ROWID;
--- seq grows with every write and is never used twice: an updated document gets a new one. head, body and cut are the
--- checksums of what stands before them. units has of each granularity where the units stand in the text.
+-- seq grows with every write and is never reused: an updated document gets a new one. head, body and cut are the
+-- checksums of the columns before them. units has the places of the units in the text, by granularity.
 CREATE TABLE documents (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL, digest TEXT NOT NULL, published TEXT, metadata TEXT NOT NULL,
     head BLOB NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, additional TEXT NOT NULL, body BLOB NOT NULL,
     units TEXT NOT NULL, cut BLOB NOT NULL
 );
 CREATE UNIQUE INDEX documents_by_id ON documents (id);
--- The documents that were removed, and those that were replaced: what the vectors and sparse lists still have of them
--- does not count.
+-- The seqs of documents that were removed or replaced. Their vectors and sparse lists no longer count.
 CREATE TABLE gone (number INTEGER PRIMARY KEY, seqs BLOB NOT NULL, mark BLOB NOT NULL);
--- Runs of rows of a field's file of vectors: whose each is (int64), and their checksum.
+-- Blocks of rows of a field's file of vectors: the owner of each row (int64), and the checksum of the block.
 CREATE TABLE vectors (
     field TEXT NOT NULL, number INTEGER NOT NULL, first INTEGER NOT NULL, owners BLOB NOT NULL, digest BLOB NOT NULL,
     mark BLOB NOT NULL, PRIMARY KEY (field, number)
@@ -39,15 +38,15 @@ CREATE TABLE sparse (
     number INTEGER PRIMARY KEY, seqs BLOB NOT NULL, lengths BLOB NOT NULL, ids BLOB NOT NULL, weights BLOB NOT NULL,
     mark BLOB NOT NULL
 );
--- Digests of the files whose documents are all here, unchanged.
+-- Digests of the files whose documents are all stored unchanged.
 CREATE TABLE ingested (source TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 
 def create(path: Path, layout: Layout, words: Mapping[str, Words]) -> None:
-    """A database without documents: whole, or not there.
+    """Create a database without documents: all of it, or nothing.
 
-    What a creation that was killed left is removed. For the one writer.
+    Removes what a killed creation left. Only the one writer may call this.
     """
     unborn = path.with_name(UNBORN)
     for name in (UNBORN, f"{UNBORN}-journal", f"{UNBORN}-wal", f"{UNBORN}-shm"):
@@ -83,7 +82,7 @@ def create(path: Path, layout: Layout, words: Mapping[str, Words]) -> None:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether SQLite met a broken file, and not one that it can't use now: no room, no permission, another writer."""
+    """Whether the file is broken, and not just unusable now (no space, no permission, another writer)."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return True
@@ -122,7 +121,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Also where the folder can only be read, in which SQLite can't keep what readers of a WAL share."""
+    """Open the database, even in a read-only folder, where SQLite can't create the files that readers share."""
     wal = path.with_name(f"{path.name}-wal")
     modes = ["mode=rw", "mode=ro"]
     if not wal.exists() or wal.stat().st_size == 0:

@@ -1,4 +1,4 @@
-"""What the database of a local store remembers of the store's other files."""
+"""What the database of a local store knows about the store's other files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...types import Entry, Vector
 from .sparse import Named
 
 DOCUMENTS = ""
-"""The name of the index of words of whole documents; those of units are named like their granularities."""
+"""The name of the BM25 index of whole documents. Those of units have the names of their granularities."""
 UNIT_BITS = 24
-"""A unit's id is the seq of its document and, in so many bits, its number."""
+"""A unit's id is the seq of its document followed by the unit's number in so many bits."""
 
 
 def unit_id(seq: int, number: int) -> int:
-    """By which the indices know a unit. The seq of its document is `unit_id >> UNIT_BITS`."""
+    """The id of a unit in the indices. The seq of its document is `unit_id >> UNIT_BITS`."""
     return seq << UNIT_BITS | number
 
 
@@ -33,14 +33,14 @@ def unit_vectors(granularity: str) -> str:
 
 
 def vector_fields(layout: Layout) -> dict[str, tuple[Embedding, int]]:
-    """Each field of vectors, of documents and of units: its model, and `UNIT_BITS` where its rows are units' or 0."""
+    """All fields of vectors: their models, with `UNIT_BITS` for vectors of units and 0 for others."""
     fields = {name: (one.embedding, 0) for name, one in layout.dense.items()}
     units = {unit_vectors(name): one.embedding for name, one in layout.units.items()}
     return fields | {name: (embedding, UNIT_BITS) for name, embedding in units.items() if embedding is not None}
 
 
 def vectors_of(entry: Entry) -> dict[str, list[tuple[int, Vector]]]:
-    """What of a document goes into each field of vectors: vectors, each with its unit's number or 0."""
+    """A document's vectors by field, each with the number of its unit or 0."""
     found = {name: [(0, passage.vector) for passage in passages] for name, passages in entry.passages.items()}
     for name, units in entry.units.items():
         found[unit_vectors(name)] = [(one.unit.number, one.vector) for one in units if one.vector is not None]
@@ -49,9 +49,9 @@ def vectors_of(entry: Entry) -> dict[str, list[tuple[int, Vector]]]:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """An index of words of a store: its folder, the checksums of its files, and what it covers.
+    """A BM25 index: its folder, the checksums of its files, and what it covers.
 
-    It has the documents up to the seq `last` without those that the first `gone` rows of the table name.
+    It has the documents up to the seq `last`, without those in the first `gone` rows of the table of removed ones.
     """
 
     folder: str
@@ -62,7 +62,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class VectorFile:
-    """A field's file of vectors: how many of its rows count, and in how many blocks."""
+    """A field's file of vectors: how many of its rows are in use, and in how many blocks."""
 
     file: str
     rows: int = 0
@@ -71,7 +71,7 @@ class VectorFile:
 
 @dataclass(frozen=True, slots=True)
 class SparseState:
-    """How many rows the table of sparse vectors has, and the segments that were made of the first of them."""
+    """How many rows the table of sparse vectors has, and the segments made from the first of them."""
 
     batches: int = 0
     segments: tuple[Named, ...] = ()
@@ -79,7 +79,7 @@ class SparseState:
 
 @dataclass(frozen=True, slots=True)
 class VectorBlock:
-    """Rows of a file of vectors from `first` on: whose each is (a seq or a unit's id), and their checksum."""
+    """A block of a file of vectors: its first row, the owner of each row (a seq or a unit's id), its checksum."""
 
     first: int
     owners: NDArray[np.int64]
@@ -88,7 +88,7 @@ class VectorBlock:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """`highest` is the highest seq that ever was; `gone` of them are no documents any more, in so many rows.
+    """`highest` is the highest seq so far. `gone` seqs are of removed documents, noted in `rows` rows.
 
     `ids` is a checksum over the ids of all documents.
     """

@@ -1,4 +1,4 @@
-"""How what goes wrong in a local store is told."""
+"""Errors of a local store, in words that say what to do."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def reported(
             if isinstance(error, sqlite3.Error) and is_damage(error):
                 raise Damaged(self.path / DATABASE, f"is broken: {error}").in_store(self.name) from error
             raise Incomplete(
-                f"the store {self.name} can't be used further: {error}. What was stored so far is safe. Free some "
-                "space or fix the permissions of its folder, and run the same command again"
+                f"the store {self.name} failed: {error}. What was stored so far is safe. Free some disk space or fix "
+                "the permissions of its folder, then run the same command again"
             ) from error
         except BaseException as error:
             if not is_panic(error):

@@ -1,4 +1,4 @@
-"""Scopes: which documents the filters of a call and of its queries let through."""
+"""Scopes: the documents that pass the filters of a call and of its queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .database import Database
 from .snapshot import Snapshot
 
 KEPT = 64
-"""How many masks are kept for the claims that come after."""
+"""How many masks are kept for the next claims."""
 
 
 class Changed(Exception):
@@ -20,7 +20,7 @@ class Changed(Exception):
 
 
 def scopes(queries: Sequence[Query], filters: Sequence[Filter]) -> dict[tuple[Filter, ...], list[int]]:
-    """The filters that apply to each query, the call's and its own, with the places of the queries they apply to."""
+    """Each scope (the filters of the call and of a query) with the places of the queries that share it."""
     found: dict[tuple[Filter, ...], list[int]] = {}
     for place, query in enumerate(queries):
         found.setdefault(tuple(dict.fromkeys((*filters, *query.filters))), []).append(place)
@@ -28,7 +28,7 @@ def scopes(queries: Sequence[Query], filters: Sequence[Filter]) -> dict[tuple[Fi
 
 
 class Masks:
-    """The documents of the scopes that were asked for last. Not for several threads at once."""
+    """The documents of the most recent scopes. For one thread at a time."""
 
     def __init__(self) -> None:
         self._generation = -1

@@ -1,4 +1,4 @@
-"""What a reader of the local store sees: the database at one generation and the indices that follow it."""
+"""What a reader of the local store sees: the database at one generation, and the indices that match it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Ranked: TypeAlias = list[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What readers see at one generation of the database. The indices are read when they are asked for.
+    """What readers see at one generation of the database. Indices are opened when they are first needed.
 
-    `alive[seq]`: whether a document is there. `behind` names the indices of words that still have others.
+    `alive[seq]`: whether the document exists. `behind` names the BM25 indices that still have removed documents.
     """
 
     generation: int
@@ -44,7 +44,7 @@ class Snapshot:
     ids: dict[int, str] = field(default_factory=dict)
 
     def lacks(self, retrievers: Mapping[str, Retriever]) -> bool:
-        """Whether something that these search has still to be read."""
+        """Whether an index that these retrievers search is not open yet."""
         return any(_index_of(one) not in self._indices(one) for one in retrievers.values())
 
     def _indices(self, retriever: Retriever) -> Mapping[str, Bm25View | VectorIndex | SparseIndex]:
@@ -53,7 +53,7 @@ class Snapshot:
         return self.vectors if isinstance(retriever, Dense) else self.weights
 
     def read(self, database: Database, folder: Path, retrievers: Mapping[str, Retriever]) -> None:
-        """Read what these search, which is there; within a transaction of this generation. Raises Damaged."""
+        """Open the indices that these search, in a transaction of this generation. Raises Damaged."""
         for retriever in retrievers.values():
             name = _index_of(retriever)
             if name in self._indices(retriever):
@@ -71,7 +71,7 @@ class Snapshot:
     def rank(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], allowed: NDArray[np.bool_] | None
     ) -> list[dict[str, Ranked]]:
-        """What each retriever hands on for each query. `allowed[seq]`: which documents may be found, or whose units."""
+        """Each query's ranking by each retriever. `allowed[seq]`: whether a document, or its units, may be found."""
         found: dict[str, list[Ranked]] = {}
         for name, retriever in retrievers.items():
             if isinstance(retriever, Bm25):
@@ -117,7 +117,7 @@ class Snapshot:
 
 
 def open_words(database: Database, folder: Path, name: str, verified: Verified) -> Bm25Index:
-    """An index of words as the database names it. Raises Damaged, derived, where it is not as it was written."""
+    """The BM25 index of that name. Raises Damaged, derived, if it is not as it was written."""
     words = database.words[name]
     verified.check_files(folder / words.folder, words.files)
     return Bm25Index(folder / words.folder, TextFields.of(database.layout, name))
@@ -126,14 +126,14 @@ def open_words(database: Database, folder: Path, name: str, verified: Verified) 
 def open_vectors(
     database: Database, folder: Path, name: str, alive: NDArray[np.bool_], verified: Verified
 ) -> VectorIndex:
-    """A field's vectors as the database has them. Raises Damaged."""
+    """A field's vectors. Raises Damaged."""
     path = folder / database.vector_files()[name].file
     embedding, bits = vector_fields(database.layout)[name]
     return VectorIndex.open(path, embedding.dimensions, database.vector_blocks(name), alive, verified, bits)
 
 
 def _index_of(retriever: Retriever) -> str:
-    """The name of the index that a retriever searches, among those of its kind."""
+    """The name of the index that a retriever searches, among the indices of its kind."""
     if isinstance(retriever, Bm25):
         return retriever.units or DOCUMENTS
     if isinstance(retriever, Dense):

@@ -1,9 +1,9 @@
 """Exact retrieval by the dot product of sparse vectors: inverted lists in memory-mapped files.
 
-Derived from the database, which holds the vectors in batches and names the segments. A segment has the documents of a
-run of batches, turned around: for each token the documents that have it, ascending, and their weights. Segments are
-written once and merged by size; what no segment covers is turned around in memory. Documents that are gone stay in them
-and are masked. A segment's file ends with the checksums of its blocks; the database knows the checksum of these.
+They are derived from the database, which has the vectors in batches and names the segments. A segment inverts a run of
+batches: for each token it has the documents with that token, ascending, and their weights. Segments are written once
+and merged by size. Batches that no segment covers are inverted in memory. Removed documents stay in segments and are
+masked. A segment's file ends with the checksums of its blocks; the database knows the checksum of these.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ...types import SparseVector
 from .files import SPARSE, Blocks, Damaged, Verified, digest, digests_of, make_folder, new_name, share, sync_folder
 
 SEGMENT_FROM = 1_000
-"""Fewer documents than these are no segment of their own yet."""
+"""The smallest number of documents for a segment."""
 SEGMENT_DOCUMENTS = 20_000
-"""How many documents are turned around at a time, at least."""
+"""At least so many documents are inverted at a time."""
 FAN = 8
-"""How many segments become one."""
+"""How many segments are merged into one."""
 POSTINGS_COPIED = 1 << 22
 BLOCK_BYTES = 1 << 15
-"""What one checksum is of: reading a short list reads this much."""
+"""The size of a block with a checksum. Even a short list costs reading this much."""
 _MAGIC = b"ccheck\0\2"
 _HEADER = 5  # numbers of 8 bytes: magic, vocabulary, first, last, postings
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sparse vectors of several documents, in the order of their seqs: each has so many of the ids and weights."""
+    """Sparse vectors of several documents, by seq. `lengths` says how many of the ids and weights each has."""
 
     number: int
     seqs: NDArray[np.int64]
@@ -47,7 +47,7 @@ class Batch:
 
     @classmethod
     def of(cls, vectors: Sequence[tuple[int, SparseVector]]) -> Batch | None:
-        """None where no document has a token."""
+        """None if no document has a token."""
         some = [(seq, vector) for seq, vector in vectors if len(vector.ids)]
         if not some:
             return None
@@ -60,7 +60,7 @@ class Batch:
         )
 
     def packed(self) -> tuple[bytes, bytes, bytes, bytes]:
-        """As the database keeps it: seqs, lengths, ids, weights."""
+        """The columns of the database: seqs, lengths, ids, weights."""
         return self.seqs.tobytes(), self.lengths.tobytes(), self.ids.tobytes(), self.weights.tobytes()
 
     @classmethod
@@ -74,7 +74,7 @@ class Batch:
         )
 
     def without(self, alive: NDArray[np.bool_]) -> Batch | None:
-        """Only the documents that are alive; None where there are none."""
+        """Only the documents that exist; None if there are none."""
         kept = alive[self.seqs]
         tokens = np.repeat(kept, self.lengths)
         if not kept.any():
@@ -86,7 +86,7 @@ class Batch:
 class Named:
     """A segment as the database names it: of the documents with `first` < seq <= `last`.
 
-    They are those of the batches before number `upto` that no earlier segment has. `digest` is that of the checksums.
+    It covers the batches before number `upto` that no earlier segment covers. `digest` is that of the checksums.
     """
 
     file: str
@@ -100,8 +100,8 @@ class Named:
 class Segment:
     """Inverted lists of the documents with `first` < seq <= `last`.
 
-    The list of a token is `offsets[token]` to `offsets[token + 1]` of `documents` (seq - first) and `weights`. Those of
-    a file are compared with its checksums by `check` before they are read.
+    The list of a token is `offsets[token]` to `offsets[token + 1]` of `documents` (seq - first) and `weights`. `check`
+    compares the lists of a file with its checksums before they are read.
     """
 
     first: int
@@ -116,12 +116,12 @@ class Segment:
         return len(self.documents)
 
     def check_all(self) -> None:
-        """As `check`, of all."""
+        """As `check`, for the whole segment."""
         if self.blocks is not None:
             self.blocks.check([0], [len(self.blocks.data)])
 
     def check(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
-        """Raise Damaged unless the postings from each begin to its end are as they were written."""
+        """Raise Damaged unless the postings between these places are as they were written."""
         if self.blocks is None:
             return
         start = 8 * (_HEADER + len(self.offsets))
@@ -130,23 +130,25 @@ class Segment:
 
 
 def check(vector: SparseVector, vocabulary: int, whose: str) -> None:
-    """Raise InvalidData unless it is a vector over this vocabulary, as `SparseVector` says."""
+    """Raise InvalidData unless this is a `SparseVector` over a vocabulary of this size."""
     ids, weights = np.asarray(vector.ids), np.asarray(vector.weights)
     if ids.shape != weights.shape or ids.ndim != 1:
-        raise InvalidData(f"the sparse vector of {whose} has {ids.shape} tokens and {weights.shape} weights")
+        raise InvalidData(
+            f"the sparse vector of {whose} has token ids of shape {ids.shape}, but weights of {weights.shape}"
+        )
     if not len(ids):
         return
     if ids[0] < 0 or ids[-1] >= vocabulary or not np.all(np.diff(ids) > 0):
         raise InvalidData(
-            f"the sparse vector of {whose} has tokens that are not ascending or not among the {vocabulary} of the "
-            "store's model: use the model that made the store's sparse vectors"
+            f"the sparse vector of {whose} has tokens that are not in ascending order, or not in the vocabulary of "
+            f"{vocabulary} tokens. Use the model that made the store's sparse vectors"
         )
     if not (np.all(np.isfinite(weights)) and np.all(weights > 0)):
-        raise InvalidData(f"the sparse vector of {whose} has weights that are not above 0")
+        raise InvalidData(f"the sparse vector of {whose} has weights that are not greater than 0")
 
 
 def invert(batches: Sequence[Batch], vocabulary: int, first: int, last: int) -> Segment:
-    """The segment of the documents of these batches."""
+    """The segment of the documents in these batches."""
     tokens = np.concatenate([batch.ids for batch in batches])
     order = np.argsort(tokens, kind="stable")
     offsets = np.zeros(vocabulary + 1, np.int64)
@@ -163,9 +165,9 @@ def catch_up(
     batches_after: Callable[[int], Iterable[Batch]],
     verified: Verified,
 ) -> list[Named]:
-    """Write segments of the batches that are in none, merge what has become many, and return those that are then.
+    """Write segments of the batches that no segment covers, merge them if there are many, and return the new list.
 
-    The files of the others are the caller's to remove once the database names these. Raises Damaged.
+    The caller removes the files of other segments once the database names these. Raises Damaged.
     """
     chain = list(named)
     for batches in _runs(batches_after(chain[-1].upto if chain else 0)):
@@ -188,13 +190,13 @@ def sweep(store: Path, named: Sequence[Named]) -> None:
     folder = store / SPARSE
     for file in folder.iterdir() if folder.is_dir() else ():
         if file.name not in kept and file.suffix in (".lists", ".unfinished"):
-            # Where readers keep a file from being removed (Windows), a later writer tries again.
+            # On Windows a reader can block the removal. A later writer tries again.
             with contextlib.suppress(OSError):
                 file.unlink()
 
 
 def open_segment(store: Path, named: Named, vocabulary: int, verified: Verified) -> Segment:
-    """Map a segment. Raises Damaged where it is missing or its head is not as it was written."""
+    """Map a segment. Raises Damaged if it is missing or its head is not as it was written."""
     path = store / SPARSE / named.file
     try:
         data = np.asarray(np.memmap(path, np.uint8, "r"))  # what is cut from a memmap itself costs more to make
@@ -211,14 +213,14 @@ def open_segment(store: Path, named: Named, vocabulary: int, verified: Verified)
     blocks.check([0], [min(begin, body)])
     size, first, last, postings = data[8 : 8 * _HEADER].view(np.int64).tolist()
     if bytes(data[:8]) != _MAGIC or (size, first, last) != (vocabulary, named.first, named.last):
-        raise Damaged(path, "is not the segment that it is to be", derived=True)
+        raise Damaged(path, "is not the segment that the database names", derived=True)
     middle, end = begin + 4 * postings, begin + 8 * postings
     documents, weights = data[begin:middle].view(np.uint32), data[middle:end].view(np.float32)
     return Segment(first, last, data[8 * _HEADER : begin].view(np.int64), documents, weights, blocks)
 
 
 def _write(store: Path, parts: Sequence[Segment], vocabulary: int, upto: int) -> Named:
-    """The segments as one, in a file that is whole or not there."""
+    """Write segments as one, to a file that is complete or absent."""
     folder = store / SPARSE
     make_folder(folder)
     share(folder, store)
@@ -250,7 +252,7 @@ def _write(store: Path, parts: Sequence[Segment], vocabulary: int, upto: int) ->
 def _joined(
     parts: Sequence[Segment], offsets: NDArray[np.int64], first: int
 ) -> Iterator[tuple[int, NDArray[np.uint32], NDArray[np.float32]]]:
-    """Runs of the joined lists with their place: of each token those of the first segment, the second …"""
+    """Runs of the joined lists with their places. Each token's list has the first segment's part, then the next …"""
     edges = np.unique(np.searchsorted(offsets, np.arange(0, offsets[-1] + POSTINGS_COPIED, POSTINGS_COPIED)))
     for low, high in itertools.pairwise(np.unique(np.r_[0, edges.clip(max=len(offsets) - 1), len(offsets) - 1])):
         start, end = int(offsets[low]), int(offsets[high])
@@ -267,7 +269,7 @@ def _joined(
 
 
 def _mergeable(sizes: Sequence[int]) -> int | None:
-    """Where the run of last segments begins that are to be one: many, and the first no larger than the others."""
+    """The start of the last segments to merge: at least `FAN`, the first no larger than the others together."""
     for start in range(len(sizes) - FAN + 1):
         if sizes[start] <= sum(sizes[start + 1 :]):
             return start
@@ -275,7 +277,7 @@ def _mergeable(sizes: Sequence[int]) -> int | None:
 
 
 def _runs(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
-    """Batches in runs of at least `SEGMENT_DOCUMENTS` documents, but for the last."""
+    """Batches in runs of at least `SEGMENT_DOCUMENTS` documents. The last run can be shorter."""
     run: list[Batch] = []
     for batch in batches:
         run.append(batch)
@@ -288,7 +290,7 @@ def _runs(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
 
 @dataclass(frozen=True, slots=True)
 class SparseIndex:
-    """The sparse vectors of one generation of a store. `alive[seq]`: whether a document is there and has one."""
+    """The sparse vectors of one generation of a store. `alive[seq]`: whether the document exists."""
 
     parts: tuple[Segment, ...]
     alive: NDArray[np.bool_]
@@ -306,10 +308,10 @@ class SparseIndex:
     def search(
         self, query: SparseVector, depth: int, allowed: NDArray[np.bool_] | None = None
     ) -> list[tuple[int, float]]:
-        """The `depth` documents of the highest dot products above 0: (seq, dot product), best first.
+        """The `depth` documents with the highest dot products above 0: (seq, dot product), best first.
 
-        `allowed[seq]` says which may be found. Of equal ones the document that was ingested first. Raises InvalidData
-        for a vector of another vocabulary, Damaged for lists that are not as they were written.
+        `allowed[seq]` says which may be found. Equal scores are in the order of ingestion. Raises InvalidData for a
+        vector of another vocabulary, and Damaged for lists that are not as they were written.
         """
         check(query, self.vocabulary, "the claim")
         scores = np.zeros(len(self.alive), np.float32)
@@ -318,7 +320,7 @@ class SparseIndex:
             begins, ends = part.offsets[query.ids], part.offsets[query.ids + 1]
             part.check(begins, ends)
             for begin, end, weight in zip(begins.tolist(), ends.tolist(), query.weights, strict=True):
-                # A document is in a list once, so that nothing is added to a stale value.
+                # A document is in a list only once, so no sum is lost.
                 mine[part.documents[begin:end]] += part.weights[begin:end] * weight
         scores *= self.alive
         if allowed is not None:
@@ -335,7 +337,7 @@ class SparseIndex:
 
 
 def _lower_bound(scores: NDArray[np.float32], depth: int) -> np.float32:
-    """Above 0, and no more than the `depth`-th best score: cheaply, that of a part of them."""
+    """A bound above 0 and at most the `depth`-th best score, found cheaply from a sample."""
     some = scores[:: max(1, len(scores) // (64 * depth))]
     least = np.partition(some, -depth)[-depth] if len(some) >= depth else np.float32(0)
     return max(least, np.nextafter(np.float32(0), np.float32(1)))

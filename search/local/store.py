@@ -1,8 +1,9 @@
 """The local store: a folder with a SQLite database, a tantivy index and files of vectors. No server.
 
-One writer at a time, any number of readers, in different processes. The database is the truth: what it committed
-survives a crash and a loss of power. It names all other files and knows their checksums. The indices catch up with it
-when the next writer opens the store, or the next reader that finds no writer at work (see `upkeep`).
+There can be one writer at a time and any number of readers, in different processes. The database is the truth: what
+it has committed survives a crash and a loss of power. It names all other files and knows their checksums. After a crash
+the indices catch up with it when the next writer opens the store, or the next reader while no writer is at work (see
+`upkeep`).
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ from .scopes import Changed, Masks, scopes
 from .snapshot import Ranked, Snapshot
 
 COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
-"""After how many documents, or how long, the BM25 index catches up with the database while documents come in."""
+"""During an ingest the BM25 indices catch up with the database after so many documents, or so many seconds."""
 
 MANY_IDS = 2_000
-"""From so many on, the ids of all documents are read, once in a generation."""
+"""To look up at least this many ids, the ids of all documents are read, once in a generation."""
 RACES = 5
-"""How often a search is done anew when a writer replaced a document between its ranking and its reading."""
+"""How often a search is repeated because a writer replaced a document between ranking and reading it."""
 
 R = TypeVar("R")
 
 
 class LocalStore:
-    """A store in a folder; see `ccheck.search.store.Store` for what the methods promise.
+    """A store in a folder. `ccheck.search.store.Store` says what the methods promise.
 
-    Safe to use from several threads.
+    Several threads can use one object.
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
-        """Opens nothing yet: a store that does not exist is made by `prepare`."""
+        """Nothing is opened yet. `prepare` creates a store that does not exist."""
         self.path = path
         self.name = f"local:{name or path}"
         self.upserts_at_once = 1  # the database has one writer
@@ -148,7 +149,7 @@ class LocalStore:
                 self._catch_up(database)
 
     def _create(self, layout: Layout) -> None:
-        """Make the store where there is none; what is there then is one, or is as it was before."""
+        """Create the store if there is none: all of it, or nothing."""
         if (self.path / DATABASE).exists():
             return
         names = sorted(file.name for file in self.path.iterdir()) if self.path.exists() else []
@@ -157,7 +158,7 @@ class LocalStore:
             raise self._missing()
         if strange:
             raise InvalidData(
-                f"the folder {self.path} is not a ccheck store, and not empty: it holds {strange[0]}. Choose another "
+                f"the folder {self.path} is not a ccheck store and not empty: it contains {strange[0]}. Choose another "
                 "folder with --store"
             )
         make_folder(self.path)
@@ -205,13 +206,13 @@ class LocalStore:
 
     @reported
     def rebuild(self) -> None:
-        """Build the indices anew and leave out the vectors of documents that are gone."""
+        """Build all indices again, without the vectors of documents that were removed."""
         with self._guard, self._writing() as database:
             upkeep.rebuild(database, self.path, self._verified)
 
     @reported
     def check(self) -> list[Damaged]:
-        """Compare all that is stored with its checksums; what is damaged. Nothing is changed.
+        """Compare everything with its checksums. Returns what is damaged; changes nothing.
 
         Raises ServerError while another process writes.
         """
@@ -231,13 +232,13 @@ class LocalStore:
 
     @reported
     def drop(self) -> None:
-        """Remove the store. What ccheck did not make stays, and its folder then too."""
+        """Remove the store. Files that ccheck did not make stay, and then their folder stays too."""
         if not (self.path / DATABASE).exists():
             raise self._missing()
         if self.path.is_symlink():
             raise UsageError(
-                f"{self.path} is a symbolic link to {self.path.resolve()}, and ccheck deletes nothing through links. "
-                f"Delete the store where it is: ccheck index delete --store {self.path.resolve()}"
+                f"{self.path} is a symbolic link to {self.path.resolve()}, and ccheck does not delete through links. "
+                f"To delete the store itself, run ccheck index delete --store {self.path.resolve()}"
             )
         with self._guard:
             self._acquire()
@@ -277,7 +278,7 @@ class LocalStore:
     def _hits(
         self, snapshot: Snapshot, granularity: str | None, keys: Set[int]
     ) -> tuple[Mapping[int, Document], Mapping[int, Unit]]:
-        """The documents of the best keys, and their units where they are units' ids."""
+        """The documents of the best keys, and the units if the keys are ids of units."""
         if granularity is None:
             return self._read(snapshot, sorted(keys), Database.documents_by_seq), {}
         seqs = sorted({key >> UNIT_BITS for key in keys})
@@ -298,7 +299,7 @@ class LocalStore:
             ids = self._read(snapshot, wanted, partial(_ids, snapshot))
             if ids.keys() >= set(wanted):
                 break
-        # Documents that another process removed meanwhile, time after time, are left out.
+        # Documents that another process kept removing in the meantime are left out.
         names = {key: ids[key >> bits] for key in found if key >> bits in ids}
         if bits:
             names = {key: unit_key(id_, unit_number(key)) for key, id_ in names.items()}
@@ -330,7 +331,7 @@ class LocalStore:
     def _read(
         self, snapshot: Snapshot, wanted: Sequence[int], read: Callable[[Database, Sequence[int]], dict[int, R]]
     ) -> dict[int, R]:
-        """What `read` finds of these documents: all of them, unless another process removed some meanwhile."""
+        """What `read` finds for these documents: all of them, unless another process has just removed some."""
         with self._guard:
             database = self._database()
             with database.reading():
@@ -344,16 +345,16 @@ class LocalStore:
     def _missing(self) -> CcheckError:
         if is_remnant(self.path):
             return InvalidData(
-                f"the folder {self.path} holds a store that has lost its database, {DATABASE}. Put that file back, or "
+                f"the folder {self.path} contains a store without its database, {DATABASE}. Put that file back, or "
                 "remove the folder and ingest again"
             )
-        return NotFound(f"there is no store {self.name}: make it with ccheck ingest FILE --store {self.name}")
+        return NotFound(f"the store {self.name} does not exist. Create it with ccheck ingest FILE --store {self.name}")
 
     def _restless(self) -> ServerError:
-        return ServerError(f"the store {self.name} changes all the time: search it again when its writer is done")
+        return ServerError(f"the store {self.name} keeps changing. Search it again when its writer is done")
 
     def _database(self) -> Database:
-        """The connection of readers, to the store that is at the path now."""
+        """The readers' connection to the store that is at the path now."""
         if self._reader is not None and not self._reader.in_place:
             self._reader.close()
             self._reader = self._snapshot = None
@@ -365,7 +366,7 @@ class LocalStore:
         return self._reader
 
     def _current(self, retrievers: Mapping[str, Retriever]) -> Snapshot:
-        """What there is to search now, with all that these search."""
+        """The current snapshot, with everything that these retrievers search."""
         with self._guard:
             database = self._database()
             refuse_missing(retrievers, database.layout, self.name)
@@ -394,7 +395,7 @@ class LocalStore:
                     return snapshot
                 except Damaged as error:
                     damage = error
-            # A writer that put other files in the place of these removed them; else they are damaged.
+            # A writer may have replaced these files in the meantime. If not, they are damaged.
             if database.generation == generation and (not damage.derived or attempt == RACES - 1 or not self._mended()):
                 raise damage
         raise self._restless()
@@ -407,15 +408,15 @@ class LocalStore:
                 lock.acquire(timeout=0)
             except Timeout as error:
                 raise ServerError(
-                    f"another process is writing to the store {self.name}: wait until it is done, or stop it"
+                    f"another process is writing to the store {self.name}. Wait until it is done, or stop it"
                 ) from error
             self._lock = lock
 
     @contextmanager
     def _writing(self) -> Iterator[Database]:
-        """The connection of the one writer, which this store stays until it is closed.
+        """The connection of the one writer. This object remains the writer until it is closed.
 
-        Raises Incomplete where the folder was removed or replaced since, before or within.
+        Raises Incomplete if the folder has been removed or replaced.
         """
         if self._writer is None:
             if not (self.path / DATABASE).is_file():
@@ -435,8 +436,8 @@ class LocalStore:
     def _check_in_place(self, writer: Database) -> None:
         if not writer.in_place:
             raise Incomplete(
-                f"the folder {self.path} of the store {self.name} was removed or replaced while ccheck wrote to it. "
-                "What was written is lost. Run the same command again"
+                f"the folder {self.path} of the store {self.name} was removed or replaced while ccheck was writing to "
+                "it. What was written is lost. Run the same command again"
             )
 
     def _catch_up(self, database: Database) -> None:
@@ -444,18 +445,18 @@ class LocalStore:
         self._waiting, self._caught_up = 0, time.monotonic()
 
     def _catch_up_if_alone(self, database: Database) -> None:
-        """After a writer was killed, the first reader does what it left undone, unless another writer is at work."""
+        """Finish what a killed writer left undone, unless another writer is at work."""
         if any(database.words[name].last < database.last() for name in database.behind()):
-            # If not, `info().pending` says what is not found yet.
+            # If another one is, `info().pending` says how many documents are not found yet.
             self._if_alone(lambda writer: upkeep.catch_up(writer, self.path, self._verified))
 
     def _mended(self) -> bool:
-        """Whether derived files that are damaged were made anew, which only the one writer can do."""
+        """Rebuild damaged derived files, which only the one writer can do. Returns whether that was possible."""
         self._verified = Verified()
         return self._if_alone(lambda writer: upkeep.mend(writer, self.path, self._verified, wholly=True))
 
     def _if_alone(self, work: Callable[[Database], None]) -> bool:
-        """Do a writer's work, unless another one is busy or the folder can only be read."""
+        """Do a writer's work, unless another writer is busy or the folder is read-only. Returns whether it was done."""
         if self._writer is not None:
             work(self._writer)
             return True
@@ -489,7 +490,7 @@ class LocalStore:
 
 
 def _ids(snapshot: Snapshot, database: Database, wanted: Sequence[int]) -> dict[int, str]:
-    """At least the ids of these documents, as far as they are still there."""
+    """The ids of these documents that still exist, and perhaps of others."""
     if not snapshot.ids and len(wanted) < MANY_IDS:
         return database.ids_by_seq(wanted)
     if not snapshot.ids:

@@ -1,7 +1,7 @@
-"""What keeps a local store's derived files as its documents are: made, brought up to them, checked, made anew.
+"""Keeping a local store's derived files in step with its documents: creating, updating, checking, rebuilding them.
 
-All of it is the one writer's, but for `check`. The order is always: write files, name them in the database, remove what
-it no longer names; a crash in between leaves files that nobody names, which the next writer removes.
+Only the one writer may call these functions, except `check`. The order is always: write files, name them in the
+database, remove files that it no longer names. A crash in between leaves unnamed files, which the next writer removes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .sparse import Segment
 
 ROWS_COPIED = 65_536
 ALWAYS_SETTLED, SETTLED_FROM = 50_000, 0.001
-"""Up to so many documents or units the statistics of words are always exact; above, once this share was removed."""
+"""BM25 statistics are always exact up to so many documents or units; above, once this share has been removed."""
 
 
 def create_store(folder: Path, layout: Layout) -> None:
-    """Make a store without documents in a folder that has none. What a creation that was killed left is removed."""
+    """Create an empty store in a folder without one. Removes what a killed creation left."""
     sweep(folder, [])
     nothing = np.zeros(0, np.int64)
     words = {name: _write_words(folder, TextFields.of(layout, name), [], nothing, None) for name in words_of(layout)}
@@ -41,14 +41,14 @@ def create_store(folder: Path, layout: Layout) -> None:
 
 
 def words_of(layout: Layout) -> list[str]:
-    """The names of the indices of words that a store has."""
+    """The names of a store's BM25 indices."""
     return [DOCUMENTS, *layout.units]
 
 
 def mend(database: Database, folder: Path, verified: Verified, *, wholly: bool = False) -> None:
-    """Remove what a crash left and make derived files anew that are not as they were written.
+    """Remove what a crash left, and rebuild derived files that are not as they were written.
 
-    Of sparse vectors only whether their files are there and begin rightly, unless `wholly`.
+    Files of sparse vectors are checked `wholly`, or only their existence and their heads.
     """
     sweep(folder, database.named_files())
     sparse.sweep(folder, database.sparse.segments)
@@ -69,7 +69,7 @@ def mend(database: Database, folder: Path, verified: Verified, *, wholly: bool =
 
 
 def catch_up(database: Database, folder: Path, verified: Verified) -> None:
-    """Bring the indices up to the documents."""
+    """Bring the indices up to date with the documents."""
     behind = database.behind()
     if behind:
         _catch_up_words(database, folder, behind, verified)
@@ -77,10 +77,10 @@ def catch_up(database: Database, folder: Path, verified: Verified) -> None:
 
 
 def settle(database: Database, folder: Path) -> None:
-    """Make those indices of words anew in whose statistics removed documents still count.
+    """Rebuild the BM25 indices whose statistics still include removed documents.
 
-    tantivy counts them until it merges their segment, and nothing makes it do so: scores were up to .14 off. In a large
-    store a few of them wait for others.
+    tantivy includes them until it merges their segment, which nothing forces it to do: scores were off by up to .14. In
+    a large store this waits until enough documents have been removed.
     """
     stale = []
     for name, words in database.words.items():
@@ -92,7 +92,7 @@ def settle(database: Database, folder: Path) -> None:
 
 
 def rebuild(database: Database, folder: Path, verified: Verified) -> None:
-    """Make everything anew that is derived, and leave out what files still have of documents that are gone."""
+    """Rebuild everything that is derived, and drop what files still have of removed documents."""
     alive = database.alive()
     for name in database.vector_files():
         _pack_vectors(database, folder, name, verified)
@@ -107,7 +107,7 @@ def rebuild(database: Database, folder: Path, verified: Verified) -> None:
 
 
 def adopt(database: Database, folder: Path, layout: Layout) -> None:
-    """Make a layout the store's, with the indices that it needs."""
+    """Change the store's layout, and create the indices that the new one needs."""
     old, known = database.layout, database.words
     names = words_of(layout)
     new = [name for name in names if name not in known or TextFields.of(old, name) != TextFields.of(layout, name)]
@@ -120,7 +120,7 @@ def adopt(database: Database, folder: Path, layout: Layout) -> None:
 
 
 def rebuild_words(database: Database, folder: Path, names: Iterable[str], layout: Layout | None = None) -> None:
-    """These indices of words anew; with the fields of a layout, which becomes the store's in the same moment."""
+    """Rebuild these BM25 indices. A new `layout` becomes the store's in the same transaction."""
     fields, counts = layout or database.layout, database.counts
     made = {}
     for name in names:
@@ -136,7 +136,7 @@ def rebuild_words(database: Database, folder: Path, names: Iterable[str], layout
 
 
 def _rows_after(database: Database, seq: int, name: str, fields: TextFields) -> Iterator[bm25.Row]:
-    """What an index of words gets of the documents above `seq`."""
+    """The rows of a BM25 index for the documents above `seq`."""
     for number, title, text, additional, units in database.texts_after(seq):
         if name == DOCUMENTS:
             yield fields.document_row(number, title, text, json.loads(additional) if fields.additional else [])
@@ -153,7 +153,7 @@ def rebuild_sparse(database: Database, folder: Path, verified: Verified) -> None
 
 
 def check(database: Database, folder: Path) -> list[Damaged]:
-    """Compare everything with its checksum; what is damaged, the first place of each file."""
+    """Compare everything with its checksum. Returns the first damage of each file."""
     found: list[Damaged] = []
     verified = Verified()
 
@@ -233,12 +233,12 @@ def _catch_up_sparse(database: Database, folder: Path, verified: Verified) -> No
 def _write_words(
     folder: Path, fields: TextFields, added: Iterable[bm25.Row], removed: NDArray[np.int64], old: Path | None
 ) -> Words:
-    """A new index of words, whole and on the disk, that the database does not name yet."""
+    """Write a new BM25 index, complete and on the disk. The database does not name it yet."""
     made = folder / new_name("bm25")
     try:
         bm25.write(made, fields, added, removed.tolist(), old)
     except Damaged as error:
-        if error.where == made:  # a new folder is not damaged: there is no room, or the like
+        if error.where == made:  # a new folder can't be damaged: the disk is full, or the like
             raise OSError(error.problem) from error
         raise
     share(made, folder)
@@ -250,7 +250,7 @@ def _write_words(
 
 
 def _pack_vectors(database: Database, folder: Path, name: str, verified: Verified) -> None:
-    """Another file for a field's vectors, without those of documents that are gone."""
+    """Rewrite the file of a field's vectors without those of removed documents."""
     index = open_vectors(database, folder, name, database.alive(), verified)
     if index.blocks is not None:
         index.blocks.check_all()

@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from .records import VectorBlock
 
 ROWS_AT_ONCE = 1 << 22
-"""How many scores are held at a time: for 64 claims, those of 65,536 vectors."""
+"""How many scores are in memory at a time: for 64 claims, those of 65,536 vectors."""
 NARROW = 8
-"""Where no more than one in so many segments may be found, only their rows are read."""
+"""If at most one in so many segments may be found, only their rows are read."""
 BLOCK_BYTES = 1 << 18
-"""What one checksum is of, at most."""
+"""The largest block with a checksum."""
 
 
 def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> list[tuple[int, int, bytes]]:
-    """Put vectors (shape [rows, dimensions]) at a row, make sure that they are on the disk, and return their blocks.
+    """Write vectors (shape [rows, dimensions]) from a row on, sync them to the disk, and return their blocks.
 
-    A block is (first row, rows, checksum). Rows past the ones that the database counts are left over from a crash and
-    are overwritten.
+    A block is (first row, rows, checksum). Rows beyond those that the database counts were left by a crash and are
+    overwritten.
     """
     vectors = np.ascontiguousarray(vectors, np.float32)
     is_new = not path.exists()
-    # Not through a symbolic link, which the store never makes.
+    # Symbolic links are not followed: the store never makes one.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     with os.fdopen(descriptor, "r+b") as file:
         file.seek(first_row * vectors.shape[1] * 4)
@@ -52,9 +52,9 @@ def write_rows(path: Path, first_row: int, vectors: NDArray[np.float32]) -> list
 class VectorIndex:
     """The vectors of one generation of a store.
 
-    `rows` has shape [rows, dimensions]. A segment is the run of rows of one document, or the row of one unit: it starts
-    at `starts[i]` and is that of `owners[i]`, a seq or a unit's id, which grow. `seqs[i]` is the document's, or -1
-    where it is gone. Rows are compared with the checksums of `blocks` before they are first read.
+    `rows` has shape [rows, dimensions]. A segment is the run of rows of one document, or the row of one unit. It starts
+    at `starts[i]` and belongs to `owners[i]`, a seq or a unit's id, in ascending order. `seqs[i]` is the seq of the
+    document, or -1 if it was removed. Rows are compared with the checksums of `blocks` before they are first read.
     """
 
     rows: NDArray[np.float32]
@@ -73,9 +73,9 @@ class VectorIndex:
         verified: Verified,
         bits: int = 0,
     ) -> VectorIndex:
-        """Map the file. `alive[seq]`: whether a document is there. Raises Damaged where the file is too short.
+        """Map the file. `alive[seq]`: whether the document exists. Raises Damaged if the file is too short.
 
-        Without its last `bits` the owner of a row is its document's seq.
+        Without its last `bits`, the owner of a row is the seq of its document.
         """
         if not blocks:
             nothing = np.zeros(0, np.int64)
@@ -96,21 +96,22 @@ class VectorIndex:
         return cls(rows, starts, owners[starts], np.where(alive[seqs], seqs, -1), checks)
 
     def owner_of_rows(self) -> NDArray[np.int64]:
-        """The owner of each row; -1 where the document is gone."""
+        """The owner of each row; -1 if its document was removed."""
         owners = np.where(self.seqs < 0, -1, self.owners)
         return np.repeat(owners, np.diff(np.r_[self.starts, len(self.rows)]))
 
     def search(
         self, queries: NDArray[np.float32], depth: int, allowed: NDArray[np.bool_] | None = None
     ) -> list[list[tuple[int, float]]]:
-        """For each query (shape [queries, dimensions]) the `depth` documents with the highest cosine: (seq, cosine).
+        """The `depth` owners with the highest cosines for each query (shape [queries, dimensions]): (owner, cosine).
 
-        A document's cosine is its best passage's. `allowed[seq]` says which documents may be found.
+        A document's cosine is that of its best passage. `allowed[seq]` says whether a document, or its units, may be
+        found.
         """
         if queries.shape[1] != self.rows.shape[1]:
             raise InvalidData(
-                f"the claim's embedding has {queries.shape[1]} dimensions, the store's vectors {self.rows.shape[1]}: "
-                "use the model that made the store"
+                f"the claim's embedding has {queries.shape[1]} dimensions, but the store's vectors have "
+                f"{self.rows.shape[1]}. Use the model that made the store"
             )
         wanted = self.seqs >= 0 if allowed is None else allowed[self.seqs] & (self.seqs >= 0)
         everything = np.arange(len(self.starts))
@@ -129,7 +130,7 @@ class VectorIndex:
             return [[] for _ in queries]
         best_scores = np.concatenate([scores for scores, _ in best], axis=1)
         best_segments = np.concatenate([segments for _, segments in best], axis=1)
-        # Equal scores: the document that was ingested first.
+        # Equal scores are in the order of ingestion.
         order = np.lexsort((best_segments, -best_scores), axis=1)[:, :depth]
         best_scores = np.take_along_axis(best_scores, order, axis=1)
         best_segments = np.take_along_axis(best_segments, order, axis=1)
@@ -143,7 +144,7 @@ class VectorIndex:
         ]
 
     def _runs(self, segments: NDArray[np.int64], rows_at_once: int) -> list[NDArray[np.int64]]:
-        """The segments, ascending, in runs of about so many rows."""
+        """These segments, ascending, in runs of about `rows_at_once` rows."""
         ends = np.cumsum(self._lengths(segments))
         cuts = np.searchsorted(ends, np.arange(rows_at_once, ends[-1] if len(ends) else 0, rows_at_once), "right")
         return [run for run in np.split(segments, np.unique(cuts)) if len(run)]
@@ -153,7 +154,7 @@ class VectorIndex:
         return np.append(self.starts, len(self.rows))[segments + 1] - self.starts[segments]
 
     def _segment_scores(self, queries: NDArray[np.float32], segments: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The best cosine of each of these segments, ascending: shape [queries, segments]."""
+        """The best cosine of each of these segments, which are ascending: shape [queries, segments]."""
         begins, lengths = self.starts[segments], self._lengths(segments)
         firsts = np.cumsum(lengths) - lengths
         if int(segments[-1] - segments[0]) == len(segments) - 1:
@@ -167,7 +168,7 @@ class VectorIndex:
         return scores if len(rows) == len(segments) else np.maximum.reduceat(scores, firsts, axis=1)
 
     def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
-        """Raise Damaged unless these runs of rows match their checksums."""
+        """Raise Damaged unless the blocks of these runs of rows match their checksums."""
         if self.blocks is not None:
             width = self.rows.shape[1] * 4
             self.blocks.check(begins * width, ends * width)

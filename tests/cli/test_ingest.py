@@ -198,7 +198,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     assert [file.name for file in folder.iterdir()] == ["one.png"]
     (folder / "documents.sqlite").write_text("not a database")
     ran = ccheck("ingest", CORPUS, "--no-dense", "--store", folder)
-    assert ran.code == 5 and "is not a store that ccheck can read" in ran.err
+    assert ran.code == 5 and "can't be read as a store" in ran.err
 
 
 NO_STORES = [

@@ -109,7 +109,7 @@ def test_a_filter_that_nothing_passes_is_shown(query):
     ("condition", "said"),
     [
         ("yaer>=2000", "has a field 'yaer'; did you mean 'year'? The fields are doi, first_author, journal"),
-        ("year>=abc", "year holds numbers, and 'abc' is none"),
+        ("year>=abc", "year holds numbers, and 'abc' is not a number"),
         ("journal>=2010", "journal holds text"),
     ],
 )
@@ -175,7 +175,7 @@ USAGE = {
     "give either a claim or a file": [[], ["a claim", "--claims", "x.jsonl"]],
     "the claim is empty": [[""], [" \t"], ["-"]],
     "try 'year>=2010'": [["x", "--filter", "foo"], ["x", "--filter", "=1"]],
-    "is not a day such as 2015-01-31": [["x", "--before", "2015"], ["x", "--before", ""]],
+    "is not a date like 2015-01-31": [["x", "--before", "2015"], ["x", "--before", ""]],
     "the fields are content, title, text": [["x", "--fields", "abstract"]],
     "is not a number": [["x", "--fields", "title^x"]],
     "boost above 0": [["x", "--fields", "title^0"], ["x", "--fields", ","], ["x", "--fields", "title^inf"]],

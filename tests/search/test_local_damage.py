@@ -67,7 +67,7 @@ STATEMENTS = {
     "fewer documents": "UPDATE meta SET value = replace(value, '60', '59') WHERE key = 'counts'",
     "no counts": "DELETE FROM meta WHERE key = 'counts'",
     "another generation": "UPDATE meta SET value = value + 1 WHERE key = 'generation'",
-    "another index of words": "UPDATE meta SET value = '{}' WHERE key = 'words'",
+    "another BM25 index": "UPDATE meta SET value = '{}' WHERE key = 'words'",
     "no tables": "DROP TABLE meta",
 }
 
@@ -150,7 +150,7 @@ def test_sparse_lists_that_are_not_as_written_are_made_anew(tmp_path: Path, monk
 
 
 def test_a_writer_takes_over_no_damage(folder: Path) -> None:
-    """Neither into the next index of words nor without a word: it is made anew."""
+    """Neither into the next BM25 index nor without a word: it is made anew."""
     for file in folder.glob("bm25-*/*.idx"):
         flip(file)
     with LocalStore(folder) as store:
@@ -179,7 +179,7 @@ def test_a_broken_index_that_passes_for_whole_is_an_error(folder: Path, monkeypa
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     with LocalStore(folder) as store:
         store._acquire()
-        with LocalStore(folder) as reader, pytest.raises(CcheckError, match="index of words"):
+        with LocalStore(folder) as reader, pytest.raises(CcheckError, match="BM25 index"):
             bm25_count(reader)
 
 

@@ -131,7 +131,7 @@ def test_a_store_without_its_database_is_no_empty_one(tmp_path: Path) -> None:
     (tmp_path / "store" / DATABASE).unlink()
     with LocalStore(tmp_path / "store") as store:
         for use in (store.info, store.count, lambda: store.prepare(LAYOUT)):
-            with pytest.raises(InvalidData, match="lost its database"):
+            with pytest.raises(InvalidData, match="without its database"):
                 use()
     assert list((tmp_path / "store").glob("vectors-*"))
 

@@ -127,7 +127,7 @@ def test_what_a_killed_writer_left_undone(tmp_path: Path, monkeypatch: pytest.Mo
         store.publish()
         store.upsert([entry("new", ("Corals bleach.",), (unit(1),))])
         store.delete(["ice"])
-    # The database has them, and no index of words: as after a kill.
+    # The database has them, and no BM25 index: as after a kill.
     with LocalStore(folder) as reader:
         (rankings,) = reader.rankings([Query("corals greenland")], {"one": Bm25(units="sentences")})
         assert isinstance(rankings, dict)

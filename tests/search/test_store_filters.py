@@ -57,7 +57,7 @@ def test_a_store_without_metadata(make_store: Callable[[], Store]) -> None:
     store.prepare(Layout())
     add(store, {})
     assert dict(store.fields()) == {}
-    with pytest.raises(UsageError, match=r"'a=1' can't be applied: no document of .* has metadata"):
+    with pytest.raises(UsageError, match=r"'a=1' can't be applied: no document in .* has metadata"):
         refuse_unfit([parse_filter("a=1")], store.fields(), store.name)
 
 
@@ -92,7 +92,7 @@ def test_documents_that_pass_are_counted(store: Store, condition: str, passing: 
     [
         (
             "yaer>=2010",
-            "no document of {} has a field 'yaer'; did you mean 'year'? The fields are date, dotted.name, j",
+            "no document in {} has a field 'yaer'; did you mean 'year'? The fields are date, dotted.name, j",
         ),
         ("Year>=2010", "has a field 'Year'; did you mean 'year'? The fields are"),
         ("yaer!=2010", "has a field 'yaer'; did you mean 'year'?"),
@@ -102,15 +102,15 @@ def test_documents_that_pass_are_counted(store: Store, condition: str, passing: 
         ),
         ("nothing=1", "has a field 'nothing'"),
         ("empty=1", "has a field 'empty'"),
-        ("year>=abc", "the filter 'year>=abc' can't be applied to {}: year holds numbers, and 'abc' is none"),
-        ("year=abc", "year holds numbers, and 'abc' is none"),
+        ("year>=abc", "the filter 'year>=abc' can't be applied to {}: year holds numbers, and 'abc' is not a number"),
+        ("year=abc", "year holds numbers, and 'abc' is not a number"),
         (
             "journal>=2010",
             "journal holds text, which >= compares with text only, letter by letter, and '2010' is a num",
         ),
         ("date>=2015", "date holds text"),
         ("pages<9", "pages holds text"),
-        ("published<2015-01-01", "no document of {} has a date, so none is surely before 2015-01-01"),
+        ("published<2015-01-01", "no document in {} has a date, so --before 2015-01-01 would exclude all"),
     ],
 )
 def test_filters_that_are_mistakes_are_refused(store: Store, condition: str, said: str) -> None:
@@ -137,7 +137,7 @@ def test_numbers_in_text() -> None:
 @pytest.mark.parametrize(
     ("kind", "condition", "said"),
     [
-        ("words", "a>b", "text that is searched by its words, which only = and != compare"),
+        ("words", "a>b", "full text, which can only be compared with = and !="),
         ("words", "a=b", None),
         ("words", "a!=2", None),
         ("booleans", "a=true", None),
@@ -149,10 +149,10 @@ def test_numbers_in_text() -> None:
         ("dates", "a<2015-01-31T10:00", None),
         ("dates", "a<now-1d", None),
         ("dates", "a<1700000000000", None),
-        ("dates", "a<soon", "a holds dates, and 'soon' is none: write a<2015-01-31"),
+        ("dates", "a<soon", "a holds dates, and 'soon' is not a date. Write, for example, a<2015-01-31"),
         ("dates", "a=201", "a holds dates"),
-        ("nested", "a=1", "a lies in nested documents"),
-        ("mixed", "a!=1", "a has another type in each index of the alias"),
+        ("nested", "a=1", "a is in nested documents"),
+        ("mixed", "a!=1", "a has a different type in each index of the alias"),
         ("other", "a=1", "a holds neither text nor numbers nor dates"),
         ("either", "a>1", None),
         ("either", "a>b", None),
