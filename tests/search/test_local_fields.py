@@ -168,7 +168,9 @@ def test_entries_that_do_not_fit_the_layout_are_refused_whole(tmp_path: Path) ->
         "16 dimensions": replace(full, passages={MAIN_VECTORS: full.passages[SECOND]}),
         "4 dimensions": replace(full, passages={SECOND: full.passages[MAIN_VECTORS]}),
         "not prepared": replace(full, passages={"passages_12345678": full.passages[MAIN_VECTORS]}),
-        "among the 2000": replace(full, sparse=SparseVector(np.array([2_000], np.int32), np.ones(1, np.float32))),
+        "vocabulary of 2000 tokens": replace(
+            full, sparse=SparseVector(np.array([2_000], np.int32), np.ones(1, np.float32))
+        ),
     }
     with LocalStore(tmp_path / "store") as store:
         store.prepare(FULL)

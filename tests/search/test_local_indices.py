@@ -217,8 +217,8 @@ def test_few_segments_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ([5, 3], [1, 1], "ascending"),
         ([3, 3], [1, 1], "ascending"),
-        ([-1, 3], [1, 1], "among the 300"),
-        ([3, 300], [1, 1], "among the 300"),
+        ([-1, 3], [1, 1], "vocabulary of 300 tokens"),
+        ([3, 300], [1, 1], "vocabulary of 300 tokens"),
         ([3], [0], "above 0"),
         ([3], [float("nan")], "above 0"),
         ([3], [-1], "above 0"),
