@@ -1,4 +1,4 @@
-"""Turning text into vectors with sentence-transformers."""
+"""Turning text into vectors: BERT-type models are run by numpy, others and large ingests by sentence-transformers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData
 from ..layout import Embedding
-from ..models import FoundModel, cpu_has_bfloat16, find_model, load_encoder, require_models
+from ..models import FoundModel, cpu_has_bfloat16, find_model, load_encoder, models_installed, require_models
 from ..types import Vector
+from .numpy_bert import NumpyBert, read_bert_folder
 from .spec import spec_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH = 32
 """Texts in one forward pass; more make it no faster on a CPU, and take memory."""
+MANY = 256
+"""So many documents at a time are worth the seconds that importing torch takes: it may have a GPU, or bfloat16."""
 
 
 class Embedder:
@@ -38,9 +41,12 @@ class Embedder:
         none, here or when it loads.
         """
         self.found, self._device, self._on_load = found, device, on_load
+        self._bert_folder = read_bert_folder(found.path) if device in (None, "cpu") else None
         self.spec = spec_of(found, known, self._described)
 
     def _described(self, identity: str) -> Embedding:
+        if self._bert_folder is not None:
+            return Embedding(self.found.name, self._bert_folder.dimensions, identity, self._bert_folder.max_tokens)
         dimensions, max_tokens = self._model.get_embedding_dimension(), self._model.max_seq_length
         if dimensions is None or max_tokens is None:
             raise InvalidData(f"the model {self.found.name} does not say how many dimensions and tokens it has")
@@ -51,8 +57,19 @@ class Embedder:
         self._on_load()
         return _load(self.found, self._device)
 
+    @functools.cached_property
+    def _bert(self) -> NumpyBert | None:
+        """The same model without torch, where numpy can run it."""
+        if self._bert_folder is None:
+            return None
+        self._on_load()
+        return NumpyBert(self._bert_folder)
+
     def encode_documents(self, texts: Sequence[str]) -> Vector:
-        """In bfloat16 on processors that calculate in it, which halves the time (cosine to float32 at least .9995)."""
+        """Many of them in bfloat16 on processors that calculate in it (cosine to float32 at least .9995)."""
+        many = len(texts) >= MANY and models_installed()
+        if self._bert is not None and not many and "_model" not in vars(self):
+            return self._normalised(self._bert.encode(texts))
         import torch
 
         half = self._model.device.type == "cpu" and cpu_has_bfloat16()
@@ -60,12 +77,16 @@ class Embedder:
             return self._encode(self._model.encode_document, texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Vector:
+        if self._bert is not None:
+            return self._normalised(self._bert.encode(texts))
         return self._encode(self._model.encode_query, texts)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text, special ones left out."""
         if not texts:
             return []
+        if self._bert is not None:
+            return self._bert.count_tokens(texts)
         ids = self._model.tokenizer(
             list(texts),
             add_special_tokens=False,
@@ -82,8 +103,12 @@ class Embedder:
             return np.zeros((0, self.spec.dimensions), np.float32)
         # sentence-transformers sorts what it is given by length before it makes batches.
         vectors = encode(list(texts), batch_size=BATCH, convert_to_numpy=True, show_progress_bar=False)
-        vectors = np.ascontiguousarray(vectors, np.float32)
-        # Here and not in the model, which would round the lengths to bfloat16. A vector of zeros stays one.
+        return self._normalised(np.ascontiguousarray(vectors, np.float32))
+
+    def _normalised(self, vectors: Vector) -> Vector:
+        """Here and not in the model, which would round the lengths to bfloat16. A vector of zeros stays one."""
+        import numpy as np
+
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         return vectors
 

@@ -1,0 +1,381 @@
+"""BERT-type embedding models run by numpy, with tokenizers and safetensors: no torch, which takes seconds to import.
+
+The vectors are those of sentence-transformers in float32, to about 1e-6.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import InvalidData
+from ..special_tokens import words_only
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tokenizers
+    from numpy.typing import NDArray
+    from threadpoolctl import ThreadpoolController
+
+    Floats = NDArray[np.float32]
+
+TOKENS_AT_ONCE = 4096
+"""How many tokens go through the model together, of one or more texts."""
+_ROWS = 32
+"""Rows that stay in a processor's cache while a function of several steps is applied to them."""
+_POOLING = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+}
+_USUAL: dict[str, Any] = {
+    "do_lower_case": False,
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
+"""What sentence-transformers' settings of a transformer say where they say nothing special."""
+
+
+@dataclass(frozen=True, slots=True)
+class BertFolder:
+    """What a folder says of its embedding model. `max_tokens` counts the two special tokens."""
+
+    path: Path
+    layers: int
+    heads: int
+    dimensions: int
+    epsilon: float
+    max_tokens: int
+    pooling: Literal["mean", "cls", "max"]
+
+
+def read_bert_folder(path: Path) -> BertFolder | None:
+    """What `NumpyBert` needs to know of a folder of sentence-transformers; None where it can't run the model.
+
+    It can run a BERT in float32 with the usual activation and positions, whose tokens are pooled in one way. Prompts,
+    further modules and other settings are left to sentence-transformers.
+    """
+    try:
+        kinds = [(str(module["type"]).rpartition(".")[2], path / module["path"]) for module in _json(path, "modules")]
+        if [kind for kind, _ in kinds] not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+            return None
+        folder, pooling = kinds[0][1], _pooling(_json(kinds[1][1], "config"))
+        config, tokenizer = _json(folder, "config"), _json(folder, "tokenizer_config")
+        settings = _json(folder, "sentence_bert_config")
+        window = settings.pop("max_seq_length", None) or tokenizer["model_max_length"]
+        runs = (
+            config["model_type"] == "bert"
+            and config["hidden_act"] == "gelu"
+            and config.get("position_embedding_type", "absolute") == "absolute"
+            and not config.get("is_decoder")
+            and all(_USUAL[name] == value for name, value in settings.items())
+            and not _has_prompts(path)
+            and 2 < window <= config["max_position_embeddings"]
+            and _has_float32(folder / "model.safetensors")
+            and _plain_tokenizer(_json(folder, "tokenizer"), tokenizer)
+        )
+        if not runs or pooling is None:
+            return None
+        layers, heads, dimensions = (
+            int(config[name]) for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
+        )
+        return BertFolder(folder, layers, heads, dimensions, float(config["layer_norm_eps"]), int(window), pooling)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+class NumpyBert:
+    """A model that is loaded; any number of threads may use it."""
+
+    def __init__(self, folder: BertFolder) -> None:
+        """Raises InvalidData for a folder that is broken."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        self._folder = folder
+        try:
+            weights = load_file(folder.path / "model.safetensors")
+            self._layers = [_layer(weights, number, folder) for number in range(folder.layers)]
+            self._words = weights["embeddings.word_embeddings.weight"]
+            self._places = weights["embeddings.position_embeddings.weight"]
+            self._types = weights["embeddings.token_type_embeddings.weight"][0]
+            self._norm = _named(weights, "embeddings.LayerNorm")
+            self._tokenizer = _open_tokenizer(folder.path, len(self._words))
+            self._counter = _open_tokenizer(folder.path, len(self._words))
+            self._tokenizer.enable_truncation(folder.max_tokens)
+            if self._words.shape[1] != folder.dimensions or len(self._places) < folder.max_tokens:
+                raise ValueError("config.json does not describe its weights")
+            # Layers that do not fit each other show at once.
+            self._forward([[0, 0]])
+        except (OSError, SafetensorError, LookupError, ValueError) as error:
+            raise InvalidData(f"{folder.path} can't be loaded as an embedding model: {error}") from error
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """The pooled vectors, not normalised, shape [texts, dimensions]. A text is cut at the model's window."""
+        import numpy as np
+
+        answer = np.empty((len(texts), self._folder.dimensions), np.float32)
+        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+
+        def fill(rows: list[int]) -> None:
+            answer[rows] = self._forward([ids[row] for row in rows])
+
+        _in_threads(fill, list(_batches([len(one) for one in ids])))
+        return answer
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, special ones left out; nothing is cut."""
+        encodings = self._counter.encode_batch(list(texts), add_special_tokens=False)
+        return [len(encoding.ids) for encoding in encodings]
+
+    def _forward(self, ids: Sequence[Sequence[int]]) -> Floats:
+        """The texts one behind the other, so that nothing is padded; only attention takes them one by one."""
+        import numpy as np
+
+        lengths = [len(one) for one in ids]
+        ends = list(itertools.accumulate(lengths))
+        spans = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        places = np.concatenate([np.arange(length) for length in lengths])
+        states = self._words[np.concatenate(ids)] + self._places[places] + self._types
+        _normalise(states, self._norm, self._folder.epsilon)
+        for layer in self._layers:
+            states = layer(states, spans)
+        return np.stack([self._pool(states[span]) for span in spans])
+
+    def _pool(self, states: Floats) -> Floats:
+        if self._folder.pooling == "cls":
+            return states[0]
+        return states.mean(0) if self._folder.pooling == "mean" else states.max(0)
+
+
+Linear = tuple["Floats", "Floats"]
+"""Weight, shape [out, in], and bias."""
+
+
+def _layer(weights: dict[str, Floats], number: int, folder: BertFolder) -> Callable[[Floats, list[slice]], Floats]:
+    """A layer of the model: from the states of all tokens to the next ones."""
+    import numpy as np
+
+    name = f"encoder.layer.{number}"
+    parts = [_named(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
+    scale = np.float32(1 / math.sqrt(folder.dimensions // folder.heads))
+    inside = np.concatenate([weight for weight, _ in parts]), np.concatenate([bias for _, bias in parts])
+    # The queries' scale is put into the weights.
+    inside[0][: folder.dimensions] *= scale
+    inside[1][: folder.dimensions] *= scale
+    outside, attention_norm = (_named(weights, f"{name}.attention.output.{part}") for part in ("dense", "LayerNorm"))
+    wide, narrow = _named(weights, f"{name}.intermediate.dense"), _named(weights, f"{name}.output.dense")
+    norm = _named(weights, f"{name}.output.LayerNorm")
+
+    def layer(states: Floats, spans: list[slice]) -> Floats:
+        mixed = _attention(_linear(states, inside), spans, folder.heads)
+        attended = _linear(mixed, outside)
+        attended += states
+        _normalise(attended, attention_norm, folder.epsilon)
+        hidden = _linear(attended, wide)
+        _gelu(hidden)
+        result = _linear(hidden, narrow)
+        result += attended
+        _normalise(result, norm, folder.epsilon)
+        return result
+
+    return layer
+
+
+def _attention(inside: Floats, spans: list[slice], heads: int) -> Floats:
+    """`inside` has query, key and value of each token side by side."""
+    import numpy as np
+
+    dimensions = inside.shape[1] // 3
+    mixed = np.empty((len(inside), dimensions), np.float32)
+    for span in spans:
+        parts = inside[span].reshape(-1, 3, heads, dimensions // heads)
+        query, key, value = (parts[:, number].transpose(1, 0, 2) for number in range(3))
+        shares = query @ key.transpose(0, 2, 1)
+        shares -= shares.max(-1, keepdims=True)
+        np.exp(shares, out=shares)
+        shares /= shares.sum(-1, keepdims=True)
+        mixed[span] = (shares @ value).transpose(1, 0, 2).reshape(-1, dimensions)
+    return mixed
+
+
+def _linear(states: Floats, layer: Linear) -> Floats:
+    made: Floats = states @ layer[0].T
+    made += layer[1]
+    return made
+
+
+def _normalise(states: Floats, norm: Linear, epsilon: float) -> None:
+    """Layer normalisation, in place."""
+    import numpy as np
+
+    for rows in _blocks(states, 8 * _ROWS):
+        rows -= rows.mean(-1, keepdims=True)
+        variance = np.einsum("ij,ij->i", rows, rows) / np.float32(rows.shape[1])
+        rows /= np.sqrt(variance + np.float32(epsilon))[:, None]
+        rows *= norm[0]
+        rows += norm[1]
+
+
+# erf(x) in float32 is x P(x²) / Q(x²) for |x| < 4 and its sign beyond, as Eigen and XLA have it.
+_P = (
+    *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05),
+    *(-7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
+)
+_Q = (
+    *(-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03),
+    -1.42647390514189e-02,
+)
+
+
+def _gelu(states: Floats) -> None:
+    """x/2 (1 + erf(x/√2)), in place."""
+    import numpy as np
+
+    for rows in _blocks(states, _ROWS):
+        x = np.clip(rows * np.float32(math.sqrt(0.5)), -4, 4)
+        square = x * x
+        above, below = _polynomial(_P, square), _polynomial(_Q, square)
+        x *= above
+        x /= below
+        x += 1
+        rows *= x
+        rows *= np.float32(0.5)
+
+
+def _polynomial(coefficients: Sequence[float], x: Floats) -> Floats:
+    import numpy as np
+
+    made: Floats = x * np.float32(coefficients[0])
+    for coefficient in coefficients[1:-1]:
+        made += np.float32(coefficient)
+        made *= x
+    made += np.float32(coefficients[-1])
+    return made
+
+
+def _blocks(states: Floats, rows: int) -> Iterator[Floats]:
+    """Views of so many rows each."""
+    return (states[start : start + rows] for start in range(0, len(states), rows))
+
+
+_running = threading.Lock()
+"""How many threads a matrix product takes is a setting of the process."""
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _in_threads(run: Callable[[list[int]], None], batches: Sequence[list[int]]) -> None:
+    """Each batch in one thread: those of a matrix product wait for each other longer than they calculate."""
+    workers = min(
+        len(batches), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    with _running, _blas().limit(limits=1):
+        if workers < 2:
+            for batch in batches:
+                run(batch)
+            return
+        with ThreadPoolExecutor(workers, "ccheck-embed") as pool:
+            for _ in pool.map(run, batches):
+                pass
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """The numbers of texts that go through the model together, those of like length next to each other."""
+    batch: list[int] = []
+    size = 0
+    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
+        if batch and size + lengths[number] > TOKENS_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+        batch.append(number)
+        size += lengths[number]
+    if batch:
+        yield batch
+
+
+# -- folders
+
+
+def _named(weights: dict[str, Floats], name: str) -> Linear:
+    return weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+
+def _pooling(config: dict[str, Any]) -> Literal["mean", "cls", "max"] | None:
+    """How the vectors of tokens become one; None for several ways together, and for others."""
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [
+            _POOLING.get(name, name) for name, on in config.items() if name.startswith("pooling_mode_") and on is True
+        ]
+    modes = [modes] if isinstance(modes, str) else modes
+    return modes[0] if len(modes) == 1 and modes[0] in _POOLING.values() else None
+
+
+def _has_float32(file: Path) -> bool:
+    """Whether all weights are in float32, by the file's header: 8 bytes with its length, then JSON."""
+    with file.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        if size > os.fstat(stream.fileno()).st_size:
+            return False
+        header = json.loads(stream.read(size))
+    kinds = {
+        tensor["dtype"] for name, tensor in header.items() if name not in ("__metadata__", "embeddings.position_ids")
+    }
+    return kinds == {"F32"} and "encoder.layer.0.attention.self.query.weight" in header
+
+
+def _has_prompts(path: Path) -> bool:
+    """Whether the model puts words of its own before texts."""
+    file = path / "config_sentence_transformers.json"
+    settings = json.loads(file.read_bytes()) if file.is_file() else {}
+    return bool(settings.get("default_prompt_name")) or any((settings.get("prompts") or {}).values())
+
+
+def _plain_tokenizer(tokenizer: dict[str, Any], config: dict[str, Any]) -> bool:
+    """Whether the tokenizer does what its own file says, whatever its configuration says beside it."""
+    normalizer = tokenizer["normalizer"]
+    if normalizer["type"] == "Sequence":
+        normalizer = normalizer["normalizers"][0]
+    return (
+        tokenizer["model"]["type"] == "WordPiece"
+        and normalizer["type"] == "BertNormalizer"
+        and config.get("do_lower_case", True) == normalizer["lowercase"]
+        and config.get("strip_accents") == normalizer["strip_accents"]
+        and config.get("tokenize_chinese_chars", True) == normalizer["handle_chinese_chars"]
+    )
+
+
+def _open_tokenizer(folder: Path, words: int) -> tokenizers.Tokenizer:
+    """Raises ValueError for a tokenizer that is broken, or knows more words than the model."""
+    import tokenizers
+
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # the library raises nothing narrower
+        raise ValueError(f"tokenizer.json: {error}") from error
+    if max(tokenizer.get_vocab().values(), default=0) >= words:
+        raise ValueError(f"the tokenizer has more than the model's {words:,} words")
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    words_only(tokenizer)
+    return tokenizer
+
+
+def _json(folder: Path, name: str) -> Any:
+    return json.loads((folder / f"{name}.json").read_bytes())

