@@ -37,9 +37,13 @@ def load_adapter(folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
         kind, dimensions, made_for = settings["kind"], int(settings["dimensions"]), str(settings["fingerprint"])
         model = str(settings.get("model") or "another model")
     except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidData(f"{file} is no adapter's configuration ({type(error).__name__}: {error})") from error
+        raise InvalidData(
+            f"{file} can't be read as an adapter's configuration ({type(error).__name__}: {error})"
+        ) from error
     if kind != KIND or not 0 < dimensions <= MAX_DIMENSIONS:
-        raise InvalidData(f"{file} describes an adapter that this ccheck can't use ({kind!r}, {dimensions} dimensions)")
+        raise InvalidData(
+            f"{file} describes an adapter that this version can't use ({kind!r}, {dimensions} dimensions)"
+        )
     if made_for != fingerprint:
         raise InvalidData(
             f"the adapter {folder} was made for {model} (weights {made_for[:8]}), and the embeddings are of other "
@@ -79,14 +83,17 @@ def _why_none(folder: Path) -> str:
     """What is wrong with a folder that holds no adapter."""
     if not folder.exists():
         return (
-            f"there is no folder {folder}, which the recipe names as its adapter: a relative name is looked for beside "
-            "the recipe, then here; ccheck train adapter makes one"
+            f"the recipe's adapter {folder} does not exist. A relative path is looked up next to the recipe, "
+            "then in the current folder. Create one with ccheck train adapter"
         )
     if not folder.is_dir():
-        return f"{folder}, which the recipe names as its adapter, is a file: name the folder that it is in"
+        return f"the recipe's adapter {folder} is a file: name the folder that contains it"
     if (folder / "config.json").is_file():
         return (
-            f"the folder {folder} holds a model and no adapter: name a model by model, and ingest by it (ccheck ingest "
-            "CORPUS --model FOLDER)"
+            f"{folder} holds a model, not an adapter. To search with a model, use the key model and "
+            "ingest with it (ccheck ingest CORPUS --model FOLDER)"
         )
-    return f"the folder {folder} holds no adapter ({SETTINGS} and {WEIGHTS}): ccheck train adapter makes one"
+    return (
+        f"the folder {folder} holds no adapter ({SETTINGS} and {WEIGHTS} are missing). Create one with ccheck train "
+        "adapter"
+    )

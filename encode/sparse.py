@@ -104,7 +104,7 @@ def _rows(encoded: torch.Tensor, count: int, name: str) -> Iterator[SparseVector
     rows, columns = encoded.indices().numpy()
     weights = encoded.values().float().numpy()
     if not np.isfinite(weights).all() or (weights < 0).any():
-        raise InvalidData(f"the model {name} gives weights that are below 0 or no numbers: name another one")
+        raise InvalidData(f"the model {name} gives weights that are negative or not finite. Choose another one")
     kept = weights > 0
     rows, columns, weights = rows[kept], columns[kept].astype(np.int32), weights[kept].astype(np.float32)
     ends = np.searchsorted(rows, np.arange(count + 1))
@@ -134,8 +134,8 @@ def _check_folder(found: FoundModel) -> None:
         sparse = any(str(name).endswith("ForMaskedLM") for name in names)
     if not sparse:
         raise InvalidData(
-            f"{found.name} is no sparse encoder: name one such as naver/splade-v3, or a folder with one that "
-            "sentence-transformers' SparseEncoder has saved"
+            f"{found.name} is not a sparse encoder. Choose one such as naver/splade-v3, or a folder that "
+            "sentence-transformers' SparseEncoder saved"
         )
 
 
@@ -156,7 +156,8 @@ def _check_head(model: SparseEncoder, found: FoundModel) -> None:
         head = {name for name, _ in part.named_parameters() if not name.startswith(body)}
         if head and not any(_as_saved(name) & saved for name in head):
             raise InvalidData(
-                f"{found.name} is no sparse encoder: its weights lack {min(head)}, the head of a masked language model"
+                f"{found.name} is not a sparse encoder: its weights lack {min(head)}, the head of a masked language "
+                "model"
             )
 
 

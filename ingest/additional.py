@@ -1,4 +1,4 @@
-"""Texts that a language model writes about each document, by which it can be found too.
+"""Texts that a language model writes about each document, by which people can find it too.
 
 A summary with words that people search by, and posts of social media about it, as in appendix D of the CheckThat! 2025
 system on task 4b ("additional documents").
@@ -63,7 +63,7 @@ class AdditionalWriter:
         """Raises UsageError where the stage wants no text, InvalidData or NotFound for prompts that can't be used."""
         if not stage.summary and not stage.posts:
             raise UsageError(
-                "additional texts are wanted, but neither a summary nor posts: leave ingest.additional out"
+                "[ingest.additional] asks for neither a summary nor posts: set one of them, or leave the table out"
             )
         self._llm, self._stage = llm, stage
         names = [name for name, wanted in zip(PROMPTS, (stage.summary, stage.posts > 0), strict=True) if wanted]
@@ -147,7 +147,7 @@ def _check_summary(reply: Summary) -> None:
 
 def _check_posts(reply: Posts, count: int) -> None:
     if len(reply.posts) != count:
-        raise ValueError(f"there are {len(reply.posts)} posts, and {count} were asked for")
+        raise ValueError(f"expected {count} posts, got {len(reply.posts)}")
     for number, post in enumerate(reply.posts, 1):
         _check_text(f"post {number}", post, LONGEST_POST)
 
@@ -156,7 +156,7 @@ def _check_text(what: str, text: str, most: int) -> None:
     if not clean(text):
         raise ValueError(f"{what} is empty")
     if len(text) > most:
-        raise ValueError(f"{what} has {len(text):,} characters; at most {most:,} are taken")
+        raise ValueError(f"{what} has {len(text):,} characters, more than the limit of {most:,}")
 
 
 def _identity(prompts: dict[str, Prompt]) -> str:

@@ -40,7 +40,7 @@ NAME_CHARS = 1_000
 RAW_CHARS = 4 * TEXT_CHARS
 """Of any field, before anything is done with it: what is dropped or composed makes texts shorter."""
 OF_THE_DOCUMENT = 3
-"""Fields that are no metadata: id, title and text."""
+"""Fields that do not count as metadata: id, title and text."""
 DATE_CHARS = 64
 
 VERSION = 1
@@ -76,16 +76,16 @@ def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: 
         there = any(has_field(data, name) for name in ((fields.text,) if fields.text else TEXT_FIELDS))
         raise InvalidData("empty text" if there else no_field(fields.text, TEXT_FIELDS, "text", [data]))
     if len(title) > TITLE_CHARS:
-        raise InvalidData(f"over-long field title: {len(title):,} characters, at most {TITLE_CHARS:,}")
+        raise InvalidData(f"the title is too long: {len(title):,} characters, at most {TITLE_CHARS:,}")
     if len(text) > TEXT_CHARS:
-        raise InvalidData(f"over-long field text: {len(text):,} characters, at most {TEXT_CHARS:,}")
+        raise InvalidData(f"the text is too long: {len(text):,} characters, at most {TEXT_CHARS:,}")
     identifier = content_id(title, text) if given is None else given
     metadata = {name: _number(value) for name, value in flat.items()} if untyped else flat
     if len(metadata) > METADATA_KEYS:
         raise InvalidData(f"too much metadata: {len(metadata):,} fields, at most {METADATA_KEYS}")
     size = len(_canonical(metadata))
     if size > METADATA_BYTES:
-        raise InvalidData(f"over-long metadata: {size:,} bytes, at most {METADATA_BYTES:,}")
+        raise InvalidData(f"the metadata are too long: {size:,} bytes, at most {METADATA_BYTES:,}")
     names = (fields.date,) if fields.date else DATE_FIELDS
     dates = [flat[name] for name in names if name in flat]
     published = next((day for date in dates if (day := last_day(date))), None)
@@ -197,7 +197,7 @@ def _collect(name: str, value: Any, flat: dict[str, Value], many: bool, depth: i
 def _scalar(name: str, value: Any) -> Scalar:
     if isinstance(value, str):
         if len(value) > RAW_CHARS:
-            raise InvalidData(f"over-long field {name}: {len(value):,} characters")
+            raise InvalidData(f"the field {name} is too long: {len(value):,} characters, at most {RAW_CHARS:,}")
         return clean(value) or None
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -209,7 +209,7 @@ def _scalar(name: str, value: Any) -> Scalar:
 def _name(key: str) -> str:
     """A field's name, of which no part between dots is empty: Elasticsearch takes none such."""
     if len(key) > NAME_CHARS:
-        raise InvalidData(f"over-long name of a field: {len(key):,} characters, at most {NAME_CHARS:,}")
+        raise InvalidData(f"the name of a field is too long: {len(key):,} characters, at most {NAME_CHARS:,}")
     return _known_name(key)
 
 
@@ -219,10 +219,10 @@ def _known_name(key: str) -> str:
 
 
 def _take(data: Mapping[str, Any], flat: dict[str, Value], asked: str | None, defaults: tuple[str, ...]) -> Value:
-    """The value of the first of these fields that has one, which is then no metadata any more."""
+    """The value of the first of these fields that has one, which then does not count as metadata."""
     for name in (asked,) if asked else defaults:
         if isinstance(data.get(name), dict):
-            raise InvalidData(f"the field {name!r} is an object")
+            raise InvalidData(f"the field {name!r} is an object, not a value")
         if name in flat:
             return flat.pop(name)
     return None
@@ -242,15 +242,15 @@ def _take_id(data: Mapping[str, Any], flat: dict[str, Value], asked: str | None)
 
 def _id(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InvalidData(f"the id is not text or a number but {json.dumps(value)[:100]}")
+        raise InvalidData(f"the id must be text or a number, got {json.dumps(value)[:100]}")
     identifier = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
     if not identifier.strip():
         raise InvalidData("empty id")
     if _DROPPED.search(identifier):
-        raise InvalidData("the id has control characters or lone surrogates in it")
+        raise InvalidData("the id contains control characters or lone surrogates")
     size = len(identifier.encode())
     if size > ID_BYTES:
-        raise InvalidData(f"over-long id: {size:,} bytes, at most {ID_BYTES}")
+        raise InvalidData(f"the id is too long: {size:,} bytes, at most {ID_BYTES}")
     return identifier
 
 

@@ -58,7 +58,9 @@ def prepared(encoders: Encoders | Embedder | None, options: IngestOptions) -> En
     served = {name for encoder in given.dense for name in given.units_of(encoder)}
     for name, units in given.units.items():
         if units.embedding is not None and name not in served:
-            raise UsageError(f"the units {name} need vectors of {units.embedding.model}, which no encoder makes")
+            raise UsageError(
+                f"the units {name} need vectors of {units.embedding.model}, and this ingest does not load that model"
+            )
     return with_chunking(given, options.chunking)
 
 
@@ -67,7 +69,7 @@ def with_chunking(encoders: Encoders, chunking: Chunking | None) -> Encoders:
     if chunking is None:
         return encoders
     if not encoders.dense:
-        raise UsageError("passages are for embeddings, and this ingest makes none: leave the chunking out")
+        raise UsageError("chunking applies to embeddings, and this ingest makes none: leave it out")
     main, *others = encoders.dense
     return replace(encoders, dense=(replace(main, chunking=chunking), *others))
 

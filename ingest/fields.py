@@ -59,7 +59,7 @@ def no_field(asked: str | None, usual: Sequence[str], what: str, records: Sequen
     near = sorted(there, key=lambda name: -_likeness(name, asked)) if asked is not None else there
     shown = ", ".join(map(repr, near[:_SHOWN])) or "none"
     more = f" and {len(near) - _SHOWN:,} more" if len(near) > _SHOWN else ""
-    return f"no field {wanted} to take the {what} from; the fields are {shown}{more} (name one with --{what}-field)"
+    return f"no field {wanted} for the {what}. The records have {shown}{more}: choose one with --{what}-field"
 
 
 def page_of(data: Mapping[str, Any], fields: Fields) -> str | None:
@@ -76,7 +76,7 @@ def page_of(data: Mapping[str, Any], fields: Fields) -> str | None:
             first = records[0]
             if place in _PAGES or any(str(name).lower() in _OF_RECORDS for name in first):
                 return (
-                    f"this is a page of {len(records):,} records, in {place!r}, and not one record. Unpack it and "
+                    f"this is a page with {len(records):,} records in {place!r}, not a single record. Unpack it and "
                     f"ingest the result: jq -c '.{place}[]' FILE > FILE.jsonl"
                 )
     return None

@@ -34,7 +34,7 @@ def read_lines(source: Source, on_bytes: Callable[[int], None], limit: int) -> I
         if number == 1:
             data = data.removeprefix(_BOM)
         if size > limit:
-            problem = problem or f"over-long line: {size:,} bytes, at most {limit:,}"
+            problem = problem or f"the line is too long: {size:,} bytes, at most {limit:,}"
         return Line(number, data, problem)
 
     try:
@@ -116,6 +116,6 @@ def _decompressed(chunks: Iterator[bytes], compression: Compression | None) -> I
                     if part.eof:
                         part = None
     except failure as error:
-        raise _Broken(f"the {compression} data are damaged ({error}); the rest of the file is left out") from error
+        raise _Broken(f"the {compression} data are damaged ({error}). The rest of the file was skipped") from error
     if part is not None:
-        raise _Broken(f"the {compression} data end early: the file is cut short")
+        raise _Broken(f"the {compression} data end early: the file is incomplete")

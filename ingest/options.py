@@ -1,4 +1,4 @@
-"""What an ingest is told, and what it tells."""
+"""The options of an ingest, its progress, and its report."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ class Progress:
 class Report:
     """What was done. Each record `read` is one of added, updated, unchanged, repeated (in the same run), rejected.
 
-    `without_id`: documents whose id was made from their content. `dates_unread`: documents with a date that is none.
-    `passages` are those of the main vectors, `units` those of each granularity. `files_unchanged`: files that were not
-    read, being stored already. `rejects`: the file that lists the rejects. `usage`: what writing additional texts cost.
+    `without_id`: documents whose id was made from their content. `dates_unread`: documents whose date could not be
+    read. `passages` are those of the main vectors, `units` those of each granularity. `files_unchanged`: files that
+    were skipped because they are stored already. `rejects`: the file that lists the rejects. `usage`: what writing
+    additional texts cost.
     """
 
     read: int = 0
@@ -87,7 +88,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """7 where a part of the records was of no use, 5 where all were."""
+        """7 where some records were rejected, 5 where all were."""
         return 0 if not self.rejected else 5 if self.rejected == self.read else 7
 
 

@@ -41,7 +41,9 @@ def read_parquet(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Re
             file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
             for chunk in decompressed(source, on_bytes):
                 if file.tell() > max(UNPACKED_BYTES, UNPACKED * (source.size or 0)):
-                    yield Reject(source.name, 0, f"more than {file.tell():,} bytes of Parquet: decompress it first")
+                    yield Reject(
+                        source.name, 0, f"the file unpacks to more than {file.tell():,} bytes. Decompress it first"
+                    )
                     return
                 file.write(chunk)
             file.seek(0)
@@ -60,7 +62,7 @@ def read_parquet(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Re
                 while (rest := process.stdout.readline(CHUNK)) and not rest.endswith(b"\n"):
                     pass
                 if rest:
-                    yield Reject(source.name, row, f"over-long row: more than {LINE_BYTES:,} bytes as JSON")
+                    yield Reject(source.name, row, f"the row is too long: more than {LINE_BYTES:,} bytes as JSON")
                 continue
             data = json.loads(line, parse_constant=lambda name: None)
             yield Reject(source.name, row, data) if isinstance(data, str) else Record(source.name, row, data)
@@ -70,7 +72,9 @@ def read_parquet(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Re
             errors.seek(0)
             said = errors.read(4000).decode("utf-8", "replace").strip().rpartition("\n")[2]
             why = excerpt(said) if process.returncode == 1 and said else "pyarrow crashed"
-            yield Reject(source.name, row + 1, f"not readable as Parquet ({why}); the rest of the file is left out")
+            yield Reject(
+                source.name, row + 1, f"the Parquet file can't be read ({why}). The rest of the file was skipped"
+            )
         on_bytes(max((source.size or 0) - done, 0))
 
 

@@ -48,7 +48,7 @@ def _of_batch(batch: Any) -> Iterator[dict[str, Any] | str]:
         whole = None
     for number in range(batch.num_rows):
         if whole is None and batch.slice(number, 1).nbytes > ROWS_BYTES:
-            yield f"over-long row: more than {ROWS_BYTES:,} bytes"
+            yield f"the row is too long: more than {ROWS_BYTES:,} bytes"
             continue
         try:
             yield as_json(whole[number] if whole is not None else batch.slice(number, 1).to_pylist()[0])

@@ -86,7 +86,7 @@ def _parse(line: bytes) -> dict[str, Any] | str:
 
 def _not_object(value: object) -> str:
     kind = {list: "an array", str: "a string", type(None): "null"}.get(type(value), "a number or boolean")
-    return f"not a JSON object but {kind}"
+    return f"expected a JSON object, got {kind}"
 
 
 def _why(error: ValueError | RecursionError) -> str:
@@ -95,8 +95,8 @@ def _why(error: ValueError | RecursionError) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON: {error.msg} at character {error.pos + 1}"
     if isinstance(error, RecursionError):
-        return "not usable JSON: nested too deeply"
-    return "not usable JSON: a number of too many digits"  # Python's limit, sys.get_int_max_str_digits()
+        return "the JSON is nested too deeply"
+    return "the JSON has a number with too many digits"  # Python's limit, sys.get_int_max_str_digits()
 
 
 def _read_json(source: Source, lines: Iterator[Line], limit: int) -> Iterator[Record | Reject]:
@@ -118,7 +118,7 @@ def _read_json(source: Source, lines: Iterator[Line], limit: int) -> Iterator[Re
     broken = next((line for line in taken if line.problem and size <= limit), None)
     text = b"\n".join(line.data for line in taken).decode("utf-8", "surrogateescape")
     if size > limit and array:
-        reason = f"an array of more than {limit:,} bytes; make JSON Lines of it: jq -c '.[]' FILE > FILE.jsonl"
+        reason = f"the array has more than {limit:,} bytes. Convert it to JSON Lines: jq -c '.[]' FILE > FILE.jsonl"
         yield Reject(source.name, first.number, reason, excerpt(first.data))
     elif array or (size <= limit and _starts_with_object(text)):
         yield from _values(source, text, first.number, broken)
@@ -154,7 +154,7 @@ def _values(source: Source, text: str, line: int, broken: Line | None) -> Iterat
         try:
             value, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
-            reason = (broken and broken.problem) or f"{_why(error)}; the rest of the file is left out"
+            reason = (broken and broken.problem) or f"{_why(error)}. The rest of the file was skipped"
             yield Reject(source.name, line, reason, excerpt(text[position : position + RECORD_CHARS]))
             return
         if not is_unicode(text[position:end]):

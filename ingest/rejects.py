@@ -34,7 +34,10 @@ class RejectFile:
         if path is not None:
             check_output(path, WHAT, self._reads)
         elif any(source is not None and _same(source, beside) for source in self._reads):
-            raise UsageError(f"the rejects can't be written to {beside}: it is read from. Name another file: --rejects")
+            raise UsageError(
+                f"the rejects can't be written to {beside}, because this ingest reads it. Choose another file with "
+                "--rejects"
+            )
         # The usual places, until one can be written.
         self._places = [path] if path is not None else list(dict.fromkeys([beside, Path(beside.name)]))
         self.notices: list[str] = []
@@ -51,7 +54,7 @@ class RejectFile:
             except CcheckError as error:
                 self.notices.append(str(error))
                 if self._places:
-                    self.notices.append(f"the rejects are written to {self._places[0]} instead")
+                    self.notices.append(f"the rejects go to {self._places[0]} instead")
         if self._stream is None:
             return
         self.written = True

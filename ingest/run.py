@@ -100,7 +100,7 @@ def ingest(
             if mark is None:
                 continue
             if not mark.still(source):
-                run.notices.append(f"{source.name} changed while it was read. Ingest it again to have all of it")
+                run.notices.append(f"{source.name} changed while ccheck read it. Ingest it again")
             elif source.name not in run.rejecting:
                 store.mark_ingested(mark.digest)
     return run.report(len(found), time.monotonic() - started)
@@ -221,7 +221,7 @@ class _Run:
             self._counts["repeated"] += 1
         else:
             where = f"line {earlier.line}" + (f" of {earlier.file}" if earlier.file != record.file else "")
-            reason = f"the id {made.document.id!r} has another document in {where}, which stays"
+            reason = f"{where} has another document with the id {made.document.id!r}, which was kept"
             self._reject(reject_of(record, reason))
         return None
 
@@ -303,8 +303,8 @@ class _Run:
         lacking = self._store.count() - sum(self._counts[name] for name in ("added", "updated", "unchanged"))
         if lacking > 0:
             self.notices.append(
-                f"{lacking:,} documents of the store were made before, without all that it now has: "
-                f"{self._layout.describe()}. Ingest their files again in the same way to bring them up to it"
+                f"{lacking:,} documents were stored before and lack some of what the store now has: "
+                f"{self._layout.describe()}. Ingest their files again with the same settings to add it"
             )
 
     def report(self, files: int, seconds: float) -> Report:
@@ -364,7 +364,7 @@ def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[
 
 
 def _to_go_on(error: CcheckError) -> CcheckError:
-    message = f"{error}; the documents before are stored, and the same command goes on from there"
+    message = f"{error}. The documents before it are stored; run the same command again to continue"
     return type(error)(message)
 
 

@@ -42,8 +42,8 @@ class Seen:
             added = self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)", row).rowcount
         except sqlite3.OperationalError as error:
             raise Incomplete(
-                f"the temporary folder can't hold the ids of the run ({error}); what was stored so far is safe: make "
-                "room, or set SQLITE_TMPDIR to another folder, and run the same command again"
+                f"the temporary folder is full ({error}). What was stored so far is safe: free "
+                "some space, or set SQLITE_TMPDIR to another folder, and run the same command again"
             ) from error
         if added:
             return None

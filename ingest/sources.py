@@ -91,7 +91,7 @@ def _matching(pattern: Path) -> Iterator[Source]:
             found = True
             yield _source(match, kind)
     if not found:
-        raise NotFound(f"no file that can be read matches {pattern} (known are {_KNOWN})")
+        raise NotFound(f"no readable file matches {pattern} (ccheck reads {_KNOWN})")
 
 
 def _in_folder(folder: Path) -> Iterator[Source]:
@@ -104,7 +104,7 @@ def _in_folder(folder: Path) -> Iterator[Source]:
             found = True
             yield _source(path, kind)
     if not found:
-        raise NotFound(f"the folder {folder} holds no file that can be read (known are {_KNOWN})")
+        raise NotFound(f"the folder {folder} holds no file that ccheck can read (it reads {_KNOWN})")
 
 
 def _kind(path: Path) -> tuple[Format, Compression | None] | None:
@@ -122,7 +122,7 @@ def _source(path: Path, kind: tuple[Format, Compression | None] | None) -> Sourc
         format_, compression = kind or ("jsonl", None)
         return Source(str(path), path, format_, compression)
     if kind is None:
-        raise UsageError(f"{path} is of an unknown kind: its name should end in {_KNOWN}")
+        raise UsageError(f"{path}: unknown file type. The name must end in {_KNOWN}")
     try:
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size

@@ -15,7 +15,7 @@ FIELD_CHARS = 4_000_000
 """A quoted field, or a row, that does not end within this many characters was never closed."""
 WASTED_CHARS = 16 * FIELD_CHARS
 """When so much was read twice for rows that were never closed, the rest of the file has a row on each line."""
-_NOT_CLOSED = "a quoted field is not closed"
+_NOT_CLOSED = "a quoted field has no closing quote"
 
 
 def read_table(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[Record | Reject]:
@@ -30,7 +30,7 @@ def read_table(source: Source, lines: Iterator[Line], delimiter: str) -> Iterato
     names = [name.strip() or f"column_{number}" for number, name in enumerate(header[1], 1)]
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        yield Reject(source.name, header[0], f"the header has the column {twice[0]!r} twice; the file is left out")
+        yield Reject(source.name, header[0], f"the header has the column {twice[0]!r} twice. The file was skipped")
         return
     for row in rows:
         if isinstance(row, Reject):
@@ -38,7 +38,7 @@ def read_table(source: Source, lines: Iterator[Line], delimiter: str) -> Iterato
             continue
         number, cells = row
         if len(cells) != len(names):
-            reason = f"{len(cells)} columns where the header has {len(names)}"
+            reason = f"the row has {len(cells)} columns and the header {len(names)}"
             yield Reject(source.name, number, reason, excerpt(delimiter.join(cells)))
             continue
         data = {name: cell or None for name, cell in zip(names, cells, strict=True)}

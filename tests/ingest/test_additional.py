@@ -146,7 +146,7 @@ def test_the_layout_says_what_was_asked(open_model: OpenModel, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"posts": ["one"]}, "there are 1 posts, and 2 were asked for"),
+        ({"posts": ["one"]}, "expected 2 posts, got 1"),
         ({"posts": ["one", " \u0007 "]}, "post 2 is empty"),
         ({"posts": ["one", "x" * 1_001]}, "post 2 has 1,001 characters"),
         ({"posts": [1, 2]}, "valid string"),
@@ -289,7 +289,7 @@ def test_a_spent_budget_stops_after_storing_what_is_done(
     path, store = write(tmp_path / "a.jsonl", rows(6)), MemoryStore()
     with scripted(answer) as server:
         few = Encoders(additional=AdditionalWriter(open_model(server.url, llm_max_calls=7, llm_concurrency=1), STAGE))
-        with pytest.raises(BudgetSpent, match=r"--max-calls.*the same command goes on from there") as caught:
+        with pytest.raises(BudgetSpent, match=r"--max-calls.*run the same command again") as caught:
             ingest([path], store, few, options)
         assert caught.value.exit_code == 7
         assert set(store.entries) == {"0", "1", "2"} and store.calls[-1] == "publish"
@@ -309,7 +309,7 @@ def test_a_server_that_is_gone_stops_after_storing_what_is_done(
 
     with scripted(gone) as server:
         encoders = Encoders(additional=AdditionalWriter(open_model(server.url, llm_concurrency=1), STAGE))
-        with pytest.raises(Unreachable, match="the same command goes on from there") as caught:
+        with pytest.raises(Unreachable, match="run the same command again") as caught:
             ingest([path], store, encoders, options)
     assert caught.value.exit_code == 6 and set(store.entries) == {"0", "1"}
 
@@ -393,7 +393,7 @@ def test_a_store_may_gain_fields_and_it_is_said_which_documents_lack_them(
     more = Encoders(sparse=TinySparse())
     report = ingest([one], store, more, options)
     assert report.updated == 2 and len(report.notices) == 1
-    assert report.notices[0].startswith("1 documents of the store were made before") and "tiny" in report.notices[0]
+    assert report.notices[0].startswith("1 documents were stored before") and "tiny" in report.notices[0]
     report = ingest([two], store, more, options)
     assert (report.updated, report.notices) == (1, ())
     assert all(entry.sparse is not None for entry in store.entries.values())

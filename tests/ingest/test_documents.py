@@ -72,10 +72,10 @@ def test_ids_are_kept_as_given() -> None:
     [
         ("", "empty id"),
         ("  ", "empty id"),
-        (True, "the id is not text or a number but true"),
-        ({"a": 1}, "the id is not text or a number but"),
-        (["a"], 'the id is not text or a number but ["a"]'),
-        ("é" * 257, "over-long id: 514 bytes, at most 512"),
+        (True, "the id must be text or a number, got true"),
+        ({"a": 1}, "the id must be text or a number, got"),
+        (["a"], 'the id must be text or a number, got ["a"]'),
+        ("é" * 257, "the id is too long: 514 bytes, at most 512"),
         ("a\x00", "control characters"),
         ("a\ud800", "lone surrogates"),
     ],
@@ -108,7 +108,7 @@ def test_texts() -> None:
     with pytest.raises(InvalidData) as raised:
         make_document({"_id": "1", "body": "x"})
     assert str(raised.value) == (
-        "no field 'text' or 'abstract' to take the text from; the fields are '_id', 'body' (name one with --text-field)"
+        "no field 'text' or 'abstract' for the text. The records have '_id', 'body': choose one with --text-field"
     )
     assert has_field({"text": None}, "text") and has_field({"a": {"b": None}}, "a.b")
     assert has_field({"metadata": {"abstract": "x"}}, "abstract") and has_field({"a": [{"b": "x"}]}, "a.b")
@@ -117,10 +117,10 @@ def test_texts() -> None:
 
 def test_limits() -> None:
     for data, reason in (
-        ({"title": "x" * 12_345}, "over-long field title: 12,345 characters, at most 10,000"),
-        ({"text": "x" * 1_000_001}, "over-long field text: 1,000,001 characters, at most 1,000,000"),
+        ({"title": "x" * 12_345}, "the title is too long: 12,345 characters, at most 10,000"),
+        ({"text": "x" * 1_000_001}, "the text is too long: 1,000,001 characters, at most 1,000,000"),
         ({f"k{n}": n for n in range(257)}, "too much metadata: 257 fields, at most 256"),
-        ({"long": "x" * 70_000}, "over-long metadata: 70,011 bytes, at most 65,536"),
+        ({"long": "x" * 70_000}, "the metadata are too long: 70,011 bytes, at most 65,536"),
     ):
         with pytest.raises(InvalidData) as raised:
             document(data)

@@ -109,15 +109,15 @@ def test_bom_crlf_blank_lines_and_no_final_newline(tmp_path: Path) -> None:
     [
         (b'{"a": 1', "not valid JSON: Expecting ',' delimiter at character 8"),
         (b"nonsense", "not valid JSON"),
-        (b"[1, 2]", "not a JSON object but an array"),
-        (b'"text"', "not a JSON object but a string"),
-        (b"null", "not a JSON object but null"),
-        (b"12", "not a JSON object but a number or boolean"),
+        (b"[1, 2]", "expected a JSON object, got an array"),
+        (b'"text"', "expected a JSON object, got a string"),
+        (b"null", "expected a JSON object, got null"),
+        (b"12", "expected a JSON object, got a number or boolean"),
         (b'{"a": "\xff\xfe"}', "not valid UTF-8: invalid start byte at byte 8"),
         (b"\xff\xfe{\x00}\x00", "not valid UTF-8"),
         (b'{"a": ' + b"[" * 200_000, "nested too deeply"),
         (b'{"a": ' + b"9" * 10_000 + b"}", "too many digits"),
-        (b'{"a": "' + b"x" * 5_000_000 + b'"}', "over-long line: 5,000,009 bytes, at most 1,000,000"),
+        (b'{"a": "' + b"x" * 5_000_000 + b'"}', "the line is too long: 5,000,009 bytes, at most 1,000,000"),
         (b'{"a": "\x00"}', "not valid JSON: Invalid control character"),
     ],
 )
@@ -185,7 +185,7 @@ def test_memory_stays_small(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [record.data for record in records] == [{"a": 1}]
-    assert "over-long line: 268,435,456 bytes" in rejects[0].reason
+    assert "the line is too long: 268,435,456 bytes" in rejects[0].reason
     assert len(rejects[0].record) == 1000
     assert peak < 200 << 20
 
@@ -210,7 +210,7 @@ def test_bad_json_arrays(tmp_path: Path) -> None:
     records, rejects = read_all(write(tmp_path / "a.json", b'[{"a": 1},\n 2,\n {"a": 3},\n {"a": ]'))
     assert [record.data["a"] for record in records] == [1, 3]
     assert [(reject.line, reject.reason.split(":")[0]) for reject in rejects] == [
-        (2, "not a JSON object but a number or boolean"),
+        (2, "expected a JSON object, got a number or boolean"),
         (4, "not valid JSON"),
     ]
     records, rejects = read_all(write(tmp_path / "b.json", b'[{"a": 1}'))
@@ -242,8 +242,8 @@ def test_table_rows_with_wrong_columns(tmp_path: Path) -> None:
     records, rejects = read_all(path)
     assert [record.data["a"] for record in records] == ["1", "7"]
     assert [(reject.line, reject.reason, reject.record) for reject in rejects] == [
-        (3, "1 columns where the header has 2", "3"),
-        (4, "3 columns where the header has 2", "4,5,6"),
+        (3, "the row has 1 columns and the header 2", "3"),
+        (4, "the row has 3 columns and the header 2", "4,5,6"),
     ]
 
 
@@ -255,7 +255,7 @@ def test_an_unclosed_quote_costs_its_line_only(tmp_path: Path) -> None:
     assert rejects[0].record == '2,"never closed'
     records, rejects = read_all(write(tmp_path / "b.csv", b'a,b\n1,x\n2,"never closed\n3,y\n4,z\n'))
     assert [record.data["a"] for record in records] == ["1", "3", "4"]
-    assert rejects[0].reason == "not valid CSV: a quoted field is not closed"
+    assert rejects[0].reason == "not valid CSV: a quoted field has no closing quote"
 
 
 def test_a_large_field(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_parquet_types_and_bad_values(tmp_path: Path) -> None:
 def test_damaged_parquet(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     _, rejects = read_all(write(tmp_path / "a.parquet", as_parquet()[:-9]))
-    assert "not readable as Parquet" in rejects[0].reason
+    assert "the Parquet file can't be read" in rejects[0].reason
     _, rejects = read_all(write(tmp_path / "b.parquet.gz", gzip.compress(as_parquet())[:-9]))
     assert "end early" in rejects[0].reason
 

@@ -235,11 +235,11 @@ def test_everything_bad_is_counted_and_written(tmp_path: Path) -> None:
     assert {reject["file"] for reject in rejects} == {path}
     assert [(reject["line"], reject["reason"].split(";")[0]) for reject in rejects] == [
         (2, "not valid JSON: Expecting value at character 1"),
-        (4, "the id '1' has another document in line 1, which stays"),
+        (4, "line 1 has another document with the id '1', which was kept"),
         (5, "empty text"),
-        (6, "over-long field title: 10,001 characters, at most 10,000"),
-        (10, 'the id is not text or a number but ["4"]'),
-        (11, "no field 'text' or 'abstract' to take the text from"),
+        (6, "the title is too long: 10,001 characters, at most 10,000"),
+        (10, 'the id must be text or a number, got ["4"]'),
+        (11, "no field 'text' or 'abstract' for the text"),
     ]
     assert rejects[0]["record"] == "not json \x7f ünïcode"
     assert json.loads(rejects[1]["record"])["text"] == "Different."
@@ -304,7 +304,7 @@ def test_rejects_that_can_not_be_written_there(tmp_path: Path) -> None:
     report = ingest([path], MemoryStore())
     assert report.rejects == Path("corpus.rejects.jsonl")
     assert "it must be the name of a file" in report.notices[0]
-    assert report.notices[1] == "the rejects are written to corpus.rejects.jsonl instead"
+    assert report.notices[1] == "the rejects go to corpus.rejects.jsonl instead"
     assert len(rejects_in("corpus.rejects.jsonl")) == 1
     options = IngestOptions(rejects=tmp_path / "corpus.rejects.jsonl")
     with pytest.raises(UsageError, match="it must be the name of a file"):

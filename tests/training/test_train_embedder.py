@@ -334,7 +334,7 @@ def test_an_adapter_that_is_none(tmp_path):
         load_adapter(tmp_path, "f")
     with pytest.raises(NotFound, match=r"there is no folder .*looked for beside the recipe"):
         load_adapter(tmp_path / "absent", "f")
-    with pytest.raises(NotFound, match=r"holds a model and no adapter: .*ccheck ingest CORPUS --model"):
+    with pytest.raises(NotFound, match=r"holds a model, not an adapter.*ccheck ingest CORPUS --model"):
         load_adapter(find_model(MINILM).path, "f")
     settings = {"kind": "linear", "dimensions": 2, "fingerprint": "f"}
     (tmp_path / "adapter.json").write_text(json.dumps(settings))
