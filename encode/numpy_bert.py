@@ -153,9 +153,10 @@ class NumpyBert:
         return np.stack([self._pool(states[span]) for span in spans])
 
     def _pool(self, states: Floats) -> Floats:
-        if self._folder.pooling == "cls":
-            return states[0]
-        return states.mean(0) if self._folder.pooling == "mean" else states.max(0)
+        pooled: Floats = states[0]
+        if self._folder.pooling != "cls":
+            pooled = states.mean(0) if self._folder.pooling == "mean" else states.max(0)
+        return pooled
 
 
 Linear = tuple["Floats", "Floats"]
@@ -352,7 +353,7 @@ def _plain_tokenizer(tokenizer: dict[str, Any], config: dict[str, Any]) -> bool:
     normalizer = tokenizer["normalizer"]
     if normalizer["type"] == "Sequence":
         normalizer = normalizer["normalizers"][0]
-    return (
+    return bool(
         tokenizer["model"]["type"] == "WordPiece"
         and normalizer["type"] == "BertNormalizer"
         and config.get("do_lower_case", True) == normalizer["lowercase"]

@@ -367,7 +367,7 @@ def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     for missing in ("b.jsonl", "*.csv", "empty"):
         with pytest.raises(NotFound, match=missing.replace("*", r"\*")):
             read([good, str(tmp_path / missing)])
-    with pytest.raises(UsageError, match=r"unknown kind.*\.jsonl"):
+    with pytest.raises(UsageError, match=r"unknown file type.*\.jsonl"):
         read([write(tmp_path / "notes.txt", b"")])
     with pytest.raises(UsageError, match="nothing to ingest"):
         read([])

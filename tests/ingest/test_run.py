@@ -233,7 +233,7 @@ def test_everything_bad_is_counted_and_written(tmp_path: Path) -> None:
     rejects = rejects_in(report.rejects)
     assert [list(reject) for reject in rejects] == [["file", "line", "reason", "record"]] * 6
     assert {reject["file"] for reject in rejects} == {path}
-    assert [(reject["line"], reject["reason"].split(";")[0]) for reject in rejects] == [
+    assert [(reject["line"], reject["reason"].split(". ")[0]) for reject in rejects] == [
         (2, "not valid JSON: Expecting value at character 1"),
         (4, "line 1 has another document with the id '1', which was kept"),
         (5, "empty text"),
