@@ -24,7 +24,7 @@ GOOD = [
     {"_id": 4, "text": "Numbers are ids, too."},
 ]
 BAD = [
-    ({"_id": "1", "title": "Sea", "text": "Another text."}, "has another document in line 1"),
+    ({"_id": "1", "title": "Sea", "text": "Another text."}, "line 1 has another document"),
     ({"_id": "3", "title": "Empty", "text": " "}, "empty text"),
     ("not json", "not valid JSON"),
     ([1, 2], "expected a JSON object"),
@@ -110,7 +110,7 @@ def test_what_is_bad_is_listed_and_nothing_good_is_lost(mixed, tmp_path):
 
 def test_strict_stops_at_the_first(mixed):
     ran = ccheck("ingest", mixed, "--no-dense", "--strict")
-    assert ran.code == 5 and f"{mixed}:4: the id '1' has another document" in ran.err
+    assert ran.code == 5 and f"{mixed}:4: line 1 has another document" in ran.err
 
 
 def test_rejects_go_where_they_are_sent(mixed, tmp_path):
@@ -159,8 +159,8 @@ def test_what_is_missing_says_so_before_a_model_is_loaded(tmp_path, monkeypatch)
     (tmp_path / "empty").mkdir()
     for source, message in (
         ("nothing.jsonl", "there is no file nothing.jsonl"),
-        (tmp_path / "empty", "holds no file that can be read"),
-        ("nothing-*.jsonl", "no file that can be read matches"),
+        (tmp_path / "empty", "holds no file that ccheck can read"),
+        ("nothing-*.jsonl", "no readable file matches"),
     ):
         ran = ccheck("ingest", source)
         assert (ran.code, ran.out) == (4, "") and message in ran.err
