@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import tomllib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -73,6 +76,87 @@ def calls() -> Iterator[tuple[str, str, str]]:
         for imported, line in imports(file, module):
             if imported.split(".")[0] == "ccheck":
                 yield f"{file.relative_to(ROOT)}:{line}", module, imported
+
+
+def pictures() -> dict[str, tuple[dict[str, str], list[tuple[str, str]]]]:
+    """The mermaid pictures of the page by their heading: the module of each box, and the arrows between boxes."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    found = {}
+    for heading, picture in re.findall(
+        r"^## ([^\n]+)\n\n```mermaid\nflowchart TD\n(.*?)```", text, re.MULTILINE | re.DOTALL
+    ):
+        boxes, arrows = {}, []
+        for line in picture.splitlines():
+            if box := re.fullmatch(r'  (\w+)\["(\S+)\.py"\]', line):
+                boxes[box[1]] = box[2].replace("/", ".").replace("core.", "", 1)
+            elif arrow := re.fullmatch(r"  (\w+) -->(?:\|[^|]+\|)? (\w+)", line):
+                arrows.append((arrow[1], arrow[2]))
+            else:
+                raise AssertionError(f"not a box or an arrow: {line}")
+        found[heading] = ({name: f"ccheck.{module}" for name, module in boxes.items()}, arrows)
+    return found
+
+
+PICTURES = pictures()
+each_picture = pytest.mark.parametrize("heading", PICTURES)
+
+
+def names_from(module: str) -> Iterator[str]:
+    """The modules that a module imports from, also for types: it calls what it is handed. Of a package's name, the
+    module that has it."""
+    file = MODULES[module]
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield from handed_on(source, alias.name)
+
+
+def handed_on(source: str, name: str) -> Iterator[str]:
+    if f"{source}.{name}" in MODULES:
+        yield f"{source}.{name}"
+        return
+    yield source
+    file = MODULES.get(source)
+    if file is None or file.name != "__init__.py":
+        return
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and name in {alias.name for alias in node.names}:
+            yield from handed_on(f"{source}.{node.module}", name)
+
+
+def test_the_way_of_a_claim_and_of_a_file_are_drawn():
+    assert list(PICTURES) == ["From a claim to a result", "From a file to a store"]
+
+
+@each_picture
+def test_every_box_is_a_module(heading):
+    boxes, arrows = PICTURES[heading]
+    assert [module for module in boxes.values() if module not in MODULES] == []
+    assert {name for arrow in arrows for name in arrow} == set(boxes)
+
+
+@each_picture
+def test_every_arrow_is_an_import(heading):
+    boxes, arrows = PICTURES[heading]
+    assert [arrow for arrow in arrows if boxes[arrow[1]] not in set(names_from(boxes[arrow[0]]))] == []
+
+
+@each_picture
+def test_arrows_never_run_back_up(heading):
+    """Neither in the picture, nor to a room that may not be called."""
+    boxes, arrows = PICTURES[heading]
+    order = {name: at for at, name in enumerate(boxes)}
+    allowed = may_call()
+    for start, end in arrows:
+        assert room(boxes[end]) in {room(boxes[start])} | allowed[room(boxes[start])]
+        assert order[start] < order[end], f"{end} is drawn above {start}"
+
+
+def test_the_table_has_no_circle():
+    graphlib.TopologicalSorter({name: others - {name} for name, others in may_call().items()}).prepare()
 
 
 def test_the_table_has_every_room():
