@@ -7,7 +7,6 @@ that matches what they read in the database, and no crash leaves an index that i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from ... import analysis as words
 from ...errors import InvalidData, UsageError
-from ...layout import Layout
+from ...layout import Layout, analysis_key
 from ...stages import Analysis, Bm25
 from ...types import Unit, document_text
 from .files import Damaged, link, make_folder
@@ -96,8 +95,7 @@ def unit_rows(seq: int, units: Iterable[Unit]) -> Iterator[Row]:
 
 def terms_field(analysis: Analysis) -> str:
     """The name of the field that holds the terms of an analysis."""
-    said = analysis.model_dump_json(exclude_defaults=True)  # a key to come leaves the name as it is
-    return "terms_" + hashlib.sha256(said.encode()).hexdigest()[:12]
+    return f"terms_{analysis_key(analysis)}"
 
 
 class Bm25Index:

@@ -104,10 +104,8 @@ class Database:
 
     # -- what the store remembers of itself
 
-    def meta(self, key: str, usual: str | None = None) -> str:
+    def meta(self, key: str) -> str:
         row = self._connection.execute("SELECT value, mark FROM meta WHERE key = ?", (key,)).fetchone()
-        if row is None and usual is not None:
-            return usual
         if row is None:
             raise self._damaged(f"has lost its note on {key}")
         self._compare(row[1], key, row[0], what=f"its note on {key}")

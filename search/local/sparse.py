@@ -31,7 +31,7 @@ FAN = 8
 POSTINGS_COPIED = 1 << 22
 BLOCK_BYTES = 1 << 15
 """The size of a block with a checksum. Even a short list costs reading this much."""
-_MAGIC = b"ccheck\0\2"
+_MAGIC = b"ccheck\0\1"
 _HEADER = 5  # numbers of 8 bytes: magic, vocabulary, first, last, postings
 
 

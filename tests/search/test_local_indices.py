@@ -219,10 +219,10 @@ def test_few_segments_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
         ([3, 3], [1, 1], "ascending"),
         ([-1, 3], [1, 1], "vocabulary of 300 tokens"),
         ([3, 300], [1, 1], "vocabulary of 300 tokens"),
-        ([3], [0], "above 0"),
-        ([3], [float("nan")], "above 0"),
-        ([3], [-1], "above 0"),
-        ([3, 4], [1], "tokens and"),
+        ([3], [0], "greater than 0"),
+        ([3], [float("nan")], "greater than 0"),
+        ([3], [-1], "greater than 0"),
+        ([3, 4], [1], "token ids of shape"),
     ],
 )
 def test_vectors_that_are_none_are_refused(ids: list[int], weights: list[float], problem: str) -> None:
