@@ -21,9 +21,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from ccheck.models import find_model
-from ccheck.training.stance import StanceOptions, judge_rows, measure_rows, train_stance
+from ccheck.training.options import StanceOptions
+from ccheck.training.stance import train_stance
 from ccheck.training.stance_data import stance_data
 from ccheck.training.stance_features import train_features
+from ccheck.training.stance_figures import judge_rows, measure_rows
 from ccheck.training.stance_rows import StanceRow, read_rows
 from ccheck.types import Stance
 from ccheck.verdict.features import FeatureStances, embedding

@@ -41,8 +41,8 @@ from ccheck.recipe import load_recipe
 from ccheck.rerank.load import load_scorer
 from ccheck.stages import EvidenceStage, VerdictStage
 from ccheck.training.adapter import train_adapter
-from ccheck.training.card import figures
 from ccheck.training.embedder import load_base, pool_of, rank, train_embedder
+from ccheck.training.figures import figures
 from ccheck.training.loop import Silent
 from ccheck.training.options import AdapterOptions, EmbedderOptions, RerankerOptions
 from ccheck.training.reranker import train_reranker
@@ -193,7 +193,7 @@ def unjudged(data: RetrievalData, folder: Path) -> RetrievalData:
 
 def halfway(output: Path, data: RetrievalData, options: EmbedderOptions) -> None:
     """The mean of the weights before and after training, measured as the figures are."""
-    models = [load_base(options.model_copy(update={"base": base}), "cpu") for base in (options.base, str(output))]
+    models = [load_base(options.model_copy(update={"base": base}), "cpu")[0] for base in (options.base, str(output))]
     measured = [claim for claims in data.groups.values() for claim in claims]
     pool = pool_of(data, measured, options.final_pool, options.seed)
     runs = [rank(models[0], measured, pool, options, "cpu")]

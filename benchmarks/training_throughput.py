@@ -352,9 +352,9 @@ def embedder(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], obje
     loss = "triplet" if triplet else "multiple-negatives"
     options = EmbedderOptions(**settings(job), loss=loss, chunk=chunk)
     # A few more: some may fit into no batch without a negative that is relevant.
-    rows = enough(ours.make_rows(options, data), job, spare=0.25)
+    rows = enough(ours.embedder_rows(options, data), job, spare=0.25)
     if side == "ccheck":
-        model = ours.load_base(options, job.device)
+        model, _ = ours.load_base(options, job.device)
         model.max_seq_length = job.max_tokens
         model.to(job.device)
         clock.watch(model.transformers_model)
@@ -402,7 +402,7 @@ def reranker(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], obje
     options = RerankerOptions(**settings(job), loss=job.task.partition("-")[2])
     drawn = draw_negatives(data, data.train, {}, hard=0, random_count=GROUP - 1, seed=0)
     passages = {id_: document.content for id_, document in data.documents.items()}
-    rows = enough(ours.make_rows(drawn, passages, options), job)
+    rows = enough(ours.reranker_rows(drawn, passages, options), job)
     if side == "ccheck":
         made = load_rerank_model(options, job.device)
         made.model.to(job.device)

@@ -28,7 +28,7 @@ from .train_retrieval import listening, settings_of
 
 if TYPE_CHECKING:
     from ..evaluation.types import Classified
-    from ..training.stance import StanceModel
+    from ..training.stance_figures import StanceReport
 
 _FILES = ("train", "dev", "test", "corpus", "output")
 
@@ -84,8 +84,8 @@ def stance(**given: Any) -> None:
     """
     from ..training.inputs import read_stance_data
     from ..training.loop import require_training
-    from ..training.options import load_options, read_config
-    from ..training.stance import StanceOptions, train_stance
+    from ..training.options import StanceOptions, load_options, read_config
+    from ..training.stance import train_stance
     from ..training.stance_features import chosen_method, train_features
 
     require_training()
@@ -119,7 +119,7 @@ def stance(**given: Any) -> None:
     _print_stance(made, method, chosen.base, given["as_json"])
 
 
-def _print_stance(made: StanceModel, method: str, base: str, as_json: bool) -> None:
+def _print_stance(made: StanceReport, method: str, base: str, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -160,7 +160,7 @@ def _with_interval(figures: Classified) -> str:
     click.option("--claims", required=True, metavar="FILE", help="The claims: BEIR, TREC or a data set's own."),
     click.option("--qrels", required=True, metavar="FILE", help="Which documents are relevant to which claim."),
     store_option,
-    click.option("--recipe", metavar="NAME|FILE", help="Whose retrievers are joined.  [env: CCHECK_RECIPE]"),
+    click.option("--recipe", metavar="NAME|FILE", help="Whose retrievers are join_files.  [env: CCHECK_RECIPE]"),
     click.option("--output", "-o", required=True, metavar="FILE", help="The JSON file that is written."),
     click.option(
         "--depth",

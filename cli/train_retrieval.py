@@ -24,7 +24,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..training.card import Report
+    from ..training.figures import Report
     from ..training.loop import Listener
     from ..training.options import TrainingOptions
     from ..training.retrieval_data import RetrievalData

@@ -7,22 +7,30 @@ itself puts around a text is not looked for, and stays.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
-def words_only(tokenizer: Any) -> None:
-    """Have a tokenizer read special tokens in texts as the characters they consist of.
+def words_only(tokenizer: Any) -> Callable[[], None]:
+    """Have a tokenizer read special tokens in texts as the characters they consist of. Returns what undoes that.
 
     `tokenizer` is one of transformers or of the tokenizers library. Vocabularies of SentencePiece's unigram kind have
     special tokens as words too: those are broken up by a space, behind all that the tokenizer replaces in a text, so
     that no other spelling becomes one.
     """
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer if hasattr(tokenizer, "encode_batch") else None)
+    changes = [] if backend is tokenizer else [(tokenizer, "split_special_tokens", tokenizer.split_special_tokens)]
+    if backend is not None:
+        changes += [(backend, name, getattr(backend, name)) for name in ("encode_special_tokens", "normalizer")]
+
+    def undo() -> None:
+        for changed, name, value in changes:
+            setattr(changed, name, value)
+
     if backend is not tokenizer:
         tokenizer.split_special_tokens = True  # with every call, transformers passes it on to the backend
     if backend is None:
-        return
+        return undo
     backend.encode_special_tokens = True
     added = backend.get_added_tokens_decoder()
     reached = [
@@ -36,10 +44,11 @@ def words_only(tokenizer: Any) -> None:
         before = [] if backend.normalizer is None else [backend.normalizer]
         after = [normalizers.Replace(token, _apart(token)) for token in reached if len(token) > 1]
         backend.normalizer = normalizers.Sequence([*before, *after])
+    return undo
 
 
-def words_only_in(model: Any) -> None:
-    """The same for all that a model of sentence-transformers tokenises.
+def words_only_in(model: Any) -> Callable[[], None]:
+    """The same for all that a model of sentence-transformers tokenises. Returns what makes its tokenizers as before.
 
     Where its own prompts or its chat template have special tokens, its tokenizer must find those: there the texts are
     changed before the prompt is put to them.
@@ -50,13 +59,14 @@ def words_only_in(model: Any) -> None:
         for name in ("tokenizer", "processor")
         if hasattr(one := getattr(module, name, None), "encode") or hasattr(one, "encode_batch")
     }
+    undone = []
     for tokenizer in tokenizers.values():
         special = special_tokens(tokenizer)
         own = " ".join(
             [str(getattr(tokenizer, "chat_template", None) or ""), *(getattr(model, "prompts", None) or {}).values()]
         )
         if not any(token in own for token in special):
-            words_only(tokenizer)
+            undone.append(words_only(tokenizer))
             continue
         preprocess = model.preprocess
 
@@ -66,6 +76,12 @@ def words_only_in(model: Any) -> None:
             return preprocess(_broken_up_in(inputs, special), *args, **options)
 
         model.preprocess = broken
+
+    def undo() -> None:
+        for one in undone:
+            one()
+
+    return undo
 
 
 def special_tokens(tokenizer: Any, *, added: bool = False) -> list[str]:

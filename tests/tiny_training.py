@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ccheck.training.retrieval_data import retrieval_data
 from ccheck.types import Claim, Document
 
 THINGS = (
@@ -46,3 +47,6 @@ def candidates(asked: Sequence[Claim], depth: int) -> Mapping[str, Mapping[str, 
     """The same ranking for every claim: all documents."""
     ids = [document.id for document in corpus()][:depth]
     return {str(claim.id): {id_: 1.0 / place for place, id_ in enumerate(ids, 1)} for claim in asked}
+
+
+DATA = retrieval_data(corpus(), claims(), qrels())

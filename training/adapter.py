@@ -17,8 +17,10 @@ from ..encode.adapter import KIND, SETTINGS, WEIGHTS, load_adapter
 from ..errors import InvalidData, UsageError
 from ..files import write_text
 from ..models import find_model, fingerprint
-from .card import Report, development_value, figures, finish, metric_names, model_card, notes_on, work_folder
+from .card import retrieval_card
 from .embedder import METRICS, embed, load_base, nearest, pool_of
+from .figures import Report, development_value, figures, metric_names, notes_on
+from .folders import finish, work_folder
 from .loop import Listener, Silent, Trained, log_text, require_training, training_device
 from .options import AdapterOptions
 from .retrieval_data import RetrievalData
@@ -47,7 +49,7 @@ def train_adapter(
         raise UsageError("an adapter is trained against all documents: leave lora and negatives out")
     work = work_folder(output, "{}", resume=False, overwrite=overwrite)
     try:
-        base = load_base(options, device)
+        base, _ = load_base(options, device)
         base.to(device)
         started = time.monotonic()
         measured = [claim for claims in data.groups.values() for claim in claims]
@@ -103,7 +105,7 @@ def train_adapter(
             notes.append(f"no epoch was better than no adapter by {options.metric}: do without")
         notes += notes_on(found, metrics[0])
         use = f'adapter = "{output.name}" in the table of a recipe\'s dense retriever'
-        card = model_card("adapter", use, options, data, [phase], found, notes, {"scale": options.scale})
+        card = retrieval_card("adapter", use, options, data, [phase], found, notes, {"scale": options.scale})
         (work / "adapter").mkdir()
         write_text(work / "adapter" / "log.csv", log_text(rows))
         identity_of = fingerprint(find_model(options.base).path)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,29 +15,19 @@ from ..files import write_text
 from ..models import find_model, fingerprint, loading_quietly
 from ..special_tokens import words_only_in
 from ..types import Claim, Document, Vector
-from .card import (
-    Report,
-    development_value,
-    figures,
-    finish,
-    metric_names,
-    model_card,
-    notes_on,
-    work_folder,
-)
+from .card import retrieval_card
+from .figures import Report, development_value, figures, metric_names, notes_on
+from .folders import finish, work_folder
 from .loop import (
-    BEST,
     Listener,
+    Phase,
     Silent,
-    Trained,
     arguments,
     autocast,
     checkpointing,
-    load_weights,
     mixed_precision,
     require_training,
-    run_phase,
-    save_weights,
+    run_phases,
     training_device,
 )
 from .lora import add_lora, merged
@@ -53,7 +42,7 @@ _BATCH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EmbedderRow:
     """A claim, the id of a relevant document, ids of others that are not relevant to it.
 
     `texts`: what is embedded of the relevant one and the others, where that is not what `document_text` gives of them.
@@ -87,7 +76,7 @@ def train_embedder(
     device, listener = training_device(device), listener or Silent()
     settings = json.dumps({"embedder": options.model_dump(mode="json"), "data": data.digest()}, sort_keys=True)
     work = work_folder(output, settings, resume=resume, overwrite=overwrite)
-    model = load_base(options, device)
+    model, tokenizer_as_before = load_base(options, device)
     own_length = model.max_seq_length
     if options.max_tokens is not None:
         model.max_seq_length = options.max_tokens
@@ -109,23 +98,16 @@ def train_embedder(
         run = rank(model, chosen, small, options, device)
         return development_value(run, data.qrels, chosen, options.metric)
 
-    phases: list[Trained] = []
-    undone = []
-    for name, epochs, rate in (
-        ("weak", options.weak_epochs if options.weak_pairs else 0, options.weak_learning_rate),
-        ("embedder", options.epochs, options.learning_rate),
-    ):
-        if not epochs:
-            continue
-        rows = weak_rows(options, data) if name == "weak" else make_rows(options, data)
-        listener.message(f"{name}: {len(rows):,} pairs, {epochs} epochs")
-        trainer = functools.partial(_trainer, model, options, data, rows, work / name, device, epochs, rate)
-        phase = run_phase(name, work / name, options, trainer, development, listener)
-        if phases and not phase.gained:
-            load_weights(model, work / phases[-1].phase / BEST)
-            save_weights(model, work / name / BEST)
-            undone.append(f"the phase {name} brought no gain by {options.metric}, and was undone")
-        phases.append(phase)
+    def trainer(phase: Phase) -> Any:
+        rows = weak_rows(options, data) if phase.name == "weak" else embedder_rows(options, data)
+        listener.message(f"{phase.name}: {len(rows):,} pairs, {phase.epochs} epochs")
+        return _trainer(model, options, data, rows, work / phase.name, device, phase.epochs, phase.learning_rate)
+
+    planned = [
+        Phase("weak", options.weak_epochs if options.weak_pairs else 0, options.weak_learning_rate),
+        Phase("embedder", options.epochs, options.learning_rate),
+    ]
+    phases, undone = run_phases(planned, model, work, options, trainer, development, listener)
     listener.message("measuring")
     values = figures(data, before, rank(model, measured, large, options, device), metrics)
     notes = [f"ranked are {len(large):,} of {len(data.documents):,} documents, by this model alone"]
@@ -136,7 +118,7 @@ def train_embedder(
     if not gained:
         notes.append(f"no epoch was better than the base by {options.metric}: use the base")
     notes += notes_on(values, metrics[0])
-    card = model_card(
+    card = retrieval_card(
         "embedder",
         f"ccheck ingest CORPUS --model {output.name}",
         options,
@@ -152,6 +134,7 @@ def train_embedder(
             merged(adapted)
         # What was cut in training need not be cut in use.
         model.max_seq_length = own_length
+        tokenizer_as_before()
         with loading_quietly():
             model.save(str(folder), create_model_card=False, safe_serialization=True)
 
@@ -160,8 +143,11 @@ def train_embedder(
     return Report("embedder", output, options.base, tuple(phases), values, (*notes, *use))
 
 
-def load_base(options: TrainingOptions, device: str) -> Any:
-    """A SentenceTransformer on the CPU; a plain encoder gets mean pooling. Raises NotFound or InvalidData."""
+def load_base(options: TrainingOptions, device: str) -> tuple[Any, Callable[[], None]]:
+    """A SentenceTransformer on the CPU, and what makes its tokenizer the base's again, to be called before saving.
+
+    It reads special tokens in texts as words. A plain encoder gets mean pooling. Raises NotFound or InvalidData.
+    """
     import torch
     from sentence_transformers import SentenceTransformer
 
@@ -191,11 +177,10 @@ def load_base(options: TrainingOptions, device: str) -> Any:
             raise InvalidData(f"{found.path} can't be loaded as an embedding model: {reason}") from error
     if model.transformers_model is None:
         raise InvalidData(f"{found.path} has no transformer that could be trained")
-    words_only_in(model)
-    return model
+    return model, words_only_in(model)
 
 
-def make_rows(options: EmbedderOptions, data: RetrievalData) -> list[Row]:
+def embedder_rows(options: EmbedderOptions, data: RetrievalData) -> list[EmbedderRow]:
     """The pairs or triplets of the training claims; negatives are mined ones and those judged, random ones fill up.
 
     Without mined or judged ones, `multiple-negatives` has those of the batch alone.
@@ -206,15 +191,15 @@ def make_rows(options: EmbedderOptions, data: RetrievalData) -> list[Row]:
     if not triplet and not ranked and not any(data.judged_not(claim) for claim in data.train):
         wanted = 0
     drawn = draw_negatives(data, data.train, ranked, hard=wanted, random_count=wanted, seed=options.seed)
-    rows = [Row(claim, positive, tuple(negatives[:wanted])) for claim, positive, negatives in drawn]
+    rows = [EmbedderRow(claim, positive, tuple(negatives[:wanted])) for claim, positive, negatives in drawn]
     if triplet:
-        return [Row(row.claim, row.positive, (negative,)) for row in rows for negative in row.negatives]
+        return [EmbedderRow(row.claim, row.positive, (negative,)) for row in rows for negative in row.negatives]
     # Where the corpus is so small that some have fewer, all have as many as the fewest: a batch is a table.
     fewest = min(len(row.negatives) for row in rows)
-    return [Row(row.claim, row.positive, row.negatives[:fewest]) for row in rows]
+    return [EmbedderRow(row.claim, row.positive, row.negatives[:fewest]) for row in rows]
 
 
-def weak_rows(options: EmbedderOptions, data: RetrievalData) -> list[Row]:
+def weak_rows(options: EmbedderOptions, data: RetrievalData) -> list[EmbedderRow]:
     """Rows of `weak_pairs`; for triplets each with a random document. Raises InvalidData where there can be none."""
     pairs = list(weak_pairs(data, options.weak_pairs, options.seed))
     if not pairs:
@@ -230,7 +215,7 @@ def weak_rows(options: EmbedderOptions, data: RetrievalData) -> list[Row]:
         others = [data.documents[id_] for id_ in negatives]
         texts = [document.content, *(other.content if titled else other.text for other in others)]
         if len(negatives) == wanted:
-            rows.append(Row(claim, document.id, tuple(negatives), tuple(texts)))
+            rows.append(EmbedderRow(claim, document.id, tuple(negatives), tuple(texts)))
     return rows
 
 
@@ -289,7 +274,7 @@ def nearest(
 
 
 def batches(
-    rows: Sequence[Row], relevant: dict[str, frozenset[str]], size: int, seed: int, epoch: int
+    rows: Sequence[EmbedderRow], relevant: dict[str, frozenset[str]], size: int, seed: int, epoch: int
 ) -> Iterator[list[int]]:
     """Batches of places in `rows`, in an order drawn by seed and epoch, in which no row's documents are relevant to
     another's claim: what is a negative for it there is none.
@@ -326,7 +311,7 @@ def _trainer(
     model: Any,
     options: EmbedderOptions,
     data: RetrievalData,
-    rows: Sequence[Row],
+    rows: Sequence[EmbedderRow],
     folder: Path,
     device: str,
     epochs: int,

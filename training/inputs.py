@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..evaluation.datasets import read_claims, read_corpus, read_qrels
-from .options import TrainingOptions
+from .options import StanceOptions, TrainingOptions
 from .retrieval_data import RetrievalData, retrieval_data
-from .stance import StanceData, StanceOptions
-from .stance_data import joined, stance_data
+from .stance_data import StanceData, join_files, stance_data
 from .stance_rows import read_documents, read_rows
 
 
@@ -58,7 +57,7 @@ def read_stance_data(
     for file, rows in zip(train, files, strict=True):
         notify(f"{file}: {rows.describe()}")
     return stance_data(
-        joined(files),
+        join_files(files),
         options,
         read_rows(dev, corpus).rows if dev else (),
         read_rows(test, corpus).rows if test else (),

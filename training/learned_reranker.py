@@ -21,7 +21,7 @@ from ..files import write_text
 from ..rerank.learned import LearnedModel, Tree, directions, features
 from ..text import json_line
 from ..types import Claim, Hit
-from .card import Figure, figures_of_group, notes_on
+from .figures import Figure, figures_of_group, notes_on
 from .retrieval_data import SEEN, UNSEEN, Checks
 from .split import connected
 

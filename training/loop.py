@@ -17,7 +17,7 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -245,6 +245,43 @@ def run_phase(
     trained = Trained(name, trainer.state.global_step, best, tuple(watcher.history), time.monotonic() - started)
     write_text(done, json.dumps(asdict(trained)))
     return trained
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of a training, in a folder of its own."""
+
+    name: str
+    epochs: int
+    learning_rate: float
+
+
+def run_phases(
+    phases: Sequence[Phase],
+    model: Any,
+    work: Path,
+    options: TrainingOptions,
+    make_trainer: Callable[[Phase], Any],
+    evaluate: Callable[[], float],
+    listener: Listener,
+) -> tuple[list[Trained], list[str]]:
+    """Train the phases that have epochs, one after the other. A later one that gains nothing is undone, with a note.
+
+    `make_trainer` makes a phase's trainer, and is called when it is its turn.
+    """
+    done: list[Trained] = []
+    notes = []
+    for phase in phases:
+        if not phase.epochs:
+            continue
+        trainer = functools.partial(make_trainer, phase)
+        trained = run_phase(phase.name, work / phase.name, options, trainer, evaluate, listener)
+        if done and not trained.gained:
+            load_weights(model, work / done[-1].phase / BEST)
+            save_weights(model, work / phase.name / BEST)
+            notes.append(f"the phase {phase.name} brought no gain in {options.metric} and was undone")
+        done.append(trained)
+    return done, notes
 
 
 def last_checkpoint(folder: Path) -> Path | None:

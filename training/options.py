@@ -146,6 +146,35 @@ class RerankerOptions(TrainingOptions):
     yes_token: str | None = Field(default=None, description="of the same: the token whose logit is the score")
 
 
+class StanceOptions(TrainingOptions):
+    """Training of a stance classifier.
+
+    The loss is focal, weighted by class (Lin et al., ICCV 2017): -alpha_y (1 - p_y)^gamma log p_y.
+    """
+
+    epochs: int = Field(default=10, ge=1, le=1000)
+    batch: int = Field(default=32, ge=1)
+    learning_rate: float = Field(default=5e-5, gt=0)
+    warmup: float = Field(default=0.1, ge=0)
+    max_tokens: int | None = Field(default=256, ge=16, le=131_072, description="of claim and document, read at a time")
+    metric: Literal["weighted F1", "macro F1"] = "weighted F1"
+    gamma: float = Field(default=2.0, ge=0, description="how much pairs count less that are right already")
+    class_weights: bool = Field(
+        default=False, description="alpha: the inverse frequency of a class; the sum is 3; else alpha is 1"
+    )
+    balanced: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="1: as many pairs of each class; 0: as they are; pairs drawn by count^-balanced",
+    )
+    frozen: bool = Field(default=False, description="the encoder stays as it is: pooler and classifier are trained")
+    frozen_layers: int = Field(default=0, ge=0, description="so many of the lowest layers stay as they are")
+    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the documents, learned first")
+    weak_epochs: int = Field(default=1, ge=1)
+    weak_learning_rate: float = Field(default=1e-4, gt=0)
+
+
 T = TypeVar("T", bound=TrainingOptions)
 
 

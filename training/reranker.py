@@ -7,7 +7,6 @@ trained is what reranks.
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,29 +16,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..errors import InvalidData, UsageError
 from ..files import write_text
 from ..types import Claim, Document
-from .card import (
-    Report,
-    development_value,
-    figures,
-    finish,
-    metric_names,
-    model_card,
-    notes_on,
-    work_folder,
-)
+from .card import retrieval_card
+from .figures import Report, development_value, figures, metric_names, notes_on
+from .folders import finish, work_folder
 from .loop import (
-    BEST,
     Listener,
+    Phase,
     Silent,
-    Trained,
     arguments,
     autocast,
     checkpointing,
-    load_weights,
     mixed_precision,
     require_training,
-    run_phase,
-    save_weights,
+    run_phases,
     training_device,
 )
 from .negatives import draw_negatives
@@ -59,7 +48,7 @@ _SCORED_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RerankerRow:
     """A claim with passages: for `bce` one, and `label` says whether it is relevant; else the relevant one first."""
 
     claim: str
@@ -96,28 +85,23 @@ def train_reranker(
     found = candidates(measured, max(options.eval_depth, 100))
     judge = _Judge(made, options, data, device, found)
     before = found if made.new_head else judge.reranked(measured)
-    phases: list[Trained] = []
-    notes = []
-    for name, epochs, rate in (
-        ("weak", options.weak_epochs if options.weak_pairs else 0, options.weak_learning_rate),
-        ("first", options.epochs, options.learning_rate),
-        ("second", options.second_epochs, options.learning_rate),
-    ):
-        if epochs:
-            rows = _rows(name, options, data, candidates, judge, work)
-            listener.message(f"{name}: {len(rows):,} rows, {epochs} epochs")
-            trainer = functools.partial(_trainer, made, options, rows, work / name, device, epochs, rate)
-            trained = run_phase(name, work / name, options, trainer, judge.development, listener)
-            if phases and not trained.gained:
-                load_weights(made.model, work / phases[-1].phase / BEST)
-                save_weights(made.model, work / name / BEST)
-                notes.append(f"the phase {name} brought no gain by {options.metric}, and was undone")
-            phases.append(trained)
+
+    def trainer(phase: Phase) -> Any:
+        rows = _rows(phase.name, options, data, candidates, judge, work)
+        listener.message(f"{phase.name}: {len(rows):,} rows, {phase.epochs} epochs")
+        return _trainer(made, options, rows, work / phase.name, device, phase.epochs, phase.learning_rate)
+
+    planned = [
+        Phase("weak", options.weak_epochs if options.weak_pairs else 0, options.weak_learning_rate),
+        Phase("first", options.epochs, options.learning_rate),
+        Phase("second", options.second_epochs, options.learning_rate),
+    ]
+    phases, undone = run_phases(planned, made.model, work, options, trainer, judge.development, listener)
     listener.message("measuring")
     after = judge.reranked(measured)
     values = figures(data, before, after, metrics)
-    notes = [*_notes(options, made, whole), *notes, *notes_on(values, metrics[0])]
-    card = model_card(
+    notes = [*_notes(options, made, whole), *undone, *notes_on(values, metrics[0])]
+    card = retrieval_card(
         "reranker",
         f"ccheck query CLAIM --rerank {output.name}",
         options,
@@ -145,7 +129,7 @@ def softmax_loss(scores: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
     return torch.stack([torch.logsumexp(group, 0) - group[0] for group in torch.split(scores, list(sizes))]).mean()
 
 
-def loss_of(scores: torch.Tensor, rows: Sequence[Row], options: RerankerOptions) -> torch.Tensor:
+def loss_of(scores: torch.Tensor, rows: Sequence[RerankerRow], options: RerankerOptions) -> torch.Tensor:
     """The loss of a batch; `scores` are logits of the rows' passages, one after the other."""
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits
@@ -160,20 +144,20 @@ def loss_of(scores: torch.Tensor, rows: Sequence[Row], options: RerankerOptions)
     return margin_ranking_loss(scores[0::2], scores[1::2], options.margin)
 
 
-def make_rows(
+def reranker_rows(
     drawn: Iterable[tuple[Claim, str, Sequence[str]]], passages: Mapping[str, str], options: RerankerOptions
-) -> list[Row]:
+) -> list[RerankerRow]:
     """Rows of what `draw_negatives` gave, in the shape that the loss wants; `passages` by document id."""
-    rows: list[Row] = []
+    rows: list[RerankerRow] = []
     for claim, positive, negatives in drawn:
         first = passages[positive]
         if options.loss == "bce":
-            rows.append(Row(claim.text, (first,), 1.0))
-            rows += [Row(claim.text, (passages[id_],), 0.0) for id_ in negatives]
+            rows.append(RerankerRow(claim.text, (first,), 1.0))
+            rows += [RerankerRow(claim.text, (passages[id_],), 0.0) for id_ in negatives]
         elif options.loss == "margin":
-            rows += [Row(claim.text, (first, passages[id_])) for id_ in negatives]
+            rows += [RerankerRow(claim.text, (first, passages[id_])) for id_ in negatives]
         elif negatives:
-            rows.append(Row(claim.text, (first, *(passages[id_] for id_ in negatives))))
+            rows.append(RerankerRow(claim.text, (first, *(passages[id_] for id_ in negatives))))
     return rows
 
 
@@ -228,7 +212,7 @@ class _Judge:
 
 def _rows(
     phase: str, options: RerankerOptions, data: RetrievalData, candidates: Candidates, judge: _Judge, work: Path
-) -> list[Row]:
+) -> list[RerankerRow]:
     """The rows of a phase; what they were made of is kept in the folder, so that resuming trains on the same."""
     file = work / f"{phase}-ranked.json"
     if phase == "weak":
@@ -249,10 +233,10 @@ def _rows(
         random_from=options.random_from,
         seed=options.seed + (phase == "second"),
     )
-    return make_rows(drawn, {id_: data.documents[id_].content for id_ in data.visible}, options)
+    return reranker_rows(drawn, {id_: data.documents[id_].content for id_ in data.visible}, options)
 
 
-def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candidates, file: Path) -> list[Row]:
+def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candidates, file: Path) -> list[RerankerRow]:
     pairs = list(weak_pairs(data, options.weak_pairs, options.seed))
     if not pairs:
         raise InvalidData("no pair can be made of the corpus: it has neither titles nor texts of several sentences")
@@ -268,7 +252,7 @@ def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candid
         seed=options.seed,
         own={str(claim.id): document.id for claim, document in pairs},
     )
-    rows: list[Row] = []
+    rows: list[RerankerRow] = []
     for (claim, document), row in zip(pairs, drawn, strict=True):
         # Where the relevant one is without its title the others are too: it must not show by that.
         titled = bool(document.title) or not data.documents[document.id].title
@@ -276,7 +260,7 @@ def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candid
             document.id: document.content
         }
         assert claim.id == row[0].id
-        rows += make_rows([row], passages, options)
+        rows += reranker_rows([row], passages, options)
     return rows
 
 
@@ -307,7 +291,7 @@ def _kept(file: Path, make: Callable[[], dict[str, list[str]]]) -> dict[str, lis
 def _trainer(
     made: RerankModel,
     options: RerankerOptions,
-    rows: Sequence[Row],
+    rows: Sequence[RerankerRow],
     folder: Path,
     device: str,
     epochs: int,
@@ -321,11 +305,11 @@ def _trainer(
 
     class RerankerTrainer(checkpointing(Trainer)):  # type: ignore[misc] # made when it is called
         def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **rest: Any) -> Any:
-            batch: list[Row] = inputs["batch"].rows
+            batch: list[RerankerRow] = inputs["batch"].rows
             scores = made.scores(model, inputs["batch"].encoded, options.batch_tokens)
             return loss_of(scores, batch, options)
 
-    def collate(chosen: Sequence[Row]) -> dict[str, Any]:
+    def collate(chosen: Sequence[RerankerRow]) -> dict[str, Any]:
         encoded = [pair for row in chosen for pair in made.encode(row.claim, row.passages)]
         # The tensor is for the libraries, which look for one to tell how large a batch is.
         return {"batch": _Batch(list(chosen), encoded), "size": torch.zeros(len(chosen))}
@@ -344,7 +328,7 @@ def _trainer(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    rows: list[Row]
+    rows: list[RerankerRow]
     encoded: list[Encoded]
 
 

@@ -15,21 +15,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any
 
 from ..analysis import clean, sentence_spans, terms
 from ..errors import InvalidData, UsageError
-from ..evaluation.types import Classified
-from ..evaluation.verdicts import classify
-from ..files import write_text
 from ..models import find_model, loading_quietly
-from ..types import Claim, Document, Evidence, Hit, Label, Stance
+from ..types import Document, Label
 from ..verdict.classifier import StanceClassifier, read_labels
-from ..verdict.judge import Case, StanceMethod
 from ..verdict.labels import STANCES
-from .card import finish, work_folder
+from .card import stance_card
+from .folders import finish, work_folder
 from .loop import (
     Listener,
     Silent,
@@ -40,8 +35,18 @@ from .loop import (
     run_phase,
     training_device,
 )
-from .options import TrainingOptions
-from .stance_card import stance_card
+from .options import StanceOptions
+from .stance_data import StanceData
+from .stance_figures import (
+    StanceReport,
+    judge_rows,
+    measure_groups,
+    measure_rows,
+    metric_of,
+    most_frequent,
+    save_figures,
+    stance_notes,
+)
 from .stance_rows import StanceRow
 
 if TYPE_CHECKING:
@@ -50,60 +55,6 @@ if TYPE_CHECKING:
 LONGEST = 512
 SORTED_TOGETHER = 16
 """How many batches are drawn together and sorted by length."""
-
-
-class StanceOptions(TrainingOptions):
-    """Training of a stance classifier.
-
-    The loss is focal, weighted by class (Lin et al., ICCV 2017): -alpha_y (1 - p_y)^gamma log p_y.
-    """
-
-    epochs: int = Field(default=10, ge=1, le=1000)
-    batch: int = Field(default=32, ge=1)
-    learning_rate: float = Field(default=5e-5, gt=0)
-    warmup: float = Field(default=0.1, ge=0)
-    max_tokens: int | None = Field(default=256, ge=16, le=131_072, description="of claim and document, read at a time")
-    metric: Literal["weighted F1", "macro F1"] = "weighted F1"
-    gamma: float = Field(default=2.0, ge=0, description="how much pairs count less that are right already")
-    class_weights: bool = Field(
-        default=False, description="alpha: the inverse frequency of a class; the sum is 3; else alpha is 1"
-    )
-    balanced: float = Field(
-        default=0.5,
-        ge=0,
-        le=1,
-        description="1: as many pairs of each class; 0: as they are; pairs drawn by count^-balanced",
-    )
-    frozen: bool = Field(default=False, description="the encoder stays as it is: pooler and classifier are trained")
-    frozen_layers: int = Field(default=0, ge=0, description="so many of the lowest layers stay as they are")
-    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the documents, learned first")
-    weak_epochs: int = Field(default=1, ge=1)
-    weak_learning_rate: float = Field(default=1e-4, gt=0)
-
-
-@dataclass(frozen=True, slots=True)
-class StanceData:
-    """What is learned from, what the best epoch is chosen by, and groups that figures are given of."""
-
-    train: tuple[StanceRow, ...]
-    dev: tuple[StanceRow, ...]
-    groups: Mapping[str, tuple[StanceRow, ...]]
-    messages: tuple[str, ...] = ()
-    weak: tuple[StanceRow, ...] = ()
-    dev_given: bool = False
-    """Whether `dev` was given to choose by, and not split off."""
-
-
-@dataclass(frozen=True, slots=True)
-class StanceModel:
-    """A trained model's folder and its figures by group: the model's own, and those of always saying `most`, the most
-    frequent label of training. `notes` say what a user should know of them."""
-
-    folder: Path
-    phases: tuple[Trained, ...]
-    figures: Mapping[str, tuple[Classified, Classified]]
-    most: Label
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +78,7 @@ def train_stance(
     resume: bool = False,
     overwrite: bool = False,
     listener: Listener | None = None,
-) -> StanceModel:
+) -> StanceReport:
     """Train a stance classifier and write its folder, which `--stance` takes.
 
     `resume` goes on with a training that was stopped. Raises MissingExtra, NotFound for a base that can't be had,
@@ -157,66 +108,15 @@ def train_stance(
 
     def save(folder: Path) -> None:
         with loading_quietly():
+            # Not the classifier's tokenizer, which reads special tokens as words.
+            shutil.copytree(start, folder, ignore=shutil.ignore_patterns("*.safetensors*"), dirs_exist_ok=True)
             method.network.save_pretrained(folder)
-            method.tokenizer.save_pretrained(folder)
-        numbers = {name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in measured.items()}
-        write_text(folder / "figures.json", json.dumps(numbers, indent=1))
+        save_figures(measured, folder)
 
-    notes = notes_of(measured, most)
+    notes = stance_notes(measured, most)
     card = stance_card(options, data, phases, measured, notes)
     finish(work, output, save, card, [phase.phase for phase in phases])
-    return StanceModel(output, tuple(phases), measured, most, notes)
-
-
-def judge_rows(method: StanceMethod, rows: Sequence[StanceRow]) -> list[Stance]:
-    """What a stance method says of each pair."""
-    cases = [
-        Case(Claim(row.claim), (Evidence(Hit(1, Document(row.doc_id, row.title, row.text), 1.0)),)) for row in rows
-    ]
-    return [judged.stances[0] for judged in method(cases)]
-
-
-def measure_rows(rows: Sequence[StanceRow], said: Sequence[Stance], resamples: int = 1000) -> Classified:
-    """How good stances are, with intervals over claims. Raises InvalidData where none could be made."""
-    keys = [(row.claim_id, str(number)) for number, row in enumerate(rows)]
-    return classify(
-        dict(zip(keys, said, strict=True)),
-        {key: row.label for key, row in zip(keys, rows, strict=True)},
-        resamples=resamples,
-    )
-
-
-def measure_groups(
-    method: StanceMethod, groups: Mapping[str, Sequence[StanceRow]], most: Label
-) -> dict[str, tuple[Classified, Classified]]:
-    """The figures of each group: the method's, and those of always saying `most`."""
-    return {
-        name: (measure_rows(rows, judge_rows(method, rows)), measure_rows(rows, [Stance(most)] * len(rows)))
-        for name, rows in groups.items()
-    }
-
-
-def most_frequent(rows: Sequence[StanceRow]) -> Label:
-    """The label that most rows have; of equals the first of `STANCES`."""
-    counts = Counter(row.label for row in rows)
-    return max(STANCES, key=lambda label: counts[label])
-
-
-def notes_of(measured: Mapping[str, tuple[Classified, Classified]], most: Label) -> tuple[str, ...]:
-    """Where a model is no better than always saying the most frequent label, in words."""
-    notes = []
-    for name, (own, floor) in measured.items():
-        low, high = own.intervals.get("weighted_f1", (own.weighted.f1, own.weighted.f1))
-        if high < floor.weighted.f1:
-            notes.append(f"{name}: the model is worse than always saying {most}: do not use it")
-        elif low <= floor.weighted.f1:
-            notes.append(f"{name}: on {own.count} pairs the model can't be told from always saying {most}")
-    return tuple(notes)
-
-
-def metric_of(figures: Classified, metric: str) -> float:
-    """The value of `StanceOptions.metric`."""
-    return figures.macro.f1 if metric == "macro F1" else figures.weighted.f1
+    return StanceReport(output, tuple(phases), measured, most, notes)
 
 
 def focal_loss(logits: torch.Tensor, labels: torch.Tensor, alpha: torch.Tensor, gamma: float) -> torch.Tensor:

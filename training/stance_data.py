@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from .options import StanceOptions
 from .retrieval_data import SEEN, UNSEEN
-from .stance import StanceData, StanceOptions
 from .stance_rows import StanceRow, StanceRows, split_rows, without_leaks
 from .synthetic import weak_rows
 
@@ -18,7 +18,20 @@ CHOOSE_AT_MOST = 0.25
 F1 of 50 pairs has a 95% interval of some .3."""
 
 
-def joined(files: Sequence[StanceRows]) -> list[StanceRow]:
+@dataclass(frozen=True, slots=True)
+class StanceData:
+    """What is learned from, what the best epoch is chosen by, and groups that figures are given of."""
+
+    train: tuple[StanceRow, ...]
+    dev: tuple[StanceRow, ...]
+    groups: Mapping[str, tuple[StanceRow, ...]]
+    messages: tuple[str, ...] = ()
+    weak: tuple[StanceRow, ...] = ()
+    dev_given: bool = False
+    """Whether `dev` was given to choose by, and not split off."""
+
+
+def join_files(files: Sequence[StanceRows]) -> list[StanceRow]:
     """The rows of several files; ids of different files are different ones."""
     if len(files) == 1:
         return list(files[0].rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,19 +31,20 @@ from ..verdict.features import (
     sentences_of,
 )
 from ..verdict.labels import STANCES
-from .card import work_folder
+from .card import counted, features_card
+from .folders import finish, work_folder
 from .loop import Listener, Silent, require_training
-from .stance import (
-    StanceData,
-    StanceModel,
-    StanceOptions,
+from .options import StanceOptions
+from .stance_data import StanceData
+from .stance_figures import (
+    StanceReport,
     measure_groups,
     measure_rows,
     metric_of,
     most_frequent,
-    notes_of,
+    save_figures,
+    stance_notes,
 )
-from .stance_card import counted, data_lines, figure_lines
 from .stance_rows import StanceRow
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def train_features(
     device: str | None = None,
     overwrite: bool = False,
     listener: Listener | None = None,
-) -> StanceModel:
+) -> StanceReport:
     """Train and write a folder that `--stance` takes. Of the options those in `HEEDED` count.
 
     Raises MissingExtra, NotFound for a base that can't be had, InvalidData for rows that can't be learned from,
@@ -130,8 +132,6 @@ def train_features(
     strength = max(values, key=lambda one: (values[one], -one))
     listener.message(f"regularisation C = {strength:g}: {options.metric} {values[strength]:.4f} on {by}")
     model = _fitted(rows[: len(train)], labels, strength, options)
-    made = work / "model"
-    made.mkdir(exist_ok=True)
     config = {
         "model_type": MODEL_TYPE,
         "version": VERSION,
@@ -142,42 +142,19 @@ def train_features(
             "dimensions": (rows.shape[1] - COUNTS) // 4,
         },
     }
-    write_text(made / "config.json", json.dumps(config, indent=1))
-    _save_weights(made, model.weights)
+    start = work / "start"
+    start.mkdir(exist_ok=True)
+    write_text(start / "config.json", json.dumps(config, indent=1))
+    _save_weights(start, model.weights)
     most = most_frequent(train)
-    measured = measure_groups(FeatureStances(str(made), device), data.groups, most)
-    notes = notes_of(measured, most)
-    card = [
-        "---",
-        f"base_model: {options.base}",
-        "pipeline_tag: text-classification",
-        "---",
-        "",
-        "# Stance model of pair features, trained by ccheck",
-        "",
-        f"Logistic regression over embeddings of `{options.base}`. To use it: `ccheck query CLAIM --stance FOLDER`.",
-        "",
-        *data_lines(data.messages, train),
-        f"- The strength of the regularisation, C = {strength:g}, was chosen by {options.metric}, "
-        f"{values[strength]:.3f}, on {by}.",
-        "",
-        *figure_lines(measured, notes),
-        "",
-    ]
-    write_text(made / "README.md", "\n".join(card))
-    numbers = {name: {"model": own.to_dict(), "floor": floor.to_dict()} for name, (own, floor) in measured.items()}
-    write_text(made / "figures.json", json.dumps(numbers, indent=1))
-    _put_in_place(work, made, output)
-    return StanceModel(output, (), measured, most, notes)
-
-
-def _put_in_place(work: Path, made: Path, output: Path) -> None:
-    import shutil
-
-    if output.exists():
-        output.rename(work / "replaced")
-    made.rename(output)
-    shutil.rmtree(work)
+    measured = measure_groups(FeatureStances(str(start), device), data.groups, most)
+    save_figures(measured, start)
+    notes = stance_notes(measured, most)
+    settings = options.model_dump(mode="json", include=set(HEEDED))
+    chosen = f"regularisation C = {strength:g}, chosen by {options.metric}, {values[strength]:.3f}, on {by}"
+    card = features_card(settings, data, train, chosen, measured, notes)
+    finish(work, output, lambda folder: shutil.copytree(start, folder, dirs_exist_ok=True), card, ())
+    return StanceReport(output, (), measured, most, notes)
 
 
 def _document(row: StanceRow) -> Document:

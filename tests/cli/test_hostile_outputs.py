@@ -129,7 +129,8 @@ def test_folders_of_models_replace_no_file_link_or_store(store, tmp_path):
 
 
 def test_overwriting_a_model_takes_no_folder_of_something_else(tmp_path):
-    from ccheck.training.card import TRAINED_BY, work_folder
+    from ccheck.training.card import TRAINED_BY
+    from ccheck.training.folders import work_folder
 
     photos, work = tmp_path / "photos", tmp_path / "new.training"
     for folder in (photos, work):

@@ -209,7 +209,7 @@ def test_trainings_read_words(folders: dict[str, Path]) -> None:
 
     folder = folders["xlm-roberta"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = load_base(EmbedderOptions(base=str(folder)), "cpu")
+    model, _ = load_base(EmbedderOptions(base=str(folder)), "cpu")
     assert kept(tokenizer, model.preprocess([HOSTILE])["input_ids"][0]) == [0, 2]
     for name, expected in (("xlm-roberta", [0, 2, 2, 2]), ("gemma", [2])):
         (read,) = load_rerank_model(RerankerOptions(base=str(folders[name])), "cpu").pairs(HOSTILE, [HOSTILE])

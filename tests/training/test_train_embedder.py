@@ -20,7 +20,7 @@ from weights import saved_weights
 from ccheck.encode.adapter import load_adapter
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.training.options import AdapterOptions, EmbedderOptions, Lora
-from ccheck.training.retrieval_data import UNSEEN, retrieval_data
+from ccheck.training.retrieval_data import UNSEEN
 from ccheck.types import Claim
 
 torch = pytest.importorskip("torch")
@@ -30,7 +30,7 @@ from ccheck.encode.dense import load_embedder  # noqa: E402
 from ccheck.models import find_model, fingerprint  # noqa: E402
 from ccheck.training import adapter, embedder  # noqa: E402
 
-DATA = retrieval_data(tiny.corpus(), tiny.claims(), tiny.qrels())
+DATA = tiny.DATA
 MINILM = "all-MiniLM-L6-v2"
 
 
@@ -62,7 +62,7 @@ def test_the_losses_are_what_they_are_by_hand(base):
     def unit(degrees):
         return [math.cos(math.radians(degrees)), math.sin(math.radians(degrees))]
 
-    model = embedder.load_base(options(base=str(base)), "cpu")
+    model, _ = embedder.load_base(options(base=str(base)), "cpu")
     claims, near, far = (torch.tensor([unit(angle) for angle in angles]) for angles in ((0, 90), (60, 90), (90, 150)))
     triplet = embedder._loss(model, options(loss="triplet", margin=0.3))
     # Cosines .5 and 0 for the first claim, 1 and .5 for the second: losses max(0, .5 - 1 + .3) and max(0, 0 - .5 + .3).
@@ -99,8 +99,8 @@ def test_a_step_is_that_of_plain_torch(tmp_path, base, loss, chunk):
     plain = _without_dropout(base, tmp_path / "plain")
     how = {"schedule": "constant", "weight_decay": 0.0, "clip": 100.0, "learning_rate": 1e-3}
     chosen = options(base=str(plain), loss=loss, chunk=chunk, **how)
-    rows = embedder.make_rows(chosen, DATA)[:8]
-    model = embedder.load_base(chosen, "cpu")
+    rows = embedder.embedder_rows(chosen, DATA)[:8]
+    model, _ = embedder.load_base(chosen, "cpu")
     embedder._trainer(model, chosen, DATA, rows, tmp_path / "run", "cpu", 1, 1e-3).train()
     reference = AutoModel.from_pretrained(plain, add_pooling_layer=False).train()
     tokenizer = AutoTokenizer.from_pretrained(plain)
@@ -146,7 +146,7 @@ from pathlib import Path
 from ccheck.training.loop import Silent
 from ccheck.training.options import EmbedderOptions
 from ccheck.training.embedder import train_embedder
-from test_train_embedder import DATA
+from tiny_training import DATA
 
 class Deadly(Silent):
     def step(self, phase, step, steps, loss, seconds_left):
@@ -184,7 +184,7 @@ def test_a_phase_that_gains_nothing_is_undone(tmp_path, base):
     assert [(phase.phase, phase.steps) for phase in alone.phases] == [("weak", 2)]
     both = train(tmp_path / "both", weak.model_copy(update={"epochs": 1, "learning_rate": 1e-30}))
     assert [phase.gained for phase in both.phases[1:]] == [False]
-    assert "the phase embedder brought no gain by nDCG@10, and was undone" in both.notes
+    assert "the phase embedder brought no gain in nDCG@10 and was undone" in both.notes
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("weak", "both")]
     assert weights[0] == weights[1] and alone.figures == both.figures
     # The second phase changes nothing of whether there is a gain over the base.
@@ -226,7 +226,7 @@ def test_the_packaged_model_is_trained_and_used(tmp_path):
 
 def test_no_batch_holds_a_relevant_document_as_a_negative():
     rows = [
-        embedder.Row(Claim(f"claim {number}", str(number % 30)), f"d{number % 7}", (f"d{7 + number % 11}",))
+        embedder.EmbedderRow(Claim(f"claim {number}", str(number % 30)), f"d{number % 7}", (f"d{7 + number % 11}",))
         for number in range(100)
     ]
     relevant = {str(number): frozenset({f"d{number % 7}", f"d{(number + 3) % 7}"}) for number in range(30)}
@@ -245,21 +245,24 @@ def test_no_batch_holds_a_relevant_document_as_a_negative():
 
 
 def test_batches_without_conflicts_are_full():
-    rows = [embedder.Row(claim, f"d{claim.id}", ()) for claim in (Claim("text", str(number)) for number in range(20))]
+    rows = [
+        embedder.EmbedderRow(claim, f"d{claim.id}", ())
+        for claim in (Claim("text", str(number)) for number in range(20))
+    ]
     batches = list(embedder.batches(rows, {str(number): frozenset({f"d{number}"}) for number in range(20)}, 8, 0, 0))
     assert list(map(len, batches)) == [8, 8, 4] and sorted(i for batch in batches for i in batch) == list(range(20))
 
 
 def test_negatives_are_mined_judged_or_drawn(tmp_path):
-    assert all(row.negatives == () for row in embedder.make_rows(options(hard=2), DATA))
-    triplets = embedder.make_rows(options(loss="triplet", hard=2), DATA)
-    assert len(triplets) == 2 * len(embedder.make_rows(options(), DATA))
+    assert all(row.negatives == () for row in embedder.embedder_rows(options(hard=2), DATA))
+    triplets = embedder.embedder_rows(options(loss="triplet", hard=2), DATA)
+    assert len(triplets) == 2 * len(embedder.embedder_rows(options(), DATA))
     assert all(len(row.negatives) == 1 for row in triplets)
     claim = DATA.train[0]
     mined = tmp_path / "mined.jsonl"
     other = next(id_ for id_ in DATA.visible if id_ not in DATA.relevant(claim))
     mined.write_text(json.dumps({"claim_id": claim.id, "negatives": [{"id": other, "score": 1.0}]}) + "\n")
-    rows = embedder.make_rows(options(hard=2, negatives=mined), DATA)
+    rows = embedder.embedder_rows(options(hard=2, negatives=mined), DATA)
     assert next(row for row in rows if row.claim == claim).negatives[0] == other
     assert all(len(set(row.negatives)) == 2 and DATA.hidden.isdisjoint(row.negatives) for row in rows)
 

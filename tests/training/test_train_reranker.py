@@ -30,7 +30,7 @@ from ccheck.training import reranker  # noqa: E402
 from ccheck.training.loop import MARK, Silent, last_checkpoint, run_phase  # noqa: E402
 from ccheck.training.rerank_model import load_rerank_model  # noqa: E402
 
-DATA = retrieval_data(tiny.corpus(), tiny.claims(), tiny.qrels())
+DATA = tiny.DATA
 QUICK = {"epochs": 1, "batch": 16, "depth": 10, "hard": 1, "random": 1, "eval_depth": 4, "eval_claims": 3, "warmup": 0}
 
 
@@ -67,13 +67,13 @@ def test_losses_are_what_they_are_by_hand():
 
 def test_a_loss_is_of_logits_or_of_probabilities():
     scores = torch.tensor([2.0, -1.0])
-    row = reranker.Row("claim", ("relevant", "other"))
+    row = reranker.RerankerRow("claim", ("relevant", "other"))
     sigmoid = [1 / (1 + math.exp(-score)) for score in (2.0, -1.0)]
     of_probabilities = reranker.loss_of(scores, [row], options(loss="margin", margin=0.9))
     assert of_probabilities.item() == pytest.approx(0.9 - (sigmoid[0] - sigmoid[1]))
     of_logits = reranker.loss_of(scores, [row], options(loss="margin", margin=3.5, margin_of="logits"))
     assert of_logits.item() == pytest.approx(0.5)
-    pairs = [reranker.Row("claim", ("a",), 1.0), reranker.Row("claim", ("b",), 0.0)]
+    pairs = [reranker.RerankerRow("claim", ("a",), 1.0), reranker.RerankerRow("claim", ("b",), 0.0)]
     bce = reranker.loss_of(scores, pairs, options(loss="bce"))
     assert bce.item() == pytest.approx(-(math.log(sigmoid[0]) + math.log(1 - sigmoid[1])) / 2)
 
@@ -84,7 +84,7 @@ def test_a_loss_is_of_logits_or_of_probabilities():
 def rows_of(chosen, count):
     drawn = draw_negatives(DATA, DATA.train, {}, hard=0, random_count=1, seed=0)
     passages = {id_: document.content for id_, document in DATA.documents.items()}
-    return reranker.make_rows(drawn, passages, chosen)[:count]
+    return reranker.reranker_rows(drawn, passages, chosen)[:count]
 
 
 def stepped(base, folder, chosen, rows):
@@ -154,7 +154,7 @@ import tiny_training as tiny
 from ccheck.training.loop import Silent
 from ccheck.training.options import RerankerOptions
 from ccheck.training.reranker import train_reranker
-from test_train_reranker import DATA
+from tiny_training import DATA
 
 class Deadly(Silent):
     def step(self, phase, step, steps, loss, seconds_left):

@@ -19,48 +19,24 @@ import pytest
 import torch
 from paths import FOLDERS
 from tiny_rerankers import make_encoder
+from tiny_stances import LABELS, options_for, rows_of
 from weights import saved_weights
 
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.settings import Settings
 from ccheck.stages import VerdictStage
-from ccheck.training.options import load_options, preset_names
-from ccheck.training.stance import (
-    BalancedSampler,
-    StanceData,
-    StanceOptions,
-    class_weights,
-    focal_loss,
-    judge_rows,
-    train_stance,
-)
-from ccheck.training.stance_data import joined, stance_data
+from ccheck.training.options import StanceOptions, load_options, preset_names
+from ccheck.training.stance import BalancedSampler, class_weights, focal_loss, train_stance
+from ccheck.training.stance_data import StanceData, join_files, stance_data
 from ccheck.training.stance_features import train_features
-from ccheck.training.stance_rows import StanceRow, read_rows, split_rows, without_leaks
+from ccheck.training.stance_figures import judge_rows
+from ccheck.training.stance_rows import StanceRows, read_rows, split_rows, without_leaks
 from ccheck.training.synthetic import contradicted, shortened, weak_rows
 from ccheck.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.classifier import StanceClassifier
 from ccheck.verdict.features import COUNTS, FeatureStances, pair_features, scaled
 from ccheck.verdict.judge import Case
 from ccheck.verdict.open import open_method
-
-THINGS = "the sea|the ice|carbon|coral|the forest|the wind|rain|the soil|the glacier|snow|the river|the crop".split("|")
-LABELS = ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO")
-
-
-def rows_of(count: int = 96) -> list[StanceRow]:
-    """Claims that something rises, with documents that say so, that deny it, or that are about another thing."""
-    made = []
-    for n in range(count):
-        thing, other = THINGS[n // 3 % 12], THINGS[(n // 3 + 5) % 12]  # each thing has each label
-        said = {
-            "SUPPORTS": f"We found that {thing} rises in year {n}.",
-            "REFUTES": f"We found that {thing} never rises in year {n}.",
-            "NOT_ENOUGH_INFO": f"Little is known of {other} in year {n}.",
-        }
-        label = LABELS[n % 3]
-        made.append(StanceRow(f"{thing} rises, case {n}", said[label], label, f"c{n}", f"d{n}", "Title"))
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -187,14 +163,8 @@ def test_what_is_measured_on_is_in_no_other_part():
     assert sum(map(len, parts)) == len(rows) and set(data.groups) == {"by document", "by claim"}
     given = stance_data(rows, StanceOptions(), dev=dev)
     assert set(given.train) == set(train) and any("not trained on" in message for message in given.messages)
-    two = joined([read_rows_like(rows[:2]), read_rows_like(rows[:2])])
+    two = join_files([StanceRows(tuple(rows[:2]))] * 2)
     assert len({row.claim_id for row in two}) == 4
-
-
-def read_rows_like(rows):
-    from ccheck.training.stance_rows import StanceRows
-
-    return StanceRows(tuple(rows))
 
 
 def test_the_preset_has_the_papers_values():
@@ -206,11 +176,6 @@ def test_the_preset_has_the_papers_values():
 
 
 # -- training
-
-
-def options_for(base: Path, **changes) -> StanceOptions:
-    settings = {"base": str(base), "epochs": 4, "batch": 16, "learning_rate": 3e-3, "max_tokens": 64}
-    return StanceOptions(**{**settings, "precision": "float32", "checkpoint_steps": 3, **changes})
 
 
 def test_a_trained_folder_is_a_stance_model(base, tmp_path):
@@ -272,7 +237,7 @@ PROGRAM = """
 import os, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[3].split(os.pathsep)
-from test_train_stance import options_for, rows_of
+from tiny_stances import options_for, rows_of
 from ccheck.training.stance import train_stance
 from ccheck.training.stance_data import stance_data
 

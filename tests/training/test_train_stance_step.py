@@ -10,7 +10,9 @@ import torch
 from tiny_rerankers import make_encoder
 from weights import saved_weights
 
-from ccheck.training.stance import StanceData, StanceOptions, train_stance
+from ccheck.training.options import StanceOptions
+from ccheck.training.stance import train_stance
+from ccheck.training.stance_data import StanceData
 from ccheck.training.stance_rows import StanceRow
 from ccheck.verdict.labels import STANCES
 

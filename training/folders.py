@@ -1,0 +1,94 @@
+"""The folder that a training works in, and the model that it leaves: whole, or not at all."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidData, UsageError
+from ..files import check_folder, write_text
+from .card import TRAINED_BY
+from .loop import log_text
+
+SETTINGS = "settings.json"
+
+
+def work_folder(output: Path, settings: str, *, resume: bool, overwrite: bool) -> Path:
+    """`OUTPUT.training`, new or to go on in. Raises UsageError where one is there and neither was asked for."""
+    work = output.with_name(f"{output.name}.training")
+    check_folder(output, "the model")
+    check_folder(work, "the training")
+    if output.exists() and not overwrite:
+        raise UsageError(f"{output} is there already: name another output, or replace it with --overwrite")
+    if output.exists() and not _is_trained(output):
+        raise UsageError(f"{output} holds no model that ccheck trained, so --overwrite leaves it. Name another output")
+    if work.exists() and not _is_training(work):
+        raise UsageError(f"{work} holds something else than a training of ccheck. Name another output, or remove it")
+    # What ended before its first checkpoint, over a base that is none for example, has nothing to go on with.
+    begun = any(work.glob("*/checkpoints/*")) or any(work.glob("*/done.json"))
+    if work.exists() and not resume and (overwrite or not begun):
+        shutil.rmtree(work)
+    if not work.exists():
+        work.mkdir(parents=True)
+        write_text(work / SETTINGS, settings)
+        return work
+    if not resume:
+        raise UsageError(f"{work} holds a training that did not end: go on by --resume, or begin anew by --overwrite")
+    saved = work / SETTINGS
+    if not saved.is_file():
+        write_text(saved, settings)  # killed before anything else
+    elif saved.read_text(encoding="utf-8") != settings:
+        raise UsageError(
+            f"{work} holds a training with other settings or data: give the same, or begin anew by --overwrite"
+        )
+    return work
+
+
+def _is_trained(folder: Path) -> bool:
+    """Whether the folder has the card of a model that was trained here."""
+    card = folder / "README.md"
+    if not card.is_file():
+        return False
+    with card.open("rb") as stream:
+        return TRAINED_BY in stream.read(1 << 16).decode("utf-8", "replace")
+
+
+def _is_training(work: Path) -> bool:
+    """Whether the folder is one of trainings, or of one that was killed before it had its settings."""
+    return (work / SETTINGS).is_file() or all(file.name.startswith(".ccheck-") for file in work.iterdir())
+
+
+def finish(work: Path, output: Path, save: Callable[[Path], object], card: str, phases: Sequence[str]) -> None:
+    """Save a model with its card and log, put it in its place whole, and remove the folder of the work."""
+    made = work / "model"
+    if made.exists():
+        shutil.rmtree(made)
+    made.mkdir()
+    save(made)
+    write_text(made / "README.md", card)
+    rows: list[dict[str, Any]] = []
+    for phase in phases:
+        with (work / phase / "log.csv").open(encoding="utf-8", newline="") as stream:
+            rows += list(csv.DictReader(stream))
+    if rows:
+        write_text(made / "log.csv", log_text(rows))
+    boards = work / "tensorboard"
+    if boards.is_dir():
+        shutil.copytree(boards, made / "tensorboard")
+    strange = [file.name for file in made.rglob("*") if file.suffix in (".bin", ".pt", ".pth", ".pkl")]
+    if strange:
+        raise InvalidData(f"the model would be saved with {', '.join(strange)}, which is no safetensors file")
+    # safetensors writes files that nobody else may read.
+    mask = os.umask(0)
+    os.umask(mask)
+    for file in made.rglob("*"):
+        file.chmod((0o777 if file.is_dir() else 0o666) & ~mask)
+    if output.exists():
+        old = work / "replaced"
+        output.replace(old)
+    made.replace(output)
+    shutil.rmtree(work)
