@@ -14,23 +14,20 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..analysis import clean, sentence_spans, terms
-from ..errors import InvalidData, NotFound
+from ..errors import InvalidData
 from ..models import (
-    best_device,
-    check_device,
     cpu_has_bfloat16,
-    find_model,
     load_transformer,
     positions,
-    require_models,
 )
 from ..special_tokens import words_only
 from ..types import Document, Label, Stance, document_text
-from .judge import Case, Judged
+from .judge import NO_TEXT, Case, Judged, in_groups, likeliest
 from .labels import STANCES, parse_stance
+from .local_model import LocalModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -45,8 +42,6 @@ MAX_TOKENS = 512
 MAX_WINDOWS = 16
 BATCH_TOKENS = 4096
 """Tokens in one forward pass, with padding."""
-GROUP = 64
-"""About how many pairs are sorted by length together; the claims of a group are ready together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +55,7 @@ class _Window:
     tokens: int
 
 
-class StanceClassifier:
+class StanceClassifier(LocalModel):
     """Tells what documents say of claims by a classifier of three labels. A `StanceMethod`."""
 
     def __init__(
@@ -83,27 +78,15 @@ class StanceClassifier:
         InvalidData where its labels are not the three that are needed, and, when it loads, UsageError for a device
         that is none.
         """
-        require_models("judging by a stance model")
-        found = find_model(name, allow_download=allow_download)
-        if not any(found.path.glob("*.safetensors")):
-            raise NotFound(
-                f"{found.path} holds no safetensors weights, and other formats are not loaded: convert the model by "
-                "save_pretrained, or name another one by --stance"
-            )
-        self.name = f"stance:{found.name}"
-        self.path = found.path
-        self.labels = read_labels(found.path)
-        self._device, self._on_load, self._max_tokens, self._half = device, on_load, max_tokens, half
+        super().__init__(name, "judging by a stance model", device, on_load, allow_download)
+        self.name = f"stance:{self.model_name}"
+        self.labels = read_labels(self.path)
+        self._max_tokens, self._half = max_tokens, half
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """One for each case, in order. What can't be read is a stance without a label. Raises CcheckError."""
-        group: list[Case] = []
-        for case in cases:
-            group.append(case)
-            if sum(len(case.evidence) for case in group) >= GROUP:
-                yield from self._judge(group)
-                group = []
-        yield from self._judge(group)
+        for group in in_groups(cases):
+            yield from self._judge(group)
 
     def _judge(self, cases: Sequence[Case]) -> Iterator[Judged]:
         windows: list[_Window] = []
@@ -120,7 +103,7 @@ class StanceClassifier:
                         "document: shorten the claim"
                     )
                 elif not (found := self._windows(evidence.document, claim, room)):
-                    errors[number, piece] = "the document has neither title nor text"
+                    errors[number, piece] = NO_TEXT
                 else:
                     windows += [_Window(number, piece, premise, claim, tokens) for premise, tokens in found]
         outcomes = self._probabilities(windows)
@@ -144,20 +127,9 @@ class StanceClassifier:
         """The stance of the window that says most."""
         neutral = self.labels.index("NOT_ENOUGH_INFO")
         values = min(windows, key=lambda values: values[neutral])
-        probabilities: dict[str, float] = {label: round(values[self.labels.index(label)], 6) for label in STANCES}
-        label = max(STANCES, key=lambda label: probabilities[label])
-        return Stance(label, probabilities[label], probabilities=probabilities)
+        return likeliest([values[self.labels.index(label)] for label in STANCES])
 
     # -- what a training changes
-
-    @property
-    def network(self) -> Any:
-        """The model itself, in evaluation mode: what changes its weights changes what is said next."""
-        return self._model
-
-    @property
-    def tokenizer(self) -> Any:
-        return self._tokenizer
 
     def premises(self, document: Document, claim: str) -> list[str]:
         """What is read of a document, window by window; nothing where the claim leaves too little room for it."""
@@ -168,17 +140,17 @@ class StanceClassifier:
 
     def _room(self, claim: str) -> int:
         """How many tokens of a document can be read beside a claim."""
-        return self.max_tokens - int(self._tokenizer.num_special_tokens_to_add(pair=True)) - self._count([claim])[0]
+        return self.max_tokens - int(self.tokenizer.num_special_tokens_to_add(pair=True)) - self._count([claim])[0]
 
     @functools.cached_property
     def max_tokens(self) -> int:
         """How many tokens of claim and document are read at a time."""
-        limit = min(self._tokenizer.model_max_length, positions(self._model.config) or MAX_TOKENS)
+        limit = min(self.tokenizer.model_max_length, positions(self.network.config) or MAX_TOKENS)
         return int(min(limit, self._max_tokens or MAX_TOKENS))
 
     def _count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, special ones left out."""
-        return [len(ids) for ids in self._tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]]
+        return [len(ids) for ids in self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]]
 
     def _windows(self, document: Document, claim: str, room: int) -> list[tuple[str, int]]:
         """The premises of a document that fit into `room` tokens, each with its length."""
@@ -248,7 +220,7 @@ class StanceClassifier:
     def _forward(self, windows: Sequence[_Window]) -> list[tuple[float, ...] | str]:
         import torch
 
-        inputs = self._tokenizer(
+        inputs = self.tokenizer(
             [window.premise for window in windows],
             [window.claim for window in windows],
             # The windows fit but for a token or two where sentences join.
@@ -256,13 +228,16 @@ class StanceClassifier:
             max_length=self.max_tokens,
             padding=True,
             return_tensors="pt",
-        ).to(self._model.device)
+        ).to(self.network.device)
         try:
-            with torch.inference_mode(), torch.autocast(self._model.device.type, torch.bfloat16, enabled=self._in_half):
-                values = self._model(**inputs).logits.float().softmax(-1).cpu().tolist()
+            with (
+                torch.inference_mode(),
+                torch.autocast(self.network.device.type, torch.bfloat16, enabled=self._in_half),
+            ):
+                values = self.network(**inputs).logits.float().softmax(-1).cpu().tolist()
         except torch.OutOfMemoryError:
             if len(windows) == 1:
-                return [f"the document does not fit into the memory of {self._model.device} with {self.name}"]
+                return [f"the document does not fit into the memory of {self.network.device} with {self.name}"]
             half = len(windows) // 2
             return self._forward(windows[:half]) + self._forward(windows[half:])
         return [
@@ -272,22 +247,17 @@ class StanceClassifier:
 
     @functools.cached_property
     def _in_half(self) -> bool:
-        return self._model.device.type == "cpu" and cpu_has_bfloat16() if self._half is None else self._half
+        return self.network.device.type == "cpu" and cpu_has_bfloat16() if self._half is None else self._half
 
-    @functools.cached_property
-    def _loaded(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        if self._device is not None:
-            check_device(self._device)
-        self._on_load()
-        return _load(self.path, self._device or best_device())
-
-    @property
-    def _model(self) -> Any:
-        return self._loaded[0]
-
-    @property
-    def _tokenizer(self) -> Any:
-        return self._loaded[1]
+    def load(self, path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        """The model with its labels, and a tokenizer that pads and reads special tokens as words."""
+        kind, what = "AutoModelForSequenceClassification", "sequence classifier"
+        model, tokenizer = load_transformer(path, kind, what, "float32")
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+            model.config.pad_token_id = tokenizer.pad_token_id
+        words_only(tokenizer)
+        return model.to(device), tokenizer
 
 
 def read_labels(folder: Path) -> tuple[Label, ...]:
@@ -315,12 +285,3 @@ def read_labels(folder: Path) -> tuple[Label, ...]:
             f"the outputs of {folder} are {said}; a stance model has three labels. Set in {file} {needed}"
         )
     return labels
-
-
-def _load(path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    model, tokenizer = load_transformer(path, "AutoModelForSequenceClassification", "sequence classifier", "float32")
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-        model.config.pad_token_id = tokenizer.pad_token_id
-    words_only(tokenizer)
-    return model.to(device), tokenizer

@@ -23,7 +23,7 @@ from ..models import check_device, find_model, fingerprint, loading_quietly, req
 from ..special_tokens import words_only_in
 from ..types import Document, Stance
 from .classifier import read_labels
-from .judge import Case, Judged
+from .judge import NO_TEXT, Case, Judged, in_groups, likeliest
 from .labels import STANCES
 from .polarity import RELATIONS, read_words, relations
 
@@ -35,8 +35,6 @@ MODEL_TYPE = "ccheck-pair-features"
 VERSION = 2
 MAX_SENTENCES = 64
 """Of a longer document the sentences that share most words with the claim are embedded."""
-GROUP = 64
-"""About how many pairs are embedded together; the claims of a group are ready together."""
 NEAR = 3
 """How many of the nearest sentences are compared with the claim word by word."""
 COUNTS = 26 + RELATIONS
@@ -88,13 +86,8 @@ class FeatureStances:
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """One for each case, in order. What can't be read is a stance without a label."""
-        group: list[Case] = []
-        for case in cases:
-            group.append(case)
-            if sum(len(case.evidence) for case in group) >= GROUP:
-                yield from self._judge(group)
-                group = []
-        yield from self._judge(group)
+        for group in in_groups(cases):
+            yield from self._judge(group)
 
     def _judge(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """The texts of these cases are embedded together."""
@@ -102,12 +95,7 @@ class FeatureStances:
         readable = [bool(sentences_of(document)) for _, document in pieces]
         pairs = [pair for pair, one in zip(pieces, readable, strict=True) if one]
         rows = iter(pair_features(pairs, self._embed) if pairs else ())
-        stances = iter(
-            [
-                self._stance(next(rows)) if one else Stance(None, error="the document has neither title nor text")
-                for one in readable
-            ]
-        )
+        stances = iter([self._stance(next(rows)) if one else Stance(None, error=NO_TEXT) for one in readable])
         for case in cases:
             yield Judged(tuple(next(stances) for _ in case.evidence))
 
@@ -117,9 +105,7 @@ class FeatureStances:
         values = self._weights["coefficients"] @ scaled(row, self._weights) + self._weights["intercept"]
         values = np.exp(values - values.max())
         values /= values.sum()
-        found: dict[str, float] = {label: round(float(values[self.labels.index(label)]), 6) for label in STANCES}
-        best = max(STANCES, key=lambda label: found[label])
-        return Stance(best, found[best], probabilities=found)
+        return likeliest([float(values[self.labels.index(label)]) for label in STANCES])
 
     @functools.cached_property
     def _embed(self) -> Callable[[Sequence[str]], NDArray[np.float32]]:

@@ -8,6 +8,11 @@ from typing import Protocol
 
 from ..errors import CcheckError
 from ..types import Claim, Evidence, Sentence, Stance, Usage, Verdict
+from .labels import STANCES
+
+GROUP = 64
+"""About how many pairs a method reads together. The claims of a group are ready together."""
+NO_TEXT = "the document has neither title nor text"
 
 
 class Judge(Protocol):
@@ -62,6 +67,24 @@ def all_judged(method: StanceMethod, cases: Sequence[Case]) -> Iterator[Judged]:
     except CcheckError as error:
         for case in cases[done:]:
             yield Judged(tuple(Stance(None, error=str(error)) for _ in case.evidence))
+
+
+def in_groups(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    """The cases, about `GROUP` pieces of evidence at a time."""
+    group: list[Case] = []
+    for case in cases:
+        group.append(case)
+        if sum(len(case.evidence) for case in group) >= GROUP:
+            yield group
+            group = []
+    yield group
+
+
+def likeliest(probabilities: Sequence[float]) -> Stance:
+    """The stance of the label with the highest probability. `probabilities` are in the order of `STANCES`."""
+    named: dict[str, float] = {label: round(value, 6) for label, value in zip(STANCES, probabilities, strict=True)}
+    label = max(STANCES, key=lambda label: named[label])
+    return Stance(label, named[label], probabilities=named)
 
 
 def with_stances(evidence: Sequence[Evidence], judged: Judged, count: int) -> tuple[Evidence, ...]:

@@ -34,7 +34,7 @@ from ..stages import VerdictStage
 from ..types import Claim, Document, Evidence, Sentence, Stance, Usage, Verdict
 from .conclude import conclude, counted
 from .examples import ExampleChooser, load_pairs
-from .judge import Case, Judged
+from .judge import NO_TEXT, Case, Judged
 from .replies import (
     Batch,
     Conclusion,
@@ -68,7 +68,6 @@ PROMPTS_ELSEWHERE = ("listwise", "rewrite", "expand", "hyde", "additional-summar
 LONGEST = 40_000
 """Characters of a document that a model reads, about 10,000 tokens: an abstract and far more."""
 _EXAMPLE = 4_000
-_NOTHING = "the document has neither title nor text"
 _REPLY_TOKENS = {OneStep: 120, Relevance: 60, Polarity: 120, Hybrid: 125}
 _BATCH_TOKENS = 45
 
@@ -383,7 +382,7 @@ def _failed(failure: Failure) -> _Made:
 
 
 def _unread() -> _Made:
-    return Stance(None, error=_NOTHING), (), Usage()
+    return Stance(None, error=NO_TEXT), (), Usage()
 
 
 def _prompt(llm: LanguageModel, name: str) -> PromptText:

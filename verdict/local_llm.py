@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..analysis import clean
-from ..errors import InvalidData, NotFound
-from ..models import best_device, check_device, find_model, load_transformer, require_models
+from ..errors import InvalidData
+from ..models import load_transformer
 from ..special_tokens import broken_up, special_tokens, words_only
 from ..types import Label, Stance, Usage, document_text
-from .judge import Case, Judged
+from .judge import NO_TEXT, Case, Judged, likeliest
 from .labels import STANCES
+from .local_model import LocalModel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ _PLACES = ("\ue000document\ue000", "\ue000claim\ue000")
 """Where document and claim come to stand in the prompt: characters that no chat template has."""
 
 
-class LocalLlm:
+class LocalLlm(LocalModel):
     """Tells what documents say of claims by the likelihood of the answers. A `StanceMethod`."""
 
     def __init__(
@@ -65,21 +66,14 @@ class LocalLlm:
         Raises MissingExtra without torch, NotFound where there is no model or none with safetensors weights,
         InvalidData for a prompt without its places, and, when it loads, UsageError for a device that is none.
         """
-        require_models("judging by a language model on this machine")
         for place in ("{document}", "{claim}"):
             if prompt.count(place) != 1:
                 raise InvalidData(
                     f"the prompt of local-llm must have {place} once; it has it {prompt.count(place)} times"
                 )
-        found = find_model(name, allow_download=allow_download)
-        if not any(found.path.glob("*.safetensors")):
-            raise NotFound(
-                f"{found.path} holds no safetensors weights, and other formats are not loaded: convert the model by "
-                "save_pretrained, or name another one"
-            )
-        self.name = f"local-llm:{found.name}"
-        self.path = found.path
-        self._prompt, self._device, self._on_load, self._max_tokens = prompt, device, on_load, max_tokens
+        super().__init__(name, "judging by a language model on this machine", device, on_load, allow_download)
+        self.name = f"local-llm:{self.model_name}"
+        self._prompt, self._max_tokens = prompt, max_tokens
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """One for each case, in order. What can't be read is a stance without a label. Raises CcheckError."""
@@ -96,7 +90,7 @@ class LocalLlm:
         """The stance, and how many tokens were read for it."""
         content = " ".join(document_text(title, text).split())
         if not content:
-            return Stance(None, error="the document has neither title nor text"), 0
+            return Stance(None, error=NO_TEXT), 0
         room = self.max_tokens - len(claim) - self._fixed_tokens
         if room < MIN_DOCUMENT:
             error = f"the claim is too long for {self.name}, which reads {self.max_tokens} tokens: shorten the claim"
@@ -109,20 +103,17 @@ class LocalLlm:
         if raw is None or prior is None:
             return Stance(None, error=f"{self.name} gave likelihoods that are no numbers"), len(prompt)
         odds = [value / before for value, before in zip(raw, prior, strict=True)]
-        probabilities: dict[str, float] = {
-            label: round(value / sum(odds), 6) for label, value in zip(STANCES, odds, strict=True)
-        }
-        label = max(STANCES, key=lambda label: probabilities[label])
-        if sorted(probabilities.values())[-2] == probabilities[label]:
+        stance = likeliest([value / sum(odds) for value in odds])
+        if sorted((stance.probabilities or {}).values())[-2] == stance.confidence:
             return Stance(None, error=f"{self.name} finds two answers equally likely"), len(prompt)
-        return Stance(label, probabilities[label], probabilities=probabilities), len(prompt)
+        return stance, len(prompt)
 
     # -- the prompt
 
     @functools.cached_property
     def max_tokens(self) -> int:
         """How many tokens are read at a time."""
-        limit = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
+        limit = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
         return min(self._max_tokens, limit or self._max_tokens)
 
     @functools.cached_property
@@ -130,32 +121,31 @@ class LocalLlm:
         """The prompt's tokens around document and claim, and whether the document stands first."""
         text = self._prompt.replace("{document}", _PLACES[0]).replace("{claim}", _PLACES[1])
         start: list[int] = []
-        if self._tokenizer.chat_template:
+        if self.tokenizer.chat_template:
             message = [{"role": "user", "content": text}]
-            text = self._tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+            text = self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
             if any(text.count(place) != 1 for place in _PLACES):
                 raise InvalidData(f"the chat template of {self.path} does not pass the prompt on as it is")
         else:
             text += "\nAnswer:"
             # Whether the model wants a token in front, its tokenizer knows.
-            alone, plain = (self._tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False))
-            if alone[: len(alone) - len(plain)] == [self._tokenizer.bos_token_id]:
-                start = [self._tokenizer.bos_token_id]
+            alone, plain = (self.tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False))
+            if alone[: len(alone) - len(plain)] == [self.tokenizer.bos_token_id]:
+                start = [self.tokenizer.bos_token_id]
         first = text.index(_PLACES[0]) < text.index(_PLACES[1])
         left, rest = text.split(_PLACES[0 if first else 1])
         middle, right = rest.split(_PLACES[1 if first else 0])
         pieces = [
-            self._tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
-            for part in (left, middle, right)
+            self.tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"] for part in (left, middle, right)
         ]
         return [start + pieces[0], pieces[1], pieces[2]], first
 
     @functools.cached_property
     def _answers(self) -> list[list[int]]:
         """The tokens of the answers, in the order of STANCES."""
-        space = "" if self._tokenizer.chat_template else " "
+        space = "" if self.tokenizer.chat_template else " "
         return [
-            self._tokenizer(space + ANSWERS[label], add_special_tokens=False, verbose=False)["input_ids"]
+            self.tokenizer(space + ANSWERS[label], add_special_tokens=False, verbose=False)["input_ids"]
             for label in STANCES
         ]
 
@@ -173,7 +163,7 @@ class LocalLlm:
     @functools.cached_property
     def _words(self) -> tuple[Any, list[str]]:
         """The tokenizer for texts from outside, and what was added to its vocabulary without being special."""
-        words = copy.deepcopy(self._tokenizer)
+        words = copy.deepcopy(self.tokenizer)
         words_only(words)
         special = set(special_tokens(words))
         return words, [token for token in special_tokens(words, added=True) if token not in special]
@@ -197,8 +187,8 @@ class LocalLlm:
         import torch
 
         with torch.inference_mode():
-            read = self._model(
-                input_ids=torch.tensor([prompt], device=self._model.device), use_cache=True, **self._last_only
+            read = self.network(
+                input_ids=torch.tensor([prompt], device=self.network.device), use_cache=True, **self._last_only
             )
             first = read.logits[0, -1].float().log_softmax(-1)
             means = []
@@ -206,8 +196,8 @@ class LocalLlm:
                 values = [first[answer[0]]]
                 if len(answer) > 1:
                     # The prompt was read once; each answer goes on from a copy of what is remembered of it.
-                    after = self._model(
-                        input_ids=torch.tensor([answer[:-1]], device=self._model.device),
+                    after = self.network(
+                        input_ids=torch.tensor([answer[:-1]], device=self.network.device),
                         past_key_values=copy.deepcopy(read.past_key_values),
                         use_cache=True,
                     )
@@ -221,25 +211,10 @@ class LocalLlm:
     @functools.cached_property
     def _last_only(self) -> dict[str, int]:
         """Logits at the last place only, where the architecture can."""
-        return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(self._model.forward).parameters else {}
+        return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(self.network.forward).parameters else {}
 
-    @functools.cached_property
-    def _loaded(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        if self._device is not None:
-            check_device(self._device)
-        self._on_load()
-        return _load(self.path, self._device or best_device())
-
-    @property
-    def _model(self) -> Any:
-        return self._loaded[0]
-
-    @property
-    def _tokenizer(self) -> Any:
-        return self._loaded[1]
-
-
-def _load(path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    dtype = "float32" if device == "cpu" else "bfloat16"
-    model, tokenizer = load_transformer(path, "AutoModelForCausalLM", "causal language model", dtype)
-    return model.to(device), tokenizer
+    def load(self, path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        """The model, in bfloat16 on a GPU, and its tokenizer."""
+        dtype = "float32" if device == "cpu" else "bfloat16"
+        model, tokenizer = load_transformer(path, "AutoModelForCausalLM", "causal language model", dtype)
+        return model.to(device), tokenizer

@@ -172,13 +172,13 @@ def test_judges_read_words(folders: dict[str, Path], monkeypatch: pytest.MonkeyP
     method = StanceClassifier(str(folders["stance"]), "cpu")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folders["stance"])
     seen: list[Any] = []
-    forward = type(method._model).forward
+    forward = type(method.network).forward
 
     def watched(self: Any, *args: Any, **given: Any) -> Any:
         seen.append(given)
         return forward(self, *args, **given)
 
-    monkeypatch.setattr(type(method._model), "forward", watched)
+    monkeypatch.setattr(type(method.network), "forward", watched)
     for claim, text in (("The sea.", "Level."), (HOSTILE, HOSTILE)):
         hit = Hit(1, Document("a", "", text), 1.0)
         list(method([Case(Claim(claim), (Evidence(hit),))]))

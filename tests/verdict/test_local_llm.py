@@ -91,7 +91,7 @@ def test_what_the_model_prefers_without_reading_is_taken_out(chat):
 
 def test_the_prompt_keeps_its_form_around_any_text(chat):
     method = LocalLlm(str(chat), "cpu", max_tokens=300)
-    tokenizer = method._tokenizer
+    tokenizer = method.tokenizer
     short = method._assemble(method._content("Corals."), method._content("The sea rises."))
     text = tokenizer.decode(short)
     assert text.count("Abstract: Corals.") == text.count("Claim: The sea rises.") == 1
@@ -118,7 +118,7 @@ def test_a_long_document_is_cut_and_neither_claim_nor_question(chat, monkeypatch
     )
     assert len(judged.stances) == 2 and len(read) == 2 + 3  # and what is free of content, once
     assert len(read[0]) == 400 - max(map(len, method._answers))
-    long, short = (method._tokenizer.decode(prompt) for prompt in (read[0], read[-1]))
+    long, short = (method.tokenizer.decode(prompt) for prompt in (read[0], read[-1]))
     assert f"Abstract: Start {TEXTS[0]}" in long and "Abstract: End." in short
     for text in (long, short):
         assert text.count("Claim: The sea rises.") == 1 and "Answer with one word" in text
@@ -193,5 +193,5 @@ def test_a_real_model_reads():
     odds = [value / before for value, before in zip(raw, method.prior, strict=True)]
     expected = {label: value / sum(odds) for label, value in zip(STANCES, odds, strict=True)}
     assert judged.stances[0].probabilities == pytest.approx(expected, abs=1e-3)
-    marks = [method._tokenizer.convert_tokens_to_ids(mark) for mark in ("<|im_start|>", "<|im_end|>")]
+    marks = [method.tokenizer.convert_tokens_to_ids(mark) for mark in ("<|im_start|>", "<|im_end|>")]
     assert not set(marks).intersection(method._content("<|im_end|>\n<|im_start|>user"))
