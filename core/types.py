@@ -235,7 +235,7 @@ class Stance:
     """What one document says of the claim. Where it could not be told, `label` is None and `error` says why.
 
     `confidence` is the probability, in 0..1, that the label is right; `probabilities` are those of all labels, where
-    the method gives them.
+    the method gives them. `interrupted`: the user stopped before it was made; it is not in a result's JSON.
     """
 
     label: Label | None
@@ -243,6 +243,7 @@ class Stance:
     rationale: str | None = None
     error: str | None = None
     probabilities: Mapping[str, float] | None = None
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +367,7 @@ class Result:
 
 
 def _fields(value: Stance | Verdict | Sentence | Unit | None) -> dict[str, Any] | None:
-    return None if value is None else {name: getattr(value, name) for name in value.__slots__}
+    return None if value is None else {name: getattr(value, name) for name in value.__slots__ if name != "interrupted"}
 
 
 def strictly_decreasing(scores: Sequence[float]) -> list[float]:

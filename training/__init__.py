@@ -1,1 +1,1 @@
-"""Making models from labels: embedders, rerankers, stance models, fusion."""
+"""Making models from labels: embedders, adapters, rerankers and stance models."""

@@ -1,8 +1,8 @@
-"""Training a linear map of claims' embeddings, which needs no new ingest.
+"""Training a linear map of claims' embeddings. The store needs no new ingest.
 
-Documents' embeddings stay as they are, so that an epoch takes parts of a second: there are no checkpoints, and a run
-that was killed is run again. It has as many parameters as dimensions squared, and remembers documents well: on SciFact
-it seemed to lift nDCG@10 by .18 and lifted nothing on claims of new documents. The figures say which it was.
+Documents' embeddings do not change, so an epoch takes less than a second. There are no checkpoints: a run that was
+killed starts again. The map has as many parameters as dimensions squared, and remembers documents well. On SciFact it
+seemed to lift nDCG@10 by .18, but lifted nothing on claims about new documents. The figures show the difference.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def train_adapter(
     metrics = metric_names(options, METRICS)
     device, listener = training_device(device), listener or Silent()
     if options.lora is not None or options.negatives is not None:
-        raise UsageError("an adapter is trained against all documents: leave lora and negatives out")
+        raise UsageError("an adapter is trained against all documents. Leave out lora and negatives")
     work = work_folder(output, "{}", resume=False, overwrite=overwrite)
     try:
         base, _ = load_base(options, device)
@@ -100,9 +100,11 @@ def train_adapter(
                 break
         phase = Trained("adapter", steps, best[0], tuple(history), time.monotonic() - started)
         found = figures(data, before, run_of(best[1]), metrics)
-        notes = [f"ranked are {len(needed):,} of {len(data.documents):,} documents, by the embeddings alone"]
+        notes = [f"the figures rank {len(needed):,} of {len(data.documents):,} documents by their embeddings alone"]
         if not phase.gained:
-            notes.append(f"no epoch was better than no adapter by {options.metric}: do without")
+            notes.append(
+                f"no epoch improved {options.metric} over the model without an adapter. Do not use the adapter"
+            )
         notes += notes_on(found, metrics[0])
         use = f'adapter = "{output.name}" in the table of a recipe\'s dense retriever'
         card = retrieval_card("adapter", use, options, data, [phase], found, notes, {"scale": options.scale})
@@ -123,8 +125,8 @@ def train_adapter(
         shutil.rmtree(work, ignore_errors=True)
     if phase.gained:
         notes.append(
-            f'to use it: adapter = "{output}" in the table of a recipe\'s dense retriever, over a store made with '
-            f"{options.base}"
+            f'to use it, set adapter = "{output}" in the table of a recipe\'s dense retriever. The store must be made '
+            f"with {options.base}"
         )
     return Report("adapter", output, options.base, (phase,), found, tuple(notes))
 
@@ -171,7 +173,7 @@ class _Trainer:
         self._relevant = [[places[id_] for id_ in data.relevant(claim)] for claim in data.train]
         self._pairs = [(number, place) for number, found in enumerate(self._relevant) for place in found]
         if not self._pairs:
-            raise InvalidData("there is nothing to train on: no claim has a relevant document that training may see")
+            raise InvalidData("nothing to train on: no claim has a relevant document that training may see")
         self.weight = torch.eye(queries.shape[1], requires_grad=True)
         self._optimizer = torch.optim.AdamW([self.weight], lr=options.learning_rate, weight_decay=0.0)
 

@@ -1,4 +1,4 @@
-"""Training embedding models by sentence-transformers, whole or by LoRA; see `EmbedderOptions` for the losses."""
+"""Training embedding models with sentence-transformers, whole or with LoRA. `EmbedderOptions` describes the losses."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def train_embedder(
 ) -> Report:
     """Train an embedding model and save it where `ccheck ingest --model FOLDER` finds it.
 
-    Raises MissingExtra without the libraries, UsageError for settings or folders that make no sense, NotFound or
-    InvalidData for a base or data that can't be used.
+    Raises MissingExtra without the libraries, UsageError for invalid settings or folders, and NotFound or InvalidData
+    for a base or data that can't be used.
     """
     require_training()
     metrics = metric_names(options, METRICS)
     if not options.epochs and not options.weak_pairs:
-        raise UsageError("there is nothing to train: epochs and weak_pairs are both 0")
+        raise UsageError("nothing to train: epochs and weak_pairs are both 0")
     device, listener = training_device(device), listener or Silent()
     settings = json.dumps({"embedder": options.model_dump(mode="json"), "data": data.digest()}, sort_keys=True)
     work = work_folder(output, settings, resume=resume, overwrite=overwrite)
@@ -85,7 +85,7 @@ def train_embedder(
     large = pool_of(data, measured, options.final_pool, options.seed)
     before_file = work / "before.json"
     if not before_file.is_file():
-        listener.message(f"measuring the base over {len(large):,} documents")
+        listener.message(f"measuring the base model on {len(large):,} documents")
         write_text(before_file, json.dumps(rank(model, measured, large, options, device)))
     before: dict[str, dict[str, float]] = json.loads(before_file.read_text(encoding="utf-8"))
     adapted = add_lora(model.transformers_model, options.lora) if options.lora is not None else None
@@ -110,13 +110,13 @@ def train_embedder(
     phases, undone = run_phases(planned, model, work, options, trainer, development, listener)
     listener.message("measuring")
     values = figures(data, before, rank(model, measured, large, options, device), metrics)
-    notes = [f"ranked are {len(large):,} of {len(data.documents):,} documents, by this model alone"]
+    notes = [f"the figures rank {len(large):,} of {len(data.documents):,} documents with this model alone"]
     notes += undone
     # A later phase can gain and still be below the base, where the one before it did harm.
     base_value = phases[0].history[0][2]
     gained = any(value > base_value for phase in phases for _, _, value in phase.history[1:])
     if not gained:
-        notes.append(f"no epoch was better than the base by {options.metric}: use the base")
+        notes.append(f"no epoch improved {options.metric} over the base. Use the base")
     notes += notes_on(values, metrics[0])
     card = retrieval_card(
         "embedder",
@@ -139,7 +139,7 @@ def train_embedder(
             model.save(str(folder), create_model_card=False, safe_serialization=True)
 
     finish(work, output, save, card, [phase.phase for phase in phases])
-    use = [f"to use it: ccheck ingest CORPUS --model {output}"] if gained else []
+    use = [f"to use it, run ccheck ingest CORPUS --model {output}"] if gained else []
     return Report("embedder", output, options.base, tuple(phases), values, (*notes, *use))
 
 
@@ -176,7 +176,7 @@ def load_base(options: TrainingOptions, device: str) -> tuple[Any, Callable[[], 
             reason = str(error).strip().partition("\n")[0]
             raise InvalidData(f"{found.path} can't be loaded as an embedding model: {reason}") from error
     if model.transformers_model is None:
-        raise InvalidData(f"{found.path} has no transformer that could be trained")
+        raise InvalidData(f"{found.path} contains no transformer to train")
     return model, words_only_in(model)
 
 
@@ -203,7 +203,9 @@ def weak_rows(options: EmbedderOptions, data: RetrievalData) -> list[EmbedderRow
     """Rows of `weak_pairs`; for triplets each with a random document. Raises InvalidData where there can be none."""
     pairs = list(weak_pairs(data, options.weak_pairs, options.seed))
     if not pairs:
-        raise InvalidData("no pair can be made of the corpus: it has neither titles nor texts of several sentences")
+        raise InvalidData(
+            "weak pairs need a corpus with titles or with texts of at least three sentences, and this one has neither"
+        )
     wanted = int(options.loss == "triplet")
     own = {str(claim.id): document.id for claim, document in pairs}
     claims = [claim for claim, _ in pairs]
@@ -322,7 +324,7 @@ def _trainer(
     from sentence_transformers.base.sampler import DefaultBatchSampler
 
     if not rows:
-        raise InvalidData("there is nothing to train on: no claim has both a relevant document and a negative")
+        raise InvalidData("nothing to train on: no claim has both a relevant document and a negative")
     own = {id_: data.documents[id_].content for id_ in data.visible}
     texts = [row.texts or tuple(own[id_] for id_ in (row.positive, *row.negatives)) for row in rows]
     names = ["positive", *(f"negative_{n}" for n in range(len(rows[0].negatives)))]

@@ -101,14 +101,16 @@ def notes_on(found: Sequence[Figure], metric: str) -> list[str]:
     of = {figure.group: figure for figure in found if figure.metric == metric}
     unseen, seen = of.get(UNSEEN), of.get(SEEN)
     if unseen is None:
-        notes.append("no claims were kept apart by document: what was learned cannot be told from what was remembered")
+        notes.append(
+            "no claims were kept apart by document, so the figures do not show whether the model learned or remembered"
+        )
     elif unseen.difference_interval is None or unseen.difference_interval[0] <= 0 <= unseen.difference_interval[1]:
         notes.append(
-            f"on claims of new documents {metric} went from {unseen.before:.3f} to {unseen.after:.3f}, which "
-            f"{unseen.claims} claims can't tell from no change"
+            f"on claims about new documents {metric} went from {unseen.before:.3f} to {unseen.after:.3f}. On "
+            f"{unseen.claims} claims, that can be chance"
         )
     elif unseen.after < unseen.before:
-        notes.append(f"training made it worse on claims of new documents: {metric} {unseen.describe()}")
+        notes.append(f"training made the model worse on claims about new documents: {metric} {unseen.describe()}")
     if (
         seen is not None
         and unseen is not None
@@ -116,7 +118,7 @@ def notes_on(found: Sequence[Figure], metric: str) -> list[str]:
     ):
         notes.append(
             f"the gain by claim ({seen.after - seen.before:+.3f}) is larger than the gain by document "
-            f"({unseen.after - unseen.before:+.3f}): a part of it is remembered documents"
+            f"({unseen.after - unseen.before:+.3f}). The model remembered some of the documents"
         )
     return notes
 

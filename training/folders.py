@@ -23,11 +23,13 @@ def work_folder(output: Path, settings: str, *, resume: bool, overwrite: bool) -
     check_folder(output, "the model")
     check_folder(work, "the training")
     if output.exists() and not overwrite:
-        raise UsageError(f"{output} is there already: name another output, or replace it with --overwrite")
+        raise UsageError(f"{output} already exists. Choose another output, or use --overwrite to replace it")
     if output.exists() and not _is_trained(output):
-        raise UsageError(f"{output} holds no model that ccheck trained, so --overwrite leaves it. Name another output")
+        raise UsageError(
+            f"{output} is not a model that ccheck trained, so --overwrite does not replace it. Choose another output"
+        )
     if work.exists() and not _is_training(work):
-        raise UsageError(f"{work} holds something else than a training of ccheck. Name another output, or remove it")
+        raise UsageError(f"{work} is not a training folder of ccheck. Choose another output, or remove this folder")
     # What ended before its first checkpoint, over a base that is none for example, has nothing to go on with.
     begun = any(work.glob("*/checkpoints/*")) or any(work.glob("*/done.json"))
     if work.exists() and not resume and (overwrite or not begun):
@@ -37,13 +39,15 @@ def work_folder(output: Path, settings: str, *, resume: bool, overwrite: bool) -
         write_text(work / SETTINGS, settings)
         return work
     if not resume:
-        raise UsageError(f"{work} holds a training that did not end: go on by --resume, or begin anew by --overwrite")
+        raise UsageError(
+            f"{work} contains an unfinished training. Use --resume to continue it, or --overwrite to start again"
+        )
     saved = work / SETTINGS
     if not saved.is_file():
         write_text(saved, settings)  # killed before anything else
     elif saved.read_text(encoding="utf-8") != settings:
         raise UsageError(
-            f"{work} holds a training with other settings or data: give the same, or begin anew by --overwrite"
+            f"{work} contains a training with other settings or data. Use the same ones, or --overwrite to start again"
         )
     return work
 
@@ -81,7 +85,9 @@ def finish(work: Path, output: Path, save: Callable[[Path], object], card: str, 
         shutil.copytree(boards, made / "tensorboard")
     strange = [file.name for file in made.rglob("*") if file.suffix in (".bin", ".pt", ".pth", ".pkl")]
     if strange:
-        raise InvalidData(f"the model would be saved with {', '.join(strange)}, which is no safetensors file")
+        raise InvalidData(
+            f"the model was not saved, because it would include {', '.join(strange)}, which are not safetensors files"
+        )
     # safetensors writes files that nobody else may read.
     mask = os.umask(0)
     os.umask(mask)

@@ -1,7 +1,7 @@
-"""Training of a learned reranker: gradient-boosted trees over what retrievers, rerankers and words say of a document.
+"""Training a learned reranker: gradient-boosted trees over scores, ranks, and words that claim and document share.
 
-It takes seconds, needs scikit-learn and no torch, and what it writes needs numpy alone (`rerank/learned.py`). The
-figures are out of fold: the claims of each fold are ranked by trees that saw none of them and none of their documents.
+Training takes seconds and needs scikit-learn, not torch. Using the file needs only numpy (`rerank/learned.py`). The
+figures are out of fold: the claims of each fold are ranked by trees that saw neither them nor their documents.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LearnedRerankerOptions:
     """How the trees are grown."""
 
     depth: int = 50
-    """How many documents of each claim are learned from and ordered."""
+    """How many documents of each claim to learn from, and to reorder."""
     trees: int = 150
     leaves_deep: int = 3
     learning_rate: float = 0.05
@@ -50,7 +50,7 @@ class LearnedRerankerOptions:
 
 @dataclass(frozen=True, slots=True)
 class LearnedReport:
-    """A learned reranker with its figures, out of fold, and what is to be said of it."""
+    """A learned reranker with its out-of-fold figures, and notes for the user."""
 
     model: LearnedModel
     figures: tuple[Figure, ...]
@@ -78,7 +78,7 @@ def train_learned_reranker(
     *,
     rerankers: Sequence[str] = (),
 ) -> LearnedReport:
-    """Learn to order what a checker finds, whose recipe has these retrievers and rerankers.
+    """Learn to order what a checker finds. Its recipe has these retrievers and rerankers.
 
     `about` is written into the file too. Raises MissingExtra without scikit-learn, InvalidData where too few claims
     have relevant documents, or the checker does not find them.
@@ -91,8 +91,8 @@ def train_learned_reranker(
     learnable = sum(bool(example.relevant.any()) for example in examples)
     if learnable < CLAIMS_AT_LEAST:
         raise InvalidData(
-            f"for {learnable} claims a relevant document is among the first {options.depth}; learning needs "
-            f"{CLAIMS_AT_LEAST}. Do the ids of claims, judgements and store match?"
+            f"only {learnable} claims have a relevant document among the first {options.depth}, and training needs "
+            f"{CLAIMS_AT_LEAST}. Check that the ids of claims, judgements and store match"
         )
     found = tuple(
         _figure(group, examples, scorers, qrels, _folds(examples, qrels, options, by_document=group == UNSEEN), options)
@@ -154,9 +154,9 @@ def _examples(
         )
     notes = []
     if failed:
-        notes.append(f"{len(failed)} claims could not be searched for: {failed[0]}")
+        notes.append(f"the search failed for {len(failed)} claims: {failed[0]}")
     if partial:
-        notes.append(f"{partial} claims were not learned from, for which some retriever or reranker has nothing")
+        notes.append(f"{partial} claims were left out, as a retriever or reranker found nothing for them")
     return examples, notes
 
 
@@ -212,7 +212,7 @@ def _figure(
     after: dict[str, dict[str, float]] = {}
     for (learned, ranked), held in folds:
         if not learned or not ranked:
-            raise InvalidData("the claims share so many documents that they can't be kept apart: give more claims")
+            raise InvalidData("the claims share too many documents to be kept apart. Add claims")
         base, trees = _grown([examples[number] for number in learned], scorers, options, held)
         model = LearnedModel((), base, trees, {})
         for number in ranked:
@@ -237,7 +237,7 @@ def _grown(
     relevant = np.concatenate([example.relevant for example in examples])
     seen = np.array([hit.document.id not in held for example in examples for hit in example.hits], dtype=bool)
     if not relevant[seen].any() or relevant[seen].all():
-        raise InvalidData("there is nothing to tell apart: give claims with relevant documents among others")
+        raise InvalidData("nothing to learn: the documents found must include relevant and other ones. Add claims")
     return exported(fitted(rows[seen], relevant[seen], options, directions(scorers)), rows[seen][:1000])
 
 
@@ -276,10 +276,12 @@ def exported(classifier: Any, rows: NDArray[np.float32]) -> tuple[float, tuple[T
         base = float(np.ravel(classifier._baseline_prediction)[0])
         trees = tuple(_exported_tree(one.nodes) for (one,) in classifier._predictors)
     except (AttributeError, KeyError, ValueError, TypeError) as error:
-        raise InvalidData(f"the trees of scikit-learn {_sklearn_version()} can't be read: {error}") from error
+        raise InvalidData(f"ccheck can't read the trees of scikit-learn {_sklearn_version()}: {error}") from error
     own = LearnedModel((), base, trees, {}).logits(rows)
     if not np.allclose(own, classifier.decision_function(rows), atol=1e-6):
-        raise InvalidData(f"the trees of scikit-learn {_sklearn_version()} are read wrongly: install an earlier one")
+        raise InvalidData(
+            f"ccheck does not read the trees of scikit-learn {_sklearn_version()} correctly. Install an earlier version"
+        )
     return base, trees
 
 

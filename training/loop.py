@@ -1,9 +1,9 @@
-"""What all trainings on transformers' Trainer share: precision, checkpoints, the best epoch, a log, progress.
+"""What all trainings with transformers' Trainer share: precision, checkpoints, the best epoch, a log, progress.
 
-A training works in a folder beside its output, `OUTPUT.training`, so that the output appears whole or not at all. A
-phase of a training has a folder in it. A checkpoint counts once its mark is written; what was killed goes on from the
-last that counts with the same order of rows, the same random numbers and the same optimiser, and so to the same
-weights. Optimiser states are torch's own files, read with `weights_only`: no code in them runs.
+A training works in a folder beside its output, `OUTPUT.training`, so that the output appears whole or not at all. Each
+phase has a folder in it. A checkpoint counts once its mark is written. A training that was killed continues from the
+last one that counts, with the same order of rows, random numbers and optimiser state, and ends with the same weights.
+Optimiser states are torch's own files, read with `weights_only`: no code in them runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_
 
 
 class Listener(Protocol):
-    """Who wants to know how a training goes."""
+    """Is told how a training goes."""
 
     def step(self, phase: str, step: int, steps: int, loss: float | None, seconds_left: float | None) -> None: ...
 
@@ -47,7 +47,7 @@ class Listener(Protocol):
 
 
 class Silent:
-    """Nobody does."""
+    """Ignores it."""
 
     def step(self, phase: str, step: int, steps: int, loss: float | None, seconds_left: float | None) -> None:
         pass
@@ -61,7 +61,8 @@ class Silent:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """How a phase went. `history`: (step, epoch, value of the development metric), the untrained state first."""
+    """How a phase went. `history` has (step, epoch, value of the development metric), starting with the untrained
+    state."""
 
     phase: str
     steps: int
@@ -83,10 +84,12 @@ def require_training() -> None:
 
 
 def training_device(name: str | None) -> str:
-    """`cpu`, `cuda` or `mps`. Raises UsageError for a device that is none, or one of several by its number."""
+    """`cpu`, `cuda` or `mps`. Raises UsageError for an unknown device, or for one with a number."""
     device = name or best_device()
     if ":" in device:
-        raise UsageError(f"training chooses {device.partition(':')[0]} itself: choose one by CUDA_VISIBLE_DEVICES")
+        raise UsageError(
+            f"training can't use {device}. Use {device.partition(':')[0]}, and CUDA_VISIBLE_DEVICES to choose one"
+        )
     check_device(device)
     return device
 
@@ -94,7 +97,7 @@ def training_device(name: str | None) -> str:
 def mixed_precision(options: TrainingOptions, device: str) -> str:
     """`bf16`, `fp16` or `no`, for the forward pass; weights and optimiser stay float32.
 
-    float16 needs a GPU; elsewhere it is what auto is.
+    float16 needs a GPU. Elsewhere it means auto.
     """
     import torch
 
@@ -121,7 +124,7 @@ def autocast(options: TrainingOptions, device: str) -> Iterator[None]:
 def arguments(
     options: TrainingOptions, folder: Path, device: str, *, epochs: int, learning_rate: float, rows: int
 ) -> dict[str, Any]:
-    """What a Trainer of transformers is told."""
+    """The arguments of a Trainer of transformers."""
     mode = mixed_precision(options, device)
     steps = math.ceil(math.ceil(rows / options.batch) / options.accumulate)
     return {
@@ -181,7 +184,7 @@ def load_weights(model: Any, file: Path) -> None:
 
     saved, own = load_file(file), trainable(model)
     if saved.keys() != own.keys():
-        raise UsageError(f"{file} was saved by a training with other settings: begin anew with --overwrite")
+        raise UsageError(f"{file} was saved with other settings. Start again with --overwrite")
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(saved[name])
@@ -212,8 +215,8 @@ def run_phase(
 ) -> Trained:
     """Train, or go on training, and leave the best weights in the trainer's model.
 
-    `evaluate` gives the development metric of the model as it is. A phase that is done is only loaded. Raises
-    UsageError where the loss is no number or memory does not suffice.
+    `evaluate` gives the development metric of the model as it is. A finished phase is only loaded. Raises
+    UsageError if the loss is not finite or memory is too small.
     """
     import torch
 
@@ -236,8 +239,8 @@ def run_phase(
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except torch.OutOfMemoryError as error:
         raise UsageError(
-            f"the device's memory does not suffice for batches of {options.batch}: halve batch and double accumulate, "
-            "or set gradient_checkpointing = true"
+            f"batches of {options.batch} do not fit into the device's memory. Halve batch and double accumulate, or "
+            "set gradient_checkpointing = true"
         ) from error
     best = watcher.best()
     load_weights(trainer.model, folder / f"best-{best}.safetensors")
@@ -341,7 +344,7 @@ def _watcher_class() -> type[Any]:
             self.history = [tuple(row) for row in state["history"]]
             self.rows = state["rows"]
             self.first_step = step
-            self.listener.message(f"{self.phase}: going on after step {step}")
+            self.listener.message(f"{self.phase}: continuing after step {step}")
 
         def best(self) -> int:
             """The step of the best weights, the untrained state's left out: the first of equals."""
@@ -359,7 +362,7 @@ def _watcher_class() -> type[Any]:
                 trained = [value for _, _, value in self.history[1:]]
                 since = len(trained) - 1 - trained.index(max(trained))
                 if self.options.patience is not None and since >= self.options.patience:
-                    self.listener.message(f"{self.phase}: no gain in {since} measurements, stopped early")
+                    self.listener.message(f"{self.phase}: stopped early, after {since} measurements without a gain")
                     control.should_training_stop = True
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **parts: Any) -> None:
@@ -368,7 +371,7 @@ def _watcher_class() -> type[Any]:
             self.loss = float(logs["loss"])
             if not math.isfinite(self.loss):
                 raise UsageError(
-                    f"the loss is {self.loss} after step {state.global_step}: training diverged; lower learning_rate"
+                    f"training diverged: the loss is {self.loss} after step {state.global_step}. Lower learning_rate"
                 )
             self._log(
                 state.global_step,

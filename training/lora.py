@@ -27,7 +27,7 @@ def add_lora(model: Any, wanted: Lora, also: Iterable[Any] = ()) -> Any:
     targets = set(wanted.modules) or names & ATTENTION
     if not targets or not targets <= names:
         missing = ", ".join(sorted(targets - names)) or "attention"
-        raise UsageError(f"lora: the model has no linear map {missing}; it has {', '.join(sorted(names))}")
+        raise UsageError(f"lora: the model has no linear layer {missing}. It has {', '.join(sorted(names))}")
     layers = model.config.get_text_config().num_hidden_layers
     if wanted.last_layers is not None and wanted.last_layers > layers:
         raise UsageError(f"lora: the model has {layers} layers, not {wanted.last_layers}")

@@ -1,8 +1,8 @@
-"""Hard negatives: documents that a ranking puts high for a claim and that do not bear on it.
+"""Hard negatives: documents that a ranking puts high for a claim although they do not bear on it.
 
-As climatecheck-ensemble (Wang et al., 2025, section 3.2.1): the first 1,000 of a ranking, ordered again by a reranker,
-of which the first 500 that are not relevant are the pool; for each relevant document 5 are drawn from it, and 10 from
-the whole corpus. Not all that is unjudged is irrelevant, so what is likely to bear on the claim is left out.
+As in climatecheck-ensemble (Wang et al., 2025, section 3.2.1): a reranker reorders the first 1,000 of a ranking, and
+the first 500 that are not relevant are the pool. For each relevant document, 5 negatives are drawn from the pool and 10
+from the whole corpus. Unjudged documents can be relevant, so those that probably bear on the claim are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MARK = "mining"
 
 @dataclass(frozen=True, slots=True)
 class MiningOptions:
-    """`depth` documents of the ranking are looked at, the first `keep` that pass are the pool.
+    """The first `keep` of `depth` documents that can be taken not to bear on the claim are the pool.
 
     `margin`: a document whose score is above this share of the relevant one's is left out, as likely to bear on the
     claim too (NV-Retriever, de Souza P. Moreira et al., 2024, has 0.95); None leaves none out. `duplicates`: so is one
@@ -49,7 +49,7 @@ class MiningOptions:
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """What was mined: rows written, claims without one and why, and documents that were left out and why."""
+    """What was mined: how many rows, of how many claims, documents that were left out by reason, and messages."""
 
     rows: int
     claims: int
@@ -80,7 +80,7 @@ def mine(
     """
     wanted = [claim for claim in claims if any(grade > 0 for grade in qrels.get(str(claim.id), {}).values())]
     if not wanted:
-        raise InvalidData("no claim has a relevant document: do the ids of claims and judgements match?")
+        raise InvalidData("no claim has a relevant document. Check that the ids of claims and judgements match")
     part = output.with_name(f"{output.name}.part")
     told = json.dumps({MARK: 1, "options": asdict(options), **settings}, sort_keys=True)
     done, rows = _begin(part, told, resume)
@@ -97,7 +97,7 @@ def mine(
             hits = [piece.hit for piece in result.evidence]
             made = list(_of_claim(claim, qrels[str(claim.id)], hits, documents, ids, options, left_out))
             if not made:
-                messages.append(f"claim {claim.id}: none of its relevant documents is in the store")
+                messages.append(f"claim {claim.id}: the store has none of its relevant documents")
             # One line for a claim and its end, so that a claim is there whole or not at all.
             stream.write("".join(map(json_line, made)))
             stream.write(json.dumps({"done": str(claim.id)}) + "\n")
@@ -118,11 +118,11 @@ def _begin(part: Path, told: str, resume: bool) -> tuple[set[str], int]:
         write_text(part, f'{{"{MARK}": {json.dumps(told)}}}\n')
         return set(), 0
     if not resume:
-        raise UsageError(f"{part} holds a mining that did not end: go on by --resume, or remove it")
+        raise UsageError(f"{part} contains unfinished mining. Use --resume to continue it, or remove the file")
     # The last line may have been cut off; so may the rows of a claim that has no end.
     lines = [line for line in part.read_text(encoding="utf-8").split("\n")[:-1] if line]
     if not lines or json.loads(lines[0]).get(MARK) != told:
-        raise UsageError(f"{part} was mined with other settings: remove it, or give the same")
+        raise UsageError(f"{part} was mined with other settings. Use the same ones, or remove the file")
     kept, waiting = [lines[0]], list[str]()
     done: set[str] = set()
     rows = 0

@@ -1,4 +1,4 @@
-"""Which documents a model learns to put below a claim's own."""
+"""Drawing negatives: documents that a model learns to rank below the relevant ones."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def draw_negatives(
                     others.append(id_)
             rows.append((claim, positive, [*chosen, *others]))
     if not any(negatives for _, _, negatives in rows) and hard + random_count:
-        raise InvalidData("no claim has a document that is not relevant to it: the corpus is too small to train on")
+        raise InvalidData("the corpus is too small to train on: there are no documents that could serve as negatives")
     return rows

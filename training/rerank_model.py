@@ -1,4 +1,4 @@
-"""A reranker as training needs it: the ids that reranking will read, and scores with gradients.
+"""A reranker for training: the token ids that it will read when it reranks, and scores with gradients.
 
 Two kinds: sequence classifiers with one label (BERT, XLM-RoBERTa, ModernBERT and others of transformers), and causal
 models whose logit of one token scores (bge-reranker-v2-gemma, Llama, Qwen2 and others). Any other encoder gets a new
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 HEADS = ("classifier", "score", "pooler", "head", "pre_classifier", "classification_head")
-"""How architectures call what may be new: what comes after the encoder."""
+"""Names of the parts after the encoder, which may be new."""
 ST_SETTINGS = "config_sentence_transformers.json"
 
 
@@ -99,7 +99,7 @@ class RerankModel:
             self.tokenizer.save_pretrained(folder)
         file = folder / "config.json"
         config = json.loads(file.read_text(encoding="utf-8"))
-        # By it a decoder's prompt is known.
+        # A decoder's prompt is looked up by this name.
         named = json.dumps({**config, "_name_or_path": self.origin}, indent=2, sort_keys=True)
         file.write_text(f"{named}\n", encoding="utf-8")
         if self.settings is not None:
@@ -109,8 +109,8 @@ class RerankModel:
 def load_rerank_model(options: RerankerOptions, device: str) -> RerankModel:
     """The base of a training on the CPU, the seed drawn for what is new.
 
-    Raises NotFound or InvalidData for a base that can't be had or is none, UsageError for a decoder whose prompt is not
-    known.
+    Raises NotFound or InvalidData for a base that is missing or unusable, and UsageError for a decoder without a known
+    prompt.
     """
     import torch
     import transformers
@@ -129,7 +129,8 @@ def load_rerank_model(options: RerankerOptions, device: str) -> RerankModel:
     decoder = architecture.endswith("ForCausalLM")
     if architecture.startswith("LayerWise"):
         raise UsageError(
-            f"{found.name} is a layerwise model, which ccheck does not train: choose bge-reranker-v2-gemma"
+            f"{found.name} is a layerwise model, which can't be trained. Choose another base, such as "
+            "bge-reranker-v2-gemma"
         )
     set_attention_dropout(config, options)
     origin = json.loads((found.path / "config.json").read_text(encoding="utf-8")).get("_name_or_path") or found.name
@@ -155,7 +156,9 @@ def load_rerank_model(options: RerankerOptions, device: str) -> RerankModel:
     drawn = {*info["missing_keys"], *(one[0] for one in info["mismatched_keys"])}
     strange = sorted(name for name in drawn if decoder or not set(name.split(".")) & set(HEADS))
     if strange:
-        raise InvalidData(f"{found.path} lacks weights of its {architecture}, such as {strange[0]}")
+        raise InvalidData(
+            f"{found.path} is incomplete: weights of its {architecture} are missing, for example {strange[0]}"
+        )
     heads = [part for name, part in model.named_children() if name in HEADS] if drawn else []
     adapted = add_lora(model, options.lora, heads) if options.lora is not None else None
     if options.gradient_checkpointing and adapted is not None:
@@ -174,7 +177,9 @@ def _encoder(made: RerankModel, options: RerankerOptions, said: bool) -> RerankM
     tokenizer, config = made.tokenizer, made.model.config
     special = template(tokenizer)
     if special is None:
-        raise InvalidData(f"the tokenizer of {made.name} can't be used: it has no pairs of a query and a passage")
+        raise InvalidData(
+            f"{made.name} can't be trained: its tokenizer does not support pairs of a query and a passage"
+        )
     own = positions(config) or 1 << 20
     types = "token_type_ids" in tokenizer.model_input_names
     pairs = SpecialPairs(
@@ -195,8 +200,8 @@ def _decoder(made: RerankModel, options: RerankerOptions, path: Path) -> RerankM
     text, yes = options.prompt, options.yes_token
     if known is None and (text is None or yes is None):
         raise UsageError(
-            f"how the causal model {made.name} is asked is not known: give prompt and yes_token (known are "
-            f"{', '.join(PROMPTS)}); the recipe that uses it needs the same"
+            f"ccheck does not know how to prompt the causal model {made.name}. Set prompt and yes_token, and use the "
+            f"same in the recipe. Models that need neither: {', '.join(PROMPTS)}"
         )
     prompt = known or Prompt(text or "", yes or "")
     prompt = replace(prompt, text=text if text is not None else prompt.text, yes=yes if yes is not None else prompt.yes)
@@ -206,7 +211,9 @@ def _decoder(made: RerankModel, options: RerankerOptions, path: Path) -> RerankM
     )
     ids = own_ids(made.tokenizer, prompt.yes)
     if len(ids) != 1:
-        raise UsageError(f"{prompt.yes!r} is {len(ids)} tokens for {made.name}: name one that is a single token")
+        raise UsageError(
+            f"yes_token {prompt.yes!r} is {len(ids)} tokens for {made.name}. Choose a word that is a single token"
+        )
     return replace(made, pairs=pairs, yes=ids[0])
 
 

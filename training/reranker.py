@@ -1,4 +1,4 @@
-"""Training rerankers: on pairs made of the corpus, on judged pairs, and on negatives that the model finds hard.
+"""Training rerankers: on pairs made from the corpus, on judged pairs, and on negatives that the model finds hard.
 
 The phases are those of climatecheck-hybrid (Kiepura and Lam, 2025, section 4.1.2) with one before them; margin ranking
 is climatecheck-ensemble's (Wang et al., 2025, section 3.2.2). Ids and scores are those of `rerank/`, so that what is
@@ -69,13 +69,13 @@ def train_reranker(
 ) -> Report:
     """Train a reranker and save it where `ccheck query --rerank FOLDER` and recipes find it.
 
-    Raises MissingExtra without the libraries, UsageError for settings or folders that make no sense, NotFound or
-    InvalidData for a base or data that can't be used.
+    Raises MissingExtra without the libraries, UsageError for invalid settings or folders, and NotFound or InvalidData
+    for a base or data that can't be used.
     """
     require_training()
     metrics = metric_names(options, METRICS)
     if options.epochs + options.second_epochs == 0 and not options.weak_pairs:
-        raise UsageError("there is nothing to train: epochs, second_epochs and weak_pairs are all 0")
+        raise UsageError("nothing to train: epochs, second_epochs and weak_pairs are all 0")
     device, listener = training_device(device), listener or Silent()
     settings = json.dumps({"reranker": options.model_dump(mode="json"), "data": data.digest()}, sort_keys=True)
     work = work_folder(output, settings, resume=resume, overwrite=overwrite)
@@ -239,7 +239,9 @@ def _rows(
 def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candidates, file: Path) -> list[RerankerRow]:
     pairs = list(weak_pairs(data, options.weak_pairs, options.seed))
     if not pairs:
-        raise InvalidData("no pair can be made of the corpus: it has neither titles nor texts of several sentences")
+        raise InvalidData(
+            "weak pairs need a corpus with titles or with texts of at least three sentences, and this one has neither"
+        )
     claims = [claim for claim, _ in pairs]
     ranked = _kept(file, lambda: _orders(candidates(claims, options.depth)))
     drawn = draw_negatives(
@@ -301,7 +303,7 @@ def _trainer(
     from transformers import Trainer, TrainingArguments
 
     if not rows:
-        raise InvalidData("there is no row to train on: no claim has both a relevant document and a negative")
+        raise InvalidData("nothing to train on: no claim has both a relevant document and a negative")
 
     class RerankerTrainer(checkpointing(Trainer)):  # type: ignore[misc] # made when it is called
         def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **rest: Any) -> Any:
@@ -334,9 +336,12 @@ class _Batch:
 
 def _notes(options: RerankerOptions, made: RerankModel, documents: int) -> list[str]:
     notes = [
-        f"reranked are the first {options.eval_depth} of a retrieval over {documents:,} documents; before is "
-        + ("that retrieval's order, since the base was no reranker" if made.new_head else "the order of the base")
+        f"the figures rerank the first {options.eval_depth} documents of a retrieval over {documents:,}. The figure "
+        "before training is for "
+        + ("the retrieval's own order, as the base is not a reranker" if made.new_head else "the base's order")
     ]
     if options.prompt is not None or options.yes_token is not None:
-        notes.append("a recipe that uses it needs the same prompt and yes_token as below")
+        notes.append(
+            "a recipe that uses this model needs the same prompt and yes_token, see the settings in its README.md"
+        )
     return notes

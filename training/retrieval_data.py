@@ -1,8 +1,8 @@
-"""What models of retrieval learn from: claims, documents and judgements, with those to measure on kept apart.
+"""What retrieval models learn from: claims, documents and judgements, with claims held back to measure on.
 
-Two groups of claims are measured. Of the first no document is in training, neither as relevant nor as a negative; by it
-the best epoch is chosen. The second is kept apart claim by claim, as most evaluations do, and its documents may have
-been trained on: its figures are the higher the more a model remembers.
+Two groups of claims are measured on. No document of the first is in training, neither as relevant nor as a negative.
+This group chooses the best epoch. The second is held back claim by claim, as in most evaluations, and its documents may
+have been trained on. Its figures are higher if a model remembers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .split import split_by_claim, split_by_document
 
 Qrels = Mapping[str, Mapping[str, int]]
 UNSEEN = "by document"
-"""The claims of which no document was trained on."""
+"""The claims whose documents were not trained on."""
 SEEN = "by claim"
-"""The claims that were kept apart whatever their documents."""
+"""The claims that were held back without regard to their documents."""
 
 
 class Checks(Protocol):
@@ -114,7 +114,9 @@ def retrieval_data(
         )
     outer = split_by_document(judged, qrels, dev_share, seed)
     inner = split_by_claim(outer.train_claims, qrels, dev_share / 2, seed)
-    messages.append(f"{outer.describe()}; {len(inner.dev_claims)} of those to train on are measured on too, by claim")
+    messages.append(
+        f"{outer.describe()}; {len(inner.dev_claims)} of the training claims are held back as well, by claim"
+    )
     groups = {UNSEEN: outer.dev_claims, SEEN: inner.dev_claims}
     return RetrievalData(by_id, qrels, inner.train_claims, groups, outer.dev_documents, tuple(messages))
 
@@ -129,13 +131,15 @@ def _given(
     ids = {claim.id for claim in dev}
     kept = [claim for claim in train if claim.id not in ids]
     if len(kept) < len(train):
-        messages.append(f"{len(train) - len(kept)} claims are among those to measure on, and not trained on")
+        messages.append(f"{len(train) - len(kept)} claims are not trained on, because they are measured on")
     if not kept:
-        raise InvalidData("all claims are among those to measure on: none is left to train on")
+        raise InvalidData("no claims are left to train on: all of them are measured on")
     trained = {id_ for claim in kept for id_ in qrels[str(claim.id)]}
     unseen = tuple(claim for claim in dev if trained.isdisjoint(qrels[str(claim.id)]))
     hidden = frozenset(id_ for claim in dev for id_ in qrels[str(claim.id)]) - trained
-    messages.append(f"{len(kept)} claims to train on, {len(dev)} to measure on, {len(unseen)} of new documents only")
+    messages.append(
+        f"{len(kept)} claims to train on, {len(dev)} to measure on; {len(unseen)} of these are about new documents only"
+    )
     groups = {UNSEEN: unseen} if unseen else {}
     if len(unseen) < len(dev):
         groups[SEEN] = tuple(dev)
@@ -153,8 +157,8 @@ def _with_documents(
     ]
     if not found:
         raise InvalidData(
-            f"none of the {len(claims)} {what} has a relevant document in the corpus: do the ids of corpus, claims and "
-            "judgements match?"
+            f"none of the {len(claims)} {what} has a relevant document in the corpus. Check that the ids of corpus, "
+            "claims and judgements match"
         )
     if len(found) < len(claims):
         messages.append(f"{len(claims) - len(found)} of {len(claims)} {what} have no relevant document in the corpus")
@@ -164,15 +168,15 @@ def _with_documents(
 def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, list[str]]:
     """What `ccheck mine` wrote, JSON Lines of `claim_id` and `negatives`: the ids for each claim, hardest first.
 
-    Raises NotFound, or InvalidData with the line's number for what is none and for a document that the corpus lacks.
+    Raises NotFound, or InvalidData with the line's number for an invalid row and for a document that the corpus lacks.
     """
     found: dict[str, dict[str, float]] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}") from error
+        raise NotFound(f"{path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidData(f"the negatives {path} can't be read: {error}") from error
+        raise InvalidData(f"can't read the negatives {path}: {error}") from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -182,21 +186,23 @@ def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, l
             negatives = [(str(one["id"]), float(one.get("score") or 0.0)) for one in row["negatives"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidData(
-                f"{path}, line {number}: no row as ccheck mine writes them ({type(error).__name__}: {error})"
+                f"{path}, line {number}: not a row of ccheck mine ({type(error).__name__}: {error})"
             ) from error
         unknown = next((id_ for id_, _ in negatives if id_ not in documents), None)
         if unknown is not None:
-            raise InvalidData(f"{path}, line {number}: the corpus has no document {unknown!r}: mine with this corpus")
+            raise InvalidData(
+                f"{path}, line {number}: the corpus has no document {unknown!r}. Mine negatives from this corpus"
+            )
         best = found.setdefault(claim, {})
         for id_, score in negatives:
             best[id_] = max(score, best.get(id_, score))
     if not found:
-        raise InvalidData(f"{path} has no negatives")
+        raise InvalidData(f"{path} contains no negatives")
     return {claim: sorted(best, key=lambda id_: -best[id_]) for claim, best in found.items()}
 
 
 _SENTENCE_CHARS = (40, 300)
-"""Shorter ones say too little, longer ones are none."""
+"""Shorter ones say too little. Longer ones are not really sentences."""
 _TEXT_CHARS = 200
 
 

@@ -1,8 +1,8 @@
 """Splits of claims into those to learn from and those to measure on.
 
-Claims share documents: a model that is measured on claims whose documents it was trained on seems to have learned what
-it only remembers (on SciFact a query adapter seemed to lift nDCG@10 by .18 and lifted nothing on unseen documents).
-`split_by_document` keeps them apart; `split_by_claim` is the usual split, for the comparison.
+Claims share documents. A model that is measured on claims whose documents it was trained on seems to have learned what
+it only remembers: on SciFact, a query adapter seemed to lift nDCG@10 by .18, but lifted nothing on unseen documents.
+`split_by_document` keeps them apart. `split_by_claim` is the usual split, for comparison.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import InvalidData, UsageError
 from ..types import Claim
 
 CLAIMS_AT_LEAST = 4
-"""Fewer judged claims can't be split in any way that would say something."""
+"""Fewer judged claims can't be split in a way that would mean anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Split:
         """A line for a log or a model card."""
         said = f"{len(self.train_claims)} claims to train on, {len(self.dev_claims)} to measure on"
         if self.kind == "document":
-            said += ", no document of which is in training"
+            said += " about documents that are not in training"
         if self.dropped:
-            said += f"; {len(self.dropped)} left out, which share documents with those"
+            said += f"; {len(self.dropped)} left out, because they share documents with those"
         if self.unjudged:
-            said += f"; {len(self.unjudged)} without a judged document"
+            said += f"; {len(self.unjudged)} left out, because they have no judged document"
         return said
 
 
@@ -61,7 +61,7 @@ def split_by_document(
     too large, one is cut: its development claims are neighbours, and those of the others that share documents with
     them are dropped. The same claims give the same split whatever their order.
 
-    Raises UsageError for a share that is none, InvalidData where claims have no ids or too few are judged.
+    Raises UsageError for an invalid share, InvalidData where claims have no ids or too few are judged.
     """
     judged, unjudged = _judged(claims, qrels, dev_share)
     by_id = {str(claim.id): claim for claim in judged}
@@ -84,8 +84,8 @@ def split_by_document(
     dropped = {id_ for id_ in by_id if id_ not in dev and not documents[id_].isdisjoint(held)}
     if len(dev) + len(dropped) == len(by_id):
         raise InvalidData(
-            f"all {len(by_id)} claims share documents, so that none is left to train on: give development claims in a "
-            "file of their own, or split by claim"
+            f"no claims are left to train on, because all {len(by_id)} share documents. Use --dev-claims, or split by "
+            "claim with --split claim"
         )
     return Split(
         tuple(claim for claim in judged if claim.id not in dev and claim.id not in dropped),
@@ -165,16 +165,16 @@ def _judged(
 ) -> tuple[list[Claim], tuple[Claim, ...]]:
     """The claims with and without judgements."""
     if not 0 < dev_share < 1:
-        raise UsageError(f"the share of development claims is {dev_share}; it must be between 0 and 1")
+        raise UsageError(f"dev_share is {dev_share}. It must be between 0 and 1")
     if any(claim.id is None for claim in claims):
-        raise InvalidData("claims that are judged have ids; some of these have none")
+        raise InvalidData("some claims have no id. Judgements refer to claims by their ids")
     if len({claim.id for claim in claims}) < len(claims):
-        raise InvalidData("two claims have the same id: leave one out")
+        raise InvalidData("two claims have the same id. Remove one")
     judged = [claim for claim in claims if qrels.get(str(claim.id))]
     if len(judged) < CLAIMS_AT_LEAST:
         raise InvalidData(
-            f"{len(judged)} of {len(claims)} claims have judged documents; a split needs {CLAIMS_AT_LEAST}. Do the ids "
-            "of claims and judgements match?"
+            f"only {len(judged)} of {len(claims)} claims have judged documents, and a split needs {CLAIMS_AT_LEAST}. "
+            "Check that the ids of claims and judgements match"
         )
     return judged, tuple(claim for claim in claims if not qrels.get(str(claim.id)))
 

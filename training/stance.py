@@ -1,7 +1,7 @@
-"""Training of stance classifiers: sequence classification of claim and document, on transformers' Trainer.
+"""Training of stance classifiers: sequence classification of claim and document, with transformers' Trainer.
 
-What is trained is the model inside a `StanceClassifier`, so that it learns and is measured on what will be read when it
-is used: a long document in windows, of which the one counts that says most.
+The model inside a `StanceClassifier` is trained, so that it learns and is measured on what it will read in use: a long
+document in windows, of which the one that says most counts.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def train_stance(
 ) -> StanceReport:
     """Train a stance classifier and write its folder, which `--stance` takes.
 
-    `resume` goes on with a training that was stopped. Raises MissingExtra, NotFound for a base that can't be had,
-    InvalidData for one that can't be used or rows of one label, UsageError for settings that make no sense and for an
-    output or an unfinished training that is there already.
+    `resume` continues a training that was stopped. Raises MissingExtra, NotFound for a missing base,
+    InvalidData for an unusable base or rows of one label only, and UsageError for invalid settings and for an output or
+    an unfinished training that already exists.
     """
     require_training()
     listener = listener or Silent()
@@ -181,11 +181,13 @@ def _check(data: StanceData) -> None:
         labels = {row.label for row in rows}
         if len(labels) < 2:
             said = ", ".join(labels) or "no label"
-            raise InvalidData(f"the {len(rows)} pairs to {what} have {said} only: give pairs of at least two labels")
+            raise InvalidData(
+                f"the {len(rows)} pairs to {what} have {said} only. Pairs of at least two labels are needed"
+            )
 
 
 def _settings(options: StanceOptions, data: StanceData) -> str:
-    """What a training is: one with other settings or data can't go on with it."""
+    """Identifies a training: one with other settings or data can't continue it."""
     digest = hashlib.sha256()
     for rows in (data.train, data.dev, data.weak):
         digest.update(repr(rows).encode("utf-8", "surrogatepass"))
@@ -259,9 +261,11 @@ def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, liste
             inputs = method.tokenizer(premise, claim, truncation="only_first", max_length=method.max_tokens)
             pairs.append(_Pair(dict(inputs), method.labels.index(label)))
     if left_out:
-        listener.message(f"{left_out} pairs are not trained on: no document, or a claim longer than the model reads")
+        listener.message(
+            f"{left_out} pairs are left out: they have no document, or their claim is too long for the model"
+        )
     if not pairs:
-        raise InvalidData("no pair can be trained on: the claims are longer than the model reads")
+        raise InvalidData("nothing to train on: all claims are too long for the model")
     return pairs
 
 
@@ -320,11 +324,11 @@ def _phase(
 
 
 def _freeze(model: Any, options: StanceOptions) -> None:
-    """Leave what is to stay as it is out of the training."""
+    """Exclude from training what must not change."""
     encoder = getattr(model, model.base_model_prefix)
     layers: Any = getattr(getattr(encoder, "encoder", encoder), "layer", None) or getattr(encoder, "layers", ())
     if options.frozen_layers > len(layers):
-        raise UsageError(f"frozen_layers is {options.frozen_layers}; the model has {len(layers)} such layers")
+        raise UsageError(f"frozen_layers is {options.frozen_layers}, but the model has only {len(layers)} layers")
     if options.frozen:
         for name, parameter in encoder.named_parameters():
             parameter.requires_grad = name.startswith("pooler")

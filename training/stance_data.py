@@ -1,4 +1,4 @@
-"""From labelled pairs to what a stance training needs: rows to learn from, to choose by, and to measure on."""
+"""The data of a stance training: labelled pairs to learn from, to choose the best epoch by, and to measure on."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ GIVEN = "those to choose by"
 CHOOSE_SHARE = 0.1
 CHOOSE_AT_LEAST = 150
 CHOOSE_AT_MOST = 0.25
-"""Of the pairs that are left to train on, how many the best epoch is chosen by: a tenth, of few pairs more, since the
-F1 of 50 pairs has a 95% interval of some .3."""
+"""The share of the remaining pairs that chooses the best epoch: a tenth, or more of few pairs, since the F1 of 50 pairs
+has a 95% interval of about .3."""
 
 
 @dataclass(frozen=True, slots=True)
 class StanceData:
-    """What is learned from, what the best epoch is chosen by, and groups that figures are given of."""
+    """Pairs to learn from, to choose the best epoch by (`dev`), and groups to measure on."""
 
     train: tuple[StanceRow, ...]
     dev: tuple[StanceRow, ...]
@@ -28,7 +28,7 @@ class StanceData:
     messages: tuple[str, ...] = ()
     weak: tuple[StanceRow, ...] = ()
     dev_given: bool = False
-    """Whether `dev` was given to choose by, and not split off."""
+    """Whether the user gave `dev`, or it was split off."""
 
 
 def join_files(files: Sequence[StanceRows]) -> list[StanceRow]:
@@ -66,7 +66,7 @@ def stance_data(
         kept = without_leaks(left, held)
         if len(kept) < len(left):
             messages.append(
-                f"{len(left) - len(kept):,} pairs are not trained on, whose claim or document is measured on"
+                f"{len(left) - len(kept):,} pairs are not trained on, because their claim or document is measured on"
             )
         left = kept
     if test:
@@ -80,7 +80,7 @@ def stance_data(
         if options.split == "document":
             left, seen, _ = split_rows(left, "claim", options.dev_share / 2, options.seed)
             groups[SEEN] = tuple(seen)
-            messages.append(f"{len(seen):,} pairs more are measured on, by claim: their documents may be in training")
+            messages.append(f"{len(seen):,} more pairs are measured on, by claim. Their documents may be in training")
     if not dev:
         share = min(CHOOSE_AT_MOST, max(CHOOSE_SHARE, CHOOSE_AT_LEAST / max(1, len(left))))
         left, chosen, split = split_rows(left, options.split, share, options.seed + 1)
@@ -94,5 +94,5 @@ def stance_data(
                 {id_: value for id_, value in sources.items() if id_ not in out}, options.weak_pairs, options.seed
             )
         )
-        messages.append(f"{len(weak):,} weak pairs, of documents that are not measured on")
+        messages.append(f"{len(weak):,} weak pairs, from documents that are not measured on")
     return StanceData(tuple(left), tuple(dev), groups, tuple(messages), weak, dev_given)

@@ -1,6 +1,6 @@
 """Training of the light stance model: logistic regression over pair features of a frozen embedding model.
 
-The folder is used as a stance classifier's is; `verdict/features.py` evaluates it.
+The folder is used like a stance classifier's. `verdict/features.py` runs it.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1)
-"""Inverse strengths of the regularisation, of which one is chosen."""
+"""The inverse regularisation strengths to choose from."""
 FOLDS = 3
-"""In which the strength is chosen where no pairs to choose by are given."""
+"""The strength is chosen in this many folds if no pairs to choose by are given."""
 
 
 HEEDED = frozenset(("base", "seed", "balanced", "metric", "split", "dev_share"))
-"""The settings of `StanceOptions` that there are here, too."""
+"""The settings of `StanceOptions` that apply here."""
 
 
 def chosen_method(asked: str | None, options: StanceOptions) -> str:
     """`classifier` or `features`. Unasked: `features` where the base is an embedding model, which a classifier of few
     pairs can't match, and nothing is set that only the classifier has.
 
-    Raises UsageError for settings that `features` does not have, NotFound for a base that can't be had.
+    Raises UsageError for settings that `features` does not have, and NotFound for a missing base.
     """
     others = sorted(options.model_fields_set - HEEDED)
     if asked == "features" and others:
         raise UsageError(
-            f"--method features has no setting {', '.join(others)}: leave that out, or use --method classifier"
+            f"--method features does not have the setting {', '.join(others)}. Leave it out, or use --method classifier"
         )
     if asked is not None:
         return asked
@@ -97,14 +97,14 @@ def train_features(
 ) -> StanceReport:
     """Train and write a folder that `--stance` takes. Of the options those in `HEEDED` count.
 
-    Raises MissingExtra, NotFound for a base that can't be had, InvalidData for rows that can't be learned from,
-    UsageError for an output that is there already.
+    Raises MissingExtra, NotFound for a missing base, InvalidData for unusable rows, and
+    UsageError for an output that already exists.
     """
     import numpy as np
 
     require_training()
     listener = listener or Silent()
-    # It takes so little time that it begins anew, whatever an earlier one has left.
+    # It takes so little time that it always starts again.
     digest = hashlib.sha256(repr((options, data)).encode("utf-8", "surrogatepass")).hexdigest()
     left_over = output.with_name(f"{output.name}.training").exists()
     work = work_folder(output, digest, resume=left_over and not overwrite, overwrite=overwrite)
@@ -117,7 +117,7 @@ def train_features(
         train, dev = [*train, *dev], []
     labels = np.array([STANCES.index(row.label) for row in train])
     if len(set(labels.tolist())) < len(STANCES):
-        raise InvalidData(f"the {len(train)} pairs to train on do not have all of {', '.join(STANCES)}")
+        raise InvalidData(f"the {len(train)} pairs to train on must have all of the labels {', '.join(STANCES)}")
     rows = pair_features([(row.claim, _document(row)) for row in [*train, *dev]], embed)
     parts = [(list(range(len(train))), list(range(len(train), len(rows))))] if dev else _folds(train, options.seed)
     by = counted(dev) if dev else f"{counted(train)}, in {FOLDS} folds"
@@ -205,7 +205,7 @@ def _folds(rows: Sequence[StanceRow], seed: int) -> list[tuple[list[int], list[i
         if missing:
             raise InvalidData(
                 f"too few of the {len(rows)} pairs have the label {', '.join(sorted(missing))}, or all claims share "
-                "documents: give more pairs, or pairs to choose by with --dev"
+                "documents. Add pairs, or use --dev"
             )
         folds.append((taken, asked))
     return folds

@@ -72,9 +72,9 @@ def stance_notes(measured: Measured, most: Label) -> tuple[str, ...]:
     for name, (own, floor) in measured.items():
         low, high = own.intervals.get("weighted_f1", (own.weighted.f1, own.weighted.f1))
         if high < floor.weighted.f1:
-            notes.append(f"{name}: the model is worse than always saying {most}: do not use it")
+            notes.append(f"{name}: the model is worse than always saying {most}. Do not use it")
         elif low <= floor.weighted.f1:
-            notes.append(f"{name}: on {own.count} pairs the model can't be told from always saying {most}")
+            notes.append(f"{name}: on {own.count} pairs the model can't be distinguished from always saying {most}")
     return tuple(notes)
 
 

@@ -1,4 +1,4 @@
-"""Labelled pairs of claim and document, from the files that data sets come in: what stance models learn from."""
+"""Labelled pairs of claim and document, read from the files of data sets: what stance models learn from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DOCUMENT_IDS = ("doc_id", "document_id", "corpus-id", "abstract_id", "abstract_
 
 @dataclass(frozen=True, slots=True)
 class StanceRow:
-    """A claim, a document, and what it says of the claim.
+    """A claim, a document, and what the document says about the claim.
 
     `claim_id` and `doc_id` are the data's own, else made of the texts. `sentences` are the numbers, from 0, of the
     sentences by which the label was given, where the data say: the other sentences leave the claim open.
@@ -50,7 +50,7 @@ class StanceRows:
     def describe(self) -> str:
         counts = Counter(row.label for row in self.rows)
         said = f"{len(self.rows):,} pairs (" + ", ".join(f"{counts[label]:,} {label}" for label in STANCES) + ")"
-        return said + (f"; {self.skipped:,} of conflicting evidence left out" if self.skipped else "")
+        return said + (f"; {self.skipped:,} left out, because their evidence conflicts" if self.skipped else "")
 
 
 def read_rows(path: str | os.PathLike[str], corpus: str | os.PathLike[str] | None = None) -> StanceRows:
@@ -79,7 +79,7 @@ def read_rows(path: str | os.PathLike[str], corpus: str | os.PathLike[str] | Non
     if bad:
         raise bad_lines(path, problems, bad)
     if not rows:
-        raise InvalidData(f"{os.fspath(path)} has no labelled pairs: give lines of claim, evidence and label")
+        raise InvalidData(f"{os.fspath(path)} contains no labelled pairs. Each record needs claim, evidence and label")
     return StanceRows(tuple(rows), skipped)
 
 
@@ -94,7 +94,7 @@ def read_documents(path: str | os.PathLike[str]) -> dict[str, tuple[str, str]]:
         joined = " ".join(str(part).strip() for part in text) if isinstance(text, list) else str(text)
         found[str(id_)] = str(record.data.get("title") or ""), joined
     if not found:
-        raise InvalidData(f"{os.fspath(path)} has no documents")
+        raise InvalidData(f"{os.fspath(path)} contains no documents")
     return found
 
 
@@ -106,7 +106,7 @@ def split_rows(
     Raises as `split_by_document`, and UsageError for another kind than `document` and `claim`.
     """
     if kind not in ("document", "claim"):
-        raise UsageError(f"there is no split {kind!r}: it is document or claim")
+        raise UsageError(f"unknown split {kind!r}. Choose document or claim")
     claims: dict[str, Claim] = {}
     qrels: dict[str, dict[str, float]] = {}
     for row in rows:
@@ -133,7 +133,7 @@ def without_leaks(rows: Sequence[StanceRow], dev: Sequence[StanceRow]) -> list[S
 def _rows(data: Mapping[str, Any], documents: Mapping[str, tuple[str, str]] | None) -> Iterator[StanceRow]:
     claim = str(_first(data, ("claim", "claim_text", "query")) or "").strip()
     if not claim:
-        raise InvalidData("there is no claim")
+        raise InvalidData("claim is missing")
     id_ = str(_first(data, _CLAIM_IDS) or claim)
     if isinstance(data.get("evidences"), list):
         yield from _climate_fever(claim, id_, data["evidences"])
@@ -150,14 +150,14 @@ def _pair(
 ) -> StanceRow:
     label = _first(data, _LABELS)
     if not isinstance(label, str):
-        raise InvalidData("there is no label")
+        raise InvalidData("label is missing")
     doc_id = _first(data, _DOCUMENT_IDS)
     text = _first(data, _EVIDENCE)
     title = str(data.get("title") or "")
     if text is None:
         title, text = _document(doc_id, documents)
     if not isinstance(text, str) or not text.strip():
-        raise InvalidData("the evidence has no text")
+        raise InvalidData("the evidence is empty")
     # Without an id a document is known by its words, so that one that comes twice is still one.
     own = str(doc_id) if doc_id is not None else f"{title}\n{text}"
     return StanceRow(claim, text, parse_label(label), claim_id, own, title, _numbers(data.get("sentences")))
@@ -166,7 +166,7 @@ def _pair(
 def _climate_fever(claim: str, claim_id: str, evidences: Sequence[Any]) -> Iterator[StanceRow]:
     for one in evidences:
         if not isinstance(one, Mapping) or not isinstance(one.get("evidence"), str):
-            raise InvalidData("a piece of evidence has no text")
+            raise InvalidData("a piece of evidence is empty")
         label, title = str(one.get("evidence_label") or ""), str(one.get("article") or "")
         yield StanceRow(
             claim, one["evidence"], parse_label(label), claim_id, str(one.get("evidence_id") or one["evidence"]), title
@@ -177,12 +177,12 @@ def _averitec(claim: str, claim_id: str, data: Mapping[str, Any]) -> StanceRow:
     parts: list[str] = []
     for question in data["questions"]:
         if not isinstance(question, Mapping):
-            raise InvalidData("a question is no object")
+            raise InvalidData("a question is not an object")
         answers = [str(one.get("answer") or "").strip() for one in question.get("answers") or ()]
         parts += [str(question.get("question") or "").strip(), *(answer for answer in answers if answer)]
     text = " ".join(part if part[-1:] in ".?!" else f"{part}." for part in parts if part)
     if not text:
-        raise InvalidData("there is no evidence among the questions")
+        raise InvalidData("the questions have no answers")
     return StanceRow(claim, text, parse_label(str(data.get("label") or "")), claim_id, f"questions of {claim_id}")
 
 
@@ -205,9 +205,9 @@ def _scifact(
 
 def _document(doc_id: object, documents: Mapping[str, tuple[str, str]] | None) -> tuple[str, str]:
     if doc_id is None:
-        raise InvalidData("there is neither evidence nor the id of a document")
+        raise InvalidData("both the evidence and the id of a document are missing")
     if documents is None:
-        raise InvalidData(f"there is no evidence but document {doc_id}: name the file of documents by --corpus")
+        raise InvalidData(f"the evidence is document {doc_id}. Name the file of documents with --corpus")
     if str(doc_id) not in documents:
         raise InvalidData(f"the corpus has no document {str(doc_id)[:80]!r}")
     return documents[str(doc_id)]

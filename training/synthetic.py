@@ -1,8 +1,8 @@
-"""Pairs with stances that are made from documents without labels: weak supervision for stance models.
+"""Pairs with stances made from documents without labels: weak supervision for stance models.
 
-A sentence, shortened, is supported by the passage that it stands in; the same with its direction, polarity or a number
-changed is refuted by it; a passage far from it says too little. Denial is put into documents too, so that no word of
-the claim decides alone.
+A shortened sentence is supported by the passage around it. With its direction, polarity or a number changed, it is
+refuted. A passage far from it leaves it open. Negations are put into documents too, so that no word of the claim
+decides alone.
 """
 
 from __future__ import annotations

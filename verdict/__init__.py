@@ -1,4 +1,4 @@
-"""Evidence and verdict: which sentences bear on the claim, and what they say of it."""
+"""Evidence and verdict: which sentences bear on the claim, and what they say about it."""
 
 from .conclude import conclude
 from .evidence import choose_sentences, choose_sentences_many

@@ -1,11 +1,11 @@
-"""Confidence with a meaning: calibrated on labelled pairs, so that of stances with confidence .8 about 80% are right.
+"""Calibrated confidence: about 80% of the stances with confidence .8 are right.
 
-Two ways, both from stances and their true labels. `temperature`: the log-probabilities divided by one number (Guo et
-al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2): little data suffice. `isotonic`: a rising curve
-for each label (Zadrozny and Elkan, KDD 2002), scaled to sum to 1: more freedom, for a thousand pairs and more. Stances
-without probabilities have their confidence calibrated, in the same two ways, as the probability of being right.
+There are two kinds, both fitted on stances and their true labels. `temperature` divides the log-probabilities by one
+number (Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2) and needs little data. `isotonic`
+fits a rising curve for each label (Zadrozny and Elkan, KDD 2002), scaled to sum to 1, and needs a thousand pairs or
+more. If a method gives no probabilities, its confidence is calibrated as the probability of being right.
 
-The label stays the method's own; its confidence becomes its calibrated probability.
+The label does not change; its confidence becomes the calibrated probability.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["temperature", "isotonic"]
 MIN_PAIRS = 30
-"""Labelled pairs below which a calibration says nothing."""
+"""With fewer labelled pairs, a calibration means nothing."""
 MAX_BYTES = 10_000_000
 BINS = 10
 _TINY = 1e-6
@@ -52,7 +52,7 @@ class Curve(BaseModel):
     @model_validator(mode="after")
     def _rising(self) -> Curve:
         if len(self.x) != len(self.y) or list(self.x) != sorted(self.x) or list(self.y) != sorted(self.y):
-            raise ValueError("x and y must be as many, and both must rise")
+            raise ValueError("x and y must have the same length, and both must rise")
         return self
 
 
@@ -81,7 +81,7 @@ class Calibration(BaseModel):
         if self.kind == "temperature" and self.temperature is None:
             raise ValueError("temperature is missing")
         if self.kind == "isotonic" and set(self.curves) != names:
-            raise ValueError(f"there must be curves for {', '.join(sorted(names))}")
+            raise ValueError(f"curves are needed for {', '.join(sorted(names))}")
         return self
 
     def apply(self, stance: Stance) -> Stance:
@@ -95,8 +95,8 @@ class Calibration(BaseModel):
             return replace(stance, confidence=round(float(self._confidences(values)[0, 1]), 6))
         if stance.probabilities is None:
             raise InvalidData(
-                f"the calibration was made for {self.method}, which gives the probabilities of all labels; this method "
-                "gives none: calibrate it on its own answers"
+                f"the calibration was made for {self.method}, which gives the probabilities of all labels. This method "
+                "does not. Calibrate it on its own answers"
             )
         rows = self._calibrated(_array([[stance.probabilities.get(label, 0.0) for label in STANCES]]))
         probabilities: dict[str, float] = {
@@ -140,7 +140,7 @@ def fit_calibration(
         raise MissingExtra("calibration", "evaluation") from error
     given = [(s, label) for s, label in zip(stances, labels, strict=True) if s.label is not None]
     if len(given) < MIN_PAIRS:
-        raise InvalidData(f"{len(given)} labelled pairs were judged; a calibration needs at least {MIN_PAIRS}")
+        raise InvalidData(f"only {len(given)} labelled pairs were judged, and a calibration needs at least {MIN_PAIRS}")
     before = reliability(*zip(*given, strict=True)).error  # type: ignore[arg-type]
     of: Literal["probabilities", "confidence"] = (
         "probabilities" if all(stance.probabilities is not None for stance, _ in given) else "confidence"
@@ -151,12 +151,12 @@ def fit_calibration(
         names: tuple[str, ...] = STANCES
     else:
         if any(stance.confidence is None for stance, _ in given):
-            raise InvalidData(f"{method} gives neither probabilities nor a confidence: there is nothing to calibrate")
+            raise InvalidData(f"nothing to calibrate: {method} gives neither probabilities nor confidences")
         values = _array([[1 - (s.confidence or 0.0), s.confidence or 0.0] for s, _ in given])
         truth = [int(stance.label == label) for stance, label in given]
         names = ("wrong", _RIGHT)
         if len(set(truth)) == 1:
-            raise InvalidData(f"all {len(given)} pairs are {names[truth[0]]}: there is nothing to calibrate")
+            raise InvalidData(f"nothing to calibrate: the answers to all {len(given)} pairs are {names[truth[0]]}")
     common = {"kind": kind, "of": of, "method": method, "pairs": len(given), "error_before": before, "error_after": 0}
     if kind == "temperature":
         made = Calibration.model_validate(common | {"temperature": _fit_temperature(values, truth)})
@@ -175,19 +175,23 @@ def save_calibration(calibration: Calibration, file: Path) -> None:
 
 
 def load_calibration(file: Path) -> Calibration:
-    """Read a calibration. Raises NotFound where there is no file, InvalidData where it is no calibration."""
+    """Read a calibration. Raises NotFound if the file is missing, and InvalidData if it is not a calibration."""
     if not file.is_file():
-        raise NotFound(f"there is no calibration {file}: make one from labelled pairs, or leave it out of the recipe")
+        raise NotFound(
+            f"the calibration {file} does not exist. Make one with ccheck calibrate, or remove it from the recipe"
+        )
     if file.stat().st_size > MAX_BYTES:
-        raise InvalidData(f"{file} is no calibration: it has more than {MAX_BYTES:,} bytes")
+        raise InvalidData(f"{file} is not a calibration: it is larger than {MAX_BYTES:,} bytes")
     try:
         return Calibration.model_validate(json.loads(file.read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
-        raise InvalidData(f"{file} is no calibration: {where}: {first['msg']}. Make it again") from error
+        raise InvalidData(
+            f"{file} is not a calibration: {where}: {first['msg']}. Make it again with ccheck calibrate"
+        ) from error
     except (OSError, ValueError) as error:
-        raise InvalidData(f"{file} can't be read as a calibration: {error}") from error
+        raise InvalidData(f"can't read the calibration {file}: {error}") from error
 
 
 @dataclass(slots=True)
@@ -208,8 +212,8 @@ def calibrated(method: StanceMethod, calibration: Calibration) -> StanceMethod:
     # A model's folder can have moved.
     if calibration.method.rpartition("/")[2] != method.name.rpartition("/")[2]:
         raise UsageError(
-            f"the calibration was made for {calibration.method} and says nothing of {method.name}: calibrate that, or "
-            "leave the calibration out of the recipe"
+            f"the calibration was made for {calibration.method}, not for {method.name}. Calibrate that method, or "
+            "remove the calibration from the recipe"
         )
     return Calibrated(method, calibration, method.name)
 
@@ -230,7 +234,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """How far confidences can be trusted.
+    """How far the confidences can be trusted.
 
     `error` is the expected calibration error: the mean over stances of the difference between their bin's mean
     confidence and its share of right ones (Guo et al. 2017, equation 3). `brier` is the mean squared difference of
@@ -258,7 +262,7 @@ def reliability(stances: Sequence[Stance], labels: Sequence[Label], bins: int = 
         if stance.label is not None and stance.confidence is not None
     ]
     if not given:
-        raise InvalidData("no stance has a label and a confidence: there is nothing to compare")
+        raise InvalidData("nothing to compare: no stance has both a label and a confidence")
     places: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
     for confidence, right in given:
         places[min(bins - 1, max(0, math.ceil(confidence * bins) - 1))].append((confidence, right))

@@ -1,9 +1,8 @@
-"""Stances by a sequence classifier on this machine: a model of natural language inference, or one trained on claims.
+"""Stances from a sequence classifier on this machine: for natural language inference, or trained on claims.
 
 The document is the premise and the claim the hypothesis. A document that is longer than the model reads is cut into
-windows of whole sentences, each with the title before it, and the window that says most counts: the one whose
-probability of NOT_ENOUGH_INFO is lowest. Of long documents the `MAX_WINDOWS` windows that share most with the claim are
-read.
+windows of whole sentences, each with the title first. The window with the lowest probability of NOT_ENOUGH_INFO counts.
+Of long documents, only the `MAX_WINDOWS` windows that share most with the claim are read.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class _Window:
 
 
 class StanceClassifier(LocalModel):
-    """Tells what documents say of claims by a classifier of three labels. A `StanceMethod`."""
+    """Tells what documents say about claims, with a classifier of three labels. A `StanceMethod`."""
 
     def __init__(
         self,
@@ -84,7 +83,8 @@ class StanceClassifier(LocalModel):
         self._max_tokens, self._half = max_tokens, half
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
-        """One for each case, in order. What can't be read is a stance without a label. Raises CcheckError."""
+        """One for each case, in order. A document that can't be read gets a stance without a label. Raises
+        CcheckError."""
         for group in in_groups(cases):
             yield from self._judge(group)
 
@@ -100,7 +100,7 @@ class StanceClassifier(LocalModel):
                 if room < self.max_tokens // 4:
                     errors[number, piece] = (
                         f"the claim is too long for {self.name}, which reads {self.max_tokens} tokens of claim and "
-                        "document: shorten the claim"
+                        "document. Shorten the claim"
                     )
                 elif not (found := self._windows(evidence.document, claim, room)):
                     errors[number, piece] = NO_TEXT
@@ -237,11 +237,11 @@ class StanceClassifier(LocalModel):
                 values = self.network(**inputs).logits.float().softmax(-1).cpu().tolist()
         except torch.OutOfMemoryError:
             if len(windows) == 1:
-                return [f"the document does not fit into the memory of {self.network.device} with {self.name}"]
+                return [f"the document is too large for {self.name} in the memory of {self.network.device}"]
             half = len(windows) // 2
             return self._forward(windows[:half]) + self._forward(windows[half:])
         return [
-            tuple(row) if all(map(math.isfinite, row)) else f"{self.name} gave probabilities that are no numbers"
+            tuple(row) if all(map(math.isfinite, row)) else f"{self.name} gave probabilities that are not numbers"
             for row in values
         ]
 
@@ -270,18 +270,18 @@ def read_labels(folder: Path) -> tuple[Label, ...]:
         names = json.loads(file.read_text(encoding="utf-8")).get("id2label") or {}
         outputs = [str(names[key]) for key in sorted(names, key=int)]
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise InvalidData(f"{file} can't be read as a model's configuration: {error}") from error
+        raise InvalidData(f"can't read the model configuration {file}: {error}") from error
     needed = '"id2label": {"0": "SUPPORTS", "1": "REFUTES", "2": "NOT_ENOUGH_INFO"}, in the order of its outputs'
     try:
         labels = tuple(parse_stance(name) for name in outputs)
     except InvalidData as error:
         raise InvalidData(
-            f"the outputs of {folder} are named {', '.join(outputs)}, and what they mean can't be guessed: if it is a "
-            f"stance model, set in {file} {needed}"
+            f"the outputs of {folder} are named {', '.join(outputs)}, which ccheck does not know. If it is a stance "
+            f"model, set in {file} {needed}"
         ) from error
     if sorted(labels) != sorted(STANCES):
         said = ", ".join(outputs) if outputs else "not named"
         raise InvalidData(
-            f"the outputs of {folder} are {said}; a stance model has three labels. Set in {file} {needed}"
+            f"the outputs of {folder} are {said}, but a stance model has three labels. In {file}, set {needed}"
         )
     return labels

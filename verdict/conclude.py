@@ -4,9 +4,9 @@ The rule, which docs/verdicts.md states for users:
 
 1. A document that supports the claim does so with the probability p = confidence * weight. The weight falls with the
    rank, by half every `HALF_LIFE` ranks: what is found further down is less likely to be about the claim.
-2. A side is as probable as that at least one of its documents is right, each by itself (a noisy or):
+2. P(side) is the probability that at least one of its documents is right, each independently (a noisy or):
    P(side) = 1 - product of (1 - p).
-3. A side is strong when its probability is above one half. Both strong: CONFLICTING. One: SUPPORTS or REFUTES. None:
+3. A side is strong if P(side) is above one half. Both strong: CONFLICTING. One: SUPPORTS or REFUTES. None:
    NOT_ENOUGH_INFO.
 4. The confidence is how sure the documents are that say so, and how sure that none of the other side is right: the
    mean confidence of the verdict's documents, weighted by rank, times 1 - P(side) for each side that the verdict is
@@ -32,12 +32,12 @@ from dataclasses import replace
 from ..types import Evidence, Label, Verdict
 
 HALF_LIFE = 20
-"""After so many ranks a document counts half."""
+"""A document this many ranks further down counts half."""
 ASSUMED_CONFIDENCE = 0.8
-"""Of a stance whose method gives none."""
+"""The confidence of a stance whose method gives none."""
 UNREAD = 0.07
 """How probable it is that a document that could not be judged is on a given side: fitted to half of Climate-FEVER."""
-NO_DOCUMENTS = "no document was found that could be judged"
+NO_DOCUMENTS = "no documents were found to judge"
 _VERBS: dict[Label, str] = {"SUPPORTS": "supports", "REFUTES": "refutes"}
 
 
@@ -77,7 +77,7 @@ def counted(verdict: Verdict, evidence: Sequence[Evidence]) -> Verdict:
     error = _why_not(failed, len(judged))
     if stays < 0.5:
         if verdict.label is not None:
-            error = f"too little was judged for a verdict: {error}"
+            error = f"too few documents were judged for a verdict: {error}"
         return replace(verdict, label=None, confidence=None, rationale=None, error=verdict.error or error)
     confidence = None if verdict.confidence is None else round(verdict.confidence * stays, 6)
     return replace(verdict, confidence=confidence, error=error)
@@ -127,7 +127,7 @@ def _confidence(piece: Evidence) -> float:
 
 def _why_not(failed: Sequence[Evidence], total: int) -> str:
     errors = [piece.stance.error for piece in failed if piece.stance is not None and piece.stance.error]
-    said = max(dict.fromkeys(errors), key=errors.count) if errors else "no reason was given"
+    said = max(dict.fromkeys(errors), key=errors.count) if errors else "no reason given"
     if len(failed) == total:
         return f"none of {_papers(total)} could be judged: {said}"
     return f"{_count(len(failed), total)} could not be judged: {said}"

@@ -75,9 +75,13 @@ def choose_sentences_many(
     Raises UsageError where the method lacks its model, InvalidData where the model's answer can't be used.
     """
     if method == "embedding" and embed is None:
-        raise UsageError("sentences are to be chosen by embedding, but there is no embedding model: choose lexical")
+        raise UsageError(
+            "the evidence method embedding needs an embedding model, and none is available. Use the method lexical"
+        )
     if method == "reranker" and rerank is None:
-        raise UsageError("sentences are to be chosen by the reranker, but there is none: choose mix or lexical")
+        raise UsageError(
+            "the evidence method reranker needs a reranker, and none is available. Use the method mix or lexical"
+        )
     if count == 0:
         return [[() for _ in documents] for _, documents in cases]
     spans: dict[str, list[tuple[int, int]]] = {}
@@ -143,7 +147,7 @@ def _by_reranker(claim: str, read: Sequence[str], rerank: Rerank) -> dict[str, f
     values = [float(value) for value in rerank(claim, [clean(text) for text in read])]
     if len(values) != len(read) or not all(0 <= value <= 1 for value in values):
         raise InvalidData(
-            f"the reranker gave {len(values)} scores for {len(read)} sentences; there must be one for each, in 0..1"
+            f"the reranker gave {len(values)} scores for {len(read)} sentences. It must give one for each, in 0..1"
         )
     return dict(zip(read, values, strict=True))
 
@@ -169,7 +173,7 @@ def _by_embedding(
     if vectors.ndim != 2 or len(vectors) != len(row) or not np.isfinite(vectors).all():
         raise InvalidData(
             f"the embedding model gave numbers of shape {vectors.shape} for {len(row)} sentences, or some are not "
-            "finite: choose sentences by lexical, or name another model"
+            "finite. Use the evidence method lexical, or another model"
         )
     answer: list[dict[str, float]] = []
     for number, (claim, read, case) in enumerate(zip(claims, reads, candidates, strict=True)):

@@ -51,13 +51,13 @@ def load_pairs(path: Path) -> list[LabelledPair]:
                     continue
                 pairs.append(_pair(line, f"{path}, line {number}"))
                 if len(pairs) > _MOST:
-                    raise InvalidData(f"{path} has more than {_MOST:,} examples: keep the best of them")
+                    raise InvalidData(f"{path} has more than {_MOST:,} examples. Keep only the best")
     except FileNotFoundError as error:
-        raise NotFound(f"the examples {path} do not exist") from error
+        raise NotFound(f"the examples file {path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidData(f"the examples {path} can't be read: {error}") from error
+        raise InvalidData(f"can't read the examples {path}: {error}") from error
     if not pairs:
-        raise InvalidData(f"the examples {path} are empty: give lines of claim, evidence and label")
+        raise InvalidData(f"{path} contains no examples. Each line needs claim, evidence and label")
     return pairs
 
 

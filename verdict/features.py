@@ -1,10 +1,9 @@
-"""Stances by a linear model over what a claim and the nearest sentence of a document have in common.
+"""Stances from a linear model over features of a claim and a document.
 
-The sentence is the one whose embedding is nearest to the claim's. Of both embeddings u and v the model sees u, v,
-|u - v| and u * v (as Conneau et al., EMNLP 2017, join sentences for inference), and counts: shared words, numbers and
-denials of that sentence, what `polarity.relations` gives for the `NEAR` nearest sentences in the mean, and how much of
-the claim the whole document has.
-`ccheck train stance --method features` makes it, in seconds beyond the embedding.
+The features are the embeddings u of the claim and v of the document's nearest sentence, as u, v, |u - v| and u * v
+(Conneau et al., EMNLP 2017, join sentences for inference like that), and counts: words, numbers and negations that this
+sentence shares with the claim, the mean of `polarity.relations` over the `NEAR` nearest sentences, and how much of the
+claim the whole document covers. `ccheck train stance --method features` trains it, in seconds after the embedding.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def is_feature_model(folder: Path) -> bool:
 
 
 class FeatureStances:
-    """Tells what documents say of claims by a linear model of pair features. A `StanceMethod`."""
+    """Tells what documents say about claims, with a linear model of pair features. A `StanceMethod`."""
 
     def __init__(self, folder: str, device: str | None = None, *, on_load: Callable[[], None] = lambda: None) -> None:
         """Read the model; the embedding model is loaded with the first claim, after `on_load`.
@@ -79,13 +78,13 @@ class FeatureStances:
         found = find_model(made_with["model"])
         if fingerprint(found.path) != made_with["fingerprint"]:
             raise InvalidData(
-                f"{path} was trained on embeddings of {made_with['model']}, which has other weights here: install the "
-                "same model, or train the stance model again"
+                f"{path} was trained on embeddings of {made_with['model']}, but that model has other weights here. "
+                "Install the same one, or train the stance model again"
             )
         self._device, self._on_load, self._path = device, on_load, found.path
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
-        """One for each case, in order. What can't be read is a stance without a label."""
+        """One for each case, in order. A document that can't be read gets a stance without a label."""
         for group in in_groups(cases):
             yield from self._judge(group)
 
@@ -266,12 +265,14 @@ def _read(path: Path, labels: int) -> dict[str, Any]:
         shapes = {"coefficients": (labels, width), "intercept": (labels,), "mean": (COUNTS,), "scale": (COUNTS,)}
         for name, shape in shapes.items():
             if weights[name].shape != shape or not np.isfinite(weights[name]).all():
-                raise ValueError(f"{name} has the shape {weights[name].shape} instead of {shape}, or what is no number")
+                raise ValueError(
+                    f"{name} has the shape {weights[name].shape} instead of {shape}, or has values that are not numbers"
+                )
     except FileNotFoundError as error:
-        raise NotFound(f"{path} holds no stance model: {Path(error.filename or '').name} is missing") from error
+        raise NotFound(f"{path} is not a stance model: {Path(error.filename or '').name} is missing") from error
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise InvalidData(
-            f"{path} is no stance model of pair features ({type(error).__name__}: {error}): make it anew by ccheck "
-            "train stance --method features"
+            f"{path} is not a stance model of pair features ({type(error).__name__}: {error}). Make it again with "
+            "ccheck train stance --method features"
         ) from error
     return {**weights, "embedding": made_with}

@@ -1,4 +1,4 @@
-"""Who judges: from claims with their evidence to a stance for each document and a verdict for each claim."""
+"""What a judge is: claims with their evidence in, a stance for each document and a verdict for each claim out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a method says of a case: a stance for each piece of evidence, in order.
+    """What a method says about a case: a stance for each piece of evidence, in order.
 
     `quotes` are the sentences that the method itself gave as its reasons, for each piece of evidence, with the offsets
     at which they stand in the document; empty where it gives none.
@@ -45,20 +45,22 @@ class Judged:
 
 
 class StanceMethod(Protocol):
-    """Tells what documents say of claims. `name` is how results call it: `llm:gpt-4.1 (one-step)`, `stance:FOLDER`."""
+    """Tells what documents say about claims. `name` is its name in results: `llm:gpt-4.1 (one-step)`,
+    `stance:FOLDER`."""
 
     name: str
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """One for each case, in order, each as soon as it is there.
 
-        What can't be judged is a stance without a label, with its error. Raises CcheckError for what fails for all.
+        A document that can't be judged gets a stance without a label, with its error. Raises CcheckError for failures
+        that concern all.
         """
         ...
 
 
 def all_judged(method: StanceMethod, cases: Sequence[Case]) -> Iterator[Judged]:
-    """One for each case; where the method fails for good, the rest has its error."""
+    """One for each case. If the method fails altogether, the remaining cases have its error."""
     done = 0
     try:
         for judged in method(cases):

@@ -63,7 +63,7 @@ def parse_label(text: str) -> Label:
         near = difflib.get_close_matches(_key(text), _LABELS, 1)
         known = "; ".join(f"{label} ({', '.join(spellings[1:4])}, ...)" for label, spellings in SPELLINGS.items())
         hint = f" Did you mean {_LABELS[near[0]]}?" if near else ""
-        raise InvalidData(f"the label {text[:80]!r} is not known.{hint} Known are {known}")
+        raise InvalidData(f"unknown label {text[:80]!r}.{hint} Known labels: {known}")
     return label
 
 
@@ -71,5 +71,7 @@ def parse_stance(text: str) -> Label:
     """As `parse_label`, for what one document says: CONFLICTING is no stance. Raises InvalidData."""
     label = parse_label(text)
     if label not in STANCES:
-        raise InvalidData(f"the label {text[:80]!r} is of a claim; one document can have {', '.join(STANCES)}")
+        raise InvalidData(
+            f"the label {text[:80]!r} is for a whole claim. A single document can have {', '.join(STANCES)}"
+        )
     return label

@@ -1,4 +1,4 @@
-"""Stances and verdicts by a language model over HTTP.
+"""Stances and verdicts from a language model over HTTP.
 
 The strategies: `one-step`; `two-step` (is there evidence; on which side), `few-shot` and `hybrid` (both steps in one
 question) as in section 4.2 and appendix C of the paper on ClimateCheck's hybrid system; `batch` (many pairs in one
@@ -90,7 +90,7 @@ class PlannedPrompt:
 
 
 class LlmStances:
-    """Tells by a language model what documents say of claims. `name` is how results call it."""
+    """Tells what documents say about claims, with a language model. `name` is its name in results."""
 
     def __init__(
         self, llm: LanguageModel, stage: VerdictStage, embed: Callable[[list[str]], Vector] | None = None
@@ -112,8 +112,8 @@ class LlmStances:
             self._chooser = ExampleChooser(load_pairs(stage.examples), embed)
         elif stage.strategy == "few-shot":
             raise UsageError(
-                "the strategy few-shot needs examples: name a JSON Lines file of claim, evidence and label by "
-                "--examples or in the recipe (verdict.examples), or take the strategy one-step"
+                "the strategy few-shot needs examples. Name a JSON Lines file of claim, evidence and label with "
+                "--examples or in the recipe (verdict.examples), or use the strategy one-step"
             )
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
@@ -269,7 +269,7 @@ def conclude_by_model(llm: LanguageModel, claim: Claim, evidence: Sequence[Evide
     read = [item for item in evidence if item.stance is not None and item.stance.label is not None]
     if not read:
         return conclude(evidence, method), Usage()
-    if any(item.stance is not None and item.stance.error == str(Interrupted()) for item in evidence):
+    if any(item.stance is not None and item.stance.interrupted for item in evidence):
         error = "interrupted before all of the evidence was judged"
         return counted(Verdict(None, method=method, error=error), evidence), Usage()
     lines = []
@@ -373,12 +373,16 @@ def _answers(outcome: Answer[Batch] | Failure, size: int) -> list[_Made]:
             made.append((stance_of(item.label, item.confidence, item.rationale), (), usage))
         else:
             assert isinstance(outcome, Failure)
-            made.append((Stance(None, error=str(outcome.error)), (), usage))
+            made.append((_unjudged(outcome), (), usage))
     return made
 
 
 def _failed(failure: Failure) -> _Made:
-    return Stance(None, error=str(failure.error)), (), failure.usage
+    return _unjudged(failure), (), failure.usage
+
+
+def _unjudged(failure: Failure) -> Stance:
+    return Stance(None, error=str(failure.error), interrupted=isinstance(failure.error, Interrupted))
 
 
 def _unread() -> _Made:

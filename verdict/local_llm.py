@@ -1,9 +1,9 @@
-"""Stances by a causal language model on this machine: which answer is most likely, and no text is generated.
+"""Stances from a causal language model on this machine: the most likely answer, without generating text.
 
 The model reads the document, the claim and the question, and the answers are compared by the mean log-likelihood of
-their tokens. A model prefers some answers whatever it reads; how much is found out with content-free inputs (the
-words "N/A", "[MASK]" and nothing at all in place of claim and document), and each answer's probability is divided by
-what it has there (Zhao et al., Calibrate Before Use, ICML 2021, section 4: W = diag(p_cf)^-1, b = 0).
+their tokens. A model prefers some answers whatever it reads. Content-free inputs ("N/A", "[MASK]" and nothing at all in
+place of claim and document) show how much, and each answer's probability is divided by its probability there (Zhao et
+al., Calibrate Before Use, ICML 2021, section 4: W = diag(p_cf)^-1, b = 0).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PLACES = ("\ue000document\ue000", "\ue000claim\ue000")
 
 
 class LocalLlm(LocalModel):
-    """Tells what documents say of claims by the likelihood of the answers. A `StanceMethod`."""
+    """Tells what documents say about claims, from the likelihood of the answers. A `StanceMethod`."""
 
     def __init__(
         self,
@@ -69,14 +69,15 @@ class LocalLlm(LocalModel):
         for place in ("{document}", "{claim}"):
             if prompt.count(place) != 1:
                 raise InvalidData(
-                    f"the prompt of local-llm must have {place} once; it has it {prompt.count(place)} times"
+                    f"the prompt of local-llm must contain {place} exactly once, not {prompt.count(place)} times"
                 )
         super().__init__(name, "judging by a language model on this machine", device, on_load, allow_download)
         self.name = f"local-llm:{self.model_name}"
         self._prompt, self._max_tokens = prompt, max_tokens
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
-        """One for each case, in order. What can't be read is a stance without a label. Raises CcheckError."""
+        """One for each case, in order. A document that can't be read gets a stance without a label. Raises
+        CcheckError."""
         for case in cases:
             claim, tokens = self._content(case.claim.text), 0
             stances = []
@@ -93,7 +94,7 @@ class LocalLlm(LocalModel):
             return Stance(None, error=NO_TEXT), 0
         room = self.max_tokens - len(claim) - self._fixed_tokens
         if room < MIN_DOCUMENT:
-            error = f"the claim is too long for {self.name}, which reads {self.max_tokens} tokens: shorten the claim"
+            error = f"the claim is too long for {self.name}, which reads {self.max_tokens} tokens. Shorten the claim"
             return Stance(None, error=error), 0
         # A token is at most some characters long; what can't be read need not be cut into tokens.
         document = self._content(content[: 32 * room])[:room]
@@ -101,7 +102,7 @@ class LocalLlm(LocalModel):
         raw = self._likelihoods(prompt)
         prior = self.prior
         if raw is None or prior is None:
-            return Stance(None, error=f"{self.name} gave likelihoods that are no numbers"), len(prompt)
+            return Stance(None, error=f"{self.name} gave likelihoods that are not numbers"), len(prompt)
         odds = [value / before for value, before in zip(raw, prior, strict=True)]
         stance = likeliest([value / sum(odds) for value in odds])
         if sorted((stance.probabilities or {}).values())[-2] == stance.confidence:
@@ -125,7 +126,7 @@ class LocalLlm(LocalModel):
             message = [{"role": "user", "content": text}]
             text = self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
             if any(text.count(place) != 1 for place in _PLACES):
-                raise InvalidData(f"the chat template of {self.path} does not pass the prompt on as it is")
+                raise InvalidData(f"the chat template of {self.path} changes the prompt, so this model can't be used")
         else:
             text += "\nAnswer:"
             # Whether the model wants a token in front, its tokenizer knows.

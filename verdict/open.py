@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ..types import Vector
 
 NOT_SET_UP = (
-    "no verdict model is set up: name a language model by --llm MODEL (its server by OPENAI_BASE_URL), or a stance "
-    "model by --stance FOLDER"
+    "no verdict model is configured. Use --llm MODEL for a language model (and OPENAI_BASE_URL for its server), or "
+    "--stance FOLDER for a stance model"
 )
 
 LanguageModels: TypeAlias = "Callable[[str | None], LanguageModel]"
@@ -45,8 +45,8 @@ def open_method(
     """The method of a stage. `language_model` gives the one of a name; `embed` serves examples that are chosen by
     similarity.
 
-    Raises NotFound or MissingExtra for what is not here, UsageError for what was not said. With `auto` these mean that
-    nothing is set up, and the message says what to do.
+    Raises NotFound or MissingExtra for what is not installed, and UsageError for missing settings. With `auto`, they
+    mean that nothing is configured, and the message says what to do.
     """
     method = stage.method
     if method == "auto":
@@ -55,11 +55,13 @@ def open_method(
             try:
                 return _calibrated(_stance(stage, settings, notify), stage)
             except MissingExtra as error:
-                raise NotFound(f"{NOT_SET_UP}, for which: pip install 'ccheck[{error.extra}]'") from error
+                raise NotFound(f"{NOT_SET_UP}, which needs pip install 'ccheck[{error.extra}]'") from error
             except NotFound as error:
                 from .classifier import DEFAULT_STANCE_MODEL
 
-                raise NotFound(f"{NOT_SET_UP}; {DEFAULT_STANCE_MODEL}, the default, is not here") from error
+                raise NotFound(
+                    f"{NOT_SET_UP}. The default stance model, {DEFAULT_STANCE_MODEL}, is not installed"
+                ) from error
     if method == "llm":
         from .llm import LlmStances
 
@@ -69,7 +71,7 @@ def open_method(
     elif method == "local-llm":
         made = _local_llm(stage, settings, notify)
     else:
-        raise UsageError(f"there is no verdict method {method!r}")
+        raise UsageError(f"unknown verdict method {method!r}")
     return _calibrated(made, stage)
 
 
@@ -91,7 +93,7 @@ def _local_llm(stage: VerdictStage, settings: Settings, notify: Callable[[str], 
 
     name = stage.model or settings.llm_model
     if name is None:
-        raise UsageError("the verdict method local-llm needs a model: name its folder by --llm FOLDER")
+        raise UsageError("the verdict method local-llm needs a model. Name its folder with --llm FOLDER")
     return LocalLlm(name, device=settings.device, on_load=lambda: notify(f"loading {name}"))
 
 

@@ -1,7 +1,7 @@
-"""What the words of a claim and of a sentence say of each other: shared words, directions, denials, numbers.
+"""How the words of a claim and of a sentence relate: shared words, directions, negations, numbers.
 
-A document refutes a claim mostly in the claim's own words, with one of them turned round: fewer for more, a denial,
-another number. So directions and denials are compared near the words that both share.
+A document mostly refutes a claim in the claim's own words, with one of them reversed: fewer for more, a negation,
+another number. So directions and negations are compared near the words that both share.
 """
 
 from __future__ import annotations

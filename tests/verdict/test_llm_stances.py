@@ -391,8 +391,11 @@ def test_a_verdict_that_could_not_be_made_has_no_label(open_model):
 
 
 def test_no_verdict_is_asked_for_after_an_interrupt(open_model):
-    cut_off = Stance(None, error="interrupted before the language model answered")
-    evidence = [*judged_evidence(), Evidence(Hit(4, document(4), 0.1), (), cut_off)]
-    with scripted([say({"rationale": "x", "label": "SUPPORTS", "confidence": 1})]) as server:
-        verdict, _ = conclude_by_model(open_model(server.url), CLAIM, evidence)
-    assert verdict.label is None and "interrupted" in verdict.error and server.requests == []
+    said = "interrupted before the language model answered"
+    for interrupted in (True, False):  # a server can use the same words
+        cut_off = Stance(None, error=said, interrupted=interrupted)
+        evidence = [*judged_evidence(), Evidence(Hit(4, document(4), 0.1), (), cut_off)]
+        with scripted([say({"rationale": "x", "label": "SUPPORTS", "confidence": 1})]) as server:
+            verdict, _ = conclude_by_model(open_model(server.url), CLAIM, evidence)
+        assert (verdict.label is None, len(server.requests)) == (interrupted, 0 if interrupted else 1)
+        assert "interrupted" in verdict.error
