@@ -136,9 +136,9 @@ def test_overwriting_a_model_takes_no_folder_of_something_else(tmp_path):
     for folder in (photos, work):
         folder.mkdir()
         (folder / "one.jpg").write_text("x")
-    with pytest.raises(UsageError, match="no model that ccheck trained"):
+    with pytest.raises(UsageError, match="not a model that ccheck trained"):
         work_folder(photos, "{}", resume=False, overwrite=True)
-    with pytest.raises(UsageError, match="something else than a training"):
+    with pytest.raises(UsageError, match="not a training folder"):
         work_folder(tmp_path / "new", "{}", resume=False, overwrite=True)
     assert (photos / "one.jpg").is_file() and (work / "one.jpg").is_file()
     (photos / "README.md").write_text(f"# Embedder {TRAINED_BY} 0.1")

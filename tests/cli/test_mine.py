@@ -113,9 +113,9 @@ def test_a_mining_that_was_cut_off_goes_on(tmp_path):
 
 
 def test_claims_without_anything_to_mine(tmp_path):
-    with pytest.raises(InvalidData, match="do the ids"):
+    with pytest.raises(InvalidData, match="Check that the ids"):
         mine(Checker(), CLAIMS, {"x": {"good": 1}}, get, [], tmp_path / "o", MiningOptions(), {})
-    with pytest.raises(InvalidData, match="none of its relevant documents is in the store"):
+    with pytest.raises(InvalidData, match="the store has none of its relevant documents"):
         mine(Checker(), CLAIMS, {"c0": {"gone": 1}}, get, [], tmp_path / "o", MiningOptions(), {})
 
 

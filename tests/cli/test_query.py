@@ -43,7 +43,7 @@ def test_a_ranking_is_read_at_a_glance(query):
     assert re.fullmatch(rf"     [\d.]+ · bm25 #1 · doi:{re.escape(shown['doi'])} · {shown['_id']}", facts)
     assert sum(line.startswith("  2  ") for line in lines) == 1 and not any(line.startswith("  3  ") for line in lines)
     verdict = lines[-2]
-    assert verdict.startswith("Verdict  none: no verdict model is set up") and "--llm MODEL" in verdict
+    assert verdict.startswith("Verdict  none: no verdict model is configured") and "--llm MODEL" in verdict
     assert "\x1b" not in ran.out and not re.search(r"[ \t]+$", ran.out, re.MULTILINE)
 
 

@@ -54,7 +54,7 @@ def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path, m
     (report,) = ran.objects
     assert report["kind"] == "reranker" and report["phases"][0]["phase"] == "first"
     assert {figure["group"] for figure in report["figures"]} == {"by document", "by claim"}
-    assert "no document of which is in training" in ran.err and "first, epoch 1: nDCG@10" in ran.err
+    assert "about documents that are not in training" in ran.err and "first, epoch 1: nDCG@10" in ran.err
     assert "epochs = 1" in (tmp_path / "out" / "README.md").read_text()
     assert ccheck("ingest", files / "corpus.jsonl", "--store", tmp_path / "store", "--no-dense").code == 0
     used = ccheck(
@@ -85,7 +85,7 @@ def test_an_embedder_and_an_adapter_are_trained(files, tmp_path):
         (("--preset", "climatecheck-hybird"), 4, "did you mean 'climatecheck-hybrid'"),
         (("--set", "clip"), 2, "write it as KEY=VALUE"),
         (("--set", "clipp=1"), 5, "did you mean 'clip'"),
-        (("--config", "nothing.toml"), 4, "there is no file nothing.toml"),
+        (("--config", "nothing.toml"), 4, "nothing.toml does not exist"),
         (("--device", "cuda:7"), 2, "CUDA_VISIBLE_DEVICES"),
     ],
 )
@@ -102,4 +102,4 @@ def test_a_corpus_of_other_ids_is_said(files, tmp_path):
     ran = ccheck(
         "train", "embedder", *data(files, "corpus", "claims"), "--qrels", tmp_path / "qrels.tsv", "-o", tmp_path / "out"
     )
-    assert ran.code == 5 and "do the ids of corpus, claims and judgements match" in ran.err
+    assert ran.code == 5 and "Check that the ids of corpus, claims and judgements match" in ran.err

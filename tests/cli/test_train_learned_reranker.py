@@ -92,4 +92,4 @@ def test_too_few_claims_are_refused(files, tmp_path):
     few = tmp_path / "few.jsonl"
     few.write_text("".join(f"{line}\n" for line in (files / "claims.jsonl").read_text().splitlines()[:5]))
     ran = train(files, tmp_path / "learned.json", "bm25", "--claims", few)
-    assert ran.code != 0 and "learning needs 20" in ran.err
+    assert ran.code != 0 and "training needs 20" in ran.err

@@ -245,9 +245,9 @@ def test_files_that_are_not_even_that(tmp_path):
 
 def test_too_little_to_learn_from():
     claims, qrels, found = claims_and_hits(10)
-    with pytest.raises(InvalidData, match="learning needs 20"):
+    with pytest.raises(InvalidData, match="training needs 20"):
         train_learned_reranker(Found(found), RETRIEVERS, claims, qrels, LearnedRerankerOptions(), {})
     claims, qrels, found = claims_and_hits(60)
     elsewhere = {claim: {"not found": 1} for claim in qrels}
-    with pytest.raises(InvalidData, match="Do the ids"):
+    with pytest.raises(InvalidData, match="Check that the ids"):
         train_learned_reranker(Found(found), RETRIEVERS, claims, elsewhere, LearnedRerankerOptions(), {})

@@ -189,7 +189,7 @@ def test_a_phase_that_gains_nothing_is_undone(tmp_path, base):
     assert weights[0] == weights[1] and alone.figures == both.figures
     # The second phase changes nothing of whether there is a gain over the base.
     for name, report in (("weak", alone), ("both", both)):
-        use, leave = f"to use it: ccheck ingest CORPUS --model {tmp_path / name}", "use the base"
+        use, leave = f"to use it, run ccheck ingest CORPUS --model {tmp_path / name}", "Use the base"
         assert [use in report.notes, not any(leave in note for note in report.notes)] == [alone.phases[0].gained] * 2
     with pytest.raises(UsageError, match="epochs and weak_pairs are both 0"):
         train(tmp_path / "none", options(epochs=0))
@@ -200,7 +200,7 @@ def test_the_packaged_model_is_trained_and_used(tmp_path):
     report = train(tmp_path / "out", chosen)
     out = tmp_path / "out"
     (phase,) = report.phases
-    assert phase.gained == (f"to use it: ccheck ingest CORPUS --model {out}" in report.notes)
+    assert phase.gained == (f"to use it, run ccheck ingest CORPUS --model {out}" in report.notes)
     trained = load_embedder(str(out), device="cpu")
     assert trained.spec.dimensions == 384 and trained.spec.max_tokens == 256
     assert trained.spec.fingerprint != fingerprint(find_model(MINILM).path)
@@ -297,8 +297,8 @@ def test_an_adapter_is_trained_and_used(tmp_path):
     assert report.figures == again.figures
     said = [note for note in report.notes if note.startswith("to use it")]
     assert said == [
-        f'to use it: adapter = "{tmp_path / "out"}" in the table of a recipe\'s dense retriever, over a store '
-        f"made with {MINILM}"
+        f'to use it, set adapter = "{tmp_path / "out"}" in the table of a recipe\'s dense retriever. The store must '
+        f"be made with {MINILM}"
     ]
     files = [(tmp_path / name / "adapter.safetensors").read_bytes() for name in ("out", "again")]
     assert files[0] == files[1]
@@ -326,7 +326,7 @@ def test_an_adapter_that_gained_nothing_says_so(tmp_path):
     chosen = AdapterOptions(base=MINILM, epochs=1, precision="float32", learning_rate=1e-12)
     report = adapter.train_adapter(chosen, DATA, tmp_path / "out", device="cpu")
     assert not report.phases[0].gained
-    assert "no epoch was better than no adapter by nDCG@10: do without" in report.notes
+    assert "no epoch improved nDCG@10 over the model without an adapter. Do not use the adapter" in report.notes
     assert not any(note.startswith("to use it") for note in report.notes)
 
 
@@ -357,5 +357,5 @@ def test_an_adapter_that_is_none(tmp_path):
 
 
 def test_an_adapter_takes_no_lora(tmp_path):
-    with pytest.raises(UsageError, match="leave lora"):
+    with pytest.raises(UsageError, match="lora"):
         adapter.train_adapter(AdapterOptions(lora=Lora()), DATA, tmp_path / "out", device="cpu")

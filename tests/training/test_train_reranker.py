@@ -197,7 +197,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_weights(tmp_path, base):
     assert not (tmp_path / "killed").exists()
     # A checkpoint that was not written to its end does not count.
     (work / "first" / "checkpoints" / "checkpoint-5").mkdir()
-    with pytest.raises(UsageError, match="go on by --resume"):
+    with pytest.raises(UsageError, match="--resume"):
         train(tmp_path / "killed", chosen)
     with pytest.raises(UsageError, match="other settings or data"):
         train(tmp_path / "killed", chosen.model_copy(update={"seed": 5}), resume=True)
@@ -255,7 +255,7 @@ def test_a_decoder_is_trained_by_lora(tmp_path):
 def test_an_embedding_model_gets_a_head(tmp_path, monkeypatch):
     chosen = options(base="all-MiniLM-L6-v2", loss="bce", max_tokens=32, batch=64, random=0)
     report = train(tmp_path / "out", chosen)
-    assert "the base was no reranker" in report.notes[0]
+    assert "the base is not a reranker" in report.notes[0]
     scorer = load_scorer(str(tmp_path / "out"), device="cpu")
     assert len(scorer.score(scorer.encode("a claim", ["a text", "another"]))) == 2
 
@@ -279,7 +279,7 @@ def test_training_stops_early_and_keeps_the_best(tmp_path, base):
         ({"metric": "nDGC@10"}, UsageError, "did you mean"),
         ({"epochs": 0}, UsageError, "nothing to train"),
         ({"max_tokens": 4096}, UsageError, "at most 512 tokens"),
-        ({"lora": Lora(modules=("q_proj",))}, UsageError, "no linear map q_proj; it has"),
+        ({"lora": Lora(modules=("q_proj",))}, UsageError, "no linear layer q_proj. It has"),
         ({"lora": Lora(last_layers=7)}, UsageError, "2 layers, not 7"),
     ],
 )
@@ -291,7 +291,7 @@ def test_settings_that_make_no_sense(tmp_path, base, changed, error, message):
 
 def test_a_decoder_needs_a_prompt(tmp_path):
     start = make_decoder(tmp_path / "base", texts=tiny.TEXTS, num_hidden_layers=1, name=None)
-    with pytest.raises(UsageError, match="give prompt and yes_token"):
+    with pytest.raises(UsageError, match="Set prompt and yes_token"):
         train(tmp_path / "out", options(base=str(start)))
 
 
@@ -348,7 +348,7 @@ def test_claims_given_to_measure_on_are_in_two_groups():
     assert [claim.id for claim in data.groups[UNSEEN]] == ["y"]
     assert [claim.id for claim in data.groups[SEEN]] == ["x", "y"]
     assert data.hidden == {"d19-2"} and len(data.train) == len(claims) - 1
-    with pytest.raises(InvalidData, match="do the ids"):
+    with pytest.raises(InvalidData, match="Check that the ids"):
         retrieval_data(tiny.corpus(), claims, {"other": {"d0-1": 1}})
 
 
@@ -385,7 +385,7 @@ def test_mined_negatives_are_read(tmp_path):
     with pytest.raises(InvalidData, match="line 1: the corpus has no document 'nothing'"):
         read_negatives(file, DATA.documents)
     file.write_text('{"claim_id": "c0-1"}\n')
-    with pytest.raises(InvalidData, match="line 1: no row"):
+    with pytest.raises(InvalidData, match="line 1: not a row"):
         read_negatives(file, DATA.documents)
     with pytest.raises(NotFound):
         read_negatives(tmp_path / "none", DATA.documents)

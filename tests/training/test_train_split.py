@@ -103,17 +103,17 @@ def test_what_cant_be_split_says_why(split):
     for share in (0, 1, -0.5):
         with pytest.raises(UsageError, match="between 0 and 1"):
             split(claims, qrels, share)
-    with pytest.raises(InvalidData, match="ids"):
+    with pytest.raises(InvalidData, match="have no id"):
         split([Claim("without")], qrels)
     with pytest.raises(InvalidData, match="same id"):
         split([claims[0], claims[0]], qrels)
-    with pytest.raises(InvalidData, match="Do the ids"):
+    with pytest.raises(InvalidData, match="Check that the ids"):
         split(claims, {f"q{key}": value for key, value in qrels.items()})
 
 
 def test_claims_that_all_share_a_document_leave_nothing_to_train_on():
     claims = [Claim(f"claim {n}", str(n)) for n in range(10)]
-    with pytest.raises(InvalidData, match="none is left to train on"):
+    with pytest.raises(InvalidData, match="no claims are left to train on"):
         split_by_document(claims, {str(n): {"the one": 1} for n in range(10)})
 
 

@@ -143,13 +143,13 @@ def test_formats(tmp_path):
     ]
     assert [(row.doc_id, row.title, row.label) for row in found["fever"].rows] == [("A:1", "A", "SUPPORTS")]
     assert [(row.text, row.label) for row in found["averitec"].rows] == [("Q? No.", "REFUTES")]
-    assert found["averitec"].skipped == 1 and "1 of conflicting" in found["averitec"].describe()
+    assert found["averitec"].skipped == 1 and "1 left out" in found["averitec"].describe()
     with pytest.raises(InvalidData, match=r"line 1: .*--corpus"):
         read_rows(tmp_path / "verdicts")
     (tmp_path / "bad").write_text(
         '{"claim": "c", "evidence": "e", "label": "perhaps"}\n{"claim": "", "label": "SUPPORTS"}\n'
     )
-    with pytest.raises(InvalidData, match=r"line 1: the label 'perhaps'.*line 2: there is no claim"):
+    with pytest.raises(InvalidData, match=r"line 1: unknown label 'perhaps'.*line 2: claim is missing"):
         read_rows(tmp_path / "bad")
 
 
@@ -211,8 +211,8 @@ def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp
     made = train_stance(StanceData(rows[:64], rows[:64], {"other": rows[64:]}), options, tmp_path / "m", device="cpu")
     said = Counter(stance.label for stance in judge_rows(StanceClassifier(str(made.folder), "cpu"), rows[64:]))
     assert made.most == "SUPPORTS" and said["SUPPORTS"] >= 30
-    assert made.notes == ("other: on 32 pairs the model can't be told from always saying SUPPORTS",)
-    assert "can't be told from always saying SUPPORTS." in (made.folder / "README.md").read_text()
+    assert made.notes == ("other: on 32 pairs the model can't be distinguished from always saying SUPPORTS",)
+    assert "can't be distinguished from always saying SUPPORTS." in (made.folder / "README.md").read_text()
 
 
 def test_few_pairs_leave_more_to_choose_by():

@@ -236,7 +236,7 @@ def test_properties_of_the_rule():
             assert verdict.label is None and verdict.error
             continue
         if verdict.label is None:
-            assert verdict.failed > verdict.judged and "too little was judged" in verdict.error
+            assert verdict.failed > verdict.judged and "too few documents were judged" in verdict.error
             continue
         assert 0 <= verdict.confidence <= 1 and "\n" not in verdict.rationale
         # Supporting and refuting are alike.

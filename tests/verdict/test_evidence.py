@@ -234,7 +234,7 @@ def test_vectors_that_make_no_sense_are_an_error(vectors):
 
 @pytest.mark.parametrize("method", ["embedding", "reranker"])
 def test_a_method_without_its_model_is_an_error(method):
-    with pytest.raises(UsageError, match="there is no"):
+    with pytest.raises(UsageError, match="none is available"):
         choose_sentences("cost", [HEART], 1, method)
 
 

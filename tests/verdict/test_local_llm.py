@@ -133,7 +133,7 @@ def test_what_cant_be_asked_is_an_error_of_that_pair(chat):
     assert empty.label is None and "neither title nor text" in empty.error
     assert fine.label in STANCES
     (judged,) = method([case("sea " * 500, Document("b", "", "Text."))])
-    assert judged.stances[0].label is None and "shorten the claim" in judged.stances[0].error
+    assert judged.stances[0].label is None and "Shorten the claim" in judged.stances[0].error
 
 
 @pytest.mark.parametrize(

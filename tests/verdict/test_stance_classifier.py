@@ -157,7 +157,7 @@ def test_what_cant_be_read_is_an_error_of_that_pair(deberta):
     assert empty.label is None and "neither title nor text" in empty.error
     assert fine.label is not None and fine.error is None
     long, short = method([case("sea " * 1000, *DOCUMENTS[:2]), case("sea", DOCUMENTS[0])])
-    assert all(stance.label is None and "shorten the claim" in stance.error for stance in long.stances)
+    assert all(stance.label is None and "Shorten the claim" in stance.error for stance in long.stances)
     assert short.stances[0].label is not None
 
 
@@ -188,7 +188,7 @@ def test_outputs_without_a_meaning_are_refused_before_anything_is_loaded(tmp_pat
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"id2label": names}))
     (folder / "model.safetensors").write_bytes(b"")
-    with pytest.raises(InvalidData, match=r"Set in|set in") as caught:
+    with pytest.raises(InvalidData, match=r"\bset ") as caught:
         StanceClassifier(str(folder))
     assert '"id2label"' in str(caught.value) and str(folder / "config.json") in str(caught.value)
 
