@@ -127,7 +127,7 @@ def test_a_calibrated_method_is_a_method():
     first, second = method(cases)
     assert first.stances == (calibration.apply(stances[0]),) and first.stances[0].confidence < stances[0].confidence
     assert first.usage == Usage(1, 2, 3) and second.stances == ()
-    with pytest.raises(UsageError, match="was made for .*, not for"):
+    with pytest.raises(UsageError, match=r"was made for .*, not for"):
         calibrated(Fixed(stances[0]), calibration.model_copy(update={"method": "llm:gpt"}))
     with pytest.raises(InvalidData, match="Calibrate it on its own answers"):
         calibration.apply(Stance("SUPPORTS", 0.9))
