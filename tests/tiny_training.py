@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tiny_rerankers import make_encoder
 
 from ccheck.training.retrieval_data import retrieval_data
 from ccheck.types import Claim, Document
@@ -50,3 +55,17 @@ def candidates(asked: Sequence[Claim], depth: int) -> Mapping[str, Mapping[str, 
 
 
 DATA = retrieval_data(corpus(), claims(), qrels())
+
+
+def bert(folder: Path) -> Path:
+    """A plain encoder with dropout, without a pooling."""
+    return make_encoder(folder, architecture="bert", texts=TEXTS, num_hidden_layers=2, hidden_dropout_prob=0.1)
+
+
+def without_dropout(base: Path, folder: Path) -> Path:
+    """A copy of a model whose steps are the same each time."""
+    shutil.copytree(base, folder)
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}))
+    return folder

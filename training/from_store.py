@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 from ..adjust import Changes, adjusted
 from ..errors import InvalidData, UsageError
@@ -20,13 +19,11 @@ from ..settings import Settings
 from ..types import Claim, Document
 from .learned_reranker import LearnedReport, LearnedRerankerOptions, train_learned_reranker
 from .mining import Mined, MiningOptions, mine
-
-Candidates: TypeAlias = Callable[[Sequence[Claim], int], Mapping[str, Mapping[str, float]]]
-"""Claims and a depth to the scores of the documents that were found, by claim id and document id."""
+from .reranker import Candidates
 
 
 def _silent(*said: object) -> None:
-    """Nobody is told."""
+    """Ignore it."""
 
 
 def mine_from_store(

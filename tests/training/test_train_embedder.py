@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import tiny_training as tiny
 from paths import FOLDERS
-from tiny_rerankers import make_encoder
 from weights import saved_weights
 
 from ccheck.encode.adapter import load_adapter
@@ -36,14 +35,7 @@ MINILM = "all-MiniLM-L6-v2"
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    """A plain encoder without a pooling, which sentence-transformers adds."""
-    return make_encoder(
-        tmp_path_factory.mktemp("base") / "bert",
-        architecture="bert",
-        texts=tiny.TEXTS,
-        num_hidden_layers=2,
-        hidden_dropout_prob=0.1,
-    )
+    return tiny.bert(tmp_path_factory.mktemp("base") / "bert")
 
 
 def options(**changed):
@@ -96,7 +88,7 @@ def test_the_adapters_loss_is_what_it_is_by_hand():
 def test_a_step_is_that_of_plain_torch(tmp_path, base, loss, chunk):
     from transformers import AutoModel, AutoTokenizer
 
-    plain = _without_dropout(base, tmp_path / "plain")
+    plain = tiny.without_dropout(base, tmp_path / "plain")
     how = {"schedule": "constant", "weight_decay": 0.0, "clip": 100.0, "learning_rate": 1e-3}
     chosen = options(base=str(plain), loss=loss, chunk=chunk, **how)
     rows = embedder.embedder_rows(chosen, DATA)[:8]
@@ -126,16 +118,6 @@ def test_a_step_is_that_of_plain_torch(tmp_path, base, loss, chunk):
     for name, parameter in reference.named_parameters():
         sure = parameter.grad.abs() > 1e-5
         assert torch.allclose(found[name][sure], parameter.detach()[sure], atol=1e-5), name
-
-
-def _without_dropout(base, folder):
-    import shutil
-
-    shutil.copytree(base, folder)
-    file = folder / "config.json"
-    config = json.loads(file.read_text())
-    file.write_text(json.dumps({**config, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}))
-    return folder
 
 
 # -- whole trainings

@@ -36,13 +36,7 @@ QUICK = {"epochs": 1, "batch": 16, "depth": 10, "hard": 1, "random": 1, "eval_de
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    return make_encoder(
-        tmp_path_factory.mktemp("base") / "bert",
-        architecture="bert",
-        texts=tiny.TEXTS,
-        num_hidden_layers=2,
-        hidden_dropout_prob=0.1,
-    )
+    return tiny.bert(tmp_path_factory.mktemp("base") / "bert")
 
 
 def options(**changed):
@@ -100,7 +94,7 @@ def test_a_step_is_that_of_plain_torch(tmp_path, base):
     chosen = options(
         base=str(base), batch=8, learning_rate=1e-3, schedule="constant", weight_decay=0.1, clip=0.5, loss="bce"
     )
-    _without_dropout(base, tmp_path / "plain")
+    tiny.without_dropout(base, tmp_path / "plain")
     chosen = chosen.model_copy(update={"base": str(tmp_path / "plain")})
     rows = rows_of(chosen, 8)
     found = stepped(base, tmp_path / "run", chosen, rows)
@@ -123,7 +117,7 @@ def test_a_step_is_that_of_plain_torch(tmp_path, base):
 
 
 def test_two_batches_of_four_make_the_step_of_one_of_eight(tmp_path, base):
-    plain = _without_dropout(base, tmp_path / "plain")
+    plain = tiny.without_dropout(base, tmp_path / "plain")
     chosen = options(base=str(plain), batch=8, learning_rate=1e-3, schedule="constant")
     rows = rows_of(chosen, 8)
     whole = stepped(base, tmp_path / "one", chosen, rows)
@@ -132,17 +126,6 @@ def test_two_batches_of_four_make_the_step_of_one_of_eight(tmp_path, base):
         # Attention does not depend on the bias of keys: its gradient is rounding, which Adam makes as long as any.
         if not name.endswith("attention.self.key.bias"):
             assert torch.allclose(halves[name], weight, atol=2e-5), name
-
-
-def _without_dropout(base, folder):
-    import shutil
-
-    shutil.copytree(base, folder)
-    file = folder / "config.json"
-    config = json.loads(file.read_text())
-    zero = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    file.write_text(json.dumps({**config, **zero}))
-    return folder
 
 
 # -- whole trainings
@@ -298,7 +281,7 @@ def test_a_decoder_needs_a_prompt(tmp_path):
 def test_a_loss_that_is_no_number_stops_the_training(tmp_path, base):
     from safetensors.torch import load_file, save_file
 
-    broken = _without_dropout(base, tmp_path / "broken")
+    broken = tiny.without_dropout(base, tmp_path / "broken")
     weights = load_file(broken / "model.safetensors")
     weights["classifier.weight"][:] = float("inf")
     save_file(weights, broken / "model.safetensors", {"format": "pt"})
