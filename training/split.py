@@ -40,11 +40,11 @@ class Split:
         """A line for a log or a model card."""
         said = f"{len(self.train_claims)} claims to train on, {len(self.dev_claims)} to measure on"
         if self.kind == "document":
-            said += " about documents that are not in training"
+            said += " (their documents are not in training)"
         if self.dropped:
-            said += f"; {len(self.dropped)} left out, because they share documents with those"
+            said += f"; left out: {len(self.dropped)} that share documents with those"
         if self.unjudged:
-            said += f"; {len(self.unjudged)} left out, because they have no judged document"
+            said += f"; left out: {len(self.unjudged)} without a judged document"
         return said
 
 

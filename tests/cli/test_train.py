@@ -54,7 +54,7 @@ def test_a_reranker_is_trained_by_a_file_of_settings_and_used(files, tmp_path, m
     (report,) = ran.objects
     assert report["kind"] == "reranker" and report["phases"][0]["phase"] == "first"
     assert {figure["group"] for figure in report["figures"]} == {"by document", "by claim"}
-    assert "about documents that are not in training" in ran.err and "first, epoch 1: nDCG@10" in ran.err
+    assert "their documents are not in training" in ran.err and "first, epoch 1: nDCG@10" in ran.err
     assert "epochs = 1" in (tmp_path / "out" / "README.md").read_text()
     assert ccheck("ingest", files / "corpus.jsonl", "--store", tmp_path / "store", "--no-dense").code == 0
     used = ccheck(

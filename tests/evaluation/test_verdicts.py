@@ -106,7 +106,7 @@ def test_verdicts_without_some_of_their_documents_are_counted():
     predicted = {
         "1": Verdict("SUPPORTS", 0.9, judged=10),
         "2": Verdict("NOT_ENOUGH_INFO", 0.6, error="2 of 10 papers could not be judged", judged=8, failed=2),
-        "3": Verdict(None, error="too little was judged for a verdict", judged=1, failed=9),
+        "3": Verdict(None, error="too few documents were judged for a verdict", judged=1, failed=9),
         "4": Verdict("REFUTES", 0.9, judged=10),
     }
     made = classify(predicted, truth)

@@ -119,7 +119,7 @@ def test_a_failure_is_never_a_label():
         verdict = conclude(nothing, "test")
         assert verdict.label is None and verdict.error == NO_DOCUMENTS and not verdict.failed
     unsaid = conclude(evidence(Stance(None)), "test")
-    assert unsaid.error == "none of 1 paper could be judged: no reason was given"
+    assert unsaid.error == "none of 1 paper could be judged: no reason given"
     partly = conclude(evidence(FAILED, Stance(N, 0.9)), "test")
     assert partly.label == N and "1 paper could not be judged" in partly.rationale
     assert partly.error == "1 of 2 papers could not be judged: the server answered 500"
@@ -172,7 +172,7 @@ def test_one_judged_of_ten_is_no_verdict():
         verdict = conclude(evidence(*[FAILED] * 9, stance), "test")
         assert (verdict.label, verdict.confidence, verdict.rationale) == (None, None, None)
         assert verdict.error == (
-            "too little was judged for a verdict: 9 of 10 papers could not be judged: the server answered 500"
+            "too few documents were judged for a verdict: 9 of 10 papers could not be judged: the server answered 500"
         )
         assert (verdict.judged, verdict.failed) == (1, 9)
 

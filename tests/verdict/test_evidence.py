@@ -140,6 +140,7 @@ def test_many_claims_are_embedded_in_one_call_and_equal_sentences_once(minilm):
 
 
 WAYS = {
+    "sea": (1, 0),
     "up": (1, 0),
     "down": (0, 1),
     "sea up.": (1, 0),
@@ -185,7 +186,6 @@ def test_claims_whose_vectors_are_known_are_not_embedded():
 
 def test_the_mix_is_four_fifths_words_and_one_fifth_embedding():
     text = "sea up. sea both. sea away."
-    WAYS["sea"] = (1, 0)
     ((*mixed,),) = choose_sentences("sea", [Document("a", "", text)], 3, "mix", pointing)
     assert scores(mixed) == pytest.approx({"sea up.": 1.0, "sea both.": 0.8 + 0.2 * 0.6, "sea away.": 0.8}, abs=1e-6)
     ((*alone,),) = choose_sentences("sea", [Document("a", "", text)], 3, "embedding", pointing)
@@ -218,6 +218,15 @@ def test_the_reranker_chooses_by_its_own_scores():
     assert len(asked) == 1 and asked[0][0] == "cost" and len(asked[0][1]) == 5
     assert first[0].text == "Patients went home after a week." and first[0].score == len(first[0].text) / 1000
     assert second[0].score == len(second[0].text) / 2000  # a question
+
+
+def test_other_methods_leave_the_reranker_alone():
+    def never(claim: str, sentences: Sequence[str]) -> list[float]:
+        raise AssertionError
+
+    for method, score in (("lexical", 1.0), ("mix", 0.8 + 0.2)):
+        ((sentence,),) = choose_sentences("sea", [Document("a", "", "sea up.")], 1, method, pointing, never)
+        assert sentence.score == pytest.approx(score, abs=1e-6)
 
 
 @pytest.mark.parametrize("answer", [[0.5], [0.5, 0.5, 1.5], [0.5, float("nan"), 0.1]])

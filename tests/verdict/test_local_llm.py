@@ -156,7 +156,7 @@ def test_numbers_that_are_none_are_errors_and_no_label(tmp_path, chat):
     weights["model.norm.weight"][0] = float("nan")
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     (judged,) = LocalLlm(str(folder), "cpu")([case("The sea rises.", Document("a", "", "Text."))])
-    assert judged.stances[0].label is None and "no numbers" in judged.stances[0].error
+    assert judged.stances[0].label is None and "not numbers" in judged.stances[0].error
 
 
 def test_what_is_no_causal_model_is_refused(tmp_path, chat):
