@@ -38,7 +38,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a training made. `notes` say what is to be known of it."""
+    """What a training made. `notes` are for the user."""
 
     kind: str
     output: Path
@@ -62,7 +62,7 @@ class Report:
 
 
 def metric_names(options: TrainingOptions, others: Sequence[str]) -> list[str]:
-    """The development metric and those that are always reported. Raises UsageError for a metric that is none."""
+    """The development metric and those that are always reported. Raises UsageError for an unknown metric."""
     return check_metrics([options.metric, *others])
 
 
@@ -96,7 +96,7 @@ def figures_of_group(group: str, judged: Qrels, before: Run, after: Run, metrics
 
 
 def notes_on(found: Sequence[Figure], metric: str) -> list[str]:
-    """What is to be said of the figures: whether training helped, by the claims whose documents it did not see."""
+    """Notes on the figures: whether training helped on the claims whose documents it did not see."""
     notes = []
     of = {figure.group: figure for figure in found if figure.metric == metric}
     unseen, seen = of.get(UNSEEN), of.get(SEEN)

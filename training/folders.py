@@ -18,7 +18,7 @@ SETTINGS = "settings.json"
 
 
 def work_folder(output: Path, settings: str, *, resume: bool, overwrite: bool) -> Path:
-    """`OUTPUT.training`, new or to go on in. Raises UsageError where one is there and neither was asked for."""
+    """`OUTPUT.training`, new or to continue in. Raises UsageError if it exists and neither flag was given."""
     work = output.with_name(f"{output.name}.training")
     check_folder(output, "the model")
     check_folder(work, "the training")
@@ -30,7 +30,7 @@ def work_folder(output: Path, settings: str, *, resume: bool, overwrite: bool) -
         )
     if work.exists() and not _is_training(work):
         raise UsageError(f"{work} is not a training folder of ccheck. Choose another output, or remove this folder")
-    # What ended before its first checkpoint, over a base that is none for example, has nothing to go on with.
+    # A training that ended before its first checkpoint, for example because of a bad base, has nothing to resume.
     begun = any(work.glob("*/checkpoints/*")) or any(work.glob("*/done.json"))
     if work.exists() and not resume and (overwrite or not begun):
         shutil.rmtree(work)
@@ -62,12 +62,12 @@ def _is_trained(folder: Path) -> bool:
 
 
 def _is_training(work: Path) -> bool:
-    """Whether the folder is one of trainings, or of one that was killed before it had its settings."""
+    """Whether the folder belongs to a training, maybe one that was killed before it wrote its settings."""
     return (work / SETTINGS).is_file() or all(file.name.startswith(".ccheck-") for file in work.iterdir())
 
 
 def finish(work: Path, output: Path, save: Callable[[Path], object], card: str, phases: Sequence[str]) -> None:
-    """Save a model with its card and log, put it in its place whole, and remove the folder of the work."""
+    """Save a model with its card and log, move it to its place whole, and remove the work folder."""
     made = work / "model"
     if made.exists():
         shutil.rmtree(made)

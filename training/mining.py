@@ -25,7 +25,7 @@ from ..types import Claim, Document, Hit
 from .retrieval_data import Checks
 
 SHINGLE = 5
-"""How many words in a row are compared to tell near duplicates."""
+"""Runs of this many words are compared to find near duplicates."""
 MARK = "mining"
 
 
@@ -113,7 +113,7 @@ def mine(
 
 
 def _begin(part: Path, told: str, resume: bool) -> tuple[set[str], int]:
-    """Begin `part`, or go on with it: the claims that are done, and the rows that they have."""
+    """Begin `part`, or go on with it: the finished claims, and the number of their rows."""
     if not part.exists():
         write_text(part, f'{{"{MARK}": {json.dumps(told)}}}\n')
         return set(), 0
@@ -207,7 +207,7 @@ def _pool(
 
 
 def _random(draw: random.Random, ids: Sequence[str], without: set[str], count: int) -> list[str]:
-    """So many ids that were not ranked high, fewer where there are no more."""
+    """Up to `count` ids that were not ranked high."""
     found: dict[str, None] = {}
     if len(ids) <= len(without) + 2 * count:
         left = [id_ for id_ in ids if id_ not in without]

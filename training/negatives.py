@@ -29,7 +29,7 @@ def draw_negatives(
     `random_count` of all documents, or of those relevant to other claims. Never one that is relevant to the claim or
     hidden from training. `own`: the one relevant document of claims that have no judgements.
 
-    A row can have fewer negatives than asked for, where there are no more.
+    A row has fewer negatives than asked for if there are no more.
     """
     visible = set(data.visible)
     sources = {

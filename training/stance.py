@@ -165,7 +165,7 @@ class BalancedSampler:
         for start in range(0, len(rows), together):
             some = sorted(rows[start : start + together], key=lambda row: self._lengths[row])
             batches += [some[at : at + self._batch] for at in range(0, len(some), self._batch)]
-        # The one that is not full comes last: batches are cut anew from the row numbers.
+        # The batch that is not full comes last, because the Trainer cuts the row numbers into batches again.
         short = [batch for batch in batches if len(batch) < self._batch]
         full = [batch for batch in batches if len(batch) == self._batch]
         draw.shuffle(full)
@@ -206,7 +206,7 @@ def _prepare(options: StanceOptions, folder: Path) -> None:
     try:
         read_labels(found.path)
     except InvalidData:
-        pass  # a model of something else: its head is drawn anew
+        pass  # not a stance model: it gets a new head
     else:
         head = {}
     if options.attention_dropout is not None:
@@ -375,7 +375,7 @@ def _trainer(
         train_dataset=[{**pair.inputs, "labels": pair.label} for pair in pairs],
         data_collator=functools.partial(_collate, method.tokenizer),
     )
-    # The loss is the mean of a batch, of which those that make one step each give their share.
+    # Each batch's loss is a mean: several that make a step are averaged.
     trainer.model_accepts_loss_kwargs = False
     return trainer
 

@@ -78,7 +78,7 @@ def chosen_method(asked: str | None, options: StanceOptions) -> str:
 
 
 def _is_embedding_model(path: Path) -> bool:
-    """Whether sentence-transformers made the folder, of a model that is no classifier."""
+    """Whether the folder is from sentence-transformers, and not a classifier."""
     try:
         made = json.loads((path / "config.json").read_text(encoding="utf-8")).get("architectures") or []
     except (OSError, ValueError, AttributeError):

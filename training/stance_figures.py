@@ -67,7 +67,7 @@ def most_frequent(rows: Sequence[StanceRow]) -> Label:
 
 
 def stance_notes(measured: Measured, most: Label) -> tuple[str, ...]:
-    """Where a model is no better than always saying the most frequent label, in words."""
+    """Says where a model is worse than always giving the most frequent label, or not clearly better."""
     notes = []
     for name, (own, floor) in measured.items():
         low, high = own.intervals.get("weighted_f1", (own.weighted.f1, own.weighted.f1))

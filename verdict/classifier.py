@@ -73,9 +73,9 @@ class StanceClassifier(LocalModel):
         default the model's own limit and at most 512. `half`: calculate in bfloat16, by default on a processor that
         does so itself (two fifths of the time; probabilities differ by up to .002).
 
-        Raises MissingExtra without torch, NotFound where there is no model or none with safetensors weights,
+        Raises MissingExtra without torch, NotFound if the model or its safetensors weights are missing,
         InvalidData where its labels are not the three that are needed, and, when it loads, UsageError for a device
-        that is none.
+        that does not exist.
         """
         super().__init__(name, "judging by a stance model", device, on_load, allow_download)
         self.name = f"stance:{self.model_name}"

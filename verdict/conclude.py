@@ -15,12 +15,11 @@ The rule, which docs/verdicts.md states for users:
    calibration error was .37 instead of .11 on Climate-FEVER, read by a weak classifier).
 
 5. A document that could not be judged may be on either side: in 4 (not in 2 and 3) it counts for each side as one that
-   is right with the probability `UNREAD` * weight. Where it is then less probable than not that the verdict would have
-   stayed what it is, had all been judged, there is none. `benchmarks/failed_judgements.py` measures it.
+   is right with the probability `UNREAD` * weight. If the verdict would then probably have been another, had all been
+   judged, there is no verdict. `benchmarks/failed_judgements.py` measures it.
 
-Where none could be judged there is no verdict. With
-stances that are certain the rule is Climate-FEVER's own: both sides are CONFLICTING, else the one that occurs, else
-NOT_ENOUGH_INFO (up to rank `HALF_LIFE`).
+If none could be judged, there is no verdict. With stances that are certain, the rule is Climate-FEVER's own: both sides
+are CONFLICTING, else the one that occurs, else NOT_ENOUGH_INFO (up to rank `HALF_LIFE`).
 """
 
 from __future__ import annotations

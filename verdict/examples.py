@@ -77,7 +77,7 @@ class ExampleChooser:
         self._last: tuple[str, list[float]] | None = None
 
     def choose(self, claim: str, evidence: str, count: int) -> list[LabelledPair]:
-        """Up to `count` pairs, the most similar last, where a model heeds it most. The pair in question is none."""
+        """Up to `count` pairs, the most similar last, where a model heeds it most. The pair in question is left out."""
         if self._last is None or self._last[0] != claim:  # the documents of a claim come one after the other
             self._last = claim, self._by_embedding(claim) if self._embed is not None else self._by_words(claim)
         scores = self._last[1]

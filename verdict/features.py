@@ -37,12 +37,11 @@ MAX_SENTENCES = 64
 NEAR = 3
 """How many of the nearest sentences are compared with the claim word by word."""
 COUNTS = 26 + RELATIONS
-"""Features that are no embeddings."""
+"""The number of features that are not embeddings."""
 EMBEDDING_SCALE = 3.0
-"""What embeddings, which are unit vectors, are multiplied by beside counts of deviation 1: the regularisation is one
-for all."""
+"""Factor for the embeddings, which are unit vectors, beside counts of deviation 1: they share one regularisation."""
 LARGEST = 5.0
-"""Standardised counts are cut here, so that no rare one decides alone."""
+"""Standardised counts are clipped here, so that no rare one decides alone."""
 _DENIAL = re.compile(
     r"\b(?:not|no|never|without|cannot|neither|nor|none|lack\w*|fail\w*|absen\w*|false|myth|wrong|little|few|less|decrea\w*"
     r"|reduc\w*|inhibit\w*|low\w*|down\w*|declin\w*|prevent\w*|cool\w*)\b|n't\b",

@@ -68,7 +68,7 @@ def parse_label(text: str) -> Label:
 
 
 def parse_stance(text: str) -> Label:
-    """As `parse_label`, for what one document says: CONFLICTING is no stance. Raises InvalidData."""
+    """As `parse_label`, for what one document says: CONFLICTING is not a stance. Raises InvalidData."""
     label = parse_label(text)
     if label not in STANCES:
         raise InvalidData(

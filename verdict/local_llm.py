@@ -63,8 +63,8 @@ class LocalLlm(LocalModel):
         """Find the model; its weights are loaded with the first claim, after `on_load`.
 
         `prompt` has {document} and {claim} once each. `device` as torch names it, by default the fastest there is.
-        Raises MissingExtra without torch, NotFound where there is no model or none with safetensors weights,
-        InvalidData for a prompt without its places, and, when it loads, UsageError for a device that is none.
+        Raises MissingExtra without torch, NotFound if the model or its safetensors weights are missing,
+        InvalidData for a prompt without its places, and, when it loads, UsageError for an unknown device.
         """
         for place in ("{document}", "{claim}"):
             if prompt.count(place) != 1:
@@ -155,7 +155,7 @@ class LocalLlm(LocalModel):
         return sum(map(len, self._pieces[0])) + max(map(len, self._answers))
 
     def _content(self, text: str) -> list[int]:
-        """The tokens of a text from outside: what looks like a special token, or a mark such as `<think>`, is none."""
+        """The tokens of a text from outside: special tokens and marks such as `<think>` in it are words."""
         words, marks = self._words
         text = broken_up(clean(text).replace("\ue000", " "), marks)
         ids: list[int] = words(text, add_special_tokens=False, verbose=False)["input_ids"]

@@ -19,7 +19,7 @@ class LocalModel:
     ) -> None:
         """`purpose` completes "... needs an extra". `device` as torch names it, by default the fastest there is.
 
-        Raises MissingExtra without torch, and NotFound where there is no model or none with safetensors weights.
+        Raises MissingExtra without torch, and NotFound if the model or its safetensors weights are missing.
         Loading raises UsageError for a device that does not exist.
         """
         require_models(purpose)
