@@ -85,15 +85,15 @@ class Budget:
     def _problem(self, estimate: float) -> str | None:
         if self._max_calls is not None and self.calls + len(self._pending) >= self._max_calls:
             return (
-                f"not asked: {self.calls} calls of the language model were made and {self._max_calls} are allowed "
-                "(--max-calls); answers so far are kept, so a second run goes on from here"
+                f"not asked: the limit of {self._max_calls} calls is reached after {self.calls} calls "
+                "(--max-calls). Answers so far are kept, so a second run continues from here"
             )
         if self._max_cost is not None and self.cost is not None:
             planned = self.cost + sum(self._pending) + estimate
             if planned > self._max_cost:
                 return (
-                    f"not asked: {self.cost:.4f} is spent, this call is estimated at {estimate:.4f}, and "
-                    f"{self._max_cost:g} are allowed (--max-cost); answers so far are kept, so a second run goes on"
+                    f"not asked: {self.cost:.4f} is spent, this call would cost about {estimate:.4f}, and the limit is "
+                    f"{self._max_cost:g} (--max-cost). Answers so far are kept, so a second run continues from here"
                 )
         return None
 
@@ -103,7 +103,7 @@ def open_budget(settings: Settings) -> Budget:
     prompt, completion = settings.llm_prompt_price, settings.llm_completion_price
     if settings.llm_max_cost is not None and (prompt is None or completion is None):
         raise UsageError(
-            "a limit of cost needs the prices of a million tokens: set CCHECK_LLM_PROMPT_PRICE and "
+            "a cost limit needs the prices of a million tokens: set CCHECK_LLM_PROMPT_PRICE and "
             "CCHECK_LLM_COMPLETION_PRICE"
         )
     price = Price(prompt, completion) if prompt is not None and completion is not None else None

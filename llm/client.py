@@ -119,14 +119,17 @@ class ChatClient:
             )
         if parts.username or parts.password:
             raise UsageError(
-                "the address of the language model's server holds a user or password: set OPENAI_API_KEY instead"
+                "the address of the language model's server contains a user or password: remove it and set "
+                "OPENAI_API_KEY"
             )
         self.url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
         if key and not (key.isascii() and key.isprintable() and " " not in key):
-            raise UsageError("OPENAI_API_KEY holds characters that no key can have: was something else copied into it?")
+            raise UsageError("OPENAI_API_KEY contains characters that are not allowed in a key: copy the key again")
         self.notice: str | None = None
         if key and parts.scheme == "http" and not _is_here(parts.hostname):
-            self.notice = f"the key goes to {parts.hostname} unencrypted, for anyone on the way to read: use https"
+            self.notice = (
+                f"the key is sent to {parts.hostname} unencrypted, so others on the network can read it: use https"
+            )
         keep_secret(key)
         self._timeout = timeout
         # The HTTP library that openai uses is httpx or its successor, by its version.
@@ -160,7 +163,8 @@ class ChatClient:
                 body = await self._post(model, messages, parameters)
         except (TimeoutError, openai.APITimeoutError):
             raise Busy(
-                f"{self.url} did not answer within {self._timeout:g} s (CCHECK_LLM_TIMEOUT)", counts=True
+                f"{self.url} did not answer within {self._timeout:g} s; CCHECK_LLM_TIMEOUT allows more time",
+                counts=True,
             ) from None
         except openai.APIStatusError as error:
             raise self._meaning(error.status_code, self._fault(error.body, error.message), error, model) from None
@@ -170,7 +174,7 @@ class ChatClient:
                 f"{self.url} can't be reached: {reason}. Is the server running, and OPENAI_BASE_URL right?"
             ) from None
         except openai.OpenAIError as error:
-            raise ServerError(f"{self.url} was not asked ({self._short(str(error))})") from None
+            raise ServerError(f"no request was sent to {self.url} ({self._short(str(error))})") from None
         return self._read(body, model, messages)
 
     async def close(self) -> None:
@@ -209,27 +213,25 @@ class ChatClient:
         try:
             data = read_body(body)
         except BadReply as error:
-            raise ServerError(f"{self.url} answered with JSON that can't be relied on: {error}") from None
+            raise ServerError(f"{self.url} answered with invalid JSON: {error}") from None
         except (ValueError, RecursionError):
-            raise ServerError(
-                f"{self.url} answered with something that is not JSON: is OPENAI_BASE_URL right, up to its /v1?"
-            ) from None
+            raise ServerError(f"{self.url} did not answer with JSON: check OPENAI_BASE_URL, including /v1") from None
         # Whatever stands beside an error is not an answer.
         if isinstance(data, dict) and data.get("error") not in (None, "", False):
             raise self._failed(data, model)
         try:
             answer = _Body.model_validate(data)
         except ValidationError:
-            raise ServerError(f"{self.url} answered with something that is no chat completion") from None
+            raise ServerError(f"{self.url} did not answer with a chat completion: check OPENAI_BASE_URL") from None
         if not answer.choices:
-            raise ServerError(f"{self.url} answered without a choice")
+            raise ServerError(f"{self.url} returned a chat completion without an answer (choices)")
         choice = answer.choices[0]
         if choice.error not in (None, "", False):
             raise self._failed({"error": choice.error}, model)
         if len(answer.choices) > 1:
-            raise ServerError(f"{self.url} gave {len(answer.choices)} answers to one question: none can be relied on")
+            raise ServerError(f"{self.url} gave {len(answer.choices)} answers to one question; none is used")
         if choice.message.tool_calls or choice.message.function_call:
-            raise ServerError(f"{self.url} wants to call a tool, and there is none: its answer is not used")
+            raise ServerError(f"{self.url} asked to call a tool, but ccheck offers none; the answer is not used")
         text = without_secrets(choice.message.content or "")
         used = answer.usage or _Usage()
         return Completion(
@@ -257,7 +259,7 @@ class ChatClient:
             what_to_do = self.notice or "set OPENAI_API_KEY to a valid one"
             return Refused(f"{self.url} refused the key ({status}: {said}): {what_to_do}", one=status == 403)
         if status == 402 or (status == 429 and "insufficient_quota" in fault.codes):
-            return Refused(f"{self.url} wants to be paid first ({status}: {said})")
+            return Refused(f"{self.url} requires payment first ({status}: {said})")
         if status == 404:
             return Refused(
                 f"{self.url} does not know the model {model!r} or has no chat completions ({status}: {said}): correct "

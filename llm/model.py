@@ -207,16 +207,17 @@ class LanguageModel:
                 raise InvalidReply(f"{self.name} or its server's content filter refused to answer this question")
             if completion.finish_reason in CUT_OFF:
                 raise InvalidReply(
-                    f"the answer of {self.name} was cut off after {completion.completion_tokens} tokens: allow more by "
-                    "CCHECK_LLM_MAX_TOKENS, or take a model with a longer context"
+                    f"the answer of {self.name} was cut off after {completion.completion_tokens} tokens: allow "
+                    "more with "
+                    "CCHECK_LLM_MAX_TOKENS, or use a model with a longer context"
                 )
             if completion.finish_reason not in WHOLE:
                 ended = (
-                    f"says that it ended by {redact(completion.finish_reason)[:40]!r}"
+                    f"gives the finish_reason {redact(completion.finish_reason)[:40]!r}"
                     if completion.finish_reason
-                    else "does not say that it is finished (finish_reason)"
+                    else "gives no finish_reason"
                 )
-                raise InvalidReply(f"the answer of {self.name} is perhaps not whole: its server {ended}")
+                raise InvalidReply(f"the answer of {self.name} may be incomplete: its server {ended}")
             try:
                 return parse_reply(completion.text, question.reply, question.check), completion.text
             except BadReply as error:
@@ -226,7 +227,7 @@ class LanguageModel:
                 {"role": "assistant", "content": completion.text[:_QUOTED_REPLY] or "(nothing)"},
                 {"role": "user", "content": f"That reply can't be used: {problem}. Give the whole answer again."},
             )
-        raise InvalidReply(f"{self.name} answered twice and neither reply can be used: {problem}", value)
+        raise InvalidReply(f"{self.name} answered twice, and neither reply is valid: {problem}", value)
 
     async def _complete(self, messages: tuple[Message, ...], shape: _Shape, again: bool) -> Completion:
         """One answer, with retries.
@@ -345,13 +346,15 @@ def open_llm(
     """
     model = model or settings.llm_model
     if not model:
-        raise UsageError("no language model is named: name it by --llm MODEL or CCHECK_LLM_MODEL, as its server does")
+        raise UsageError(
+            "no language model is set: use --llm MODEL or CCHECK_LLM_MODEL, with the name that its server uses"
+        )
     if importlib.util.find_spec("openai") is None:
         raise MissingExtra("asking a language model", "llm")
     key = key_for(settings, "llm_api_key", settings.llm_base_url)
     if key == Key() and settings.llm_base_url.startswith(_OPENAI):
         raise UsageError(
-            "OpenAI's server needs a key: set OPENAI_API_KEY, or name your own server by OPENAI_BASE_URL "
+            "OpenAI's server needs a key: set OPENAI_API_KEY, or set OPENAI_BASE_URL to your own server "
             "(such as http://127.0.0.1:11434/v1)"
         )
     cache = AnswerCache(settings.cache_dir, min(MAX_BYTES, settings.cache_bytes))

@@ -81,7 +81,7 @@ def refuse_unknown(folder: Path | None, known: Iterable[str]) -> None:
     strange = sorted(file.name for file in folder.glob("*.txt") if file.name not in names)
     if strange:
         raise InvalidData(
-            f"the folder of prompts {folder} has {strange[0]}, which takes no prompt's place; "
+            f"the folder of prompts {folder} has {strange[0]}, which is not the name of a prompt; "
             f"prompts are {', '.join(sorted(names))}"
         )
 
@@ -95,11 +95,11 @@ def quoted(value: Any) -> str:
 def _check_placeholders(where: str, text: str, known: list[str]) -> None:
     template = Template(text)
     if not template.is_valid():
-        raise InvalidData(f"the prompt {where} has a $ that begins no placeholder: write $$ for a dollar sign")
+        raise InvalidData(f"the prompt {where} has a $ that does not begin a placeholder: write $$ for a dollar sign")
     found = set(template.get_identifiers())
     names = ", ".join(f"${name}" for name in known)
     for name in sorted(found.difference(known)):
-        raise InvalidData(f"the prompt {where} has an unknown placeholder ${name}; known are {names}")
+        raise InvalidData(f"the prompt {where} has an unknown placeholder ${name}; allowed: {names}")
     for name in sorted(set(known) - found):
         raise InvalidData(f"the prompt {where} lacks the placeholder ${name}; it needs {names}")
 

@@ -28,7 +28,7 @@ class CrossEncoderModules:
         self._lock = threading.Lock()
         features = model.preprocess([("a", "a")])
         if not {"input_ids", "attention_mask"} <= set(features):
-            raise InvalidData(f"{name} does not read pairs as token ids: it can't be used as a reranker of texts")
+            raise InvalidData(f"{name} does not take pairs as token ids, so it can't rerank texts")
         # What sentence-transformers adds for its modules, the same for all texts.
         self._extra = {key: value for key, value in features.items() if not hasattr(value, "shape")}
         self._types = "token_type_ids" in features
@@ -77,7 +77,7 @@ def modules(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
         raise InvalidData(f"the model's {file} can't be read: {error}") from error
     if "Pooling" in [kind for _, kind in found]:
-        raise InvalidData(f"{path} is an embedding model, no reranker")
+        raise InvalidData(f"{path} is an embedding model, not a reranker")
     return [] if found == [("", "Transformer")] else [kind for _, kind in found]
 
 

@@ -48,11 +48,14 @@ def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:
     """The layer that scores, by default the last. Raises UsageError or InvalidData where there is no such head."""
     first, last = settings.get("start_layer", 8), settings["num_hidden_layers"]
     if settings.get("head_type", "simple") != "simple" or not settings.get("head_multi", True):
-        raise InvalidData(f"{name} has heads of another kind than bge-reranker-v2-minicpm-layerwise: can't be used")
+        raise InvalidData(f"ccheck can't use {name}: its heads differ from those of bge-reranker-v2-minicpm-layerwise")
     if settings.get("rope_scaling") is not None:
-        raise InvalidData(f"{name} scales its rotary positions, which is not known of layerwise models: can't be used")
+        raise InvalidData(
+            f"ccheck can't use {name}: it scales its rotary positions, which ccheck does not support for "
+            "layerwise models"
+        )
     if cutoff_layer is not None and not first <= cutoff_layer <= last:
-        raise UsageError(f"{name} can score after the layers {first} to {last}, not {cutoff_layer}")
+        raise UsageError(f"cutoff_layer is {cutoff_layer}: {name} can score after layers {first} to {last}")
     return cutoff_layer or int(last)
 
 
@@ -81,9 +84,9 @@ def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: A
                 weights[wanted[name]] = stored.get_tensor(name).to(device, dtype)
     row = weights.pop(head, None)
     if row is None or row.shape != (1, config.hidden_size):
-        raise InvalidData(f"{path} has no head of one row after layer {layer} ({head})")
+        raise InvalidData(f"{path} lacks the head with one row after layer {layer} ({head})")
     try:
         body.load_state_dict(weights, assign=True)
     except RuntimeError as error:
-        raise InvalidData(f"the weights in {path} are not those of its config.json: {error}") from error
+        raise InvalidData(f"the weights in {path} don't match its config.json: {error}") from error
     return body.to(device).eval(), row[0]

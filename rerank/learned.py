@@ -191,9 +191,10 @@ class LearnedReranker:
         found = {name for hit in hits for name in hit.scores} - set(FUSIONS)
         if found != made_for:
             raise InvalidData(
-                f"{self.name} was made for the scores of {', '.join(sorted(made_for))}; these documents have scores of "
+                f"{self.name} was trained with scores of {', '.join(sorted(made_for))}, but these documents "
+                "have scores of "
                 f"{', '.join(sorted(found)) or 'nothing'}. Train one for this recipe with ccheck train "
-                "learned-reranker, and put it before rerankers that it was not made for"
+                "learned-reranker, and put it before rerankers that it was not trained with"
             )
         values = self._model.logits(features(clean(query), hits, self._model.retrievers, self._model.rerankers))
         return Scores(tuple(values.tolist()), (False,) * len(hits))
@@ -212,7 +213,9 @@ def load_learned(path: Path) -> LearnedReranker:
     except OSError as error:
         raise NotFound(f"{path} can't be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise InvalidData(f"{path} is no learned reranker ({type(error).__name__}: {error}): {what_to_do}") from error
+        raise InvalidData(
+            f"{path} is not a learned reranker ({type(error).__name__}: {error}): {what_to_do}"
+        ) from error
 
 
 def parse_learned(data: Mapping[str, Any]) -> LearnedModel:
@@ -244,7 +247,7 @@ def _tree(data: Mapping[str, Any], count: int) -> Tree:
     children = np.stack([left[inner], right[inner]])
     # Children come after their parent, so that no path goes in circles.
     if (feature >= count).any() or (children <= numbers[inner]).any() or (children >= nodes).any():
-        raise ValueError("a tree refers to what it does not have")
+        raise ValueError("a tree refers to a node or feature that does not exist")
     if not (np.isfinite(value).all() and np.isfinite(threshold[inner]).all()):
-        raise ValueError("a tree has numbers that are none")
+        raise ValueError("a tree has numbers that are not finite")
     return Tree(feature, threshold, left, right, value)

@@ -70,7 +70,7 @@ class ListwiseReranker:
         """
         if not 1 <= stride <= window or window < 2:
             raise UsageError(
-                f"a window of {window} passages that moves by {stride} leaves some out: the stride must be 1 to window"
+                f"stride is {stride} and window is {window}: window must be at least 2, and stride between 1 and window"
             )
         self.name = f"listwise:{llm.name}"
         self._llm, self._window, self._stride = llm, window, stride
@@ -170,9 +170,9 @@ def load_examples(path: Path) -> list[Example]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
-        raise NotFound(f"the examples {path} do not exist") from error
+        raise NotFound(f"the file of examples {path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidData(f"the examples {path} can't be read: {error}") from error
+        raise InvalidData(f"can't read the file of examples {path}: {error}") from error
     examples = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -188,10 +188,10 @@ def load_examples(path: Path) -> list[Example]:
             raise InvalidData(f"{path}, line {number}: {error}") from error
         examples.append(example)
     if not examples:
-        raise InvalidData(f"the examples {path} are empty: give lines of claim, passages and order")
+        raise InvalidData(f"the file of examples {path} is empty: each line needs a claim, passages and an order")
     if len(examples) > _MAX_EXAMPLES:
         raise InvalidData(
-            f"{path} has {len(examples)} examples, and all are shown with each question: keep at most {_MAX_EXAMPLES}"
+            f"{path} has {len(examples)} examples, but at most {_MAX_EXAMPLES} fit into a question: remove some"
         )
     return examples
 

@@ -80,27 +80,27 @@ def load_scorer(
     require_models("reranking on this machine")
     found = find_model(name, with_code=trust_remote_code)
     if not any(found.path.glob("*.safetensors")):
-        raise NotFound(f"{found.path} holds no safetensors weights; other formats are not loaded")
+        raise NotFound(f"{found.path} has no safetensors weights, and ccheck does not load other formats")
     config = _config(found)
     if max_tokens is not None and max_tokens < 32:
-        raise UsageError(f"max_tokens is {max_tokens}: a reranker needs 32 at least")
+        raise UsageError(f"max_tokens is {max_tokens}: it must be at least 32")
     if dtype is not None and dtype not in DTYPES:
-        raise UsageError(f"there is no precision {dtype!r}: choose {', '.join(DTYPES)}")
+        raise UsageError(f"dtype is {dtype!r}: choose one of {', '.join(DTYPES)}")
     if long not in ("cut", "windows"):
-        raise UsageError(f"long passages are cut or read by windows, not {long!r}")
+        raise UsageError(f"long is {long!r}: choose cut or windows")
     parts = crossencoder.modules(found.path)
     architecture = " + ".join(parts) or (config.get("architectures") or ["nothing"])[0]
     is_decoder = architecture.endswith("ForCausalLM")
     if not is_decoder and not parts and not architecture.endswith("ForSequenceClassification"):
-        raise InvalidData(f"{found.name} is no reranker: its config.json says {architecture}")
+        raise InvalidData(f"{found.name} is not a reranker: its config.json says {architecture}")
     if not is_decoder and (yes_token is not None or prompt is not None):
-        raise UsageError(f"{found.name} is no decoder ({architecture}): leave prompt and yes_token out")
+        raise UsageError(f"{found.name} is not a decoder ({architecture}): remove prompt and yes_token")
     is_layerwise = architecture == layerwise.ARCHITECTURE
     if cutoff_layer is not None and not is_layerwise:
-        raise UsageError(f"{found.name} is no layerwise model: leave cutoff_layer out")
+        raise UsageError(f"{found.name} is not a layerwise model: remove cutoff_layer")
     layer = layerwise.check(found.name, config, cutoff_layer) if is_layerwise else 0
     if parts and long != "cut":
-        raise UsageError(f"{found.name} ({architecture}) can't read long passages by windows: cut them")
+        raise UsageError(f'{found.name} ({architecture}) can\'t read long passages in windows: use long = "cut"')
     if config.get("auto_map") and not trust_remote_code and not is_layerwise and not _is_known(config):
         raise UsageError(
             f"{found.name} is of a kind that transformers does not have; it brings Python code of its author's own, "
@@ -190,7 +190,9 @@ def _encoder(options: _Options) -> ModelScorer:
     model, tokenizer = _load(options, "AutoModelForSequenceClassification")
     special = template(tokenizer)
     if special is None:
-        raise InvalidData(f"the tokenizer of {found.name} can't be used: it has no pairs of a query and a passage")
+        raise InvalidData(
+            f"ccheck can't use the tokenizer of {found.name}: it does not encode pairs of a query and a passage"
+        )
     types = "token_type_ids" in tokenizer.model_input_names
     pairs = SpecialPairs(
         tokeniser(tokenizer),
@@ -236,7 +238,7 @@ def _config(found: FoundModel) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidData(f"the model's {file} can't be read: {error}") from error
     if not isinstance(settings, dict):
-        raise InvalidData(f"the model's {file} is no object")
+        raise InvalidData(f"the model's {file} is not a JSON object")
     return settings
 
 
@@ -247,8 +249,8 @@ def _prompt(found: FoundModel, config: dict[str, Any], text: str | None, yes: st
         return replace(known, text=known.text if text is None else text, yes=known.yes if yes is None else yes)
     if text is None or yes is None:
         raise UsageError(
-            f"how the causal model {found.name} is asked is not known: give its prompt and the token that means yes "
-            f"(known are {', '.join(PROMPTS)})"
+            f"ccheck does not know the prompt of the causal model {found.name}: set prompt and yes_token "
+            f"(known models: {', '.join(PROMPTS)})"
         )
     return Prompt(text, yes)
 
@@ -279,7 +281,7 @@ def _load(options: _Options, kind: str) -> tuple[Any, Any]:
     tokenizer = _tokenizer(options)
     rows = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > rows:
-        raise InvalidData(f"the tokenizer of {name} has {len(tokenizer)} tokens, of which the model knows {rows}")
+        raise InvalidData(f"the tokenizer of {name} has {len(tokenizer)} tokens, but the model only {rows}")
     return model.to(options.device).eval(), tokenizer
 
 
@@ -288,7 +290,7 @@ def _tokenizer(options: _Options) -> Any:
 
     if not any(file for pattern in _TOKENIZERS for file in options.found.path.glob(pattern)):
         # transformers makes an empty one of nothing, for which every word is unknown.
-        raise InvalidData(f"{options.found.name} has no tokenizer: save it into the same folder (tokenizer.json)")
+        raise InvalidData(f"{options.found.name} has no tokenizer: save one into its folder (tokenizer.json)")
     try:
         return transformers.AutoTokenizer.from_pretrained(
             options.found.path, trust_remote_code=options.trust_remote_code, local_files_only=True
@@ -316,13 +318,13 @@ def _reason(error: Exception) -> str:
 def _token(found: FoundModel, tokenizer: Any, yes: str) -> int:
     ids = own_ids(tokenizer, yes)
     if len(ids) != 1:
-        raise UsageError(f"{yes!r} is {len(ids)} tokens for {found.name}: name one that is a single token")
+        raise UsageError(f"yes_token is {yes!r}, which is {len(ids)} tokens for {found.name}: choose a single token")
     return ids[0]
 
 
 def _length(found: FoundModel, wanted: int | None, most: int) -> int:
     if wanted is not None and wanted > most:
-        raise UsageError(f"{found.name} reads at most {most} tokens, not {wanted}")
+        raise UsageError(f"max_tokens is {wanted}: {found.name} reads at most {most}")
     return wanted or min(DEFAULT_MAX_TOKENS, most)
 
 
@@ -335,7 +337,7 @@ def _check_labels(found: FoundModel, config: dict[str, Any], said: dict[str, Any
     labels = len(config["id2label"]) if config.get("id2label") else config.get("num_labels", 2)
     if labels != 1:
         raise InvalidData(
-            f"{found.name} is a classifier of {labels} labels; a reranker has one (is it a stance model?)"
+            f"{found.name} is a classifier with {labels} labels, but a reranker has one (is it a stance model?)"
         )
     _check_activation(found, said)
 
@@ -343,7 +345,7 @@ def _check_labels(found: FoundModel, config: dict[str, Any], said: dict[str, Any
 def _check_activation(found: FoundModel, said: dict[str, Any]) -> None:
     activation = str(said.get("activation_fn") or "Identity")
     if activation.rpartition(".")[2] not in KEEPS_ORDER:
-        raise InvalidData(f"{found.name} turns its logits into scores by {activation}, which may change their order")
+        raise InvalidData(f"{found.name} turns its logits into scores with {activation}, which may change their order")
 
 
 def _sentence_transformers(found: FoundModel, settings: dict[str, Any]) -> dict[str, Any]:

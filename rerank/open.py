@@ -88,7 +88,7 @@ def open_remote(
     key = key_for(settings, "rerank_api_key", url)
     reranker = RemoteReranker(url, api_key=key.value, timeout=timeout, retry_seconds=retry_seconds, notify=notify)
     if not is_yours(settings, "rerank_api_key", url):
-        reranker.notice = f"claims and passages go to {reranker.name}, which a recipe or ./ccheck.toml names"
+        reranker.notice = f"claims and passages are sent to {reranker.name}, which was set by a recipe or ./ccheck.toml"
         reranker.notice += f"; {key.withheld}" if key.withheld else ""
     return reranker
 
@@ -103,8 +103,8 @@ def _open(
         return open_remote(name, settings, settings.rerank_timeout, settings.rerank_retry_seconds, notify)
     if stage.trust_remote_code and not settings.trust_remote_code:
         raise UsageError(
-            f"the recipe says that {name} needs the Python code of its authors (trust_remote_code). Read that code; "
-            "then allow it to run here with --trust-remote-code (in Python, trust_remote_code=True), or choose another "
+            f"the recipe says that {name} needs its authors' Python code (trust_remote_code). Read that code, "
+            "then allow it to run with --trust-remote-code (in Python, trust_remote_code=True), or choose another "
             "reranker with --rerank"
         )
     from ..models import require_models
@@ -129,12 +129,14 @@ def _open(
     except NotFound as error:
         if automatic:
             raise NotFound(
-                f"{name} is not on this machine and the hub does not give it: name another (a folder, a URL, or late, "
-                "which needs no such model) or none, by --rerank or in the recipe"
+                f"{name} is not installed and could not be downloaded. Choose another reranker with --rerank or in "
+                "the recipe: a model's name, a folder, a URL, late (which needs no reranking model), or none"
             ) from error
         if Path(name).exists():
             raise
-        raise NotFound(f"{error}; or choose another reranker by --rerank, or none", model=error.model) from error
+        raise NotFound(
+            f"{error}; or choose another reranker with --rerank, or --rerank none", model=error.model
+        ) from error
     return _remembered(LocalReranker(scorer), stage, name, settings, memory)
 
 

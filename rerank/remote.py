@@ -130,7 +130,7 @@ class RemoteReranker:
         except httpx.InvalidURL as error:
             raise UsageError(f"{url!r} is not the URL of a reranking server: {error}") from error
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise UsageError(f"{url!r} is not the URL of a reranking server, as http://127.0.0.1:8080")
+            raise UsageError(f"{url!r} is not the URL of a reranking server (example: http://127.0.0.1:8080)")
         self.notice: str | None = None
         """What the user should know of the connection."""
         keep_secret(api_key)
@@ -178,7 +178,7 @@ class RemoteReranker:
         if len(set(values)) == 1 and len({passage[:COMPARED_CHARACTERS] for passage in passages}) > 1:
             raise InvalidData(
                 f"the reranker {self.name} scored every passage the same ({values[0]:g}, {len(values)} passages): "
-                "its model is not loaded as what it is, or reads nothing of them"
+                "its model is not loaded correctly, or ignores them"
             )
         # What is no probability can only be a logit: some servers can be told to leave the sigmoid out.
         logits = route.kind == "tei" or not all(0 <= value <= 1 for value in values)
@@ -262,13 +262,11 @@ class RemoteReranker:
             problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
             where = ".".join(map(str, problem["loc"])) or "the answer"
             raise ServerError(
-                f"{self.name} answered what is no ranking: {where}: {problem['msg']}. Is it a reranking server? The "
-                "URL's path says how it is asked: /rerank, /v1/rerank, /v2/rerank or /score"
+                f"{self.name} did not return a ranking: {where}: {problem['msg']}. Is it a reranking server? The "
+                "path of the URL selects the API: /rerank, /v1/rerank, /v2/rerank or /score"
             ) from error
         if sorted(index for index, _ in pairs) != list(range(count)):
-            raise ServerError(
-                f"{self.name} answered {len(pairs)} scores to {count} passages, not one for each: it can't be relied on"
-            )
+            raise ServerError(f"{self.name} returned {len(pairs)} scores for {count} passages, not one for each")
         return [score for _, score in sorted(pairs)]
 
     def _cut(self, answer: _Answer, count: int) -> list[bool]:
@@ -304,18 +302,18 @@ class RemoteReranker:
         """The error for a request without an answer: MayPass where it may be made again."""
         if isinstance(error, TimeoutError | httpx.TimeoutException) and not isinstance(error, _LOST):
             return ServerError(
-                f"{self.name} did not answer within {timeout:g} s: ask for less at a time (a smaller depth), or allow "
-                "more time (CCHECK_RERANK_TIMEOUT)"
+                f"{self.name} did not answer within {timeout:g} s: choose a smaller depth, or allow more time with "
+                "CCHECK_RERANK_TIMEOUT"
             )
         said = f"{self.name} can't be reached: {why_unreachable(error)}. Is it running, and the URL right?"
         return _Lost(said) if isinstance(error, _LOST) and not is_lasting(error) else ServerError(said)
 
     def _reason_refused(self, answer: _Answer) -> str:
         what_to_do = {
-            401: ": set the key by CCHECK_RERANK_API_KEY",
-            403: ": is CCHECK_RERANK_API_KEY a key for this?",
-            404: ": is the URL right, and the model's name (?model=NAME at its end)?",
-            429: ": it is busy, ask later",
+            401: ": set the key in CCHECK_RERANK_API_KEY",
+            403: ": does the key in CCHECK_RERANK_API_KEY allow this?",
+            404: ": check the URL and the model's name (?model=NAME at its end)",
+            429: ": it is busy, try again later",
         }.get(answer.status, "")
         if answer.status in (401, 403) and self.notice is not None:
             what_to_do = f": {self.notice}"

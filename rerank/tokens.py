@@ -234,7 +234,7 @@ def template(tokenizer: Any) -> Template | None:
     encoding = copy.encode("a", "a")
     halves = encoding.sequence_ids
     if 0 not in halves or 1 not in halves:
-        raise InvalidData("the tokenizer gives nothing for the text 'a': it is not one of a reranker")
+        raise InvalidData("the tokenizer returns no tokens for the text 'a': it is not a reranker's")
     start, end = halves.index(0), len(halves) - halves[::-1].index(0)
     second, last = halves.index(1), len(halves) - halves[::-1].index(1)
     ids, types = encoding.ids, encoding.type_ids

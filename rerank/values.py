@@ -14,8 +14,8 @@ def finite(name: str, values: list[float]) -> list[float]:
     wrong = sum(not math.isfinite(value) for value in values)
     if wrong:
         raise InvalidData(
-            f"the reranker {name} gave {wrong} of {len(values)} passages a score that is no finite number: its weights "
-            "are broken, or too large for the precision (try float32)"
+            f"the reranker {name} gave {wrong} of {len(values)} passages a score that is not finite: its weights are "
+            "broken, or too large for the precision (try float32)"
         )
     return values
 
@@ -25,5 +25,5 @@ def refuse_equal(name: str, encoded: Sequence[Encoded], values: Sequence[float])
     if len(set(values)) == 1 and len({one.sequences for one in encoded}) > 1:
         raise InvalidData(
             f"the reranker {name} scored every passage the same ({values[0]:g}, {len(values)} passages): it is not "
-            "loaded as what it is, or reads nothing of them"
+            "loaded correctly, or ignores them"
         )

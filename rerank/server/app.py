@@ -76,7 +76,7 @@ def create_app(
     app = FastAPI(
         title="ccheck",
         version=__version__,
-        summary="Rerankers, as Elasticsearch, TEI's, Cohere's and Jina's clients call them.",
+        summary="Rerankers with the APIs of TEI (also Elasticsearch), Cohere and Jina.",
         lifespan=lifespan,
     )
     app.state.service = service
@@ -264,7 +264,7 @@ async def _unless_gone(request: Request, work: Awaitable[Response]) -> Response:
 
 async def _read(request: Request, most: int, add: Callable[[int], None]) -> bytes | None:
     """The body; None where the caller hung up."""
-    too_large = Refusal(413, f"the body is larger than the {most:,} bytes that one may have")
+    too_large = Refusal(413, f"the body is larger than {most:,} bytes, the most that is allowed")
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > most:
         raise too_large
@@ -339,12 +339,12 @@ def _refused(dialect: Dialect, refusal: Refusal) -> Response:
 def _described(sent: type[BaseModel], answered: Any) -> dict[str, Any]:
     """For the OpenAPI page: a route reads its body itself."""
     errors = {
-        401: "no key, or a wrong one",
+        401: "missing or wrong key",
         413: "too large, too many or too long",
-        422: "not what this route takes",
+        422: "invalid body; the message names the key",
         429: "the queue is full; Retry-After says when to ask again",
         503: "the server is stopping",
-        504: "not done in time",
+        504: "not finished in time",
     }
     return {
         "openapi_extra": {

@@ -55,10 +55,11 @@ def check_scorer(scorer: Scorer, canary: Canary = "order") -> None:
             if not answers > other:
                 raise _wrong(
                     scorer,
-                    f"for {query!r} a passage that answers it has the score {answers:g}, one that does not {other:g}. "
-                    "Is this a trained reranker, with its own prompt? --canary repeat serves it all the same",
+                    f"for {query!r}, a passage that answers it scores {answers:g}, and one that does not "
+                    f"scores {other:g}. "
+                    "Is this a trained reranker with the right prompt? --canary repeat serves it anyway",
                 )
 
 
 def _wrong(scorer: Scorer, what: str) -> InvalidData:
-    return InvalidData(f"the model {scorer.name} is not served, since known pairs come out wrong: {what}")
+    return InvalidData(f"the model {scorer.name} failed the check with known pairs: {what}")

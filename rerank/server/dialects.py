@@ -53,10 +53,10 @@ class TeiRerank(Sent):
 
     query: str
     texts: list[str] = Field(min_length=1)
-    raw_scores: bool | None = Field(None, description="the model's own values; else their sigmoid, in 0..1")
+    raw_scores: bool | None = Field(None, description="true: the model's own values; false: their sigmoid, in 0..1")
     return_text: bool = False
-    truncate: bool | None = Field(None, description="false refuses texts that are longer than the model takes")
-    model: str | None = Field(None, description="one of several that are served; default: the first")
+    truncate: bool | None = Field(None, description="false: refuses texts that are longer than the model can read")
+    model: str | None = Field(None, description="name of a served model; default: the first")
 
 
 class CohereRerank(Sent):
@@ -64,8 +64,8 @@ class CohereRerank(Sent):
 
     query: Text
     documents: list[Text] = Field(min_length=1)
-    model: str | None = Field(None, description="one of those that are served; default: the first")
-    top_n: int | None = Field(None, ge=1, description="only so many of the best")
+    model: str | None = Field(None, description="name of a served model; default: the first")
+    top_n: int | None = Field(None, ge=1, description="number of results; default: all")
     return_documents: bool = False
 
 
@@ -75,16 +75,16 @@ class OpenAIEmbeddings(Sent):
     input: Annotated[list[str], Field(min_length=1)] | str
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(None, ge=1, description="the model's own; no other number can be had")
+    dimensions: int | None = Field(None, ge=1, description="must be the model's own")
 
 
 class TeiEmbed(Sent):
     """Texts to be embedded, as passages unless `prompt_name` is `query`."""
 
     inputs: Annotated[list[str], Field(min_length=1)] | str
-    normalize: bool = Field(True, description="vectors have unit length; false is refused")
+    normalize: bool = Field(True, description="must be true: vectors have unit length")
     prompt_name: Literal["query", "document"] = "document"
-    truncate: bool | None = Field(None, description="texts that are too long are always cut")
+    truncate: bool | None = Field(None, description="ignored: long texts are always cut")
 
 
 # -- what is answered; these are for the OpenAPI page, too
@@ -95,7 +95,7 @@ class TeiRank(BaseModel):
 
     index: int
     score: float
-    text: str | None = Field(None, description="only where return_text asks for it")
+    text: str | None = Field(None, description="only with return_text")
 
 
 class CohereResult(BaseModel):
@@ -103,7 +103,7 @@ class CohereResult(BaseModel):
 
     index: int
     relevance_score: float
-    document: dict[str, str] | None = Field(None, description="only where return_documents asks for it")
+    document: dict[str, str] | None = Field(None, description="only with return_documents")
 
 
 class CohereRanking(BaseModel):
@@ -168,7 +168,7 @@ def cohere_ranking(ranked: Ranked, request: CohereRerank, version: str) -> dict[
     ]
     meta: dict[str, Any] = {"api_version": {"version": version}}
     if ranked.cut:
-        meta["warnings"] = [f"longer than the model takes, and cut: documents {ranges(ranked.cut)}"]
+        meta["warnings"] = [f"cut, because they are longer than the model can read: documents {ranges(ranked.cut)}"]
     return {
         "id": str(uuid.uuid4()),
         "object": "list",
@@ -214,7 +214,7 @@ def from_ranges(text: str, count: int) -> list[int]:
         first, _, last = part.partition("-")
         start, end = int(first), int(last or first)
         if not (numbers[-1] if numbers else -1) < start <= end < count:
-            raise ValueError(f"{part[:40]!r} is no range of {count} numbers in ascending order")
+            raise ValueError(f"{part[:40]!r} is not a range of {count} numbers in ascending order")
         numbers.extend(range(start, end + 1))
     return numbers
 

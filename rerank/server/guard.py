@@ -65,7 +65,7 @@ def protocol(connections: int, head_seconds: float) -> type[H11Protocol]:
             if self.transport.get_write_buffer_size():
                 self.transport.abort()  # what was answered is not read
             else:
-                self._close(b"408 Request Timeout", f"no whole head of a request within {head_seconds:g} s")
+                self._close(b"408 Request Timeout", f"no complete request headers within {head_seconds:g} s")
 
         def _close(self, status: bytes, why: str) -> None:
             body = f"{why}\n".encode()

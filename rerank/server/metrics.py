@@ -18,40 +18,34 @@ class Metrics:
     def __init__(self, waiting: Callable[[], tuple[int, int]]) -> None:
         """`waiting`: how many requests and tokens wait for the model now."""
         self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "ccheck_requests", "Requests that were answered.", ["path", "status"], registry=self.registry
-        )
+        self.requests = Counter("ccheck_requests", "Requests answered.", ["path", "status"], registry=self.registry)
         self.seconds = Histogram(
             "ccheck_request_seconds",
-            "From a request's arrival to its answer.",
+            "Seconds from a request's arrival to its answer.",
             ["path"],
             buckets=SECONDS,
             registry=self.registry,
         )
-        self.gone = Counter("ccheck_gone", "Callers that hung up before their answer.", registry=self.registry)
-        self.texts = Counter("ccheck_texts", "Texts that were taken.", ["model"], registry=self.registry)
-        self.cut = Counter(
-            "ccheck_texts_cut", "Texts of which the model read a part.", ["model"], registry=self.registry
-        )
-        self.model_tokens = Counter(
-            "ccheck_model_tokens", "Tokens that a model read.", ["model"], registry=self.registry
-        )
+        self.gone = Counter("ccheck_gone", "Callers that hung up before the answer.", registry=self.registry)
+        self.texts = Counter("ccheck_texts", "Texts accepted.", ["model"], registry=self.registry)
+        self.cut = Counter("ccheck_texts_cut", "Texts cut to the model's length.", ["model"], registry=self.registry)
+        self.model_tokens = Counter("ccheck_model_tokens", "Tokens read by a model.", ["model"], registry=self.registry)
         self.model_seconds = Counter(
-            "ccheck_model_seconds", "Seconds that a model was at work.", ["model"], registry=self.registry
+            "ccheck_model_seconds", "Seconds in which a model was busy.", ["model"], registry=self.registry
         )
         self.batch_tokens = Histogram(
-            "ccheck_batch_tokens", "Tokens of a batch.", buckets=TOKENS, registry=self.registry
+            "ccheck_batch_tokens", "Tokens in a batch.", buckets=TOKENS, registry=self.registry
         )
         self.batch_requests = Histogram(
             "ccheck_batch_requests",
-            "Requests that share a batch.",
+            "Requests in a batch.",
             buckets=(1, 2, 4, 8, 16, 32, 64),
             registry=self.registry,
         )
-        Gauge("ccheck_waiting_requests", "Requests that wait for the model.", registry=self.registry).set_function(
+        Gauge("ccheck_waiting_requests", "Requests waiting for the model.", registry=self.registry).set_function(
             lambda: waiting()[0]
         )
-        Gauge("ccheck_waiting_tokens", "Tokens that wait for the model.", registry=self.registry).set_function(
+        Gauge("ccheck_waiting_tokens", "Tokens waiting for the model.", registry=self.registry).set_function(
             lambda: waiting()[1]
         )
 

@@ -42,7 +42,7 @@ def named_models(given: Sequence[str]) -> dict[str, str]:
         folder = Path(rest).expanduser()
         name = alias or (folder.resolve().name if folder.exists() else rest)
         if not rest or name in named:
-            why = "it names no model" if not rest else f"another model is called {name!r}"
+            why = "the name of the model is missing" if not rest else f"another model already has the name {name!r}"
             raise UsageError(f"--model {one}: {why}; write --model ALIAS=NAME")
         named[name] = rest
     return named
@@ -65,7 +65,7 @@ def listen(host: str, port: int) -> socket.socket:
         return taken
     except OSError as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ServerError(f"can't listen on {host}:{port}: {reason}; choose others by --host and --port") from error
+        raise ServerError(f"can't listen on {host}:{port}: {reason}; choose others with --host and --port") from error
 
 
 def serve(app: FastAPI, listening: socket.socket, limits: Limits, started: Callable[[str], None]) -> None:

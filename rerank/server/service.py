@@ -68,9 +68,7 @@ class Service:
         """The name of the reranker that is meant. Raises Refusal."""
         if wanted is None or wanted in self.scorers:
             return wanted or next(iter(self.scorers))
-        raise Refusal(
-            dialect.unknown_model, f"there is no model {wanted!r} here; these are served: {', '.join(self.scorers)}"
-        )
+        raise Refusal(dialect.unknown_model, f"no model {wanted!r} here; available: {', '.join(self.scorers)}")
 
     @property
     def embedder_name(self) -> str | None:
@@ -79,20 +77,20 @@ class Service:
     def embedding_model(self, wanted: str | None, dialect: Dialect) -> tuple[str, Embedder]:
         """Raises Refusal."""
         if self._embedder is None:
-            raise Refusal(dialect.unknown_model, "no embedding model is served here: start it with --embedding-model")
+            raise Refusal(dialect.unknown_model, "this server has no embedding model: start it with --embedding-model")
         name = self._embedder[0]
         if wanted not in (None, name):
-            raise Refusal(dialect.unknown_model, f"there is no embedding model {wanted!r} here; {name} is served")
+            raise Refusal(dialect.unknown_model, f"no embedding model {wanted!r} here; available: {name}")
         return self._embedder
 
     def check_texts(self, texts: Sequence[str], query: str = "") -> None:
         """Raises Refusal for more, or longer ones, than the limits allow."""
         if len(texts) > self.limits.texts:
-            raise Refusal(413, f"{len(texts)} texts are more than the {self.limits.texts} that one request may have")
+            raise Refusal(413, f"{len(texts)} texts are too many: one request may have at most {self.limits.texts}")
         for what, text in [("the query", query), *((f"text {i}", text) for i, text in enumerate(texts))]:
             if len(text) > self.limits.characters:
                 most = self.limits.characters
-                raise Refusal(413, f"{what} has {len(text):,} characters, of which one may have {most:,} at most")
+                raise Refusal(413, f"{what} has {len(text):,} characters; at most {most:,} are allowed")
 
     async def rerank(
         self, name: str, query: str, texts: Sequence[str], *, raw: bool, refuse_long: bool, dialect: Dialect
@@ -111,7 +109,9 @@ class Service:
         cut = [i for i, one in enumerate(encoded) if one.cut]
         if cut and refuse_long:
             raise Refusal(
-                413, f"longer than the model takes, and truncate is false: texts {ranges(cut)}; leave truncate out"
+                413,
+                f"texts {ranges(cut)} are longer than the model can read, and truncate is false: remove "
+                "truncate to have them cut",
             )
         self.metrics.texts.labels(name).inc(len(texts))
         self.metrics.cut.labels(name).inc(len(cut))

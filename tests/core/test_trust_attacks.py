@@ -131,7 +131,9 @@ def test_a_reranker_of_a_recipe_gets_no_key(papers, monkeypatch, tmp_path):
             ran = ccheck(*query, "--recipe", f"{name}.toml")
             assert ran.code == 0 and server.asked and KEY not in all_headers(server)
             (said,) = ran.objects[0]["warnings"]
-            assert f"claims and passages go to {server.url}" in said and "CCHECK_RERANK_API_KEY was not sent" in said
+            assert (
+                f"claims and passages are sent to {server.url}" in said and "CCHECK_RERANK_API_KEY was not sent" in said
+            )
         # Where the user named that server, by whichever layer, it has the key.
         for layer in ("flag", "environment", "file"):
             server.asked.clear()

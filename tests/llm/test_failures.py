@@ -68,7 +68,7 @@ def test_failures_that_may_pass_are_tried_again(open_model):
 @pytest.mark.parametrize(("said", "hint"), [
     (error(401, f"Incorrect API key provided: {KEY}"), "set OPENAI_API_KEY"),
     (error(404, "no such model"), "'m'.*--llm"),
-    (Said(status=429, body={"error": {"message": "pay", "code": "insufficient_quota"}}), "paid"),
+    (Said(status=429, body={"error": {"message": "pay", "code": "insufficient_quota"}}), "requires payment"),
 ])  # fmt: skip
 def test_what_no_question_can_pass_is_raised_for_all(open_model, said, hint):
     with scripted([said]) as server:

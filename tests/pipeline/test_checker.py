@@ -56,7 +56,7 @@ def test_the_readme_example(hybrid: Checker) -> None:
         for sentence in evidence.sentences:
             assert evidence.document.text[sentence.start : sentence.end] == sentence.text
     (warning,) = result.warnings  # in these tests there is no hub, and so no reranker
-    assert warning.startswith("not reranked: cross-encoder/ms-marco-MiniLM-L6-v2 is not on this machine")
+    assert warning.startswith("not reranked: cross-encoder/ms-marco-MiniLM-L6-v2 is not installed")
     assert result.recipe == "default"
     assert set(result.timings_ms) == {"embed", "retrieve", "rerank", "evidence", "verdict"}
 

@@ -229,7 +229,7 @@ def test_a_file_that_is_none_is_refused(trained, tmp_path, spoil):
     spoil(data)
     file = tmp_path / "learned.json"
     file.write_text(json.dumps(data))
-    with pytest.raises(InvalidData, match="no learned reranker"):
+    with pytest.raises(InvalidData, match="not a learned reranker"):
         load_learned(file)
 
 
@@ -237,7 +237,7 @@ def test_files_that_are_not_even_that(tmp_path):
     for text in ("", "[]", "\x80", "{" * 5000, "null"):
         file = tmp_path / "learned.json"
         file.write_text(text)
-        with pytest.raises(InvalidData, match="no learned reranker"):
+        with pytest.raises(InvalidData, match="not a learned reranker"):
             load_learned(file)
     with pytest.raises(NotFound, match="ccheck train learned-reranker"):
         load_learned(tmp_path / "missing.json")

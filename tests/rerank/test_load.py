@@ -72,7 +72,7 @@ def test_an_embedding_model_is_refused() -> None:
 def test_a_classifier_of_several_labels_is_refused(tmp_path: Path) -> None:
     for labels in (2, 3):
         folder = make_encoder(tmp_path / str(labels), architecture="bert", labels=labels)
-        with pytest.raises(InvalidData, match=f"classifier of {labels} labels"):
+        with pytest.raises(InvalidData, match=f"classifier with {labels} labels"):
             load_scorer(str(folder), device="cpu")
 
 
@@ -114,11 +114,11 @@ def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"max_tokens": 513}, "at most 512"),
-        ({"max_tokens": 8}, "32 at least"),
+        ({"max_tokens": 8}, "at least 32"),
         ({"dtype": "int8"}, "float32, bfloat16"),
         ({"device": "nonsense"}, "nonsense"),
-        ({"cutoff_layer": 2}, "no layerwise model"),
-        ({"prompt": PROMPT, "yes_token": "Yes"}, "no decoder"),
+        ({"cutoff_layer": 2}, "not a layerwise model"),
+        ({"prompt": PROMPT, "yes_token": "Yes"}, "not a decoder"),
         ({"long": "skip"}, "windows"),
     ],
 )
@@ -182,7 +182,7 @@ def test_a_tokenizer_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_tokenizer_of_another_model_is_found_out(tmp_path: Path) -> None:
     folder = make_encoder(tmp_path / "model", architecture="bert", vocab_size=50)
-    with pytest.raises(InvalidData, match="the model knows 50"):
+    with pytest.raises(InvalidData, match="but the model only 50"):
         load_scorer(str(folder), device="cpu")
 
 

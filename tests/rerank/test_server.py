@@ -142,7 +142,7 @@ def test_the_client_of_cohere(serve, version):
     answer = client.rerank(**given, top_n=2)
     expected = [sigmoid(served.scorer.expected(QUERY, text)) for text in TEI_BODY["texts"]]
     assert [(result.index, result.relevance_score) for result in answer.results] == [(i, expected[i]) for i in (2, 1)]
-    with pytest.raises(cohere.NotFoundError, match="these are served: words"):
+    with pytest.raises(cohere.NotFoundError, match="available: words"):
         client.rerank(**(given | {"model": "other"}))
     with pytest.raises(cohere.UnauthorizedError):
         make(api_key="wrong").rerank(**given)
@@ -234,8 +234,8 @@ def test_a_body_that_is_too_large_is_told_so(serve, chunked):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"query": "a", "texts": ["b"] * 6}, "the 5 that"),
-        ({"query": "a", "texts": ["b", "c" * 51]}, "text 1 has 51 characters, of which one may have 50"),
+        ({"query": "a", "texts": ["b"] * 6}, "at most 5"),
+        ({"query": "a", "texts": ["b", "c" * 51]}, "text 1 has 51 characters; at most 50"),
         ({"query": "a" * 51, "texts": ["b"]}, "the query has 51"),
     ],
 )

@@ -237,7 +237,7 @@ def test_the_program_serves_and_finishes_what_it_took_when_it_is_stopped(folders
 
 def test_a_model_that_was_not_trained_is_not_served(folders):
     ran = ccheck("serve", "rerank", "--model", folders["encoder"], "--port", 0, "--device", "cpu")
-    assert ran.code == 5 and "known pairs come out wrong" in ran.err and "--canary repeat" in ran.err
+    assert ran.code == 5 and "failed the check with known pairs" in ran.err and "--canary repeat" in ran.err
 
 
 def test_what_is_said_when_it_can_not_start(monkeypatch, tmp_path):

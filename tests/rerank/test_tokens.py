@@ -192,7 +192,7 @@ def test_a_tokenizer_that_makes_nothing_of_a_letter_is_no_rerankers() -> None:
         backend_tokenizer = pair_tokenizer("< $A > $B >").backend_tokenizer
 
     Nothing.backend_tokenizer.normalizer = pytest.importorskip("tokenizers").normalizers.Replace("a", "")
-    with pytest.raises(InvalidData, match="gives nothing for the text 'a'"):
+    with pytest.raises(InvalidData, match="no tokens for the text 'a'"):
         template(Nothing())
 
 
