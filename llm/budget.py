@@ -1,4 +1,4 @@
-"""What may be spent, and what is spent."""
+"""The limits on calls and cost, and what has been spent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIRST_GUESS = 300
 
 @dataclass(slots=True)
 class Price:
-    """Of a million tokens, in the currency of the user."""
+    """The price of a million tokens, in the user's currency."""
 
     prompt: float
     completion: float
@@ -27,9 +27,9 @@ class Price:
 class Budget:
     """Calls and money. Every request that a server began to answer counts, also one that timed out.
 
-    Before a request its cost is estimated, and it is not made where the estimate does not fit into what is left. The
-    requests under way may come out dearer than estimated: by so much the limit can be passed. Several
-    language models can share one; all of it happens in this room's event loop.
+    Before a request its cost is estimated. It is not made if the estimate exceeds what is left. Requests in progress
+    can cost more than estimated, so the limit can be exceeded by that difference. Several language models can share a
+    budget. It is used in the event loop only.
     """
 
     def __init__(self, max_calls: int | None, max_cost: float | None, price: Price | None) -> None:
@@ -39,12 +39,12 @@ class Budget:
         self._answers = self._completion_tokens = self._prompt_tokens = self._estimated = 0
         self.calls = 0
         self.cost: float | None = 0.0 if price is not None else None
-        """What was spent; None where the prices are not known."""
+        """Cost so far; None if prices are unknown."""
 
     async def reserve(self, prompt_tokens: int) -> float:
-        """Room for one request of about so many tokens, waiting for those under way where they decide.
+        """Reserve the cost of a request of about this many tokens, which is returned.
 
-        Returns its estimated cost. Raises BudgetSpent.
+        If the answer depends on requests in progress, it waits for them. Raises BudgetSpent.
         """
         async with self._changed:
             while (problem := self._problem(estimate := self._estimate(prompt_tokens))) is not None:
@@ -74,7 +74,7 @@ class Budget:
             self._changed.notify_all()
 
     def _estimate(self, prompt_tokens: int) -> float:
-        """What a request will cost, by what the server counted of those before."""
+        """The cost of a request, estimated from the server's counts for earlier ones."""
         if self._price is None:
             return 0.0
         if not self._answers:

@@ -1,4 +1,4 @@
-"""Answers that were paid for before: the same question is never asked twice.
+"""The cache of answers: the same question is never paid for twice.
 
 A key is a hash of everything that the answer depends on; what is kept is the reply's text and its tokens, never a
 failure and never a key of a server.
@@ -18,9 +18,9 @@ MAX_BYTES = 256 << 20
 
 
 class AnswerCache:
-    """The replies of language models, by `answer_key`.
+    """The replies of language models by `answer_key`, in `folder`/answers.sqlite.
 
-    Kept in `folder`/answers.sqlite. Never fails: `notice` says where something is wrong.
+    It never fails: `notice` says what is wrong.
     """
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES) -> None:

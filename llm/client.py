@@ -31,18 +31,18 @@ from .reply import BadReply, read_body
 from .types import Message, Refused, Unreachable, estimate_tokens
 
 MAX_BYTES = 8 << 20
-"""Of an answer of a server; a longer one is not read to its end."""
+"""Largest answer of a server; the rest is not read."""
 WHOLE = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn"})
-"""What servers say of an answer that the model ended itself: OpenAI's word and those of text-generation-inference and
-Anthropic. Null and a missing reason mean that it is not finished."""
+"""Finish reasons of complete answers: those of OpenAI, text-generation-inference and Anthropic. Null or a missing
+reason means that the answer is not finished."""
 CUT_OFF = frozenset({"length", "max_tokens", "model_length"})
-"""What they say of an answer that a limit ended."""
+"""Finish reasons of answers that a limit ended."""
 _LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a server answered. Tokens are the server's count, estimated where it gives none."""
+    """A server's answer. Tokens are the server's count, or an estimate if it gives none."""
 
     text: str
     finish_reason: str | None
@@ -104,7 +104,7 @@ class ChatClient:
     """Asks one server for chat completions. `url` has no user, password or query in it, and no error shows the key."""
 
     def __init__(self, base_url: str, key: str | None, timeout: float, patience: Patience) -> None:
-        """`timeout`: seconds for one request, from beginning to end. Raises UsageError for what is no address."""
+        """`timeout`: seconds for one request, from beginning to end. Raises UsageError for an invalid address."""
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
         self.patience = patience
@@ -155,7 +155,7 @@ class ChatClient:
             self._client.organization = self._client.project = None
 
     async def complete(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> Completion:
-        """Raises Busy, Unreachable, BadRequest, Refused, or ServerError for an answer that makes no sense."""
+        """Raises Busy, Unreachable, BadRequest, Refused, or ServerError for an invalid answer."""
         import openai
 
         try:

@@ -1,4 +1,4 @@
-"""How a server wants to be asked: OpenAI-compatible servers differ in the parameters that they take."""
+"""The parameters of a request: OpenAI-compatible servers differ in those that they accept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARAMETERS = ("max_completion_tokens", "max_tokens", "temperature", "seed", "res
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What is sent beside the model and the messages.
+    """What is sent in addition to the model and the messages.
 
     `format`: how the shape of the reply is asked for; the reply is validated in any case. `limit`: the parameter that
     bounds the answer's length.
@@ -60,7 +60,7 @@ class Dialect:
 
 
 def dialect_of(url: str) -> Dialect:
-    """The one to begin with at a server."""
+    """The first one to try with a server."""
     if (urlsplit(url).hostname or "").endswith("openai.com"):
         return Dialect(limit="max_completion_tokens", other_limit="max_tokens")
     return Dialect()

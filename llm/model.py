@@ -1,7 +1,7 @@
 """A language model behind an OpenAI-compatible server, asked for answers of a given shape.
 
-The server is told the JSON schema of the reply, and the reply is validated whether or not it honoured it. A reply that
-can't be used is asked for once more, with what was wrong; then it is an error of that question.
+The server gets the JSON schema of the reply, and the reply is validated in any case. If it is invalid, the question is
+asked once more, with what was wrong; a second invalid reply is an error of that question.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from .types import (
 
 _OPENAI = "https://api.openai.com/"
 _FORMAT = 2
-"""Changes when the same question would get another answer from this code, so that old answers are forgotten."""
+"""Increase it when this code would get another answer to the same question, so that old answers are forgotten."""
 _MAX_HUNG = 3
-"""How often it is found out, at the price of a timeout each, that a server still hangs."""
+"""How often ccheck checks, at the cost of a timeout each, whether a server still hangs."""
 _PATIENCE = "CCHECK_LLM_RETRY_SECONDS"
 _QUOTED_REPLY = 4_000
 """Characters of an unusable reply that the model is shown again."""
@@ -100,7 +100,7 @@ class LanguageModel:
 
     @property
     def notice(self) -> str | None:
-        """What the user should know: the key is not safe on its way, the cache of answers can't be used."""
+        """What the user should know: the key is sent unencrypted, or the cache of answers is unavailable."""
         return "; ".join(filter(None, (self._client.notice, self._cache.notice))) or None
 
     def ask(
@@ -108,8 +108,8 @@ class LanguageModel:
     ) -> Answer[T]:
         """Ask one question.
 
-        Raises InvalidReply where the model answered twice and neither reply could be used, Refused where the server
-        answers no question, BudgetSpent, and ServerError for what else failed.
+        Raises InvalidReply after two invalid replies, Refused if the server answers no question, BudgetSpent, and
+        ServerError for other failures.
         """
         outcome = event_loop.run(self._answer(Question(tuple(messages), reply_schema, check)))
         if isinstance(outcome, Failure):
@@ -117,9 +117,9 @@ class LanguageModel:
         return outcome
 
     def ask_many(self, questions: Iterable[Question[T]]) -> Iterator[Answer[T] | Failure]:
-        """The answer, or why there is none, for each question, in order, each as soon as it is there.
+        """The answer to each question or its failure, in order, each as soon as possible.
 
-        Raises Refused where the server answers no question at all. At an interrupt what was under way is cancelled,
+        Raises Refused if the server answers no question at all. At an interrupt what was under way is cancelled,
         what was answered is still given (those between it that were not as failures), and then KeyboardInterrupt is
         raised.
         """
@@ -340,9 +340,8 @@ def open_llm(
 ) -> LanguageModel:
     """The language model of the settings, or `model` on their server. Nothing is asked yet.
 
-    `budget` is shared with other language models; by default it is one of its own. `notify` is told once, from another
-    thread, when the server has to be waited for.
-    Raises MissingExtra without the openai package, and UsageError where the settings lack something.
+    `budget` can be shared with other language models. `notify` is called once, from another thread, when ccheck has to
+    wait for the server. Raises MissingExtra without the openai package, and UsageError for incomplete settings.
     """
     model = model or settings.llm_model
     if not model:

@@ -1,4 +1,4 @@
-"""From what a model wrote to a value of the shape that was asked for, or the reason why not."""
+"""Turning a model's reply into a value of the shape that was asked for, or into the reason why it is invalid."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parse_reply(text: str, shape: type[T], check: Callable[[T], None] | None = N
 
 
 class BadReply(ValueError):
-    """A reply that can't be used. `value` is what it says, where the shape was right."""
+    """An invalid reply. `value` is what it says, if its shape was right."""
 
     def __init__(self, message: str, value: BaseModel | None = None) -> None:
         super().__init__(message)

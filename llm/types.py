@@ -1,4 +1,4 @@
-"""What passes through this room: questions, answers, and why there is none."""
+"""Questions to language models, their answers, and the errors in place of an answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..types import Usage
 
 
 class Reply(BaseModel):
-    """The shape of a reply: every key must be there, none beside them, and each of its own type."""
+    """The shape of a reply: exactly these keys, each of its own type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,7 +54,7 @@ class Answer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A question without an answer, and what it cost all the same."""
+    """A question without an answer, and what it cost nevertheless."""
 
     error: CcheckError
     usage: Usage = field(default_factory=Usage)
@@ -62,7 +62,7 @@ class Failure:
 
 
 class InvalidReply(ServerError):
-    """The model answered twice, and neither reply could be used. `value` is the last one, where its shape was right."""
+    """The model answered twice, and neither reply was valid. `value` is the last one if its shape was right."""
 
     def __init__(self, message: str, value: BaseModel | None = None) -> None:
         super().__init__(message)
@@ -81,15 +81,15 @@ class Refused(ServerError):
 
 
 class Unreachable(ServerError):
-    """The server was waited for in vain: it is gone, or too busy."""
+    """Waiting for the server was in vain: it is gone, or too busy."""
 
 
 class BudgetSpent(Incomplete):
-    """Not asked, since the calls or the money that were allowed are spent."""
+    """Not asked, because the limit on calls or cost is reached."""
 
 
 class Interrupted(Incomplete):
-    """Not answered, since the user interrupted."""
+    """Not answered, because the user interrupted."""
 
     def __init__(self) -> None:
         super().__init__("interrupted before the language model answered")

@@ -45,7 +45,7 @@ def forward(body: Any, head: Any, settings: Any, batch_tokens: int) -> PackedDec
 
 
 def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:
-    """The layer that scores, by default the last. Raises UsageError or InvalidData where there is no such head."""
+    """The layer that scores, by default the last. Raises UsageError or InvalidData if it has no head."""
     first, last = settings.get("start_layer", 8), settings["num_hidden_layers"]
     if settings.get("head_type", "simple") != "simple" or not settings.get("head_multi", True):
         raise InvalidData(f"ccheck can't use {name}: its heads differ from those of bge-reranker-v2-minicpm-layerwise")

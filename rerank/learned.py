@@ -201,7 +201,7 @@ class LearnedReranker:
 
 
 def load_learned(path: Path) -> LearnedReranker:
-    """The reranker of a file. Raises NotFound, and InvalidData for a file that is none."""
+    """The reranker in a file. Raises NotFound, or InvalidData for a file of another kind."""
     path = path.expanduser()
     if not path.is_file():
         raise NotFound(f"there is no file {path}: make it with ccheck train learned-reranker --output {path}")

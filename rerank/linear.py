@@ -1,4 +1,4 @@
-"""Linear maps as the processor multiplies fastest.
+"""Linear layers in the layout that the CPU multiplies fastest.
 
 oneDNN, which comes with torch, has a layout of its own for weights, and applies an activation to what it still has at
 hand: on a CPU that takes two thirds of the time of plain matrices, with the same sums. The weights are laid out once,

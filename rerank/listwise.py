@@ -58,7 +58,7 @@ class _State:
 
 
 class ListwiseReranker:
-    """Orders passages by a language model. `name` is how results call it."""
+    """Orders passages with a language model. Results show its `name`."""
 
     def __init__(
         self, llm: LanguageModel, window: int = 20, stride: int = 10, examples: Path | Sequence[Example] | None = None
@@ -85,8 +85,8 @@ class ListwiseReranker:
     def rank(self, query: str, passages: Sequence[str]) -> tuple[Scores, Usage]:
         """The scores 1 - (rank - 1) / (N - 1), in the order of the passages given, and what it cost.
 
-        Raises CcheckError where a window got no usable answer: an order of a part of the passages is none. What was
-        paid until then is in the language model's `usage`.
+        Raises CcheckError if a window got no valid answer, since an order of only some passages is not a ranking. The
+        cost until then is in the language model's `usage`.
         """
         scores = only(self.many([(query, passages)]))
         return scores, scores.usage
@@ -201,7 +201,7 @@ def _check_order(size: int, reply: Order) -> None:
 
 
 def _check(order: Sequence[int], size: int) -> None:
-    """Raises ValueError for what is no part of a permutation of 1 to `size`."""
+    """Raises ValueError unless it is a permutation of some of 1 to `size`."""
     if not order:
         raise ValueError("order is empty")
     if wrong := sorted({number for number in order if not 1 <= number <= size}):

@@ -1,6 +1,6 @@
-"""Loading the reranking models of this machine: which scorer a folder's configuration asks for.
+"""Loading reranking models on this machine: a folder's configuration decides how its model scores.
 
-Only safetensors are loaded, and code of a model's author runs only where the user says so.
+Only safetensors are loaded, and a model's own code runs only if the user allows it.
 """
 
 from __future__ import annotations
@@ -73,9 +73,8 @@ def load_scorer(
     forward pass. `trust_remote_code`: run the Python code that lies beside the weights, as jina-reranker-v2 wants it:
     only of an author whom you trust with this machine. `on_load` is called before what takes long.
 
-    Raises MissingExtra without torch, NotFound where there is no such model or it has no safetensors, UsageError for
-    options that make no sense (an unknown decoder without prompt and token among them), InvalidData for a folder that
-    is no reranker.
+    Raises MissingExtra without torch, NotFound for a missing model or one without safetensors, UsageError for invalid
+    options (or an unknown decoder without prompt and token), InvalidData for a folder that is not a reranker.
     """
     require_models("reranking on this machine")
     found = find_model(name, with_code=trust_remote_code)

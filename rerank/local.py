@@ -30,7 +30,7 @@ class ModelScorer:
 
 
 class LocalReranker:
-    """Scores passages with a scorer, one caller at a time."""
+    """Scores passages with a model, for one caller at a time."""
 
     def __init__(self, scorer: Scorer) -> None:
         self.name = scorer.name

@@ -1,4 +1,4 @@
-"""From a recipe's stage and the settings to a reranker that can run."""
+"""Opening the reranker of a recipe's stage, with the settings."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .remote import RemoteReranker
 
 BEST_MODEL = "BAAI/bge-reranker-v2-gemma"
-"""What `auto` takes where there is a GPU: the best of the models that are scored exactly and fast here."""
+"""The choice of `auto` with a GPU: the best of the models that ccheck scores exactly and fast."""
 SMALL_MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
-"""What `auto` takes on a processor."""
+"""The choice of `auto` on a CPU."""
 AUTO = "auto"
 
 
@@ -32,11 +32,11 @@ def open_reranker(
     notify: Callable[[str], None] = lambda message: None,
     memory: Memory | None = None,
 ) -> AnyReranker:
-    """The reranker of a stage. `language_model` gives the one of a name; `notify` is told, in a few words, before a
-    model is loaded. With a `memory`, scores of models on this machine are kept in it.
+    """The reranker of a stage. `language_model` opens a language model by its name; `notify` is called with a few words
+    before a model is loaded. A `memory` keeps the scores of models on this machine.
 
-    Raises NotFound or MissingExtra for what is not here, with what to do; UsageError and InvalidData for what can't be
-    used as it is.
+    Raises NotFound or MissingExtra for a model that is missing, with what to do; UsageError and InvalidData for one
+    that can't be used.
     """
     if isinstance(stage, ListwiseStage):
         from .listwise import ListwiseReranker
@@ -70,7 +70,7 @@ def choose_model(settings: Settings) -> str:
 
 
 def is_url(name: str) -> bool:
-    """Whether a reranker is a server."""
+    """Whether the name of a reranker is the URL of a server."""
     return name.lower().startswith(("http://", "https://"))
 
 
@@ -81,8 +81,8 @@ def open_remote(
     retry_seconds: float,
     notify: Callable[[str], None] = lambda message: None,
 ) -> RemoteReranker:
-    """The reranker at a URL, with the user's key where the user named that server for it. `notify` is told when
-    it has to be waited for."""
+    """The reranker at a URL. It gets the user's key only if the user named that server for it. `notify` is called when
+    ccheck has to wait for it."""
     from .remote import RemoteReranker
 
     key = key_for(settings, "rerank_api_key", url)

@@ -1,4 +1,4 @@
-"""A reranker whose scores are kept, so that a pair is never scored twice by the same weights."""
+"""A reranker that keeps its scores, so that the same weights never score a pair twice."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""A reranker on a server: ccheck's own, TEI's, Cohere's and Jina's, vLLM's, or another that speaks as one of these.
+"""A reranker on a server: ccheck's own, TEI, Cohere, Jina, vLLM, or another with the API of one of these.
 
-Which one it is, is told by the URL's path, else by asking:
+The path of the URL selects the API; for other paths the server is asked:
 
-| path of the URL | what is sent |
+| path of the URL | request |
 | --- | --- |
-| `…/v1/rerank`, `…/v2/rerank`, `…/v1`, `…/v2` | Cohere's shape: `query`, `documents` |
+| `…/v1/rerank`, `…/v2/rerank`, `…/v1`, `…/v2` | Cohere's: `query`, `documents` |
 | `…/score` | vLLM's: `text_1`, `text_2` |
-| any other: `…/rerank`, the server's root | TEI's (`query`, `texts`) where `/info` answers as TEI does; else Cohere's |
+| any other: `…/rerank`, the server's root | TEI's (`query`, `texts`) if `/info` answers like TEI's, else Cohere's |
 
-Cohere's shape at the root is asked for at `/v1/rerank`.
+For Cohere's API at the root, the path is `/v1/rerank`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from .tokens import well_formed
 from .types import Scores
 
 TOO_MANY = (413, 422)
-"""What servers answer to more texts than they take: fewer are tried."""
+"""Statuses for too many texts in one request: ccheck then sends fewer."""
 ASKED_SECONDS = 5.0
 MOST_BYTES = 64 << 20
-"""Of one answer."""
+"""Largest answer."""
 COMPARED_CHARACTERS = 1000
 """Passages that differ only after this may be the same to a model that cuts them."""
 _LOST = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
@@ -121,9 +121,9 @@ class RemoteReranker:
     ) -> None:
         """Connects to nothing yet. `model`, else `?model=` of the URL, picks one of a server that has several.
 
-        `timeout` is for one request, `retry_seconds` for waiting for a server that is busy or gone; one that was never
-        there is given up sooner, and `notify` is told once that it is waited for. Raises UsageError for a URL that is
-        none, and where the file of CA certificates is missing.
+        `timeout` is for one request, `retry_seconds` for waiting for a server that is busy or gone. A server that never
+        answered is given up sooner. `notify` is called once when the wait begins. Raises UsageError for an invalid URL
+        and for a missing file of CA certificates.
         """
         try:
             parsed = httpx.URL(url)
@@ -158,8 +158,8 @@ class RemoteReranker:
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         """One score for each passage, in as many requests as the server's limit makes necessary.
 
-        Raises ServerError where the server refuses, fails, stays away for longer than `retry_seconds`, or answers what
-        makes no sense; InvalidData where passages that differ all have the same score.
+        Raises ServerError if the server refuses, fails, stays away for longer than `retry_seconds`, or gives an invalid
+        answer; InvalidData if different passages all have the same score.
         """
         if not passages:
             return Scores((), ())
@@ -180,7 +180,7 @@ class RemoteReranker:
                 f"the reranker {self.name} scored every passage the same ({values[0]:g}, {len(values)} passages): "
                 "its model is not loaded correctly, or ignores them"
             )
-        # What is no probability can only be a logit: some servers can be told to leave the sigmoid out.
+        # A value outside 0..1 is a logit: some servers can be configured to leave the sigmoid out.
         logits = route.kind == "tei" or not all(0 <= value <= 1 for value in values)
         return Scores(tuple(values), tuple(cut for _, cut in found), logits)
 

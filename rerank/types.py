@@ -16,8 +16,8 @@ class Scores:
     """The scores of some passages for one query, in the order in which the passages were given.
 
     `values` are as the model gives them; a higher one is a better match. `cut` tells which passages did not fit the
-    model and were scored by what did. `logits`: the values are unbounded, and their sigmoid is between 0 and 1; else
-    they are in 0..1 as they are. `usage`: what a language model was asked for them.
+    model, so that only a part was scored. `logits`: the values are unbounded, and their sigmoid is between 0 and 1;
+    otherwise they are in 0..1 themselves. `usage`: that of the language model that gave them.
     """
 
     values: tuple[float, ...]
@@ -32,12 +32,12 @@ class Scores:
 
 
 class Reranker(Protocol):
-    """Scores passages for a query. `name` is how results call it."""
+    """Scores passages for a query. Results show its `name`."""
 
     name: str
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
-        """One finite score for each passage, in the order given; none for none.
+        """One finite score for each passage, in the order given.
 
         Raises CcheckError; InvalidData where the scores make no sense (NaN, or all the same for different passages).
         """
@@ -51,10 +51,10 @@ Request: TypeAlias = tuple[str, Sequence[str]]
 
 @runtime_checkable
 class BatchReranker(Reranker, Protocol):
-    """A reranker for which several queries at a time are cheaper than one by one."""
+    """A reranker that scores several queries together at less cost than one by one."""
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:
-        """As calling it for each; an error in the place of a request that failed."""
+        """The scores of each request, or its error."""
         ...
 
 
@@ -68,7 +68,7 @@ def only(answers: Sequence[T | CcheckError]) -> T:
 
 @runtime_checkable
 class HitReranker(Protocol):
-    """A reranker that reads hits, with the scores and ranks that they have. `name` is how results call it."""
+    """A reranker that reads hits with their scores and ranks. Results show its `name`."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""Checks of scores: a score that makes no sense is an error, never a rank."""
+"""Checks of scores: an invalid score is an error, never a rank."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def finite(name: str, values: list[float]) -> list[float]:
 
 
 def refuse_equal(name: str, encoded: Sequence[Encoded], values: Sequence[float]) -> None:
-    """Raises InvalidData where passages that differ for the model all have the same score."""
+    """Raises InvalidData if passages that differ for the model all have the same score."""
     if len(set(values)) == 1 and len({one.sequences for one in encoded}) > 1:
         raise InvalidData(
             f"the reranker {name} scored every passage the same ({values[0]:g}, {len(values)} passages): it is not "

@@ -1,4 +1,4 @@
-"""What a server is told: limits, and who may ask."""
+"""A server's configuration: limits, and who may ask."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask: everyone where there is no key, and then for a known host alone. A key is never shown.
+    """Who may ask. Without a key, anyone may, but only under a known host name. The key is never shown.
 
     `hosts`: what the server is called, beside localhost and addresses.
     """

@@ -81,7 +81,7 @@ def serve(app: FastAPI, listening: socket.socket, limits: Limits, started: Calla
                 started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
     config = configuration(app, limits)
-    # uvicorn raises the signal again when it is done: to be asked to stop is no failure.
+    # uvicorn raises the signal again when it is done, but a requested stop is not a failure.
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         Server(config).run(sockets=[listening])
