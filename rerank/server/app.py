@@ -1,4 +1,4 @@
-"""The routes: who may ask, what is read of a request, in which dialect it is answered, and when work is dropped."""
+"""The routes: authorisation, limits on what is read of a request, dialects of answers, and when work is dropped."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from .worker import Refused
 
 HUNG_UP, TOO_SLOW = 499, 408
 MOST_OF_A_HEADER = 6000
-"""Characters; clients give up on headers that are longer than they expect."""
+"""Characters. Clients reject headers that are longer than they expect."""
 DRAIN_BYTES, DRAIN_SECONDS = 256 << 20, 5
-"""How much of a refused body is read to its end."""
+"""How much of the rest of a refused body is read."""
 _log = logging.getLogger(__name__)
 S = TypeVar("S", bound=BaseModel)
 Work = Callable[[Request, bytes], Awaitable[Response]]

@@ -1,4 +1,4 @@
-"""What callers send and are answered, in four dialects: TEI's, Cohere's with Jina's, OpenAI's, and their errors.
+"""Requests, answers and errors in the dialects of TEI, Cohere with Jina, and OpenAI.
 
 TEI's is also what Elasticsearch's `hugging_face` service speaks: it sends `texts`, `query`, `return_text` and `top_n`,
 takes the `top_n` best itself, and fails on an answer whose items have any key but `index`, `score` and `text`.
@@ -20,7 +20,7 @@ CUT = "X-Ccheck-Cut"
 
 
 class Refusal(Exception):
-    """A request that gets an error for its answer."""
+    """A request that is answered with an error."""
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""What protects a server before a request is read: how many connections, how long a head may take, for which host."""
+"""Limits before a request is read: on connections, on the time for its headers, and on the host that it names."""
 
 from __future__ import annotations
 

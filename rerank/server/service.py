@@ -60,12 +60,12 @@ class Service:
         self.worker.start()
 
     def stop(self) -> None:
-        """Finishes what was taken."""
+        """Finishes what was accepted."""
         self.worker.stop()
         self._tokenising.shutdown()
 
     def model(self, wanted: str | None, dialect: Dialect) -> str:
-        """The name of the reranker that is meant. Raises Refusal."""
+        """The name of the reranker that a request asks for. Raises Refusal."""
         if wanted is None or wanted in self.scorers:
             return wanted or next(iter(self.scorers))
         raise Refusal(dialect.unknown_model, f"no model {wanted!r} here; available: {', '.join(self.scorers)}")
@@ -84,7 +84,7 @@ class Service:
         return self._embedder
 
     def check_texts(self, texts: Sequence[str], query: str = "") -> None:
-        """Raises Refusal for more, or longer ones, than the limits allow."""
+        """Raises Refusal for more or longer texts than the limits allow."""
         if len(texts) > self.limits.texts:
             raise Refusal(413, f"{len(texts)} texts are too many: one request may have at most {self.limits.texts}")
         for what, text in [("the query", query), *((f"text {i}", text) for i, text in enumerate(texts))]:

@@ -21,15 +21,15 @@ from typing import Any
 from ...errors import CcheckError
 
 MOST_OF_A_BATCH = 0.75
-"""What one request may have of a batch's tokens while others wait for the same model."""
+"""The share of a batch's tokens that one request may use while others wait for the same model."""
 SICK_AFTER = 3
-"""So many failures of the model in a row, for reasons that are not the texts', and the server is not healthy."""
+"""After this many failures of the model in a row that were not caused by the texts, the server is unhealthy."""
 MOST_SECONDS_TO_WAIT = 60
 _log = logging.getLogger(__name__)
 
 
 class Refused(Exception):
-    """A request that is not taken: the queue is full (`retry_after` seconds may help), or the server stops."""
+    """A request that is not accepted: the queue is full (`retry_after` seconds), or the server stops."""
 
     def __init__(self, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What was run at once: its items and tokens, of how many requests, and the seconds that it took."""
+    """Work that ran at once: its items and tokens, the number of requests that they belong to, and its seconds."""
 
     engine: str
     requests: int
@@ -112,7 +112,7 @@ class Worker:
         self._thread.start()
 
     def stop(self, timeout: float | None = None) -> None:
-        """Finish what was taken, take no more."""
+        """Finish what was accepted, and accept no more."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -123,7 +123,7 @@ class Worker:
         return self._thread.is_alive() and self._failures < SICK_AFTER
 
     def submit(self, job: Job) -> None:
-        """Raises Refused where the worker stops."""
+        """Raises Refused if the worker is stopping."""
         with self._changed:
             if self._stopping or not self._thread.is_alive():
                 raise Refused("the server is stopping")
@@ -230,7 +230,7 @@ class Worker:
 
 
 class Gate:
-    """How many requests, and how many bytes of them, are in work. In the event loop's thread alone."""
+    """Limits the requests in progress and their bytes. For use in the event loop's thread only."""
 
     def __init__(self, most_requests: int, most_bytes: int, seconds_to_wait: Callable[[], int]) -> None:
         self.requests = 0
@@ -240,7 +240,7 @@ class Gate:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Raises Refused where too many are in work."""
+        """Raises Refused if too many are in progress."""
         if self.requests >= self._most_requests:
             raise Refused(f"the queue is full ({self._most_requests} requests)", self._seconds_to_wait())
         self.requests += 1

@@ -126,7 +126,7 @@ def test_auto_takes_the_server_of_the_settings_else_what_suits_the_machine(monke
 def test_a_model_that_is_not_there_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(NotFound, match=r"ms-marco-MiniLM-L6-v2 is not installed.*--rerank.*late, .*or none"):
+    with pytest.raises(NotFound, match=r"ms-marco-MiniLM-L6-v2 is not installed.*--rerank.*late .*or none"):
         opening.open_reranker(ModelStage(), Settings(device="cpu"), no_llm)
     with pytest.raises(NotFound, match=r"some/thing .*or choose another reranker with --rerank"):
         opening.open_reranker(ModelStage(model="some/thing"), Settings(), no_llm)

@@ -112,7 +112,7 @@ def test_layers_above_the_one_that_scores_are_not_needed(tmp_path: Path, folder:
 
 @pytest.mark.parametrize("config", [{"head_type": "complex"}, {"head_multi": False}, {"rope_scaling": {"type": "x"}}])
 def test_heads_and_positions_of_another_kind_are_refused(tmp_path: Path, config: dict[str, object]) -> None:
-    with pytest.raises(InvalidData, match="can't be used"):
+    with pytest.raises(InvalidData, match="can't use"):
         load_scorer(str(make_layerwise(tmp_path, **config)), device="cpu")
 
 

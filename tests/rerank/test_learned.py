@@ -133,7 +133,9 @@ def test_a_rerankers_scores_are_learned_from_and_asked_for(tmp_path):
     reranker = load_learned(tmp_path / "learned.json")
     values = reranker.score_hits(claims[0].text, told[claims[0].id]).values
     assert np.argmax(values) == 9
-    with pytest.raises(InvalidData, match="scores of bm25, dense, late; these documents have scores of bm25, dense"):
+    with pytest.raises(
+        InvalidData, match="scores of bm25, dense, late, but these documents have scores of bm25, dense"
+    ):
         reranker.score_hits(claims[0].text, found[claims[0].id])
 
 

