@@ -165,7 +165,7 @@ def test_the_canary(folders):
 
     good = WordScorer()
     check_scorer(good)
-    with pytest.raises(InvalidData, match="answers it has the score"):
+    with pytest.raises(InvalidData, match="answers it scores"):
         check_scorer(WordScorer(scale=-4.0))
     check_scorer(WordScorer(scale=-4.0), "repeat")
     for values, said in [
