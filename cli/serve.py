@@ -159,8 +159,7 @@ def rerank(
     CCHECK_SERVE_API_KEY whoever asks must send it. SIGTERM finishes what was taken.
     """
     from ..models import require_models
-    from ..rerank.server.run import aliases, listen, named_models, public, require_server
-    from ..rerank.server.run import serve as run
+    from ..rerank.server.run import aliases, listen, named_models, public, require_server, run_server
 
     keep_secret(os.environ.get(KEY))
     require_server()
@@ -169,11 +168,10 @@ def rerank(
     listening = listen(host, port)
     with listening:
         from ..models import best_device
-        from ..rerank.load import is_decoder, load_scorer
+        from ..rerank.load import batch_tokens_for, is_decoder, load_scorer
         from ..rerank.server.app import create_app
         from ..rerank.server.canary import check_scorer
         from ..rerank.server.config import Access, Limits
-        from ..rerank.server.config import batch_tokens as tokens_of
 
         def say(message: str) -> None:
             if not quiet:
@@ -203,14 +201,14 @@ def rerank(
             on_load = functools.partial(say, f"loading {embedding_model}")
             loaded = load_embedder(embedding_model, device, on_load=on_load)
             embedder = (next(iter(named_models([embedding_model]))), loaded)
-        limits = Limits(max_body, max_texts, max_chars, queue, timeout, batch_tokens, connections, head_timeout)
+        limits = Limits(max_body, max_texts, max_chars, queue, timeout, connections, head_timeout)
         key = os.environ.get(KEY) or None
         app = create_app(
             scorers,
             embedder=embedder,
             limits=limits,
             access=Access(key, (host, *allow_host)),
-            batch_tokens=tokens_of(limits, device or best_device()),
+            batch_tokens=batch_tokens or batch_tokens_for(device or best_device()),
         )
 
         def started(url: str) -> None:
@@ -218,4 +216,4 @@ def rerank(
             if public(host) and key is None:
                 say(f"everyone who reaches {url} can use it: set a key by {KEY}")
 
-        run(app, listening, limits, started)
+        run_server(app, listening, limits, started)

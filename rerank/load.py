@@ -117,7 +117,7 @@ def load_scorer(
         _dtype(device, dtype),
         max_tokens,
         long,
-        batch_tokens or _batch_tokens(device),
+        batch_tokens or batch_tokens_for(device),
         trust_remote_code,
     )
     keep_few_shapes()
@@ -217,8 +217,8 @@ def _prompt_pairs(options: _Options, tokenizer: Any, asked: Prompt, places: int)
     return replace(pairs, length=_length(options.found, options.max_tokens, places - pairs.longest))
 
 
-def _batch_tokens(device: str) -> int:
-    """A CPU's caches hold no more; a GPU wants work for all its cores."""
+def batch_tokens_for(device: str) -> int:
+    """Ids in one forward pass. More make no model faster, and small requests to a server would wait longer."""
     return 16_384 if device.startswith("cuda") else 4096
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`timeout` in seconds, from a request's arrival to its answer. `batch_tokens`: None is for the device to say.
+    """`timeout` in seconds, from a request's arrival to its answer.
 
     `head`: the seconds that a connection may stay open while no request of it is answered. `connections`: open at once.
     """
@@ -17,7 +17,6 @@ class Limits:
     characters: int = 200_000
     requests: int = 256
     timeout: float = 60
-    batch_tokens: int | None = None
     connections: int = 512
     head: float = 10
 
@@ -36,11 +35,3 @@ class Access:
 
     key: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()
-
-
-BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
-"""By device; more make no model faster, and small requests wait longer."""
-
-
-def batch_tokens(limits: Limits, device: str) -> int:
-    return limits.batch_tokens or BATCH_TOKENS["cuda" if device.startswith("cuda") else "cpu"]

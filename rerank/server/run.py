@@ -68,7 +68,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise ServerError(f"can't listen on {host}:{port}: {reason}; choose others with --host and --port") from error
 
 
-def serve(app: FastAPI, listening: socket.socket, limits: Limits, started: Callable[[str], None]) -> None:
+def run_server(app: FastAPI, listening: socket.socket, limits: Limits, started: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM; what was taken is finished. `started` is told the URL."""
     import uvicorn
 
