@@ -116,7 +116,7 @@ def test_embeddings(serve):
         refused = served.post(path, body)
         assert refused.status_code == 422 and said in refused.text
     refused = served.post("/v1/embeddings", {"input": "a", "model": "other"})
-    assert refused.status_code == 404 and "tiny is served" in refused.json()["error"]["message"]
+    assert refused.status_code == 404 and "available: tiny" in refused.json()["error"]["message"]
     assert serve().post("/embed", {"inputs": "a"}).status_code == 422
 
 
