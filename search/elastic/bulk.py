@@ -78,7 +78,7 @@ def index_operation(entry: Entry, layout: Layout) -> Operation:
     document = entry.document
     length = len(document.id.encode("utf-8", "surrogatepass"))
     if not 0 < length <= MAX_ID_BYTES:
-        raise InvalidData(f"its id has {length} bytes, Elasticsearch takes 1 to {MAX_ID_BYTES}")
+        raise InvalidData(f"its id has {length} bytes; Elasticsearch takes 1 to {MAX_ID_BYTES}")
     source: dict[str, Any] = {
         ID: document.id,
         "title": document.title,
@@ -88,6 +88,9 @@ def index_operation(entry: Entry, layout: Layout) -> Operation:
     }
     if document.published is not None:
         source["published"] = document.published
+    for name, cut in layout.units.items():
+        if cut.embedding is not None and any(one.vector is None for one in entry.units.get(name, ())):
+            raise InvalidData(f"its units {name!r} have no vectors, and the index has vectors for them")
     if entry.additional:
         source[ADDITIONAL] = list(entry.additional)
     if layout.analyses:
@@ -98,7 +101,7 @@ def index_operation(entry: Entry, layout: Layout) -> Operation:
         action, line = orjson.dumps({"index": {"_id": document.id}}), orjson.dumps(source)
         units = [f'"{name}":[{",".join(map(_unit, some))}]' for name, some in entry.units.items() if some]
     except orjson.JSONEncodeError as error:
-        raise InvalidData(f"it can not be written as JSON: {error}") from error
+        raise InvalidData(f"it can't be written as JSON: {error}") from error
     numbers = [
         f'"{name}":[{",".join(map(_passage, passages))}]' for name, passages in entry.passages.items() if passages
     ]
@@ -207,7 +210,7 @@ def _settle(
 def _halved(left: Sequence[Operation], outcome: Outcome, send: Callable[[Sequence[Operation]], Outcome]) -> Outcome:
     """After an answer of 413: the request in two, down to single documents."""
     if len(left) == 1:
-        outcome.refused[left[0].id] = f"its {len(left[0].lines):,} bytes are more than the server takes in a request"
+        outcome.refused[left[0].id] = f"its {len(left[0].lines):,} bytes are more than the server takes in one request"
         return outcome
     middle = len(left) // 2
     for half in (left[:middle], left[middle:]):

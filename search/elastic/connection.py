@@ -1,4 +1,4 @@
-"""How a server is reached."""
+"""How to reach a server."""
 
 from __future__ import annotations
 

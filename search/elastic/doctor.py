@@ -33,8 +33,8 @@ def diagnose(connection: Connection) -> Iterator[Finding]:
             try:
                 yield part, *read(server.request("GET", path, patient=False))
             except (CcheckError, KeyError) as error:
-                # A key that may only search is well.
-                yield part, True, f"not known ({error}); native RRF is tried at the first search"
+                # A key that may only search is fine.
+                yield part, True, f"not known ({error}); the first search tries the server's rrf"
     finally:
         server.close()
 
@@ -52,8 +52,8 @@ def _version(answer: dict[str, Any], connection: Connection) -> Finding:
 def _licence(answer: dict[str, Any]) -> tuple[bool, str]:
     licence = answer["license"]
     if licence["type"] in NATIVE_LICENCES and licence["status"] == "active":
-        return True, f"{licence['type']}: the server fuses by its own rrf"
-    return True, f"{licence['type']}, {licence['status']}: rankings are fused by ccheck, with the same result"
+        return True, f"{licence['type']}: the server joins rankings with its own rrf"
+    return True, f"{licence['type']}, {licence['status']}: ccheck joins the rankings itself, with the same result"
 
 
 def _health(answer: dict[str, Any]) -> tuple[bool, str]:

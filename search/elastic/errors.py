@@ -31,11 +31,11 @@ PASSING = frozenset(
 )
 """The same as types of errors: inside an answer the status can be missing, or 500."""
 CERTIFICATES = "ELASTICSEARCH_CA_CERTS"
-"""What names the file of the authority that signed a server's certificate."""
+"""The setting for the certificates that a server's own must be signed with."""
 WHOLE = {"allow_partial_search_results": False}
-"""What a search says that wants all shards or an error."""
+"""Makes a search fail unless all shards answer."""
 _STATUS = {"security_exception": 403, "index_not_found_exception": 404, "routing_missing_exception": 400}
-"""Of errors that parts of an answer have without a status; others are the server's."""
+"""The status of errors that come without one in a part of an answer; all others are the server's fault."""
 _LONGEST = 600
 _MOST_ERRORS = 50
 
@@ -50,6 +50,14 @@ class Busy(Exception):
 
 class TooManyClauses(InvalidData):
     """The words of a claim became more clauses than the server takes in a query."""
+
+
+class AlreadyExists(InvalidData):
+    """The index is there already."""
+
+
+class TooManyFields(InvalidData):
+    """The index has as many fields as its settings allow."""
 
 
 def translate(error: Exception, connection: Connection, index: str | None) -> CcheckError:
@@ -73,11 +81,11 @@ def translate(error: Exception, connection: Connection, index: str | None) -> Cc
         return ServerError(f"no secure connection to {server}: {why_unreachable(error, CERTIFICATES)}")
     if isinstance(error, ConnectionTimeout) and not isinstance(error.__cause__, ConnectTimeoutError):
         return ServerError(
-            f"{server} did not answer within {connection.request_timeout:g} s: is it overloaded? "
-            "CCHECK_ELASTICSEARCH_TIMEOUT allows more"
+            f"{server} did not answer within {connection.request_timeout:g} s. Is it overloaded? To wait "
+            "longer, set CCHECK_ELASTICSEARCH_TIMEOUT"
         )
     if isinstance(error, SerializationError):
-        return ServerError(f"{server} answered something that is not Elasticsearch's: {_shortly(error)}")
+        return ServerError(f"{server} gave an answer that does not look like Elasticsearch's: {_shortly(error)}")
     return ServerError(
         f"{server} can't be reached: {why_unreachable(error, CERTIFICATES)}. Is it running, and is "
         "the address right (--store https://host:9200/papers, or ELASTICSEARCH_URL)?"
@@ -89,7 +97,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     where = f"{connection.name}/{index}" if index else connection.name
     kind, reason = reason_of(body)
     if status == 404 and kind in ("index_not_found_exception", "alias_missing", "aliases_not_found_exception"):
-        return NotFound(f"there is no index {where}: make it with ccheck ingest FILE --store {where}")
+        return NotFound(f"there is no index {where}. Make it with ccheck ingest FILE --store {where}")
     if status == 401:
         return ServerError(
             f"{connection.name} does not accept the credentials ({reason}): "
@@ -97,12 +105,13 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
         )
     if kind == "cluster_block_exception" and status != 503:
         return ServerError(
-            f"{where} takes no changes: {reason}. Most often its disk is full: make room and run the same command again"
+            f"{where} takes no changes: {reason}. The usual cause is a full disk: free some space, then run the same "
+            "command again"
         )
     if status == 403:
         return ServerError(
-            f"{where} refuses this: {reason}. To search, the key or user needs the index privileges read and "
-            "view_index_metadata; to ingest, also write, create_index, manage and monitor"
+            f"{where} denies access: {reason}. To search, the key or user needs the index privileges read and "
+            "view_index_metadata. To ingest, it also needs write, create_index, manage and monitor"
             + (f". {connection.withheld}" if connection.withheld else "")
         )
     if status == 413:
@@ -112,13 +121,17 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     if too_many_clauses(body):
         return TooManyClauses(
             f"the claim has too many words for {where} ({reason}): shorten it, search fewer fields, or give the server "
-            "more memory, by which it takes more"
+            "more memory"
         )
     if may_pass(status, body):
         return ServerError(f"{where} is too busy or not ready ({status}, {reason}): try again later")
     if status >= 500 or status in (404, 405, 410):
         return ServerError(f"{where} failed ({status} {kind}): {reason}")
-    return InvalidData(f"{where} refuses the request ({status} {kind}): {reason}")
+    refusal = f"{where} refuses the request ({status} {kind}): {reason}"
+    if kind == "resource_already_exists_exception":
+        return AlreadyExists(refusal)
+    # Elasticsearch has no type of its own for this.
+    return TooManyFields(refusal) if "total fields" in reason else InvalidData(refusal)
 
 
 def part_error(part: Mapping[str, Any], connection: Connection, index: str | None) -> CcheckError:
@@ -132,12 +145,12 @@ def refuse_parts(answer: Mapping[str, Any], connection: Connection, index: str |
     where = f"{connection.name}/{index}" if index else connection.name
     shards = answer.get("_shards", {})
     if answer.get("timed_out"):
-        raise ServerError(f"{where} stopped searching before it had looked at everything (timed_out): try again later")
+        raise ServerError(f"{where} stopped the search early (timed_out): try again later")
     if shards.get("failed"):
         failures = shards.get("failures") or [{}]
         _, reason = reason_of(failures[0].get("reason", "no reason given"))
         raise ServerError(
-            f"{where} answered for a part of its documents only: {shards['failed']} of {shards.get('total', '?')} "
+            f"{where} answered for only some of its documents: {shards['failed']} of {shards.get('total', '?')} "
             f"shards failed ({reason}). Look at GET _cat/shards on the server, then try again"
         )
 
@@ -170,6 +183,11 @@ def busy_part(answer: Mapping[str, Any]) -> Busy | None:
     failures = _dicts(shards.get("failures")) if isinstance(shards, dict) else []
     failed += [(one.get("status", 500), one.get("reason")) for one in failures]
     return next((Busy(status, error) for status, error in failed if may_pass(status, error)), None)
+
+
+def is_type(body: Any, kind: str) -> bool:
+    """Whether an answer's error, or one that it came from, has this type."""
+    return any(error.get("type") == kind for error in _errors(body))
 
 
 def reason_of(body: Any) -> tuple[str, str]:

@@ -44,7 +44,7 @@ class Field:
     """One field of a mapping.
 
     `nested`: it lies in nested documents. `indexed`: it can be searched, a vector by kNN. `in_source`: the mapping
-    keeps it in `_source`. `why` has the words for a `CONFLICT`.
+    keeps it in `_source`. Of a `CONFLICT`, `why` has the words and `types` the types that it has.
     """
 
     type: str
@@ -55,6 +55,7 @@ class Field:
     indexed: bool = True
     in_source: bool = True
     why: str = ""
+    types: frozenset[str] = frozenset()
 
 
 def fields_of(mapping: Mapping[str, Any]) -> dict[str, Field]:

@@ -22,13 +22,12 @@ DATES = ("published", "publication_date", "published_at", "publication_time", "p
 TITLE_TYPES = (*TEXT_TYPES, "keyword", "constant_keyword", "wildcard")
 """What can be shown as a title; BM25 searches only the first."""
 SAMPLED: Final = 10
-"""How many documents are looked at to learn what a field holds."""
+"""How many documents of a field are read to learn what it holds."""
 MOST_SAMPLED: Final = 100
-"""Of how many fields."""
+"""For how many fields."""
 LEAST_WORDS, SHARE = 2.0, 0.25
 """A field that nobody named is a text where its values have more words than an identifier, on average, and at least a
 share of those that the wordiest field has."""
-_NOWHERE = "no document has it"
 _VAGUE = ("name", "subject")
 """Below an object they are an author's name, say, and no title."""
 
@@ -51,11 +50,10 @@ Sampling = Callable[[Sequence[str]], Mapping[str, Sample]]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What an index that ccheck did not make is searched by.
+    """How to search an index that ccheck did not make.
 
-    `words` are the fields in which BM25 finds words, of all that are `searchable`; `title` and `text` are what is
-    shown, and may be others.
-    `left_out` says of fields why they are not used, `notices` what of it every user of the index should know.
+    BM25 searches `words` unless a recipe names others of the `searchable` fields. `title` and `text` are shown, and
+    may be other fields. `left_out` says why fields are not used, and `notices` what every user should know of it.
     """
 
     title: str | None
@@ -84,8 +82,10 @@ def unified(by_index: Mapping[str, Mapping[str, Field]]) -> dict[str, Field]:
                 in_source = known.in_source and one.in_source
                 fields[name] = replace(known, keyword=same, indexed=known.indexed and one.indexed, in_source=in_source)
             else:
-                said = [f"{_described(some[name])} in {index}" for index, some in by_index.items() if name in some]
-                fields[name] = Field(CONFLICT, why=f"the indices differ: it is {', '.join(said)}")
+                differing = {index: some[name] for index, some in by_index.items() if name in some}
+                said = ", ".join(f"{_described(one)} in {index}" for index, one in differing.items())
+                types = frozenset(one.type for one in differing.values())
+                fields[name] = Field(CONFLICT, why=f"the indices differ: it is {said}", types=types)
     return fields
 
 
@@ -105,14 +105,15 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
     likely = [*_named(TITLES, titles), *_named(TEXTS, texts), *semantic, *texts]
     samples = sampling(list(dict.fromkeys([*wanted, *likely]))[:MOST_SAMPLED])
     empty = not any(sample.documents for sample in samples.values())
+    nowhere = set() if empty else {name for name, sample in samples.items() if not sample.documents}
     for name, sample in samples.items():
         if sample.documents and not sample.texts:
             left_out[name] = "its text is not in _source (excluded, or copied there from other fields)"
-        elif not sample.documents and not empty:
-            left_out[name] = _NOWHERE
+        elif name in nowhere:
+            left_out[name] = "no document has it"
     for name in wanted:
         if name in left_out and samples[name].documents:
-            raise InvalidData(f"the field {name} of {where} can't be shown: {left_out[name]}. Name another one")
+            raise InvalidData(f"the field {name} of {where} can't be shown: {left_out[name]}. Name another field")
 
     shown = [name for name in texts if name not in left_out]
     title = names.title or next(_named(TITLES, [name for name in titles if name not in left_out]), None)
@@ -123,21 +124,22 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
         text = tuple(name for name in semantic if name not in left_out)[:1]
     if not text and empty:
         text = tuple(name for name in shown if name != title)
-    notices = tuple(_notices(fields, left_out, where, text)) if names.text is None else ()
+    held = {name: why for name, why in left_out.items() if name not in nowhere}
+    notices = tuple(_notices(fields, held, where, text)) if names.text is None else ()
     words = tuple(name for name in dict.fromkeys([*([title] if title else []), *text]) if name in texts)
     if not words and not semantic:
         said = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:10])
         raise InvalidData(
-            f"{where} has no text field that could be searched{f' ({said})' if said else ''}. Name its text fields by "
-            "CCHECK_ELASTICSEARCH_TEXT_FIELDS"
+            f"{where} has no text field that ccheck can search{f' ({said})' if said else ''}. Name its text fields "
+            "with CCHECK_ELASTICSEARCH_TEXT_FIELDS"
         )
     for name in texts:
         if name != title and name not in text:
             words_held = samples[name].words if name in samples else 0
-            few = f", {words_held:.0f} words in a document" if words_held else ""
+            few = f", {words_held:.0f} words on average" if words_held else ""
             left_out.setdefault(name, f"not one of the texts{few}")
     for name in vectors[1:] if names.vector is None else [name for name in vectors if name != names.vector]:
-        left_out[name] = "another field of vectors is the first; a recipe's `field` can name it"
+        left_out[name] = "ccheck searches another field of vectors; a recipe's `field` can name this one"
     if title is not None and title not in texts:
         left_out[title] = f"shown as the title, but not searched: it is {_described(fields[title])}"
     main = [names.vector] if names.vector in vectors else []
@@ -185,8 +187,8 @@ def _check_named(fields: Mapping[str, Field], names: FieldNames, left_out: Mappi
     """Raise InvalidData for a field of the settings that is not there or can't be used so."""
     wanted: list[tuple[str, tuple[str, ...], str]] = []
     wanted += [(name, TEXT_TYPES, "BM25 finds no words in it") for name in names.text or ()]
-    wanted += [(names.title, TITLE_TYPES, "it is no text")] if names.title else []
-    wanted += [(names.vector, ("dense_vector", SEMANTIC), "it is no field of vectors")] if names.vector else []
+    wanted += [(names.title, TITLE_TYPES, "it holds no text")] if names.title else []
+    wanted += [(names.vector, ("dense_vector", SEMANTIC), "it holds no vectors")] if names.vector else []
     for name, types, otherwise in wanted:
         if name not in fields:
             texts = [one for one, known in fields.items() if known.type in TEXT_TYPES]
@@ -211,9 +213,9 @@ def _why_not(name: str, one: Field) -> str:
     if one.type not in (*TEXT_TYPES, SEMANTIC):
         if _likely(name) and one.type not in VECTOR_TYPES:
             return f"it is {_described(one)}, in which BM25 finds no words"
-        return "it lies in nested documents" if one.nested else ""
+        return "it is in nested documents" if one.nested else ""
     if one.nested:
-        return "it lies in nested documents, whose words are not searched"
+        return "it is in nested documents, which ccheck does not search"
     if not one.indexed:
         return "its words are not indexed"
     return "" if one.in_source or one.type == SEMANTIC else "its text is not kept in _source"
@@ -246,9 +248,8 @@ def _notices(
 ) -> Iterator[str]:
     """What is left out though somebody would look for it there, by its name or for its vectors."""
     for name, why in left_out.items():
-        conflict = fields[name].type == CONFLICT
-        likely = _likely(name) and why != _NOWHERE and not (fields[name].nested and text)
-        if likely or (conflict and any(kind in why for kind in ("dense_vector", SEMANTIC))):
+        likely = _likely(name) and not (fields[name].nested and text)
+        if likely or fields[name].types & {"dense_vector", SEMANTIC}:
             yield f"the field {name} of {where} is left out: {why}"
 
 

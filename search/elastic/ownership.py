@@ -56,8 +56,8 @@ def removal(server: Server, name: str, index: Index) -> Removal:
     if others:
         raise InvalidData(
             f"the index {concrete} is also used by the alias{'es' if len(others) > 1 else ''} {', '.join(others)}. "
-            "ccheck removes no index that others use: take the aliases off it first (POST _aliases), or name its one "
-            "alias with --store"
+            "ccheck does not remove an index that others use. Take the aliases off it first (POST _aliases), or name "
+            "its only alias with --store"
         )
     counted = server.request("GET", f"/{quote(concrete, safe='')}/_count", index=concrete)
     refuse_parts(counted, server.connection, concrete)
@@ -73,7 +73,7 @@ def _described(server: Server, name: str) -> Mapping[str, Any]:
 def _refuse_data_stream(index: Index, concrete: str, found: Mapping[str, Any], doing: str) -> None:
     if stream := found.get("data_stream"):
         raise InvalidData(
-            f"{index.name} is the data stream {stream}, or {concrete} behind it, which ccheck does not {doing}: name "
+            f"{index.name} is the data stream {stream}, or {concrete} behind it, which ccheck does not {doing}. Name "
             "another index with --store"
         )
 
@@ -83,6 +83,6 @@ def _refuse_conditions(index: Index, name: str, concrete: str, found: Mapping[st
     said = dict.fromkeys(words for key, words in _CONDITIONS.items() if key in alias)
     if said:
         raise InvalidData(
-            f"{index.name} is an alias with {' and '.join(said)}: it stands for a part of the index {concrete}. It can "
-            f"be searched; {doing}, name the index or an alias of the whole with --store"
+            f"{index.name} is an alias with {' and '.join(said)}: it stands for a part of the index {concrete}. You "
+            f"can search it; {doing}, name the index or an alias of the whole with --store"
         )

@@ -7,13 +7,14 @@ from typing import Any
 
 from ...analysis import clip, query_terms
 from ...errors import InvalidData, NotFound, UsageError
-from ...layout import UnitField, analysis_key
-from ...stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ...layout import analysis_key
+from ...stages import Bm25, Dense, Fusion, Retriever, Sparse
 from ...types import Filter, Query, SparseVector, Vector
-from ..filters import DOCUMENT_ID, PUBLISHED, number_of
+from ..filters import DOCUMENT_ID, PUBLISHED, number_of, refuse_ordered_ids
+from ..missing import missing, not_held
 from . import reading, units
 from .fields import CONFLICT, NUMBERS, SEMANTIC
-from .mappings import ADDITIONAL
+from .mappings import SPARSE, TERMS
 from .schema import Index
 
 Body = dict[str, Any]
@@ -33,18 +34,19 @@ _NOTHING: Body = {"match_none": {}}
 
 
 def check(index: Index, retriever: Retriever) -> None:
-    """Raises NotFound for a field that the index does not have, UsageError for one that no index of ccheck has."""
-    if isinstance(retriever, Sparse):
-        if index.sparse is None:
-            raise _lacks(index, "sparse vectors", "sparse retrieval")
-    elif retriever.units is not None:
-        unit_field(index, retriever.units, dense=isinstance(retriever, Dense))
-    elif isinstance(retriever, Dense):
-        _vectors(index, retriever)
-    elif retriever.analysis is not None:
-        _analysed(index, retriever.analysis)
-    else:
+    """Raises NotFound for what the index does not hold, UsageError for a field that no index of ccheck has."""
+    lacks = missing(retriever, index.layout)
+    if lacks is not None and index.made_here:
+        raise not_held(index.name, lacks)
+    if isinstance(retriever, Bm25) and retriever.units is None and retriever.analysis is None:
         _boosts(index, retriever)
+    elif isinstance(retriever, Dense) and retriever.units is None:
+        _vectors(index, retriever)
+    elif lacks is not None:
+        raise NotFound(
+            f"{index.name} has no {lacks}, because ccheck did not make it. ccheck can search its text fields with BM25 "
+            "and its dense vectors"
+        )
 
 
 def retriever_body(
@@ -63,10 +65,10 @@ def retriever_body(
         vector = query.embedding(name)
         if vector is None:
             return None
-        return {"knn": knn(index, vector, retriever, field, index.fields[field].dimensions) | _filter(filters)}
+        return {"knn": knn(index, vector, retriever, field) | _filter(filters)}
     elif isinstance(retriever, Sparse):
         weights = query.weights(name)
-        words = None if weights is None else sparse(index, weights)
+        words = None if weights is None else sparse(weights)
     else:
         words = bm25(index, query.words(name), retriever, clauses)
     order = {"sort": _ORDER} if index.made_here else {}
@@ -81,15 +83,13 @@ def search_part(
         body = retriever_body(index, name, query, retriever, filters, clauses)
         return body and {"retriever": body}
     assert isinstance(retriever, Bm25 | Dense) and retriever.units is not None
-    field = unit_field(index, retriever.units, dense=isinstance(retriever, Dense))
     inner = {"inner_hits": units.inner_hits(retriever.units, retriever.depth)}
     path = units.path_of(retriever.units)
     if isinstance(retriever, Dense):
         vector = query.embedding(name)
         if vector is None:
             return None
-        dimensions = field.embedding.dimensions if field.embedding is not None else None
-        neighbours = knn(index, vector, retriever, f"{path}.vector", dimensions)
+        neighbours = knn(index, vector, retriever, f"{path}.vector")
         return {"knn": neighbours | inner | _filter(filters), "sort": _ORDER}
     text = clip(query.words(name))
     if not query_terms(text):
@@ -100,7 +100,7 @@ def search_part(
 
 def bm25(index: Index, text: str, retriever: Bm25, clauses: int | None = None) -> Body | None:
     if retriever.analysis is not None:
-        boosts = {_analysed(index, retriever.analysis): retriever.fields["content"]}
+        boosts = {f"{TERMS}.{analysis_key(retriever.analysis)}": retriever.fields["content"]}
         found = query_terms(text, retriever.analysis)
         text = " ".join(found)
     else:
@@ -120,7 +120,8 @@ def bm25(index: Index, text: str, retriever: Bm25, clauses: int | None = None) -
     return matches[0] if len(matches) == 1 else {"dis_max": {"queries": matches, "tie_breaker": TIE}}
 
 
-def knn(index: Index, vector: Vector, retriever: Dense, path: str, dimensions: int | None) -> Body:
+def knn(index: Index, vector: Vector, retriever: Dense, path: str) -> Body:
+    dimensions = index.fields[path].dimensions
     if dimensions is not None and len(vector) != dimensions:
         raise InvalidData(
             f"the claim's embedding has {len(vector)} dimensions, the vectors of {index.name} have {dimensions}: "
@@ -135,49 +136,27 @@ def knn(index: Index, vector: Vector, retriever: Dense, path: str, dimensions: i
     }
 
 
-def sparse(index: Index, vector: SparseVector) -> Body | None:
+def sparse(vector: SparseVector) -> Body | None:
     """The dot product with all of the vector's weights, or with the greatest of more than every server takes."""
     weights = sorted(zip(vector.weights.tolist(), vector.ids.tolist(), strict=True), reverse=True)[:CLAUSES]
     if not weights:
         return None
-    if index.sparse is None:
-        raise _lacks(index, "sparse vectors", "sparse retrieval")
     features = {str(token): weight for weight, token in weights}
-    return {"sparse_vector": {"field": index.sparse, "query_vector": features, "prune": False}}
-
-
-def unit_field(index: Index, granularity: str, *, dense: bool = False) -> UnitField:
-    """How the index has units of a granularity, with vectors where `dense`. Raises NotFound where it does not."""
-    found = index.layout.units.get(granularity)
-    if found is None:
-        raise _lacks(index, f"units {granularity!r}", "a retriever of units")
-    if dense and found.embedding is None:
-        raise _lacks(index, f"vectors of units {granularity!r}", "dense retrieval of units")
-    return found
+    return {"sparse_vector": {"field": SPARSE, "query_vector": features, "prune": False}}
 
 
 def _boosts(index: Index, retriever: Bm25) -> dict[str, float]:
     """The index's own fields that a claim is searched in, with their boosts."""
     boosts: dict[str, float] = {}
     for name, boost in retriever.fields.items():
-        if name == ADDITIONAL and name not in index.searched and index.made_here:
-            raise _lacks(index, "additional texts", "the field additional")
         if name not in index.searched:
             known = ", ".join(sorted(index.searched))
             raise UsageError(f"{index.name} has no text field {name!r}; the fields are {known}")
         for actual in index.searched[name]:
             boosts[actual] = max(boost, boosts.get(actual, 0.0))
     if not boosts:
-        raise NotFound(f"{index.name} has no words in {', '.join(retriever.fields)} that BM25 could search")
+        raise NotFound(f"{index.name} has no text in {', '.join(retriever.fields)} that BM25 can search")
     return boosts
-
-
-def _analysed(index: Index, analysis: Analysis) -> str:
-    """The field of an analysis' terms."""
-    found = index.terms.get(analysis_key(analysis))
-    if found is None:
-        raise _lacks(index, "terms of this analysis", "BM25 with an analysis")
-    return found
 
 
 def _vectors(index: Index, retriever: Dense) -> str:
@@ -185,24 +164,9 @@ def _vectors(index: Index, retriever: Dense) -> str:
     found = index.vector if retriever.field is None else index.vectors.get(retriever.field)
     if found is not None:
         return found
+    what = f"field of vectors {retriever.field!r}" if retriever.field else "vectors"
     known = f" (it has {', '.join(index.vectors)})" if index.vectors else ""
-    what = f"field of vectors {retriever.field}" if retriever.field else "main field of vectors" if known else "vectors"
-    if not index.made_here:
-        raise NotFound(f"{index.name} has no {what}{known}: dense retrieval needs an indexed dense_vector field")
-    raise NotFound(f"the store {index.name} has no {what}{known}, which dense retrieval needs: {_again(index)}")
-
-
-def _lacks(index: Index, what: str, needed_by: str) -> NotFound:
-    if not index.made_here:
-        return NotFound(
-            f"{index.name} was not made by ccheck, so {needed_by} is not supported there: it is searched by BM25 over "
-            "its text fields and by its dense vectors"
-        )
-    return NotFound(f"the store {index.name} has no {what}, which {needed_by} needs: {_again(index)}")
-
-
-def _again(index: Index) -> str:
-    return f"ingest with what asks for it (ccheck ingest FILE --recipe NAME --store {index.name})"
+    raise NotFound(f"{index.name} has no {what}{known}: dense retrieval needs an indexed dense_vector field")
 
 
 def rrf(retrievers: Sequence[tuple[Body, Retriever]], fusion: Fusion) -> Body:
@@ -261,6 +225,7 @@ def _cosine(score: float) -> float:
 
 def filter_bodies(index: Index, filters: Sequence[Filter]) -> list[Body]:
     """Queries that a document must match. Raises UsageError where a field can't be compared so."""
+    refuse_ordered_ids(filters)
     return [_condition(index, filter_) for filter_ in filters]
 
 
@@ -282,8 +247,6 @@ def _condition(index: Index, filter_: Filter) -> Body:
 
 def _has_id(index: Index, filter_: Filter) -> Body:
     """Documents by their public ids, see `reading.public_id`."""
-    if filter_.operator != "=":
-        raise UsageError(f"the filter {str(filter_)!r} orders documents by their ids, which only = and != compare")
     by_id: Body = {"ids": {"values": [filter_.value]}}
     home = reading.home_of(index, filter_.value)
     if home is None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InvalidData
-from ...layout import MAIN_VECTORS, Layout, analysis_key
+from ...layout import MAIN_VECTORS, Layout
 from ...types import Document
 from .fields import VECTOR_TYPES, Field, FieldNames, fields_of, flatten, text_of
 from .found import Sampling, choose, unified
-from .mappings import ADDITIONAL, FORMAT, ID, OURS, SPARSE, TERMS
+from .mappings import ADDITIONAL, FORMAT, ID, OURS, UNITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,9 @@ class Index:
 
     `searched` has the index's fields for each field that a claim can be searched in: title, text and content, which is
     both, and the additional texts. `vector` is the main field of embeddings, `vectors` has all of them by the names
-    that a recipe can use, `terms` those of analyses by their keys, `sparse` is that of sparse vectors. `id` is a field
-    that repeats the documents' ids. `source` is what is read of a document, in the form of `_source`. Of an index that
-    ccheck did not make `semantic` are the fields that the server embeds, `left_out` says why others are not used, and
-    `notices` what of that its users should know.
+    that a recipe can use. `id` is a field that repeats the documents' ids. `source` is what is read of a document, in
+    the form of `_source`. Of an index that ccheck did not make `semantic` are the fields that the server embeds,
+    `left_out` says why others are not used, and `notices` what of that its users should know.
     """
 
     name: str
@@ -39,8 +38,6 @@ class Index:
     vector: str | None
     published: str | None
     vectors: Mapping[str, str] = field(default_factory=dict)
-    terms: Mapping[str, str] = field(default_factory=dict)
-    sparse: str | None = None
     id: str | None = None
     source: Mapping[str, list[str]] = field(default_factory=dict)
     semantic: tuple[str, ...] = ()
@@ -86,11 +83,17 @@ def _made_here(
         readable = False
     if not readable:
         raise InvalidData(
-            f"{where} was made by ccheck {meta.get('version')} in a format that this one can't read: upgrade ccheck"
+            f"{where} has a format that this version of ccheck can't read; ccheck {meta.get('version')} made it. "
+            "Upgrade ccheck"
         )
-    vectors = {name: f"{name}.vector" for name in layout.dense if f"{name}.vector" in fields}
-    keys = [analysis_key(analysis) for analysis in layout.analyses]
-    additional = {ADDITIONAL: (ADDITIONAL,)} if layout.additional is not None and ADDITIONAL in fields else {}
+    vectors = {name: f"{name}.vector" for name in layout.dense}
+    named = [*vectors.values(), *(f"{UNITS}.{name}.vector" for name, one in layout.units.items() if one.embedding)]
+    if lacking := [name for name in named if name not in fields]:
+        raise InvalidData(
+            f"the mapping of {where} has no {', '.join(lacking)}, which its _meta names. If the index was copied, copy "
+            "its whole mapping; otherwise delete it and ingest again"
+        )
+    additional = {ADDITIONAL: (ADDITIONAL,)} if layout.additional is not None else {}
     return Index(
         name=where,
         concrete=concrete,
@@ -105,8 +108,6 @@ def _made_here(
         vector=vectors.get(MAIN_VECTORS),
         published="published.day",
         vectors=vectors,
-        terms={key: f"{TERMS}.{key}" for key in keys if f"{TERMS}.{key}" in fields},
-        sparse=SPARSE if layout.sparse is not None and SPARSE in fields else None,
         id=ID,
         source={"includes": ["title", "text", "metadata", "published"]},
     )

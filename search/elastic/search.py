@@ -339,8 +339,8 @@ class Searcher:
     def _unreadable(self, found: Found) -> CcheckError:
         concrete, id_ = found.missing[0]
         return ServerError(
-            f"{self.server.connection.name}/{self.name} found {len(found.missing)} documents that it does not give, "
-            f"{concrete}/{id_} among them: try again, and look whether the index keeps _source"
+            f"{self.server.connection.name}/{self.name} found {len(found.missing)} documents that it does not "
+            f"return, {concrete}/{id_} among them. Try again, and check that the index keeps _source"
         )
 
     def _ranking(self, found: Found) -> Ranking:

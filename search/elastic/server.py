@@ -19,7 +19,7 @@ from ...errors import CcheckError, NotFound, ServerError, UsageError
 from ...http import is_lasting, pause, why_unreachable
 from ...redaction import redact
 from .connection import Connection
-from .errors import CERTIFICATES, Busy, busy_part, may_pass, reason_of, translate
+from .errors import CERTIFICATES, Busy, busy_part, is_type, may_pass, reason_of, translate
 from .node import LimitedNode
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Server:
             options |= {"verify_certs": connection.verify_certs, "ssl_show_warn": False}
             if connection.ca_certs is not None:
                 if not connection.ca_certs.is_file():
-                    raise NotFound(f"there is no file {connection.ca_certs}: correct {CERTIFICATES}")
+                    raise NotFound(f"{CERTIFICATES} names {connection.ca_certs}, which does not exist")
                 options["ca_certs"] = str(connection.ca_certs)
         if connection.api_key:
             options["api_key"] = connection.api_key
@@ -75,7 +75,7 @@ class Server:
                 **options,
             )
         except (ValueError, OSError) as error:
-            raise UsageError(f"no connection to {connection.name} can be made: {error}") from error
+            raise UsageError(f"ccheck can't connect to {connection.name}: {error}") from error
 
     def request(
         self,
@@ -180,8 +180,8 @@ class Server:
             yield
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration) as error:
             raise ServerError(
-                f"{self.connection.name} answered something that is not Elasticsearch's ({type(error).__name__} for "
-                f"{redact(str(error))[:100]}): what stands between ccheck and the server?"
+                f"{self.connection.name} gave an answer that does not look like Elasticsearch's "
+                f"({type(error).__name__} for {redact(str(error))[:100]}). Is there a proxy before the server?"
             ) from error
 
     @contextmanager
@@ -226,11 +226,11 @@ class Server:
         try:
             answer = self._client.perform_request(method, path, params=params, headers=headers, body=body).body
             if not isinstance(answer, dict):
-                raise SerializationError(f"{str(answer)[:100]!r} in the place of a JSON object")
+                raise SerializationError(f"{str(answer)[:100]!r} instead of a JSON object")
             return answer
         except ApiError as error:
             # A client of version 9 asks in the media type of version 9, which a server of version 8 refuses.
-            if speaks_8 or "media_type_header_exception" not in str(error.body):
+            if speaks_8 or not is_type(error.body, "media_type_header_exception"):
                 raise
             self._speaks_8 = True
             return self.send(method, path, body, params)

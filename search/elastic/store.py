@@ -1,10 +1,11 @@
 """The store in Elasticsearch, 8.19 and 9.x: an alias in front of a numbered index.
 
-The same class searches an index that ccheck did not make; it writes to none of those.
+The same class searches an index that ccheck did not make, and never writes to one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from urllib.parse import quote
 from ...analysis import open_analysis
 from ...errors import CcheckError, InvalidData, NotFound, UsageError
 from ...layout import Layout
-from ...stages import Fusion, Retriever
+from ...stages import Bm25, Fusion, Retriever
 from ...types import Document, Entry, Filter, Query, Ranking, Unit
 from ..filters import Kind
 from ..several import search_several, searched_units
@@ -23,10 +24,10 @@ from ..store import StoreInfo
 from . import bulk, ingested, mappings, ownership, reading, schema, units
 from .comparable import field_kinds
 from .connection import Connection
-from .errors import WHOLE, refuse_parts
+from .errors import WHOLE, AlreadyExists, TooManyFields, refuse_parts
 from .fields import FieldNames
 from .found import sampler
-from .queries import check, filter_bodies, unit_field
+from .queries import check, filter_bodies
 from .schema import Index
 from .search import NotNative, Searcher
 from .server import Server
@@ -34,9 +35,9 @@ from .server import Server
 FIRST = "-000001"
 """What the name of the index behind an alias ends with."""
 MOST_SAID = 20
-"""Of how many fields that are left out it is said why."""
+"""How many left-out fields `info` explains."""
 KNOWN_SECONDS = 30.0
-"""How long what a mapping said is believed."""
+"""For how long a mapping that was read is used."""
 FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
 
 
@@ -102,7 +103,7 @@ class ElasticStore:
         )
 
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
-        unit_field(self._index(), granularity)
+        check(self._index(), Bm25(units=granularity))
         return units.got(self._server, self.index, granularity, keys)
 
     def count(self, filters: Sequence[Filter] = ()) -> int:
@@ -269,7 +270,7 @@ class ElasticStore:
             return known[1]
         index = self._load()
         if index is None:
-            raise NotFound(f"there is no store {self.name}: make it with ccheck ingest FILE --store {self.name}")
+            raise NotFound(f"there is no store {self.name}. Make it with ccheck ingest FILE --store {self.name}")
         return index
 
     def _index_for(self, retrievers: Mapping[str, Retriever]) -> Index:
@@ -292,18 +293,14 @@ class ElasticStore:
 
     def _foreign(self) -> InvalidData:
         return InvalidData(
-            f"{self.name} was not made by ccheck: it can be searched as it is, but to ingest name another index by "
-            "--store, which ccheck then makes"
+            f"ccheck did not make {self.name} and only searches it. To ingest, name another index with --store; ccheck "
+            "then makes it"
         )
 
     def _create(self, layout: Layout) -> Index:
         first = f"{self.index}{FIRST}"
-        try:
+        with contextlib.suppress(AlreadyExists):  # another process was faster, or the alias was taken away
             self._request("PUT", f"/{quote(first, safe='')}", mappings.create_body(self.index, layout))
-        except InvalidData as error:
-            if "resource_already_exists" not in str(error):
-                raise
-            # Another process was faster, or the alias was taken away.
         index = self._load()
         if index is None:
             raise InvalidData(
@@ -318,8 +315,8 @@ class ElasticStore:
         body = {**(fields or {}), "_meta": {mappings.OURS: dict(meta)}}
         try:
             self._request("PUT", f"{path}/_mapping", body)
-        except InvalidData as error:
-            if fields is None or "total fields" not in str(error):
+        except TooManyFields:
+            if fields is None:
                 raise
             # Metadata took all the fields that the index may have.
             answer = self._request("GET", f"{path}/_settings/{FIELDS_LIMIT}", params={"flat_settings": True})

@@ -70,7 +70,7 @@ def got(server: Server, name: str, granularity: str, keys: Sequence[str]) -> dic
     path = path_of(granularity)
     source = {"includes": [f"{path}.{part}" for part in ("number", "start", "end", "content")]}
     wanted = frozenset(keys)
-    ids = list(dict.fromkeys(map(document_of, wanted)) if wanted else ())
+    ids = [id_ for id_ in dict.fromkeys(map(document_of, keys)) if id_]
     units: dict[str, Unit] = {}
     for id_, found in stored(server, name, ids, source):
         for one in found.get(UNITS, {}).get(granularity, ()):

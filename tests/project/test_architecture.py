@@ -211,9 +211,7 @@ def test_nothing_imports_everything():
 
 
 # The owners of these rooms are at it.
-STILL_IMPORTED = {"test_train_reranker", "test_train_embedder", "test_train_stance"} | {
-    f"test_elastic_{name}" for name in ("store", "server", "reading")
-}
+STILL_IMPORTED = {"test_train_reranker", "test_train_embedder", "test_train_stance"}
 
 
 def test_no_test_module_imports_another():

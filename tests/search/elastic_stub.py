@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +48,11 @@ class Stub:
             return answer
         status, body = answer
         return Reply(body, status, {"X-Elastic-Product": self.product})
+
+
+def searched(body: bytes) -> list[Any]:
+    """The lines of a `_msearch`."""
+    return [json.loads(line) for line in body.splitlines()]
 
 
 @pytest.fixture

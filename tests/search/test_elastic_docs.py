@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from test_elastic_store import SERVERS
+from stores import SERVERS
 
 from ccheck.layout import (
     MAIN_VECTORS,
@@ -32,7 +32,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "elasticsearch.md").read_text(encod
 SHOWN = re.findall(r"<!-- tested on a server -->\n```console\nGET papers/_search\n(.*?)\n```", PAGE, re.DOTALL)
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", SERVERS.values())
 def test_what_is_shown_finds_the_document(
     server: str, elasticsearch_index: str, request: pytest.FixtureRequest
 ) -> None:

@@ -29,7 +29,7 @@ def body(type_: str, reason: str = "why") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "type_", "kind", "said"),
     [
-        (404, "index_not_found_exception", NotFound, "there is no index http://host:9200/papers: make it with ccheck"),
+        (404, "index_not_found_exception", NotFound, "there is no index http://host:9200/papers. Make it with ccheck"),
         (404, "alias_missing", NotFound, "there is no index"),
         (404, "aliases_not_found_exception", NotFound, "there is no index"),
         (400, "index_not_found_exception", InvalidData, "refuses the request (400 index_not_found_exception): why"),
@@ -37,8 +37,8 @@ def body(type_: str, reason: str = "why") -> dict[str, Any]:
         (405, "", ServerError, "papers failed (405 ): why"),
         (410, "gone", ServerError, "papers failed (410 gone): why"),
         (401, "security_exception", ServerError, "http://host:9200 does not accept the credentials (why): set ELASTIC"),
-        (403, "security_exception", ServerError, "papers refuses this: why. To search, the key or user needs"),
-        (403, "cluster_block_exception", ServerError, "papers takes no changes: why. Most often its disk is full"),
+        (403, "security_exception", ServerError, "papers denies access: why. To search, the key or user needs"),
+        (403, "cluster_block_exception", ServerError, "papers takes no changes: why. The usual cause is a full disk"),
         (429, "cluster_block_exception", ServerError, "papers takes no changes: why"),
         (503, "cluster_block_exception", ServerError, "papers is too busy or not ready (503, why)"),
         (413, "", InvalidData, "papers refuses a request of this size: raise http.max_content_length"),
@@ -82,7 +82,7 @@ def test_licences() -> None:
     [
         ({}, None),
         ({"timed_out": False, "_shards": {"failed": 0, "total": 2}}, None),
-        ({"timed_out": True}, "stopped searching before it had looked at everything"),
+        ({"timed_out": True}, "stopped the search early"),
         (
             {"_shards": {"failed": 1, "total": 2, "failures": [{"reason": {"reason": "gone"}}]}},
             "1 of 2 shards failed (gone)",

@@ -11,13 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import numpy as np
 import pytest
-from elasticsearch_nodes import delete_indices
-from test_elastic_store import SERVERS, assert_equal_but_for_ties, ids
+from elastic_indices import DIMENSIONS, assert_equal_but_for_ties, filled, ids, node_store, vector_of  # noqa: F401
+from stores import SERVERS
 
 from ccheck import es_mappings
 from ccheck.analysis import terms
@@ -38,9 +37,9 @@ from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.queries import fits_rrf
 from ccheck.search.local import LocalStore
 from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector, Vector
+from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector
 
-DIMENSIONS, VOCABULARY = 16, 30_522
+VOCABULARY = 30_522
 DENSE = named_fields(
     [
         DenseField(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16)),
@@ -57,13 +56,6 @@ LAYOUT = Layout(
 )
 QUANTISED = 2**-8
 """The share by which the index can keep a weight too small: 9 significant bits of it, the others cut off."""
-
-
-def vector_of(text: str, dimensions: int = DIMENSIONS) -> Vector:
-    """A unit vector that is always the same for a text."""
-    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-    vector = np.random.default_rng(seed).normal(size=dimensions).astype(np.float32)
-    return vector / np.linalg.norm(vector)
 
 
 def sparse_of(text: str) -> SparseVector:
@@ -96,13 +88,7 @@ def query_of(text: str) -> Query:
     return Query(text, vector_of(text), {"sparse": sparse_of(text)})
 
 
-@pytest.fixture
-def store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
-    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
-        yield store
-
-
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=SERVERS.values())
 def any_store(request: pytest.FixtureRequest, elasticsearch_index: str) -> Iterator[ElasticStore]:
     with ElasticStore(Connection(request.getfixturevalue(request.param)), elasticsearch_index) as store:
         yield store
@@ -131,15 +117,8 @@ def scifact_entries() -> list[Entry]:
 
 @pytest.fixture(scope="module", params=["elasticsearch_url", "elasticsearch_8_url"])
 def scifact_store(request: pytest.FixtureRequest, scifact_entries: list[Entry]) -> Iterator[ElasticStore]:
-    url, index = request.getfixturevalue(request.param), f"ccheck-test-{uuid4().hex[:12]}"
-    with ElasticStore(Connection(url), index) as store:
-        store.prepare(LAYOUT)
-        assert store.upsert(scifact_entries) == {}
-        store.publish()
-        # A merge between two searches can change what an approximate index finds.
-        httpx.post(f"{url}/{index}/_forcemerge", params={"max_num_segments": 1}, timeout=120).raise_for_status()
+    with filled(request.getfixturevalue(request.param), LAYOUT, scifact_entries) as store:
         yield store
-    delete_indices(url, f"{index}*")
 
 
 @pytest.fixture
@@ -472,7 +451,7 @@ def test_any_vectors_of_an_index_of_others_can_be_named(foreign: ElasticStore) -
     assert ranked(foreign, Query("", vector_of("They melt.", 8)), Dense(field="other"))[0][0] == "p1"
     best = ranked(foreign, Query("", vector_of("Tea 1", 4)), Dense(field="parts.vector"))
     assert (best[0][0], len(best)) == ("p2", 4)
-    with pytest.raises(NotFound, match=r"no field of vectors vecs.*embedding, other, parts\.vector"):
+    with pytest.raises(NotFound, match=r"no field of vectors 'vecs'.*embedding, other, parts\.vector"):
         foreign.rankings([Query("", vector_of("Tea"))], {"dense": Dense(field="vecs")})
     with pytest.raises(InvalidData, match=r"16 dimensions.*have 8"):
         foreign.rankings([Query("", vector_of("Tea"))], {"dense": Dense(field="other")})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
 import pytest
 from cli_runs import ccheck
+from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import Answer, Stub
-from test_elastic_reading import make, put
 
 from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.layout import Layout
@@ -28,18 +28,6 @@ from ccheck.types import Query, Ranking
 TEXT, KEYWORD = Field("text"), Field("keyword")
 PROSE = "Mountain glaciers lose more ice each year than snow brings."
 WORDS: dict[str, Retriever] = {"bm25": Bm25()}
-
-
-@pytest.fixture
-def client(elasticsearch_url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
-        yield client
-
-
-@pytest.fixture
-def store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
-    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
-        yield store
 
 
 def chosen(fields: Mapping[str, Field], texts: Mapping[str, Sequence[str]], names: FieldNames | None = None) -> Any:
@@ -115,16 +103,17 @@ def test_a_field_that_can_not_be_searched_is_left_out_with_a_notice(field: Field
         assert notice.startswith("the field abstract of here is left out: ") and said in notice
     alone = chosen({"abstract": field, "title": TEXT}, {"title": ["Ice sheets"]})
     assert len(alone.notices) == 1 and said in alone.notices[0]
-    with pytest.raises(InvalidData, match=r"no text field that could be searched .abstract: .*TEXT_FIELDS"):
+    with pytest.raises(InvalidData, match=r"no text field that ccheck can search .abstract: .*TEXT_FIELDS"):
         chosen({"abstract": field}, {})
     with pytest.raises(InvalidData, match="the field abstract of here, which the settings name, can't be used"):
         chosen({"abstract": field, "body": TEXT}, {"body": [PROSE]}, FieldNames(text=("abstract",)))
 
 
 def test_indices_that_differ_in_what_nobody_searches_need_no_notice() -> None:
-    for why, count in (("it is text in a, keyword in b", 0), ("it is dense_vector of 3 dimensions in a, text in b", 1)):
-        found = chosen({"doi": Field(CONFLICT, why=why), "body": TEXT}, {"body": [PROSE]})
-        assert found.left_out["doi"] == why and len(found.notices) == count
+    for other, count in ((KEYWORD, 0), (Field("dense_vector", 3), 1)):
+        differing = unified({"a": {"doi": TEXT}, "b": {"doi": other}})
+        found = chosen({**differing, "body": TEXT}, {"body": [PROSE]})
+        assert f"{other.type} " in found.left_out["doi"] and len(found.notices) == count
 
 
 def test_an_identifier_alone_is_no_text() -> None:
@@ -137,8 +126,8 @@ def test_what_the_settings_name_must_be_shown(store: ElasticStore) -> None:
     with pytest.raises(InvalidData, match="can't be shown: its text is not in _source"):
         chosen({"body": TEXT, "all": TEXT}, {"all": ["", ""], "body": [PROSE]}, FieldNames(text=("all",)))
     for names, said in (
-        (FieldNames(title="year"), "it is long: it is no text"),
-        (FieldNames(vector="body"), "it is text: it is no field of vectors"),
+        (FieldNames(title="year"), "it is long: it holds no text"),
+        (FieldNames(vector="body"), "it is text: it holds no vectors"),
         (FieldNames(text=("none",)), "no field 'none'; its text fields are body"),
     ):
         with pytest.raises(InvalidData, match=said):
@@ -219,12 +208,12 @@ def test_texts_that_are_not_in_source(client: httpx.Client, store: ElasticStore)
         "content (its text is not in _source",
         "body (its text is not kept in _source",
         "doi (not one of the texts, 1 words",
-        "parts.text (it lies in nested documents",
+        "parts.text (it is in nested documents",
         "title (shown as the title, but not searched: it is keyword",
     ):
         assert one in said, (one, said)
     assert len(info.notices) == 2
-    with pytest.raises(NotFound, match="no words in title"):
+    with pytest.raises(NotFound, match="no text in title"):
         search(store, "Ice", {"bm25": Bm25(fields={"title": 1.0})})
 
 
@@ -309,7 +298,7 @@ def test_semantic_text_is_searched_by_the_servers_own_inference(
             (document,) = search(store, "ice is lost", both)
             assert not any("rrf" in body.get("retriever", {}) for body in asked)
         else:
-            with pytest.raises(NotFound, match="no words in content that BM25"):
+            with pytest.raises(NotFound, match="no text in content that BM25"):
                 search(store, "ice is lost", both)
         found = store.rankings([Query("ice")], {"dense": Dense(field="content")})
         assert found == [{"dense": [("p", 17.5)]}]

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
-import httpx
-import numpy as np
 import pytest
-from elasticsearch_nodes import delete_indices
+from elastic_indices import LAYOUT, entry, filled, vector_of
 
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
-from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.search.elastic import ElasticStore
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Document, Entry, Passage, Query, Ranking, Vector
+from ccheck.types import Query, Ranking
 
-DIMENSIONS = 16
-LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))
 DEPTH = 12
 """Fewer than there are documents, so that the retrievers disagree about which they find."""
-
-
-def vector_of(text: str) -> Vector:
-    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-    vector = np.random.default_rng(seed).normal(size=DIMENSIONS).astype(np.float32)
-    return vector / np.linalg.norm(vector)
 
 
 def rows(file: Any) -> list[dict[str, Any]]:
@@ -38,27 +25,9 @@ def rows(file: Any) -> list[dict[str, Any]]:
 # A basic licence has no fusion of its own.
 @pytest.fixture(scope="module", params=["elasticsearch_url", "elasticsearch_8_url"])
 def store(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
-    url, index = request.getfixturevalue(request.param), f"ccheck-test-{uuid4().hex[:12]}"
-    with ElasticStore(Connection(url), index) as store:
-        store.prepare(LAYOUT)
-        entries = [
-            Entry(
-                Document(row["_id"], row["title"], row["text"], {}),
-                "1",
-                {
-                    MAIN_VECTORS: tuple(
-                        Passage(0, len(row["text"]), vector_of(f"{row['_id']} {part}")) for part in range(1 + n % 3)
-                    )
-                },
-            )
-            for n, row in enumerate(rows(CORPUS))
-        ]
-        assert store.upsert(entries) == {}
-        store.publish()
-        # A merge between two searches can change what an approximate index finds.
-        httpx.post(f"{url}/{index}/_forcemerge", params={"max_num_segments": 1}, timeout=120).raise_for_status()
+    entries = [entry(row["_id"], row["title"], row["text"]) for row in rows(CORPUS)]
+    with filled(request.getfixturevalue(request.param), LAYOUT, entries) as store:
         yield store
-    delete_indices(url, f"{index}*")
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.5)])

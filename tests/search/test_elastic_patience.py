@@ -245,7 +245,7 @@ def test_a_body_that_is_nested_without_end_is_read_as_far_as_it_helps() -> None:
 @pytest.mark.parametrize("body", [[1], "words", None, 7])
 def test_an_answer_that_is_no_object(stub: Stub, store: ElasticStore, body: Any) -> None:
     stub.answers["GET", "/papers/_count"] = [(200, body)]
-    with pytest.raises(ServerError, match="not Elasticsearch's"):
+    with pytest.raises(ServerError, match="does not look like Elasticsearch's"):
         store.count()
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from elastic_stub import Stub
-from test_elastic_server import searched
+from elastic_stub import Stub, searched
 
 from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.layout import Chunking, Embedding, Layout, SparseField
@@ -23,7 +22,7 @@ from ccheck.search.elastic.errors import from_response
 from ccheck.search.elastic.fields import FieldNames
 from ccheck.search.elastic.found import Sample
 from ccheck.search.elastic.ingested import KEPT, figures
-from ccheck.search.elastic.queries import filter_bodies, fits_rrf, retriever_body, rrf, score_reader
+from ccheck.search.elastic.queries import check, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
 from ccheck.search.elastic.schema import Index, read_index
 from ccheck.search.elastic.search import Plan, _chunks
 from ccheck.search.elastic.server import Server
@@ -164,8 +163,8 @@ def test_sparse_vectors_are_not_pruned_and_the_greatest_weights_count() -> None:
     assert len(asked["query_vector"]) == 1_024 and min(map(int, asked["query_vector"])) == 1_100 - 1_024
     none = SparseVector(np.array([], np.int32), np.array([], np.float32))
     assert body(mine, Sparse(), Query("x", own={"one": none})) is None
-    with pytest.raises(NotFound, match="sparse retrieval"):
-        body(THEIRS, Sparse(), Query("x", own={"one": few}))
+    with pytest.raises(NotFound, match="sparse vectors"):
+        check(THEIRS, Sparse())
 
 
 # -- the server's fusion
@@ -337,13 +336,14 @@ def test_an_index_remembers_so_many_files(stub: Stub) -> None:
 
 def test_indices_of_later_versions_and_broken_layouts_are_refused() -> None:
     for meta in ({"format": 2, "version": "9"}, {"format": "x"}, {"format": 1, "layout": {"embedding": {"x": 1}}}):
-        with pytest.raises(InvalidData, match="format that this one can't read"):
+        with pytest.raises(InvalidData, match="can't read"):
             index({}, {"ccheck": meta})
     layout = Layout.with_vectors(Embedding("m", 2, "f", 8), Chunking(8, 8, 0)).to_dict()
     passages = {"passages": {"type": "nested", "properties": {"vector": vector("cosine")}}}
     mine = index(passages, {"ccheck": {"format": 1, "layout": layout}})
     assert (mine.vector, mine.dimensions) == ("passages.vector", 2)
-    assert index({}, {"ccheck": {"format": 1, "layout": layout}}).vector is None
+    with pytest.raises(InvalidData, match=r"mapping of here has no passages\.vector"):
+        index({}, {"ccheck": {"format": 1, "layout": layout}})
 
 
 def test_statuses_become_errors_of_their_kind() -> None:

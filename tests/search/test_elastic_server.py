@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from elastic_stub import Answer, Stub
+from elastic_stub import Answer, Stub, searched
 
 from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
@@ -133,7 +133,7 @@ def test_what_no_index_takes_is_refused_here(stub: Stub, store: ElasticStore) ->
     assert {id_: reason[:14] for id_, reason in refused.items()} == {
         "é" * 257: "its id has 514",
         "": "its id has 0 b",
-        "half": "it can not be ",
+        "half": "it can't be wr",
     }
     assert stub.bodies("/papers/_bulk") == []
 
@@ -175,7 +175,7 @@ def test_a_server_of_version_8_is_spoken_to_in_its_own_words(stub: Stub, store: 
         (403, "security_exception", ServerError, "view_index_metadata"),
         (404, "index_not_found_exception", NotFound, "ccheck ingest FILE --store http"),
         (429, "circuit_breaking_exception", ServerError, r"try again"),
-        (403, "cluster_block_exception", ServerError, "disk is full"),
+        (403, "cluster_block_exception", ServerError, "full disk"),
         (400, "parsing_exception", InvalidData, "parsing_exception.*outer: inner"),
         (500, "null_pointer_exception", ServerError, r"papers failed \(500"),
         (405, "method_not_allowed", ServerError, r"papers failed \(405"),
@@ -264,10 +264,6 @@ def test_connections() -> None:
 # -- searching
 
 
-def searched(body: bytes) -> list[Any]:
-    return [json.loads(line) for line in body.splitlines()]
-
-
 def test_nothing_to_search_for_asks_nothing(stub: Stub, store: ElasticStore) -> None:
     (ranking, *_) = store.search([Query(""), Query("the of")], {"bm25": Bm25()}, Fusion(), k=3)
     assert not isinstance(ranking, CcheckError) and ranking.hits == ()
@@ -332,7 +328,7 @@ def test_rankings_read_no_more_of_an_answer_than_they_need(stub: Stub, store: El
     found = store.rankings([Query("sea"), Query("ice")], {"bm25": Bm25(depth=7)})
     assert found == [{"bm25": [("a", 2.5), ("b", 1.0)]}, {"bm25": []}]
     ((_, first, _, second),) = [searched(body) for body in stub.bodies("/papers/_msearch")]
-    assert (first["_source"], first["size"], second["size"]) == (False, 7, 7)
+    assert (first["docvalue_fields"], first["size"], second["size"]) == (["id"], 7, 7)
 
 
 def test_a_query_that_fails_has_its_error_among_rankings(stub: Stub, store: ElasticStore) -> None:
@@ -357,6 +353,7 @@ def test_a_key_that_may_not_ask_for_figures(stub: Stub, store: ElasticStore) -> 
     stub.answers["GET", "/papers-000001/_stats/docs,store"] = [(403, refused)]
     stub.answers["POST", "/papers/_search"] = [(200, {"aggregations": {"passages": {"doc_count": 0}}})]
     stub.answers["GET", "/papers/_count"] = [(200, {"count": 3})]
+    stub.answers["POST", "/papers/_count"] = [(200, {"count": 0})]
     info = store.info()
     assert info is not None and (info.documents, info.state, info.bytes) == (3, None, None)
 
@@ -396,7 +393,7 @@ def test_diagnose(stub: Stub) -> None:
     stub.answers["GET", "/_cluster/health"] = [(200, {"status": "red", "cluster_name": "c", "number_of_data_nodes": 3})]
     findings = {part: (ok, detail) for part, ok, detail in diagnose(Connection(stub.url))}
     assert findings["elasticsearch"] == (True, f"{stub.url}: Elasticsearch 9.5.3")
-    assert findings["licence"][0] and "fused by ccheck" in findings["licence"][1]
+    assert findings["licence"][0] and "ccheck joins" in findings["licence"][1]
     assert findings["cluster"] == (False, "c is red, 3 data nodes")
     stub.answers["GET", "/_license"] = [(403, {"error": {"type": "security_exception", "reason": "unauthorized"}})]
     stub.answers["GET", "/"] = [(200, {"version": {"number": "8.11.0"}})]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import threading
 import time
@@ -11,54 +10,39 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import numpy as np
 import pytest
-from elasticsearch_nodes import delete_indices, start_node
+from elastic_indices import (  # noqa: F401 (node_store is a fixture)
+    CHUNKING,
+    DIMENSIONS,
+    LAYOUT,
+    assert_equal_but_for_ties,
+    entry,
+    filled,
+    ids,
+    node_store,
+    vector_of,
+)
+from elasticsearch_nodes import start_node
+from stores import SERVERS
 
 from ccheck import es_mappings
 from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.layout import MAIN_VECTORS, Embedding, Layout
 from ccheck.search import Filter, before, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore, FieldNames
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Document, Entry, Passage, Query, Ranking, Vector
+from ccheck.types import Document, Entry, Query, Ranking
 
-DIMENSIONS = 16
-CHUNKING = Chunking(128, 128, 16)
-LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), CHUNKING)
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
-SERVERS = ["elasticsearch_url", "elasticsearch_basic_url", "elasticsearch_8_url"]
-
-
-def vector_of(text: str) -> Vector:
-    """A unit vector that is always the same for a text."""
-    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-    vector = np.random.default_rng(seed).normal(size=DIMENSIONS).astype(np.float32)
-    return vector / np.linalg.norm(vector)
-
-
-def entry(id_: str, title: str = "", text: str = "A text.", digest: str = "1", **metadata: Any) -> Entry:
-    passages = tuple(Passage(0, len(text), vector_of(f"{id_} {part}")) for part in range(1 + len(text) % 3))
-    return Entry(Document(id_, title, text, metadata), digest, {MAIN_VECTORS: passages})
-
-
-@pytest.fixture
-def store(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
-    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
-        yield store
 
 
 def search(store: ElasticStore, query: Query, retrievers: dict[str, Retriever], **options: Any) -> Ranking:
     (ranking,) = store.search([query], retrievers, options.pop("fusion", Fusion()), **{"k": 10, **options})
     assert isinstance(ranking, Ranking), ranking
     return ranking
-
-
-def ids(ranking: Ranking) -> list[str]:
-    return [hit.document.id for hit in ranking.hits]
 
 
 # -- the server fuses, or ccheck does
@@ -73,17 +57,10 @@ def scifact_entries() -> list[Entry]:
         return [entry(d["_id"], d["title"], d["text"], number=n) for n, d in enumerate(map(json.loads, lines))]
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(scope="module", params=SERVERS.values())
 def scifact_store(request: pytest.FixtureRequest, scifact_entries: list[Entry]) -> Iterator[ElasticStore]:
-    url, index = request.getfixturevalue(request.param), f"ccheck-test-{uuid4().hex[:12]}"
-    with ElasticStore(Connection(url), index) as store:
-        store.prepare(LAYOUT)
-        assert store.upsert(scifact_entries) == {}
-        store.publish()
-        # A merge between two searches can change what an approximate index finds.
-        httpx.post(f"{url}/{index}/_forcemerge", params={"max_num_segments": 1}, timeout=120).raise_for_status()
+    with filled(request.getfixturevalue(request.param), LAYOUT, scifact_entries) as store:
         yield store
-    delete_indices(url, f"{index}*")
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.5)])
@@ -138,23 +115,6 @@ def test_the_servers_fusion_and_our_own_rank_alike(
         for hit in ranking.hits:
             expected = sum(retrievers[name].weight / (60 + rank) for name, rank in hit.ranks.items())
             assert hit.score == pytest.approx(expected)
-
-
-def assert_equal_but_for_ties(mine: Ranking, theirs: Ranking) -> None:
-    """The same scores at each rank, and the same documents wherever a score is no tie; the last may be cut off."""
-    scores = [hit.score for hit in mine.hits]
-    assert [hit.score for hit in theirs.hits] == pytest.approx(scores, rel=1e-5)
-
-    def groups(ranking: Ranking) -> list[set[str]]:
-        found: list[set[str]] = []
-        for rank, id_ in enumerate(ids(ranking)):
-            if rank and scores[rank] == pytest.approx(scores[rank - 1], rel=1e-6):
-                found[-1].add(id_)
-            else:
-                found.append({id_})
-        return found
-
-    assert groups(mine)[:-1] == groups(theirs)[:-1]
 
 
 def test_nested_vectors_give_each_document_once_by_its_best_passage(
@@ -473,7 +433,7 @@ def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: http
         lambda: store.delete(["p0"]),
         store.drop,
     ):
-        with pytest.raises(InvalidData, match="not made by ccheck"):
+        with pytest.raises(InvalidData, match="ccheck did not make"):
             write()
     assert store.count() == 3
     assert store.digests(["p0"]) == {}

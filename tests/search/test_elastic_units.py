@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gzip
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
+import elastic_indices
 import httpx
 import numpy as np
 import pytest
-from elasticsearch_nodes import delete_indices
 from stores import SERVERS
 
 from ccheck.errors import InvalidData, NotFound, UsageError
+from ccheck.ingest.units import cut_units
 from ccheck.layout import Embedding, Layout, UnitField
-from ccheck.search import Filter
+from ccheck.search import Filter, Store
 from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.search.local import LocalStore
 from ccheck.stages import Bm25, Dense, Fusion
 from ccheck.types import Document, Entry, Query, Ranking, Unit, UnitEntry, Vector, document_of, unit_key
 
@@ -51,13 +56,9 @@ def entry(number: int, digest: str = "1") -> Entry:
 
 @pytest.fixture(scope="module", params=SERVERS.values())
 def filled(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
-    url, index = request.getfixturevalue(request.param), f"ccheck-test-{uuid4().hex[:12]}"
-    with ElasticStore(Connection(url), index) as store:
-        store.prepare(LAYOUT)
-        assert store.upsert([entry(number) for number in range(DOCUMENTS)]) == {}
-        store.publish()
+    entries = [entry(number) for number in range(DOCUMENTS)]
+    with elastic_indices.filled(request.getfixturevalue(request.param), LAYOUT, entries) as store:
         yield store
-    delete_indices(url, index)
 
 
 def search(store: ElasticStore, query: Query, **retrievers: Any) -> Ranking:
@@ -81,6 +82,41 @@ def test_dense_units_are_the_nearest_of_all(filled: ElasticStore, scope: tuple[F
     best = sorted(cosines.items(), key=lambda item: -item[1])[: VECTORS.depth]
     assert [key for key, _ in found["dense"]] == [key for key, _ in best]
     assert [score for _, score in found["dense"]] == pytest.approx([score for _, score in best], abs=1e-5)
+
+
+@pytest.mark.parametrize("make_store", SERVERS, indirect=True)
+def test_words_count_as_in_the_local_store(make_store: Callable[..., Store], scifact: Path, tmp_path: Path) -> None:
+    """300 abstracts cut into sentences and windows: the same units with the same BM25 scores."""
+    fields = {"sentence": UnitField("sentence"), "window": UnitField("window", 64, 16)}
+    with gzip.open(scifact / "corpus.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = list(map(json.loads, itertools.islice(file, 300)))
+    entries = [
+        Entry(
+            Document(row["_id"], row["title"], row["text"]),
+            "1",
+            units={name: tuple(map(UnitEntry, some)) for name, some in cut_units(row["text"], fields).items()},
+        )
+        for row in rows
+    ]
+    lines = (scifact / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:30]
+    queries = [Query(json.loads(line)["text"]) for line in lines]
+    found = []
+    with LocalStore(tmp_path / "local") as local:
+        for store in (local, make_store()):
+            store.prepare(Layout(units=fields))
+            assert store.upsert(entries) == {}
+            store.publish()
+            retrievers = {name: Bm25(units=name, depth=40, parents="max") for name in fields}
+            found.append(store.rankings(queries, retrievers))
+            found[-1] += store.rankings(queries, {"units": Bm25(units="sentence", depth=40)})
+    for mine, theirs in zip(*found, strict=True):
+        assert isinstance(mine, dict) and isinstance(theirs, dict)
+        for name, ranking in mine.items():
+            other = dict(theirs[name])
+            assert [score for _, score in ranking] == pytest.approx(list(other.values()), rel=1e-4)
+            last = ranking[-1][1] if ranking else 0.0
+            for key, score in ranking:
+                assert other.get(key, last) == pytest.approx(score, rel=1e-4), "only a tie at the end may be left out"
 
 
 def test_hits_are_units_with_their_documents(filled: ElasticStore) -> None:

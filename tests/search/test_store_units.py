@@ -18,9 +18,6 @@ from ccheck.search.several import search_several
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Document, Entry, Passage, Query, Ranking, Unit, UnitEntry
 
-pytestmark = pytest.mark.parametrize("make_store", ["local"], indirect=True)
-"""The stores that have units."""
-
 
 @pytest.fixture
 def store(make_store: Callable[[], Store]) -> Store:
@@ -190,6 +187,8 @@ def test_a_removed_document_takes_its_units_along(store: Store) -> None:
     assert store.get_units("sentences", ["sea#0", "ice#0"]).keys() == {"ice#0"}
 
 
+# A server counts what is gone until it merges its segments.
+@pytest.mark.parametrize("make_store", ["local"], indirect=True)
 def test_what_is_gone_counts_in_no_statistics(make_store: Callable[..., Store]) -> None:
     store, other = make_store(), make_store("other")
     for one in (store, other):
@@ -367,14 +366,20 @@ def test_documents_without_units_are_found_as_documents(store: Store) -> None:
     assert ranked(store, "plankton", Bm25(units="sentences")) == {}
 
 
+def refusal(store: Store, one: Entry) -> str:
+    """Why a store does not take a document: a store may also refuse the whole call."""
+    try:
+        return store.upsert([one]).get(one.document.id, "")
+    except InvalidData as error:
+        return str(error)
+
+
 @pytest.mark.parametrize("wrong", ["no vector", "size"])
 def test_units_that_do_not_fit_the_layout(store: Store, wrong: str) -> None:
     vectors = [] if wrong == "no vector" else [np.ones(DIMENSIONS + 1, np.float32)]
     one = Entry(
         Document("x", "", "Corals."), "1", units={"sentences": cut("sentences", "Corals.", ["Corals."], vectors)}
     )
-    with pytest.raises(InvalidData, match="document x"):
-        store.upsert([one])
-    with pytest.raises(InvalidData, match="windows"):
-        store.upsert([replace(one, units={"windows": cut("windows", "Corals.", ["Corals."])})])
+    assert refusal(store, one)
+    assert "windows" in refusal(store, replace(one, units={"windows": cut("windows", "Corals.", ["Corals."])}))
     assert store.count() == len(ENTRIES)
