@@ -1,4 +1,4 @@
-"""The recipe with what settings and flags change of it: the same for every command and for Python."""
+"""What settings and flags change in a recipe: the same for every command and for Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stages import Bm25, Dense, ModelStage, VerdictStage
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What the flags of a command say that are no settings; None: nothing."""
+    """What a command's flags change, apart from settings; None: nothing."""
 
     fields: str | None = None
     no_dense: bool = False
@@ -31,8 +31,10 @@ _NONE = Changes()
 
 
 def adjusted(settings: Settings, changes: Changes = _NONE, recipe: Recipe | None = None) -> Recipe:
-    """The recipe, by default the settings', as settings and flags want it: their reranker takes the place of its own, a
-    judge that a flag names is the judge. Raises NotFound, InvalidData or UsageError.
+    """The recipe (by default that of the settings) with what settings and flags change.
+
+    A reranker of the settings replaces the recipe's own, and a judge that a flag names replaces the recipe's judge.
+    Raises NotFound, InvalidData or UsageError.
     """
     recipe = recipe or load_recipe(settings.recipe, changes.replace)
     update: dict[str, Any] = {
@@ -58,7 +60,7 @@ def _retrievers(recipe: Recipe, changes: Changes) -> dict[str, Any]:
     if changes.no_dense:
         stages = {key: stage for key, stage in stages.items() if not isinstance(stage, Dense)}
         if not stages:
-            raise UsageError(f"the recipe {recipe.name} has nothing but dense retrieval: leave out --no-dense")
+            raise UsageError(f"the recipe {recipe.name} has only dense retrievers. Leave out --no-dense")
     if changes.fields is not None:
         wanted = _fields(changes.fields)
         stages = {
@@ -75,9 +77,11 @@ def _fields(text: str) -> dict[str, float]:
         try:
             fields[name] = float(boost) if caret else 1.0
         except ValueError as error:
-            raise UsageError(f"the boost of {part.strip()!r} is not a number: write title^2,text") from error
+            raise UsageError(
+                f"the boost of {part.strip()!r} is not a number. Write for example title^2,text"
+            ) from error
         if not name or not 0 < fields[name] < math.inf:
-            raise UsageError(f"{part.strip()!r} in --fields is not FIELD or FIELD^BOOST with a boost above 0")
+            raise UsageError(f"{part.strip()!r} in --fields is neither FIELD nor FIELD^BOOST with a boost above 0")
     return fields
 
 
@@ -95,7 +99,7 @@ def _rerankers(recipe: Recipe, settings: Settings, depth: int | None) -> dict[st
         stages = {"rerank": own.model_copy(update=named)}
     if depth is not None:
         if not stages:
-            raise UsageError("--rerank-depth is for a reranker: name one by --rerank")
+            raise UsageError("--rerank-depth needs a reranker. Choose one with --rerank")
         stages = {key: stage.model_copy(update={"depth": depth}) for key, stage in stages.items()}
     return stages
 
@@ -108,7 +112,7 @@ def _verdict(recipe: Recipe, settings: Settings, changes: Changes) -> VerdictSta
     if method is None and llm is not None and stance is not None:
         method = recipe.verdict.method
         if method not in ("llm", "local-llm", "stance"):
-            raise UsageError("--llm and --stance are two judges: say which with --verdict llm or --verdict stance")
+            raise UsageError("--llm and --stance name two judges. Choose one with --verdict llm or --verdict stance")
     elif method is None and stance is not None:
         method = "stance"
     elif method is None and (llm is not None or changes.strategy is not None or changes.examples is not None):
@@ -122,7 +126,7 @@ def _verdict(recipe: Recipe, settings: Settings, changes: Changes) -> VerdictSta
     if changes.examples is not None:
         path = Path(changes.examples)
         if not path.is_file():
-            raise NotFound(f"there is no file of examples {changes.examples}")
+            raise NotFound(f"the file of examples {changes.examples} does not exist")
         update["examples"] = path
     # A model that a flag names takes the place of the recipe's.
     named = stance if method == "stance" else llm if method in ("llm", "local-llm") else None

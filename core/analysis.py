@@ -239,7 +239,7 @@ def _tokenizer(model: str) -> tokenizers.Tokenizer:
     file = folder / "tokenizer.json"
     if not file.is_file():
         raise NotFound(
-            f"{folder} has no tokenizer.json, by which words could be cut into subwords: write one with "
+            f"{folder} has no tokenizer.json, which is needed to cut words into subwords. Write one with "
             "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER), or name another model"
         )
     try:

@@ -34,7 +34,7 @@ def fingerprint(path: Path) -> str:
     """
     weights = sorted(path.rglob("*.safetensors"))
     if not weights:
-        raise NotFound(f"{path} holds no safetensors weights, and other formats are not loaded")
+        raise NotFound(f"{path} has no safetensors weights, and ccheck loads no other format")
     digest = hashlib.sha256()
     for folder in [path, *check_modules(path)]:
         for file in _parts(folder):
@@ -59,8 +59,8 @@ def check_modules(path: Path) -> list[Path]:
         others = [file for pattern in _OTHER_FORMATS for file in folder.glob(pattern)]
         if others and not any(folder.glob("*.safetensors")):
             raise InvalidData(
-                f"{others[0]} holds weights in a format that can run code. Only safetensors are loaded: convert them, "
-                "or choose another model"
+                f"{others[0]} has weights in a format that can run code. ccheck loads only safetensors: convert "
+                "the weights, or choose another model"
             )
     return [folder for folder in folders if folder.is_dir()]
 

@@ -46,8 +46,8 @@ def refuse_compressed(server: str, headers: Mapping[str, str]) -> None:
     encoding = next((value for name, value in headers.items() if name.lower() == "content-encoding"), "")
     if encoding.strip().lower() not in ("", "identity"):
         raise TooLarge(
-            f"{server} answered compressed ({encoding[:40]}), which ccheck did not ask for and does not read: switch "
-            "compression off there or in the proxy before it"
+            f"{server} sent a compressed answer ({encoding[:40]}), which ccheck does not read. Switch compression "
+            "off in the server, or in the proxy in front of it"
         )
 
 
@@ -64,7 +64,7 @@ class Counted:
         self._left -= size
         if self._left < 0:
             raise TooLarge(
-                f"the answer of {self._server} is larger than {self._most >> 20} MiB: it is not read further"
+                f"the answer of {self._server} is larger than {self._most >> 20} MiB, so it was not read further"
             )
 
 
@@ -161,8 +161,8 @@ def redirected(server: str, status: int, headers: Mapping[str, str]) -> str | No
         return None
     target = redact("".join(c for c in headers.get("location", "") if c.isprintable()))[:200] or "no address"
     return (
-        f"{server} redirects to {target} ({status}), and ccheck follows no redirect: claims and papers go only to the "
-        "address that you set. If you trust that one, set it instead"
+        f"{server} redirects to {target} ({status}), and ccheck does not follow redirects: claims and papers go only "
+        "to the address that you set. If you trust the new address, set it instead"
     )
 
 
@@ -203,14 +203,14 @@ def _why(cause: BaseException, certificates: str) -> str | None:
         if cause.verify_code in (18, 19):
             return f"its certificate is self-signed: name its CA file in {certificates}"
         if cause.verify_code in (2, 20, 21):
-            return f"its certificate is of a CA that this machine does not know: name the CA file in {certificates}"
+            return f"this machine does not know the CA that issued its certificate: name the CA file in {certificates}"
         return f"its certificate is not accepted ({said.rstrip('.')})"
     if isinstance(cause, ssl.SSLError):
-        return f"it does not speak TLS with us ({cause.reason or cause}): is it http:// and not https://?"
+        return f"the TLS handshake failed ({cause.reason or cause}): does its URL start with http://?"
     if isinstance(cause, socket.gaierror):
-        return f"its host name is not known (DNS: {cause.strerror or cause})"
+        return f"its host name could not be resolved (DNS: {cause.strerror or cause})"
     if isinstance(cause, ConnectionRefusedError):
-        return "the connection was refused: nothing listens at this port"
+        return "the connection was refused: nothing listens on this port"
     if isinstance(cause, FileNotFoundError):
         return f"the file of CA certificates {cause.filename or ''} does not exist: correct {certificates}".replace(
             "  ", " "
@@ -218,9 +218,9 @@ def _why(cause: BaseException, certificates: str) -> str | None:
     if isinstance(cause, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return "it closed the connection before it answered"
     if isinstance(cause, OSError) and cause.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
-        return "there is no way to its network: are you offline?"
+        return "its network can't be reached: you may be offline"
     if isinstance(cause, TimeoutError):
-        return "no connection came about in time"
+        return "the connection timed out"
     return None
 
 

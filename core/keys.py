@@ -41,10 +41,10 @@ def key_for(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -
     if is_yours(settings, name, url, also):
         return Key(value)
     found = place(url)
-    where = f"{found[0]}://{found[1]}:{found[2]}" if found is not None else "an address that is none"
+    where = f"{found[0]}://{found[1]}:{found[2]}" if found is not None else "an invalid address"
     *_, address = NAMED_BY[name]
     return Key(
-        withheld=f"{_said(name)} was not sent to {where}, which a recipe or ./ccheck.toml names and you do not: to "
+        withheld=f"{_said(name)} was not sent to {where}, which a recipe or ./ccheck.toml names, but not you. To "
         f"send it there, set {_said(address)} to that address"
     )
 

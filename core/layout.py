@@ -1,4 +1,4 @@
-"""What a store was made with, and remembers: its models, how documents are cut, analyses, additional texts."""
+"""What a store was made with: its models, how documents are cut, analyses, additional texts. A store remembers it."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Layout:
         if not parts:
             parts = ["no embeddings (BM25 only)"] if self.sparse is None else ["no dense embeddings"]
         if self.sparse is not None:
-            parts.append(f"sparse vectors of {self.sparse.model} (weights {self.sparse.fingerprint[:8]})")
+            parts.append(f"sparse vectors made with {self.sparse.model} (weights {self.sparse.fingerprint[:8]})")
         parts += [f"terms of the analysis {_settings(analysis)}" for analysis in self.analyses]
         if self.additional is not None:
             parts.append(_texts(self.additional))
@@ -236,10 +236,10 @@ def _described(model: Embedding, chunks: Chunking) -> str:
 def _texts(texts: AdditionalTexts) -> str:
     kinds = ["a summary"] if texts.summary else []
     kinds += [f"{texts.posts} post{'s' if texts.posts > 1 else ''}"] if texts.posts else []
-    return f"{' and '.join(kinds)} of each document by {texts.model} (prompts {texts.prompts[:8]})"
+    return f"{' and '.join(kinds)} for each document, written by {texts.model} (prompts {texts.prompts[:8]})"
 
 
 def _cut(name: str, units: UnitField) -> str:
     size = f" of {units.tokens} words with {units.overlap} overlapping" if units.cut == "window" else ""
-    vectors = f" with vectors of {units.embedding.model}" if units.embedding is not None else ""
+    vectors = f" with vectors made with {units.embedding.model}" if units.embedding is not None else ""
     return f"units {name} ({units.cut}s{size}{vectors})"

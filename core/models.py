@@ -94,7 +94,7 @@ def find_model(
             check_modules(folder)
         return FoundModel(str(folder.resolve()), folder.resolve(), "folder")
     if folder is not None and folder.is_dir() and (folder.is_absolute() or name.startswith(".")):
-        raise NotFound(f"the folder {name} holds no model: there is no {marks[0]} in it", model=name)
+        raise NotFound(f"the folder {name} has no model: {marks[0]} is missing", model=name)
     given, name = name, canonical_name(name)
     packaged = PACKAGED.get(name)
     if packaged is not None:
@@ -114,40 +114,40 @@ def find_model(
 
 def _check_weights(file: Path, packaged: PackagedModel) -> None:
     if file_hash(file) != packaged.sha256:
-        raise InvalidData(f"{file} is not the published model (its SHA-256 differs): reinstall {packaged.module}")
+        raise InvalidData(f"{file} is not the published model (its SHA-256 differs). Reinstall {packaged.module}")
 
 
 def _from_hub(name: str, allow_download: bool, wanted: list[str]) -> Path:
     what = " ".join([name, *wanted]) if wanted == _TOKENIZER else name
     what_to_do = (
-        f"download it on a machine that reaches the hub (hf download {what}) and name the folder, "
-        "or set HF_HOME to a folder that has it"
+        f"Download it on a machine that can reach the hub (hf download {what}) and name the folder, "
+        "or set HF_HOME to a folder that contains it"
     )
     try:
         import huggingface_hub
         from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
     except ModuleNotFoundError as error:
-        raise NotFound(f"the model {name} is in no folder or installed package; {what_to_do}") from error
+        raise NotFound(f"the model {name} is neither a folder nor in an installed package. {what_to_do}") from error
     here = None
     try:
         here = Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, local_files_only=True))
         if _has_all(here, wanted):
             return here
     except HFValidationError as error:
-        raise NotFound(f"the model {name!r} is neither a folder nor a name that the hub could know") from error
+        raise NotFound(f"the model {name!r} is neither a folder nor a valid name on the hub") from error
     except LocalEntryNotFoundError:
         pass
     if not allow_download or not hub_reachable():
         if here is not None and wanted[-1:] == _CODE and _has_all(here, _WEIGHTS):
             return here  # most models have no code of their own
         why = "the hub can't be reached" if allow_download else "the hub was not asked"
-        lacking = "is not on this machine" if here is None else f"is on this machine in part only ({here})"
-        raise NotFound(f"the model {name} {lacking} and {why}; {what_to_do}")
+        lacking = "is not installed" if here is None else f"is only partly downloaded ({here})"
+        raise NotFound(f"the model {name} {lacking} and {why}. {what_to_do}")
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
     except Exception as error:
         # A network can fail in any way, and the client raises what its HTTP library of the day does.
-        raise NotFound(f"the hub did not give the model {name}: {error}; {what_to_do}") from error
+        raise NotFound(f"the model {name} could not be downloaded from the hub: {error}. {what_to_do}") from error
 
 
 def _has_all(here: Path, wanted: list[str]) -> bool:

@@ -56,9 +56,9 @@ class Recipe(Stage):
     description: str = ""
     extends: str | None = None
     source: Source | None = None
-    published: list[Published] = Field(default=[], description="the figures of the source")
-    fine_tuned: dict[str, FineTuned] = Field(default={}, description="models that have to be trained first")
-    replace: dict[str, str] = Field(default={}, description="models that stand in for others")
+    published: list[Published] = Field(default=[], description="the figures that the source reports")
+    fine_tuned: dict[str, FineTuned] = Field(default={}, description="models that you have to train first")
+    replace: dict[str, str] = Field(default={}, description="models that replace others")
     ingest: IngestStage = IngestStage()
     rewriting: RewritingStage = RewritingStage()
     retrievers: dict[str, Retriever] = Field(min_length=1)
@@ -86,11 +86,11 @@ def name_clash(retrievers: Iterable[str], rerankers: Iterable[str]) -> str | Non
     for kind, names in (("retrievers", own), ("rerankers", rerankers)):
         for name in names:
             if name in _FUSIONS:
-                return f"results call the fusion's own scores {name!r}: rename the table [{kind}.{name}]"
+                return f"results use the name {name!r} for the scores of the fusion. Rename the table [{kind}.{name}]"
             if kind == "rerankers" and name in own:
                 return (
-                    f"a retriever and a reranker are both called {name!r}, and results keep scores by these names: "
-                    f"rename the table [rerankers.{name}]"
+                    f"a retriever and a reranker are both called {name!r}, and results keep scores by these names. "
+                    f"Rename the table [rerankers.{name}]"
                 )
     return None
 
@@ -110,8 +110,8 @@ def recipe_text(name: str) -> str:
     path = Path(name)
     if not path.is_file():
         near = difflib.get_close_matches(name, recipe_names(), 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"packaged are {', '.join(recipe_names())}"
-        raise NotFound(f"there is no recipe {name!r}, neither packaged nor as a file: {hint}")
+        hint = f"did you mean {near[0]!r}?" if near else f"the packaged recipes are {', '.join(recipe_names())}"
+        raise NotFound(f"there is no packaged recipe and no file named {name!r}: {hint}")
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -164,8 +164,8 @@ def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
     for old in replace:
         if old not in known:
             near = difflib.get_close_matches(old, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it names {', '.join(known) or 'no model'}"
-            raise UsageError(f"the recipe {recipe.name} names no model {old!r} that could be replaced: {hint}")
+            hint = f"did you mean {near[0]!r}?" if near else f"its models are: {', '.join(known) or 'none'}"
+            raise UsageError(f"the recipe {recipe.name} has no model {old!r} to replace: {hint}")
     if not replace:
         return recipe
     return Recipe.model_validate(_swap(data, replace) | {"replace": dict(replace)})
@@ -296,8 +296,8 @@ def _beside(name: str, data: dict[str, Any], folders: Sequence[Path]) -> dict[st
                 for folder in folders
             ):
                 raise InvalidData(
-                    f"the recipe {name} names {key} = {value!r}, and no such file is in the recipe's own folder: copy "
-                    "it there (a recipe may send no other files to a language model)"
+                    f"the recipe {name} names {key} = {value!r}, but the recipe's folder has no such file. Copy it "
+                    "there (a recipe may send only files of its own folder to a language model)"
                 )
         elif key not in _FILE_KEYS:
             found[key] = value

@@ -86,7 +86,7 @@ class Settings(BaseModel):
         None, description="the model for vectors, a folder or a name; by default the store's own, else all-MiniLM-L6-v2"
     )
     device: Annotated[str | None, Here()] = Field(
-        None, description="where models run, as torch names it: cpu, cuda, mps"
+        None, description="the device that models run on, as torch names it: cpu, cuda, mps"
     )
     data_dir: Path = Field(
         default_factory=lambda: platformdirs.user_data_path("ccheck"), description="the folder of local:NAME stores"
@@ -95,15 +95,17 @@ class Settings(BaseModel):
         default_factory=lambda: platformdirs.user_cache_path("ccheck"), description="the folder of cached embeddings"
     )
     cache_bytes: Annotated[int, Here()] = Field(
-        2 << 30, ge=0, description="how large the cached embeddings may grow; 0 keeps none"
+        2 << 30, ge=0, description="largest size of the cached embeddings, in bytes; 0 keeps none"
     )
-    elasticsearch_url: str | None = Field(None, description="the server of stores named elasticsearch:INDEX")
+    elasticsearch_url: str | None = Field(None, description="the server for stores named elasticsearch:INDEX")
     elasticsearch_cloud_id: str | None = Field(None, description="the same for Elastic Cloud")
     elasticsearch_api_key: SecretStr | None = Field(None, description="from the environment only")
-    elasticsearch_username: str | None = Field(None, description="who asks, where there is no API key")
+    elasticsearch_username: str | None = Field(None, description="the user name, where there is no API key")
     elasticsearch_password: SecretStr | None = Field(None, description="from the environment only")
-    elasticsearch_ca_certs: Path | None = Field(None, description="PEM file of the authority that signed the server")
-    elasticsearch_verify_certs: bool = Field(True, description="false: trust any server, for tests only")
+    elasticsearch_ca_certs: Path | None = Field(
+        None, description="PEM file of the authority that signed the server's certificate"
+    )
+    elasticsearch_verify_certs: bool = Field(True, description="false: accept any certificate, for tests only")
     elasticsearch_timeout: Annotated[float, Here()] = Field(30, gt=0, description="seconds for one request")
     elasticsearch_retry_seconds: Annotated[float, Here()] = Field(
         120, ge=0, description="how long to wait for a server that is busy or restarts"
@@ -112,7 +114,7 @@ class Settings(BaseModel):
         None, description="for an index that ccheck did not make"
     )
     elasticsearch_text_fields: Annotated[tuple[str, ...] | None, Here()] = Field(
-        None, description="for an index that ccheck did not make, with commas between"
+        None, description="for an index that ccheck did not make; separate several with commas"
     )
     elasticsearch_vector_field: Annotated[str | None, Here()] = Field(
         None, description="for an index that ccheck did not make"
@@ -137,21 +139,28 @@ class Settings(BaseModel):
         "https://api.openai.com/v1", description="the OpenAI-compatible server of the language model"
     )
     llm_api_key: SecretStr | None = Field(None, description="from the environment only")
-    llm_timeout: Annotated[float, Here()] = Field(120, gt=0, description="seconds for one answer of the language model")
+    llm_timeout: Annotated[float, Here()] = Field(
+        120, gt=0, description="seconds to wait for one answer of the language model"
+    )
     llm_retry_seconds: Annotated[float, Here()] = Field(
         120, ge=0, description="how long to wait for a language model that is busy or gone"
     )
     llm_concurrency: Annotated[int, Here()] = Field(
-        8, ge=1, le=256, description="how many questions to the language model at a time"
+        8, ge=1, le=256, description="how many questions the language model gets at a time"
     )
-    llm_max_tokens: int = Field(4096, ge=1, description="tokens of one answer of the language model, its thoughts too")
-    llm_max_calls: int | None = Field(None, ge=0, description="stop asking after so many calls")
-    llm_max_cost: float | None = Field(None, ge=0, description="stop asking when so much is spent; needs the prices")
+    llm_max_tokens: int = Field(
+        4096, ge=1, description="largest answer of the language model in tokens, reasoning included"
+    )
+    llm_max_calls: int | None = Field(None, ge=0, description="stop after this many calls to the language model")
+    llm_max_cost: float | None = Field(
+        None, ge=0, description="stop when the language model has cost this much; needs the prices"
+    )
     llm_prompt_price: float | None = Field(None, ge=0, description="price of a million prompt tokens")
     llm_completion_price: float | None = Field(None, ge=0, description="price of a million completion tokens")
-    prompts_dir: Path | None = Field(None, description="a folder whose prompts take the place of the packaged ones")
+    prompts_dir: Path | None = Field(None, description="a folder with prompts that replace the packaged ones")
     trust_remote_code: bool = Field(
-        False, description="models that need it may run the Python code beside their weights; --trust-remote-code only"
+        False,
+        description="lets models run the Python code that comes with their weights; only with --trust-remote-code",
     )
 
     _origins: Mapping[str, str] = PrivateAttr(default_factory=dict)
@@ -250,9 +259,9 @@ def waiting(file: Path, pending: Mapping[str, Any]) -> str:
     """That settings of a folder's file wait for consent, and how to give it."""
     said = ", ".join(f"{name} = {shortened(printable(redact(str(value))), 100)!r}" for name, value in pending.items())
     return (
-        f"./{file} sets {said}, which only you may choose, and you have not allowed this file as it is now\n"
-        f"hint: read it; then `ccheck config trust` allows it until it changes, and `ccheck --trust-folder COMMAND` "
-        f"({VARIABLE}=1, in Python trust_folder=True) allows it once"
+        f"./{file} sets {said}, which only you may choose. You have not allowed this file in its current state\n"
+        "hint: read it first. Then `ccheck config trust` allows it until it changes, or "
+        f"`ccheck --trust-folder COMMAND` ({VARIABLE}=1, in Python trust_folder=True) allows it once"
     )
 
 
@@ -265,10 +274,10 @@ def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
     folder = _read(here)
     if withdraw:
         if not distrust(here):
-            raise NotFound(f"{here.resolve()} was not allowed: there is nothing to take back")
+            raise NotFound(f"{here.resolve()} was not allowed before, so there is nothing to revoke")
         return here, {}
     if not here.is_file():
-        raise NotFound(f"there is no {FILE} in this folder: there is nothing to trust")
+        raise NotFound(f"this folder has no {FILE}, so there is nothing to trust")
     trust(here, digest(folder.content, folder.values))
     return here, {name: value for name, value in folder.values.items() if not _is_harmless(name, value)}
 
@@ -332,10 +341,12 @@ def _read(file: Path) -> _Read:
     for name in values:
         if name in SECRETS:
             raise InvalidData(
-                f"{file} holds {name}: secrets are taken from the environment only ({variables(name)[:2][-1]})"
+                f"{file} holds {name}: ccheck takes secrets from the environment only ({variables(name)[:2][-1]})"
             )
         if name in FLAGS_ONLY:
-            raise InvalidData(f"{file} sets {name}, which only --{name.replace('_', '-')} on the command line does")
+            raise InvalidData(
+                f"{file} sets {name}, which you can only set with --{name.replace('_', '-')} on the command line does"
+            )
         if name not in Settings.model_fields:
             near = difflib.get_close_matches(name, Settings.model_fields, 1)
             hint = f", did you mean {near[0]!r}?" if near else ""
@@ -350,7 +361,7 @@ def _open_regular(path: str, flags: int) -> int:
         os.close(descriptor)
         if Path(path).is_dir():
             raise IsADirectoryError(path)
-        raise ValueError("it is no file")
+        raise ValueError("it is not a file")
     return descriptor
 
 

@@ -20,7 +20,7 @@ QueryText: TypeAlias = Literal["claim", "rewrite", "expand", "hyde"]
 
 
 class Analysis(Stage):
-    """How text becomes the terms of a BM25 field of its own, where ccheck's usual analysis is not wanted.
+    """How text becomes the terms of a separate BM25 field, in place of ccheck's default analysis.
 
     In this order: lowercase; hashtags; punctuation (each character of Unicode's categories P and S becomes a space,
     but those in `keep`); words at white space; stopwords; Porter's second English stemmer; subwords by the tokenizer of
@@ -28,20 +28,22 @@ class Analysis(Stage):
     """
 
     lowercase: bool = True
-    hashtags: Literal["keep", "remove"] = Field(default="keep", description="remove: with the word that they mark")
+    hashtags: Literal["keep", "remove"] = Field(default="keep", description="remove: drop hashtags with their word")
     punctuation: Literal["keep", "remove"] = "remove"
-    keep: str = Field(default="", max_length=100, description="punctuation that stays")
+    keep: str = Field(default="", max_length=100, description="punctuation to keep")
     stopwords: Literal["none", "lucene", "nltk"] = "none"
     stemming: bool = False
-    subwords: str | None = Field(default=None, description="the model whose tokenizer cuts words; by default none is")
+    subwords: str | None = Field(
+        default=None, description="the model whose tokenizer cuts words into subwords; default: words stay whole"
+    )
 
 
-_UNITS = "the granularity to search in, instead of whole documents; depth then counts units"
-_PARENTS = "makes hits of whole documents: max score, sum of reciprocal ranks, or first; default: hits are units"
+_UNITS = "search units of this granularity instead of whole documents; depth then counts units"
+_PARENTS = "turn units into whole documents: by best score, sum of reciprocal ranks, or first; default: hits are units"
 
 
 class Bm25(Stage):
-    """Documents by the claim's words, scored by BM25 (k1 = 1.2, b = 0.75).
+    """Finds documents with the claim's words, scored with BM25 (k1 = 1.2, b = 0.75).
 
     `fields` gives the boost of each field that is searched; `content` is title and text as one field, `additional` the
     texts that were made at ingest. Over several fields the best one counts, the others at 0.3 of their score (a
@@ -49,57 +51,60 @@ class Bm25(Stage):
     """
 
     kind: Literal["bm25"] = "bm25"
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it hands on")
-    weight: float = Field(default=1.0, gt=0, description="its share in the fusion")
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it returns")
+    weight: float = Field(default=1.0, gt=0, description="its weight in the fusion")
     fields: dict[str, float] = Field(default={"content": 1.0}, min_length=1)
     analysis: Analysis | None = None
     fuzziness: Literal["auto", 0, 1, 2] = Field(
-        default=0, description="edits by which a word may differ; auto: 0 up to 2 letters, 1 up to 5, else 2"
+        default=0,
+        description="how many letters of a word may differ; auto: 0 for up to 2 letters, 1 for up to 5, else 2",
     )
     units: str | None = Field(default=None, description=_UNITS)
     parents: Literal["max", "sum", "first"] | None = Field(default=None, description=_PARENTS)
     query: QueryText = "claim"
-    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+    required: bool = Field(default=True, description="false: skip it with a warning where it can't run")
 
     @model_validator(mode="after")
     def _one_way(self) -> Bm25:
         if self.analysis is not None and set(self.fields) != {"content"}:
-            raise ValueError("with an analysis the field is content: leave out fields")
+            raise ValueError("a retriever with an analysis searches the field content: leave out fields")
         if self.units is not None and (self.analysis is not None or set(self.fields) != {"content"} or self.fuzziness):
-            raise ValueError("units have one field of words: leave out fields, analysis and fuzziness")
+            raise ValueError("units have a single text field: leave out fields, analysis and fuzziness")
         return self
 
 
 class Dense(Stage):
-    """Documents by the cosine of the claim's embedding and their best passage's.
+    """Finds documents whose best passage has the embedding nearest to the claim's (cosine).
 
     `model`: by default the one that made the store's vectors. `candidates` is the number of neighbours that an
     approximate index looks at (Elasticsearch's `num_candidates`); the local store is exact.
     """
 
     kind: Literal["dense"] = "dense"
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it hands on")
-    weight: float = Field(default=1.0, gt=0, description="its share in the fusion")
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it returns")
+    weight: float = Field(default=1.0, gt=0, description="its weight in the fusion")
     model: str | None = Field(default=None, description="the embedding model, a folder or a name")
     field: str | None = Field(default=None, description="the store's field of vectors; default: the model's")
-    adapter: Path | None = Field(default=None, description="a folder with what changes the claim's embedding")
-    passages: bool = Field(default=True, description="false: ingest embeds documents whole, cut at the model's window")
+    adapter: Path | None = Field(default=None, description="a folder with an adapter for the claim's embedding")
+    passages: bool = Field(
+        default=True, description="false: ingest embeds each document as one text, cut at the model's window"
+    )
     candidates: int | None = Field(default=None, ge=1, le=10_000)
     units: str | None = Field(default=None, description=_UNITS)
     parents: Literal["max", "sum", "first"] | None = Field(default=None, description=_PARENTS)
     query: QueryText = "claim"
-    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+    required: bool = Field(default=True, description="false: skip it with a warning where it can't run")
 
 
 class Sparse(Stage):
-    """Documents by the dot product of learned sparse vectors over a vocabulary (SPLADE, Formal et al., SIGIR 2021)."""
+    """Finds documents with the dot product of learned sparse vectors (SPLADE, Formal et al., SIGIR 2021)."""
 
     kind: Literal["sparse"] = "sparse"
     model: str = Field(default="naver/splade-v3", description="the sparse encoder, a folder or a name")
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it hands on")
-    weight: float = Field(default=1.0, gt=0, description="its share in the fusion")
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it returns")
+    weight: float = Field(default=1.0, gt=0, description="its weight in the fusion")
     query: QueryText = "claim"
-    required: bool = Field(default=True, description="false: goes on without it where it can't run, and says so")
+    required: bool = Field(default=True, description="false: skip it with a warning where it can't run")
 
 
 Retriever: TypeAlias = Annotated[Bm25 | Dense | Sparse, Field(discriminator="kind")]
@@ -113,18 +118,18 @@ class RewritingStage(Stage):
     al., ACL 2023).
     """
 
-    llm: str | None = Field(default=None, description="the language model; default: the settings'")
+    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
     papers: int = Field(default=1, ge=1, le=8, description="how many hypothetical papers hyde writes")
     with_claim: bool = Field(default=False, description="true: the claim's embedding is part of hyde's mean")
-    required: bool = Field(default=True, description="false: where it fails the claim itself is searched for")
+    required: bool = Field(default=True, description="false: where it fails, search for the claim itself")
 
 
 class AdditionalStage(Stage):
-    """Texts that a language model writes for each document at ingest, by which it can be found too."""
+    """Texts that a language model writes about each document at ingest; searches can find documents by them."""
 
-    summary: bool = Field(default=True, description="a summary with the words that people search by")
-    posts: int = Field(default=1, ge=0, le=10, description="how many posts of social media about it")
-    llm: str | None = Field(default=None, description="the language model; default: the settings'")
+    summary: bool = Field(default=True, description="a summary in the words that people search with")
+    posts: int = Field(default=1, ge=0, le=10, description="how many social media posts about it")
+    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
 
 
 _GRANULARITY = re.compile("[a-z0-9][a-z0-9-]*")
@@ -134,9 +139,11 @@ class UnitsStage(Stage):
     """Parts of each document that are searched by themselves: sentences, paragraphs or windows."""
 
     cut: Literal["sentence", "paragraph", "window"] = "sentence"
-    tokens: int = Field(default=256, ge=16, le=8192, description="windows: at most so many words")
-    overlap: int = Field(default=0, ge=0, le=4096, description="windows: words of the one before that are repeated")
-    dense: bool = Field(default=False, description="true: with vectors of the store's main model")
+    tokens: int = Field(default=256, ge=16, le=8192, description="for windows: the largest number of words")
+    overlap: int = Field(
+        default=0, ge=0, le=4096, description="for windows: how many words of the previous window are repeated"
+    )
+    dense: bool = Field(default=False, description="true: make vectors with the store's main model")
 
     @model_validator(mode="after")
     def _windows_move_on(self) -> UnitsStage:
@@ -145,15 +152,11 @@ class UnitsStage(Stage):
         return self
 
 
-UnitsName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
-"""Lowercase letters, digits and underscores: stores name fields and files after it."""
-
-
 class IngestStage(Stage):
-    """What the store must hold beyond what the retrievers name."""
+    """What an ingest adds to the store beyond what the retrievers search."""
 
     additional: AdditionalStage | None = None
-    units: dict[UnitsName, UnitsStage] = Field(default={}, description="granularities by name")
+    units: dict[str, UnitsStage] = Field(default={}, description="granularities by name")
 
     @field_validator("units")
     @classmethod
@@ -178,12 +181,12 @@ class Fusion(Stage):
     k: int = Field(default=60, ge=1, description="rank constant")
 
 
-_REQUIRED = "false: goes on without it where it can't run, and says so"
-_ALPHA = "the share of the scores before"
+_REQUIRED = "false: skip it with a warning where it can't run"
+_ALPHA = "weight of the scores from before this stage, 0 to 1"
 
 
 class ModelStage(Stage):
-    """Documents ordered again by a model that reads the claim and the document together.
+    """Reorders documents with a model that reads claim and document together.
 
     `model`: a name, a folder, the URL of a server, or `auto` (the sidecar of the settings, else what suits this
     machine). A document that is longer than `max_tokens` allows is cut, or scored by windows of which the best counts.
@@ -196,11 +199,13 @@ class ModelStage(Stage):
     model: str = "auto"
     depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it reads")
     alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
-    max_tokens: int | None = Field(default=None, ge=32, le=131_072, description="default: the model's own, at most 512")
+    max_tokens: int | None = Field(
+        default=None, ge=32, le=131_072, description="default: the model's own limit, at most 512"
+    )
     long: Literal["cut", "windows"] = "cut"
-    cutoff_layer: int | None = Field(default=None, ge=1, description="of layerwise models: the layer that scores")
-    prompt: str | None = Field(default=None, description="of decoders that are not known: what stands after the texts")
-    yes_token: str | None = Field(default=None, description="of the same: the token whose logit is the score")
+    cutoff_layer: int | None = Field(default=None, ge=1, description="for layerwise models: the layer that scores")
+    prompt: str | None = Field(default=None, description="for other decoders: the text after claim and document")
+    yes_token: str | None = Field(default=None, description="for other decoders: the token whose logit is the score")
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
         default=None, description="default: bfloat16 on a GPU that has it, else float32"
     )
@@ -224,9 +229,12 @@ class LateStage(Stage):
     depth: int = Field(default=20, ge=1, le=10_000, description="how many documents it reads")
     alpha: float = Field(default=0.5, ge=0, le=1, description=_ALPHA)
     window: int = Field(
-        default=48, ge=0, le=131_072, description="tokens that must hold all matches; the best stretch counts; 0: all"
+        default=48,
+        ge=0,
+        le=131_072,
+        description="how many tokens the matches may span; the best span counts; 0: the whole document",
     )
-    idf: bool = Field(default=True, description="tokens that few of the documents have count more")
+    idf: bool = Field(default=True, description="rare tokens count more")
     max_tokens: int | None = Field(default=None, ge=32, le=131_072, description="default: the model's own")
     required: bool = Field(default=True, description=_REQUIRED)
 
@@ -238,7 +246,7 @@ class EnsembleStage(Stage):
     models: list[str] = Field(min_length=1)
     method: Literal["rrf", "mean"] = "rrf"
     k: int = Field(default=60, ge=1, description="rank constant of rrf")
-    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents they read")
+    depth: int = Field(default=100, ge=1, le=10_000, description="how many documents the models read")
     alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
     max_tokens: int | None = Field(default=None, ge=32, le=131_072)
     long: Literal["cut", "windows"] = "cut"
@@ -252,7 +260,7 @@ class ListwiseStage(Stage):
     """
 
     kind: Literal["listwise"] = "listwise"
-    llm: str | None = Field(default=None, description="the language model; default: the settings'")
+    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
     depth: int = Field(default=20, ge=2, le=1000, description="how many documents it reads")
     window: int = Field(default=20, ge=2, le=100)
     stride: int = Field(default=10, ge=1, le=100)
@@ -262,7 +270,7 @@ class ListwiseStage(Stage):
 
 
 class LearnedStage(Stage):
-    """Documents ordered again by trees over the scores, ranks and words that they and the claim share.
+    """Reorders documents with gradient-boosted trees over scores, ranks and words shared with the claim.
 
     `model` is a file that `ccheck train learned-reranker` wrote.
     """
@@ -291,21 +299,25 @@ class EvidenceStage(Stage):
 
 
 class VerdictStage(Stage):
-    """Who judges. `auto`: the best that is set up; `none`: nobody.
+    """Who judges. `auto`: the best judge that is configured; `none`: nobody.
 
     `llm` asks a language model over HTTP, in the way that `strategy` names; `local-llm` compares the likelihood of the
     answers by a causal model on this machine; `stance` is a sequence classifier.
     """
 
     method: Literal["auto", "llm", "local-llm", "stance", "none"] = "auto"
-    model: str | None = Field(default=None, description="the model of the method; default: the settings'")
+    model: str | None = Field(default=None, description="the model of the method; default: the one in the settings")
     strategy: Literal["one-step", "two-step", "few-shot", "hybrid", "batch"] = "one-step"
-    documents: int = Field(default=10, ge=1, le=1000, description="how many of the hits are judged")
+    documents: int = Field(default=10, ge=1, le=1000, description="how many hits are judged")
     examples: Path | None = Field(default=None, description="labelled pairs for few-shot; JSON Lines")
     shots: int = Field(default=4, ge=1, le=50, description="how many examples are shown")
     batch: int = Field(default=50, ge=1, le=200, description="pairs in one prompt of the strategy batch")
-    open_share: float | None = Field(default=None, ge=0, le=1, description="batch: the share of open pairs to expect")
-    conclude: Literal["rule", "model"] = Field(default="rule", description="who makes the claim's verdict of stances")
+    open_share: float | None = Field(
+        default=None, ge=0, le=1, description="for batch: the expected share of open pairs"
+    )
+    conclude: Literal["rule", "model"] = Field(
+        default="rule", description="what turns stances into the claim's verdict"
+    )
     calibration: Path | None = Field(default=None, description="a file that ccheck wrote from labelled pairs")
 
 

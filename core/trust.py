@@ -79,7 +79,7 @@ def _listed() -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise InvalidData(f"the list of trusted settings files {file} can't be read ({error}): remove it") from error
     if not isinstance(known, dict):
-        raise InvalidData(f"the list of trusted settings files {file} is not one: remove it")
+        raise InvalidData(f"the list of trusted settings files {file} has another format. Remove it")
     return known
 
 

@@ -94,7 +94,7 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
     resources, info, recipe = opening.resources, opening.info, opening.recipe
     if dense is False:
         if any(need.required for need in needs.dense):
-            raise UsageError(f"the recipe {opening.recipe_name} searches embeddings: leave out --no-dense")
+            raise UsageError(f"the recipe {opening.recipe_name} searches embeddings. Leave out --no-dense")
         return ()
     if info is not None and info.dimensions is not None and dense is None and not models_installed():
         raise MissingExtra(f"adding to the store {info.name}, which has vectors,", "models")
@@ -151,8 +151,8 @@ def _refuse_other_chunking(opening: _Opening, encoder: DenseEncoder, need: Dense
     wanted, there = ("in passages", "whole") if need.passages else ("whole", "in passages")
     raise InvalidData(
         f"the recipe {opening.recipe_name} wants documents embedded {wanted} by {encoder.embedder.spec.model} "
-        f"(passages = {str(need.passages).lower()}), and here they are embedded {there}: ingest into another store "
-        "(--store), or let the recipe say passages otherwise"
+        f"(passages = {str(need.passages).lower()}), but here they are embedded {there}. Ingest into another store "
+        "(--store), or change passages in the recipe"
     )
 
 
@@ -166,8 +166,8 @@ def _sparse(opening: _Opening, layout: Layout, needs: Needs) -> SparseEmbedder |
         models = {stage.model for stage in stages if isinstance(stage, Sparse)}
         if len(models) > 1:
             raise InvalidData(
-                f"the recipe {opening.recipe_name} names several sparse encoders ({', '.join(sorted(models))}), and a "
-                "store has the vectors of one: leave the others out"
+                f"the recipe {opening.recipe_name} names several sparse encoders ({', '.join(sorted(models))}), but a "
+                "store has the vectors of only one. Remove the others"
             )
     if needs.sparse is None:
         return resources.sparse_embedder(there.model, there) if there is not None else None
@@ -204,7 +204,7 @@ def _units(opening: _Opening, layout: Layout, needs: Needs, dense: Sequence[Dens
         there = layout.units.get(name)
         if need.cut is None and there is None:
             raise InvalidData(
-                f"the recipe {opening.recipe_name} searches units {name!r}, but does not say how to cut them: add a "
+                f"the recipe {opening.recipe_name} searches units {name!r}, but does not say how to cut them. Add a "
                 f"table [ingest.units.{name}]"
             )
         embedding = there.embedding if there is not None else None

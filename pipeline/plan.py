@@ -70,17 +70,17 @@ def make_plan(
     """
     if info is None:
         raise NotFound(
-            f"there is no store {store}: make it with ccheck ingest FILE --store {store}, "
-            "or see what ccheck does with ccheck demo"
+            f"the store {store} does not exist. Make it with ccheck ingest FILE --store {store}, "
+            "or try ccheck with ccheck demo"
         )
     if info.documents == 0:
-        raise NotFound(f"the store {info.name} is empty: fill it with ccheck ingest FILE")
+        raise NotFound(f"the store {info.name} is empty. Fill it with ccheck ingest FILE")
     warnings = [f"{new} stands in for {old}" for old, new in recipe.replace.items()]
     warnings += info.notices
     if info.pending:
         warnings.append(
-            f"{info.pending:,} documents are not yet in the BM25 index: an ingest is running or was cut off; "
-            "run it again to finish it"
+            f"{info.pending:,} documents are not yet in the BM25 index: an ingest is running or was interrupted. "
+            "To finish it, run it again"
         )
     retrievers, encoders = _open_retrievers(recipe, info, resources, warnings)
     used = [encoder.dense for encoder in encoders.values() if encoder.dense is not None]
@@ -102,7 +102,9 @@ def make_plan(
     if (sentences_by == "reranker" and not any(scores_texts(stage) for stage, _ in rerankers.values())) or (
         sentences_by == "embedding" and embedder is None
     ):
-        warnings.append(f"sentences are chosen by shared words: there is nothing here to choose by {sentences_by}")
+        warnings.append(
+            f"evidence sentences are chosen by shared words, because there is no model for the method {sentences_by}"
+        )
         sentences_by = "mix" if embedder is not None else "lexical"
     judged_by = method.name if method is not None else "none"
     conclude = open_conclusion(recipe.verdict, resources.language_model, judged_by)
@@ -137,7 +139,7 @@ def embedder_for(info: StoreInfo, resources: Resources, model: str | None = None
     if model is None and made_with is not None and found != made_with.fingerprint:
         raise InvalidData(
             f"the store {info.name} was made with {info.layout.describe()}; {name} has other weights here "
-            f"({found[:8]}). Name the folder of the right one by --model, or ingest into another store"
+            f"({found[:8]}). Name the folder of the right model with --model, or ingest into another store"
         )
     return resources.embedder(name, known)
 
@@ -203,12 +205,12 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
     if stage.units is not None:
         return _open_dense_units(stage, info, resources, how)
     if info.dimensions is None and not info.made_here:
-        raise NotFound(f"{info.name} has no indexed dense_vector field")
+        raise NotFound(f"{info.name} has no indexed dense_vector field, which dense retrieval needs")
     if info.dimensions is None:
         from ..models import models_installed
 
         again = "ingest again" if models_installed() else "pip install 'ccheck[models]' and ingest again"
-        raise NotFound(f"the store {info.name} has no vectors: to add them {again}")
+        raise NotFound(f"the store {info.name} has no vectors. To add them, {again}")
     if info.layout.embedding is None and not (stage.model or resources.settings.embedding_model):
         raise NotFound(
             f"{info.name} does not say which model made its vectors ({info.dimensions} dimensions). To search them, "
@@ -225,8 +227,8 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
         dimensions = known.embedding.dimensions
     if field is None and embedder.spec.dimensions != dimensions:
         raise InvalidData(
-            f"the vectors of the store {info.name} have {dimensions} dimensions, those of "
-            f"{embedder.spec.model} {embedder.spec.dimensions}: name the model that made them by --model"
+            f"the vectors of the store {info.name} have {dimensions} dimensions, but those of "
+            f"{embedder.spec.model} have {embedder.spec.dimensions}. Name the model that made them with --model"
         )
     adapter = resources.adapter(stage.adapter, embedder.spec.fingerprint) if stage.adapter is not None else None
     return stage.model_copy(update={"field": field}), Encoder(embedder, adapter)
@@ -261,7 +263,7 @@ def _open_sparse(stage: Sparse, info: StoreInfo, resources: Resources, how: str)
     if (found := fingerprint(find_model(stage.model).path)) != known.fingerprint:
         raise InvalidData(
             f"the sparse vectors of the store {info.name} were made with {known.model} (weights "
-            f"{known.fingerprint[:8]}); {stage.model} has other weights here ({found[:8]}): name that one by "
+            f"{known.fingerprint[:8]}); {stage.model} has other weights here ({found[:8]}). Name that model with "
             f"--replace {stage.model}={known.model}, or ingest into another store"
         )
     return stage, Encoder(sparse=resources.sparse_embedder(stage.model, known))

@@ -33,7 +33,7 @@ def rewrite_claims(run: Run, states: Sequence[ClaimState]) -> list[Texts]:
     for state, one in zip(states, made, strict=True):
         state.use("rewrite", one.usage)
         if one.error is not None:
-            state.warnings.append(f"the claim itself was searched for: {one.error}")
+            state.warnings.append(f"the search used the claim itself, because it could not be rewritten: {one.error}")
             state.error = one.error if run.recipe.rewriting.required else None
     return [{**own, **one.texts} for own, one in zip(texts, made, strict=True)]
 

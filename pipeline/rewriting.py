@@ -121,13 +121,13 @@ def _check(text: str, what: str = "the text") -> None:
     if not _plain(text):
         raise ValueError(f"{what} is empty")
     if len(text) > LONGEST:
-        raise ValueError(f"{what} has {len(text):,} characters; at most {LONGEST:,} are taken")
+        raise ValueError(f"{what} has {len(text):,} characters; the limit is {LONGEST:,}")
 
 
 def _check_papers(count: int) -> Callable[[Papers], None]:
     def check(reply: Papers) -> None:
         if len(reply.papers) != count:
-            raise ValueError(f"there are {len(reply.papers)} papers, and {count} were asked for")
+            raise ValueError(f"there are {len(reply.papers)} papers, but {count} were asked for")
         for number, paper in enumerate(reply.papers, 1):
             _check(paper.title, f"the title of paper {number}")
             _check(paper.abstract, f"the abstract of paper {number}")

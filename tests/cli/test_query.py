@@ -180,7 +180,7 @@ USAGE = {
     "is not a number": [["x", "--fields", "title^x"]],
     "boost above 0": [["x", "--fields", "title^0"], ["x", "--fields", ","], ["x", "--fields", "title^inf"]],
     "Invalid value for '-k'": [["x", "-k", "0"], ["x", "-k", "many"]],
-    "nothing but dense retrieval": [["x", "--recipe", "dense", "--no-dense"]],
+    "only dense retrievers": [["x", "--recipe", "dense", "--no-dense"]],
     "unexpected extra argument": [["sea", "level"]],
     "there is no folder": [["x", "--run", "no/such/run"]],
     "must be the name of a file": [["x", "--run", "-"]],
@@ -208,7 +208,7 @@ def test_what_is_missing_is_named(papers, tmp_path):
 def test_an_empty_store_says_so(tmp_path):
     ccheck("ingest", jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": ""}), "--store", tmp_path / "store", "--no-dense")
     ran = ccheck("query", "x", "--store", tmp_path / "store")
-    assert ran.code == 4 and "is empty: fill it with ccheck ingest FILE" in ran.err
+    assert ran.code == 4 and "is empty. Fill it with ccheck ingest FILE" in ran.err
 
 
 def test_no_server(no_server):
@@ -225,7 +225,7 @@ def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers, monk
         monkeypatch.setattr(models, "models_installed", lambda installed=installed: installed)
         ran = ccheck("query", SEA, "--store", papers, "-k", "1", "--rerank", "none")
         assert ran.code == 0 and "bm25 #1" in ran.out and "BM25 only" in ran.err
-        assert ran.err.endswith(f"has no vectors: to add them {what_to_do}\n")
+        assert ran.err.endswith(f"has no vectors. To add them {what_to_do}\n")
     assert ccheck("query", SEA, "--store", papers, "--json").objects[0]["warnings"]
     assert ccheck("query", SEA, "--store", papers, "-q").err == ""
     assert ccheck("query", SEA, "--store", papers, "--no-dense", "--rerank", "none").err == ""

@@ -66,5 +66,5 @@ def test_examples(tmp_path: Path):
     file.write_text("{}")
     assert change(examples=str(file)).verdict.strategy == "few-shot"
     assert change(examples=str(file), strategy="hybrid").verdict.strategy == "hybrid"
-    with pytest.raises(NotFound, match="no file of examples"):
+    with pytest.raises(NotFound, match="the file of examples"):
         change(examples=str(tmp_path / "other"))

@@ -92,7 +92,7 @@ def test_each_cause_has_its_own_words(client, certificate):
         assert "self-signed" in why and "THE_SETTING" in why and lasting
     with http_stub(lambda _: Reply()) as server:
         why, lasting = said(client, f"https://127.0.0.1:{server.port}")
-        assert "does not speak TLS" in why and lasting
+        assert "TLS handshake failed" in why and lasting
     with hanging_up() as port:
         why, lasting = said(client, f"http://127.0.0.1:{port}")
         assert "closed the connection" in why and not lasting

@@ -250,7 +250,7 @@ def test_in_python_too(papers):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_keeps_nobody_waiting():
     os.mkfifo("ccheck.toml")
-    with pytest.raises(InvalidData, match="it is no file"):
+    with pytest.raises(InvalidData, match="it is not a file"):
         resolve({}, {})
 
 

@@ -230,7 +230,7 @@ def test_a_recipe_puts_no_file_of_the_user_s_into_prompts(where, table, tmp_path
     monkeypatch.chdir(tmp_path)
     recipe = folder / "mine.toml"
     recipe.write_text(f'extends = "bm25"\n[{table}]\nexamples = "{named.get(where, private.name)}"\n')
-    with pytest.raises(InvalidData, match="copy it there"):
+    with pytest.raises(InvalidData, match="Copy it there"):
         load_recipe(str(recipe))
 
 
@@ -263,7 +263,7 @@ def test_names_that_ccheck_chooses_are_no_folders_of_a_stranger():
         try:
             assert find_model(name).origin == "package"
         except NotFound as error:
-            assert "not on this machine" in str(error)
+            assert "not installed" in str(error)
 
 
 def test_all_names_that_ccheck_chooses_are_known_as_such():

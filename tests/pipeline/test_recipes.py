@@ -223,7 +223,7 @@ def test_a_store_without_what_the_recipe_needs_says_how_to_add_it(tmp_path: Path
     made = resolve({"store": str(tmp_path / "store"), "cache_dir": tmp_path, "device": "cpu"}).settings
     with Checker(made, recipe=load_recipe("bm25")) as checker:
         checker.ingest(str(CORPUS), dense=False)
-    for name, needed in (("sparse", "no sparse vectors"), ("words", "no terms of the analysis")):
+    for name, needed in (("sparse", "no sparse vectors"), ("words", "no terms of this analysis")):
         only = recipe.model_copy(update={"retrievers": {name: recipe.retrievers[name]}})
         with (
             Checker(made, recipe=only) as checker,
@@ -329,7 +329,7 @@ def test_where_rewriting_fails_the_claim_itself_is_searched_for_or_it_is_an_erro
         ) as checker:
             (plain,) = checker.check_many(CLAIMS[:1])
     assert [piece.document.id for piece in went_on.evidence] == [piece.document.id for piece in plain.evidence]
-    assert any("the claim itself was searched for" in warning for warning in went_on.warnings)
+    assert any("the search used the claim itself" in warning for warning in went_on.warnings)
     assert went_on.usage_by_stage["rewrite"].llm_calls == 2
 
 
@@ -358,7 +358,7 @@ def test_a_claim_that_nobody_rewrote_is_encoded_as_a_claim(recipe, llm_settings,
 
     with scripted(sometimes) as server, Checker(llm_settings(server.url), recipe=changed) as checker:
         first, second = checker.check_many(CLAIMS[:2])
-    assert not first.warnings and any("the claim itself was searched for" in one for one in second.warnings)
+    assert not first.warnings and any("the search used the claim itself" in one for one in second.warnings)
     assert "Tide gauges\nSea level by tide gauges." in encoded["documents"]
     assert CLAIMS[1].text in encoded["queries"] and CLAIMS[1].text not in encoded["documents"]
 
