@@ -345,7 +345,7 @@ def _read(file: Path) -> _Read:
             )
         if name in FLAGS_ONLY:
             raise InvalidData(
-                f"{file} sets {name}, which you can only set with --{name.replace('_', '-')} on the command line does"
+                f"{file} sets {name}, which only --{name.replace('_', '-')} on the command line can set"
             )
         if name not in Settings.model_fields:
             near = difflib.get_close_matches(name, Settings.model_fields, 1)

@@ -151,11 +151,11 @@ def test_what_is_there_is_looked_at(tmp_path: Path, files: list[str], wanted: st
 def test_a_packaged_tokenizer_needs_no_true_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(models, "_check_weights", lambda *_: pytest.fail("the weights were read"))
     assert (find_model("all-MiniLM-L6-v2", tokenizer_only=True).path / "tokenizer.json").is_file()
-    with pytest.raises(NotFound, match=r"there is no tokenizer\.json in it"):
+    with pytest.raises(NotFound, match=r"tokenizer\.json is missing"):
         find_model(str(tmp_path), tokenizer_only=True)
     (tmp_path / "tokenizer.json").write_text("{}")
     assert find_model(str(tmp_path), tokenizer_only=True).path == tmp_path
-    with pytest.raises(NotFound, match=r"there is no config\.json in it"):
+    with pytest.raises(NotFound, match=r"config\.json is missing"):
         find_model(str(tmp_path))
 
 

@@ -146,7 +146,7 @@ def test_the_models_of_an_ensemble_are_replaced_one_by_one() -> None:
 def test_replacing_a_model_that_the_recipe_does_not_name() -> None:
     with pytest.raises(UsageError, match="did you mean 'naver/splade-v3'"):
         load_recipe("climatecheck-hybrid", {"naver/splade": "x"})
-    with pytest.raises(UsageError, match="it names no model"):
+    with pytest.raises(UsageError, match="its models are: none"):
         load_recipe("bm25", {"naver/splade": "x"})
 
 
