@@ -80,8 +80,8 @@ def test_what_fails_is_the_error_of_that_claim(open_model: Callable[..., Languag
 @pytest.mark.parametrize(
     ("papers", "why"),
     [
-        ([], "there are 0 papers, and 2 were asked for"),
-        ([{"title": "t", "abstract": "a"}] * 3, "there are 3 papers, and 2 were asked for"),
+        ([], "there are 0 papers, but 2 were asked for"),
+        ([{"title": "t", "abstract": "a"}] * 3, "there are 3 papers, but 2 were asked for"),
         ([{"title": "t", "abstract": "a"}, {"title": "", "abstract": "a"}], "the title of paper 2 is empty"),
         ([{"title": "t", "abstract": "x" * (LONGEST + 1)}] * 2, "the abstract of paper 1 has 6,001 characters"),
     ],
