@@ -344,9 +344,7 @@ def _read(file: Path) -> _Read:
                 f"{file} holds {name}: ccheck takes secrets from the environment only ({variables(name)[:2][-1]})"
             )
         if name in FLAGS_ONLY:
-            raise InvalidData(
-                f"{file} sets {name}, which only --{name.replace('_', '-')} on the command line can set"
-            )
+            raise InvalidData(f"{file} sets {name}, which only --{name.replace('_', '-')} on the command line can set")
         if name not in Settings.model_fields:
             near = difflib.get_close_matches(name, Settings.model_fields, 1)
             hint = f", did you mean {near[0]!r}?" if near else ""
