@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,14 @@ def test_what_is_shown_runs(language, block):
         assert ran.code == 0, (line, ran.err)
         if into:
             Path(into).write_text(ran.out, encoding="utf-8")
+
+
+@pytest.mark.usefixtures("minilm")
+def test_the_readme_shows_what_ccheck_prints():
+    ((command, shown),) = re.findall(r"<!-- printed by: ccheck (.*) -->\n((?:(?: {4}.*)?\n)+)", read("README.md"))
+    assert ccheck("ingest", CORPUS).code == 0
+    ran = ccheck(*shlex.split(command))
+    assert textwrap.dedent(shown).strip() in ran.out, ran.out
 
 
 def test_the_readme_has_blocks_that_are_tested():
