@@ -1,15 +1,19 @@
-# make demo: set up, ingest the sample corpus, answer a claim.  make test: set up, then lint, types and tests.
-# make lock: uv.lock follows pyproject.toml (LOCK=--upgrade: and takes the newest versions).
-# Only Python 3.11 or newer (PYTHON=...) with its venv module is needed.
+# make demo: set everything up, ingest the sample corpus, check a claim.
+# make test: set everything up, then run lint, types and tests.
+# make lock: update uv.lock from pyproject.toml (LOCK=--upgrade takes the newest versions).
+# You need Python 3.11 or newer with its venv module (PYTHON=... chooses one), and nothing else.
 
 PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/python -m uv --quiet
 SOURCES := pyproject.toml uv.lock Makefile
-# The lock names PyPI, whichever index this machine has.
+# uv.lock names PyPI, whichever index this machine uses.
 LOCK_INDEX := --default-index https://pypi.org/simple
 
-.PHONY: demo test lint types check lock mutants clean
+# The rooms, which are packages of ccheck; core/ is ccheck itself.
+ROOMS := $(filter-out core,$(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
+
+.PHONY: demo test lint types check check-fast lock mutants links clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.models
@@ -18,24 +22,35 @@ demo: .venv/.models
 test: lint types check
 
 lint: .venv/.dev
-	@$(UV) lock --check --offline $(LOCK_INDEX) 2>/dev/null || { echo "uv.lock does not follow pyproject.toml: run make lock, and commit what it changes"; exit 1; }
+	@$(UV) lock --check --offline $(LOCK_INDEX) 2>/dev/null || { echo "uv.lock is out of date: run make lock and commit the result"; exit 1; }
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# The types of the package as a user gets it: built, and installed on its own.
+# Checks the package that users get: it is built and installed on its own.
 types: .venv/.dev
-	rm -rf build
+	rm -rf build/lib build/installed
 	$(UV) pip install --no-deps --target build/installed .
 	MYPYPATH=build/installed $(BIN)/mypy -p ccheck
 
 check: .venv/.dev
 	$(BIN)/pytest $(PYTEST)
 
+# For the inner loop: without the tests that load models or start servers or programs (tests/fast.py).
+check-fast: .venv/.dev
+	$(BIN)/pytest --fast -q $(PYTEST)
+
 # benchmarks/mutation.py; MUTANTS="core/fusion.py --sample 0" for one file.
 mutants: .venv/.dev
 	$(UV) export --frozen --only-group mutation --output-file .venv/mutation.txt
 	$(UV) pip install --requirement .venv/mutation.txt
 	$(BIN)/python benchmarks/mutation.py $(MUTANTS)
+
+# The package as one folder of links, for mypy, pyright and editors: they can't follow an editable install whose folders
+# have other names than its packages. Run it again after adding a file.
+links:
+	rm -rf build/links
+	for file in $$(find core $(ROOMS) -name '*.py') core/py.typed; do \
+	  link=build/links/ccheck/$${file#core/}; mkdir -p $${link%/*} && ln -s $(CURDIR)/$$file $$link; done
 
 lock: .venv/bin/python
 	$(UV) lock $(LOCK_INDEX) $(LOCK)
@@ -45,11 +60,12 @@ lock: .venv/bin/python
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet uv
 
-# What uv.lock names for an extra, checked by its digests, from whichever index this machine has.
+# Installs what uv.lock lists for an extra, checked against its digests, from whichever index this machine uses.
 define install
 	$(UV) export --frozen --no-emit-project --extra $(1) $(2) --output-file .venv/$(1).txt
 	$(UV) pip install --requirement .venv/$(1).txt
 	$(UV) pip install --no-deps --build-constraints .venv/$(1).txt -e .
+	$(MAKE) --no-print-directory links
 endef
 
 .venv/.models: .venv/bin/python $(SOURCES)

@@ -19,7 +19,16 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="ccheck-hub-")
 
 pytest_plugins = [
-    *("browser", "certificates", "cli_runs", "elastic_stub", "elasticsearch_nodes", "rerank_servers", "scripted_llm"),
+    *(
+        "browser",
+        "certificates",
+        "cli_runs",
+        "elastic_stub",
+        "elasticsearch_nodes",
+        "fast",
+        "rerank_servers",
+        "scripted_llm",
+    ),
     *("stores", "verdict_questions"),
 ]
 

@@ -82,6 +82,7 @@ def test_demo():
     assert again.code == 0 and again.out.startswith("Claim  vaccines cause autism\n") and again.err == ""
 
 
+@pytest.mark.slow
 def test_the_demo_names_the_program_as_the_shell_finds_it(tmp_path, monkeypatch):
     """`make demo` leaves it in a folder that is not in PATH."""
     monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv" / "bin" / "ccheck")])

@@ -322,6 +322,7 @@ def test_a_file_of_another_kind_says_what_is_missing(scifact):
         read_claims(scifact / "qrels.tsv")
 
 
+@pytest.mark.slow
 def test_no_bytes_are_a_bug():
     """Files of the known kinds with bytes changed: what is wrong is an error of ours, whoever reads them."""
     rng = random.Random(0)

@@ -91,6 +91,7 @@ def test_the_recipes_with_their_figures(tmp_path):
     assert "Nothing was found for 1 of the claims" in said and "1 stances and verdicts could not be made" in said
 
 
+@pytest.mark.slow
 def test_the_second_recipe_against_the_first(tmp_path):
     html = page(tmp_path, {"first": made(), "second": better()})
     section = html.one("section", **{"aria-labelledby": "against"})
@@ -137,6 +138,7 @@ def test_a_page_holds_no_more_ways_than_it_says(tmp_path):
     assert len(html.all("section")[-1].one("tbody").all("tr")) == MAX_WAYS
 
 
+@pytest.mark.slow
 def test_the_page_fetches_nothing(tmp_path):
     html = page(tmp_path, {"first": made(), "second": better()})
     policy = html.one("meta", **{"http-equiv": "Content-Security-Policy"}).attributes["content"]
@@ -163,6 +165,7 @@ def skeleton(element: Element) -> list[object]:
     return [(one.tag, {k: v for k, v in one.attributes.items() if k not in other}) for one in element]
 
 
+@pytest.mark.slow
 def test_hostile_text_is_text(tmp_path):
     def hostile(word: str) -> Element:
         return page(tmp_path, {word: made(word), f"{word} 2": better()}, word)
