@@ -12,7 +12,7 @@ from ccheck.errors import UsageError
 from ccheck.layout import Layout
 from ccheck.search import Store, before, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.search.filters import PUBLISHED, Filter, Kind, is_number, refuse_unfit
+from ccheck.search.filters import PUBLISHED, Filter, Kind, is_number, refuse_ordered_ids, refuse_unfit
 from ccheck.types import Document, Entry, Value
 
 METADATA: list[dict[str, Value]] = [
@@ -142,7 +142,7 @@ def test_numbers_in_text() -> None:
         ("words", "a!=2", None),
         ("booleans", "a=true", None),
         ("booleans", "a!=false", None),
-        ("booleans", "a>true", "a is true or false: write a=true"),
+        ("booleans", "a>true", "a is true or false. Write a=true"),
         ("booleans", "a=yes", "a is true or false"),
         ("dates", "a>=2015", None),
         ("dates", "a<2015-01", None),
@@ -171,10 +171,62 @@ def test_what_values_can_be_compared_with(kind: Kind, condition: str, said: str 
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("year>=2010", ("year", ">=", "2010")),
+        (" year == '2010' ", ("year", "=", "2010")),
+        ('journal!="New\nPhytologist"', ("journal", "!=", "New\nPhytologist")),
+        ("a='", ("a", "=", "'")),
+        ("a=''", ("a", "=", "")),
+        ("a='b\"", ("a", "=", "'b\"")),
+        ("a<b=c", ("a", "<", "b=c")),
+    ],
+)
+def test_a_condition_is_read(text: str, found: tuple[str, str, str]) -> None:
+    one = parse_filter(text)
+    assert (one.field, one.operator, one.value) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a=>5", "'a>=5'"),
+        ("a=< 5", "'a<=5'"),
+        ("a<>5", "'a!=5'"),
+        ("a=>", "quote a value"),
+        ("a>>5", "quote a value"),
+        ("a", "FIELD=VALUE"),
+        ("=5", "FIELD=VALUE"),
+        ("a=\udcff", "UTF-8"),
+    ],
+)
+def test_what_is_no_condition_says_why(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_filter(text)
+    assert said in str(caught.value)
+
+
+def test_a_day_before_which_documents_were_published() -> None:
+    assert before(" 2015-01-31 ") == Filter(PUBLISHED, "<", "2015-01-31")
+    with pytest.raises(UsageError, match="2015-02-30"):
+        before("2015-02-30")
+
+
+def test_ids_have_no_order() -> None:
+    # Put together here, so that it is not the same object as the constant.
+    same, ordered = (Filter("".join(["_", "id"]), operator, "d1") for operator in ("=", "<"))
+    refuse_ordered_ids([same, Filter("year", "<", "2")])
+    with pytest.raises(UsageError, match="only be compared with"):
+        refuse_ordered_ids([same, ordered])
+
+
 def test_an_error_names_so_many_fields() -> None:
     fields: dict[str, Kind] = {f"f{number:04}": "text" for number in range(1_030)} | {PUBLISHED: "dates"}
     with pytest.raises(UsageError, match=r"The fields are f0000, .*, f0019 and 1,010 more$"):
         refuse_unfit([parse_filter("zz=1")], fields, "s")
+    with pytest.raises(UsageError, match=r"The fields are f0000, .*, f0019$"):
+        refuse_unfit([parse_filter("zz=1")], dict(list(fields.items())[:20]), "s")
 
 
 # -- an index of others
