@@ -18,7 +18,10 @@ from cli_runs import BM25, ESCAPE, ccheck, command, environment, jsonl, program
 
 from ccheck.demo import CORPUS
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes, terminals and signals as Unix has them")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="pipes, terminals and signals as Unix has them"),
+    pytest.mark.slow,
+]
 SEA = "sea level has risen 20 cm since 1900"
 full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 

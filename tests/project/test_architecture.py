@@ -210,10 +210,6 @@ def test_nothing_imports_everything():
     assert wrong == []
 
 
-# The owners of these rooms are at it.
-STILL_IMPORTED = {"test_train_reranker", "test_train_embedder", "test_train_stance"}
-
-
 def test_no_test_module_imports_another():
     """pytest imports each by itself, so that the other would be run twice; shared things lie in helpers beside them."""
     imported = re.compile(r"^\s*(?:from|import) (test_\w+)", re.MULTILINE)  # also in programs that a test starts
@@ -221,7 +217,6 @@ def test_no_test_module_imports_another():
         f"{file.relative_to(ROOT)}: {name}"
         for file in sorted((ROOT / "tests").rglob("*.py"))
         for name in imported.findall(file.read_text(encoding="utf-8"))
-        if name not in STILL_IMPORTED
     ]
     assert wrong == []
 
