@@ -225,7 +225,7 @@ def test_a_store_without_vectors_is_searched_by_bm25_with_a_warning(papers, monk
         monkeypatch.setattr(models, "models_installed", lambda installed=installed: installed)
         ran = ccheck("query", SEA, "--store", papers, "-k", "1", "--rerank", "none")
         assert ran.code == 0 and "bm25 #1" in ran.out and "BM25 only" in ran.err
-        assert ran.err.endswith(f"has no vectors. To add them {what_to_do}\n")
+        assert ran.err.endswith(f"has no vectors. To add them, {what_to_do}\n")
     assert ccheck("query", SEA, "--store", papers, "--json").objects[0]["warnings"]
     assert ccheck("query", SEA, "--store", papers, "-q").err == ""
     assert ccheck("query", SEA, "--store", papers, "--no-dense", "--rerank", "none").err == ""
