@@ -1,1 +1,1 @@
-"""From texts to vectors: dense, sparse, adapters, and the cache of vectors. Light: models are imported when loaded."""
+"""From texts to vectors: dense (with and without torch), sparse, adapters, and the cache of vectors."""
