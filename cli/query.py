@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import os
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..adjust import Changes, adjusted
-from ..errors import CcheckError, Incomplete, InvalidData, UsageError, batch_error
+from ..errors import CcheckError, Incomplete, UsageError, batch_error
 from ..files import check_outputs
 from .common import (
     argument_text,
@@ -41,14 +40,14 @@ from .common import (
 )
 from .outputs import REPORT, RUN, outputs
 from .progress import checker, progress_bar
-from .resume import Answer, Key, earlier_answers, result_of, settings_key
 
 if TYPE_CHECKING:
+    from ..evaluation.batch import Answer, Answered, Key
     from ..evaluation.datasets import ClaimRecord
     from ..pipeline.checker import Checker
     from ..search import Filter
     from ..settings import Resolved
-    from ..types import Claim, Result, Usage
+    from ..types import Usage
     from .report import About
 
 
@@ -170,6 +169,8 @@ def query(
     standard input where it is -. With --claims, a claim that can't be checked is an object with its error, the others
     go on, and the exit code is 7. With --resume, the output is complete and in the order of the claims.
     """
+    from ..evaluation.batch import settings_key
+
     if (claim is None) == (claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
     if resume is not None and (claims is None or dry_run):
@@ -225,6 +226,7 @@ class _Asked:
 def _check_one(
     checked: Checker, asked: _Asked, text: str, as_json: bool, explain: bool, about: Callable[[], About], key: str
 ) -> None:
+    from ..evaluation.batch import unjudged
     from ..types import Claim
 
     checked.plan()  # what is missing says so before an old file is overwritten
@@ -251,34 +253,37 @@ def _check_one(
             notice(warning)
         for message in usage_said(result.usage_by_stage):
             notice(message)
-    if _unjudged(result):
+    if unjudged(result):
         raise Incomplete("not everything could be judged: the documents and the verdict say why")
 
 
 def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About], key: str) -> None:
     """Print an object for each claim of a file, in order. Raises Incomplete where some could not be checked."""
+    from ..evaluation.batch import check_batch, earlier_answers, unjudged
     from ..evaluation.datasets import iter_claims
     from ..types import add_usage
 
     # What is missing, the claims or the store, says so before an old run is overwritten.
     claims: Iterable[ClaimRecord] = iter_claims(file)
     warnings = checked.plan().warnings
-    done = unjudged = warned = 0
+    done = failed = warned = 0
     errors: list[CcheckError] = []
     by_stage: Mapping[str, Usage] = {}
     earlier: Mapping[Key, Answer] = {}
     if asked.resume is not None:
         claims = list(claims)
+        _refuse_own_output(asked.resume)
         earlier = earlier_answers(asked.resume, key, {(claim.id, claim.text) for claim, _ in claims})
     with outputs(asked.run, asked.report, about) as write:
-        for result, answer in _answers(checked, claims, file, asked, earlier):
+        answers = check_batch(checked, claims, k=asked.k, filters=asked.filters, key=key, earlier=earlier)
+        for result, answer in _with_progress(answers, file, asked.quiet):
             done += 1
             errors += [result.error] if result.error is not None else []
-            unjudged += _unjudged(result)
+            failed += unjudged(result)
             warned += len(result.warnings) > len(warnings)
             for stage, usage in result.usage_by_stage.items():
                 by_stage = add_usage(by_stage, stage, usage)
-            print_json(answer or result.to_dict() | {"settings": key})
+            print_json(answer)
             write(result)
     if not asked.quiet:
         for warning in warnings:
@@ -294,38 +299,28 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
     if errors:
         said = f"{len(errors):,} of {counted(done, 'claim')} could not be checked: the object of each says why"
         raise batch_error(said, errors, done)
-    if unjudged:
+    if failed:
         raise Incomplete(
-            f"{unjudged:,} of {counted(done, 'claim')} could not be wholly judged: the object of each says why"
+            f"{failed:,} of {counted(done, 'claim')} could not be wholly judged: the object of each says why"
         )
 
 
-def _answers(
-    checked: Checker,
-    claims: Iterable[ClaimRecord],
-    file: str,
-    asked: _Asked,
-    earlier: Mapping[Key, Answer],
-) -> Iterator[tuple[Result, Answer | None]]:
-    """A result for each claim, in order, with the object that an earlier run printed, where it did."""
-    if not earlier:
-        yield from ((result, None) for result in _many(checked, claims, file, asked))
-        return
-    claims = list(claims)
-    left = [one for one in claims if one.problem or (one.claim.id, one.claim.text) not in earlier]
-    results = _many(checked, left, file, asked)
-    for claim, problem in claims:
-        answer = earlier.get((claim.id, claim.text)) if problem is None else None
-        yield (result_of(answer), answer) if answer is not None else (next(results), None)
+def _with_progress(answered: Iterable[Answered], file: str, quiet: bool) -> Iterator[Answered]:
+    # A terminal that shows the results needs no other progress.
+    with progress_bar("checking", quiet or sys.stdout.isatty(), unit="claims") as update:
+        lines = _lines(file)
+        for done, one in enumerate(answered, 1):
+            yield one
+            update(done, lines)
 
 
-def _unjudged(result: Result) -> bool:
-    """Whether somebody should have judged and could not."""
-    verdict = result.verdict
-    no_verdict = verdict is not None and verdict.error is not None and verdict.method != "none"
-    return bool(result.evidence) and (
-        no_verdict or any(piece.stance is not None and piece.stance.error is not None for piece in result.evidence)
-    )
+def _refuse_own_output(file: str) -> None:
+    try:
+        same = os.path.samestat(os.fstat(sys.stdout.fileno()), Path(file).stat())
+    except (OSError, ValueError):
+        return  # there is no such file, or standard output is none
+    if same:
+        raise UsageError(f"--resume reads {file}, and the output goes there too. Write it to another file")
 
 
 def _about(resolved: Resolved, checked: Checker) -> About:
@@ -377,27 +372,6 @@ def _conditions(filters: tuple[str, ...], before_day: str | None) -> list[Filter
     from ..search import before, parse_filter
 
     return [parse_filter(text) for text in filters] + ([before(before_day)] if before_day is not None else [])
-
-
-def _many(checked: Checker, claims: Iterable[ClaimRecord], file: str, asked: _Asked) -> Iterator[Result]:
-    """Results for claims, in order; one that comes with a problem is a result with that error."""
-    from ..types import Claim
-
-    read: deque[ClaimRecord] = deque()
-
-    def noted() -> Iterator[Claim]:
-        for record in claims:
-            read.append(record)
-            # Nobody searches or judges for an empty claim.
-            yield record.claim if record.problem is None else Claim("", record.claim.id)
-
-    # A terminal that shows the results needs no other progress.
-    with progress_bar("checking", asked.quiet or sys.stdout.isatty(), unit="claims") as update:
-        lines = _lines(file)
-        for done, result in enumerate(checked.check_many(noted(), k=asked.k, filters=asked.filters), 1):
-            claim, problem = read.popleft()
-            yield (result if problem is None else dataclasses.replace(result, claim=claim, error=InvalidData(problem)))
-            update(done, lines)
 
 
 def _lines(file: str) -> int | None:

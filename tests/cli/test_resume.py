@@ -137,7 +137,7 @@ def test_the_file_that_is_read_is_not_the_one_that_is_written(papers: Path, tmp_
     asked = ("query", "--claims", claims, "--resume", "answers.jsonl", "--store", papers, *BM25)
     with (tmp_path / "answers.jsonl").open("ab") as out:
         done = subprocess.run(command(*asked), stdout=out, stderr=subprocess.PIPE, timeout=120)
-    assert done.returncode == 2 and b"write it to another file" in done.stderr
+    assert done.returncode == 2 and b"Write it to another file" in done.stderr
 
 
 # -- servers

@@ -10,8 +10,11 @@ from cli_runs import BM25, ccheck, jsonl
 from evaluation_data import Files, sample_files
 from tiny_training import claims, corpus, qrels
 
+from ccheck import Checker
+from ccheck.adjust import Changes, adjusted
 from ccheck.demo import CLAIMS
 from ccheck.errors import CcheckError
+from ccheck.evaluation.batch import check_batch, earlier_answers, settings_key
 from ccheck.evaluation.datasets import iter_claims, read_claims
 from ccheck.evaluation.session import load_recipes, open_session, read_evaluation_data
 from ccheck.evaluation.sweep import parse_grid, sweep
@@ -83,6 +86,23 @@ def test_mine(tmp_path):
     )
     assert ran.objects[0]["rows"] == mined.rows > 0
     assert (tmp_path / "command.jsonl").read_bytes() == (tmp_path / "script.jsonl").read_bytes()
+
+
+def test_query_and_its_resume(papers, tmp_path):
+    file = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": "tea"}, "nonsense", {"_id": "3", "text": "sea level"})
+    arguments = ("query", "--claims", file, "--store", papers, *BM25, "--verdict", "none", "-k", "2")
+    ran = ccheck(*arguments)
+    (tmp_path / "answers.jsonl").write_text(ran.out.split("\n")[0] + "\n")
+    resumed = ccheck(*arguments, "--resume", tmp_path / "answers.jsonl")
+    assert (ran.code, resumed.code) == (7, 7), resumed.err
+    recipe = adjusted(settings(papers, recipe="bm25"), Changes(verdict="none"))
+    with Checker(settings(papers, recipe="bm25"), recipe=recipe) as checker:
+        key = settings_key(checker.settings, recipe, checker.store.name, 2, (), strict=False)
+        earlier = earlier_answers(str(tmp_path / "answers.jsonl"), key, {("1", "tea"), ("3", "sea level")})
+        made = [answer for _, answer in check_batch(checker, iter_claims(file), k=2, key=key, earlier=earlier)]
+    assert list(earlier) == [("1", "tea")]
+    for told in (ran.objects, resumed.objects):
+        assert [{**one, "timings_ms": {}} for one in told] == [{**one, "timings_ms": {}} for one in made]
 
 
 # -- claims have one reader

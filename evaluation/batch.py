@@ -1,30 +1,45 @@
-"""Going on with a batch of claims: the answers that an earlier run printed are taken over, the other claims asked."""
+"""Checking a file of claims, and going on with one: the answers of an earlier run are kept, the other claims checked.
+
+with ccheck.open("local:papers") as checker:
+    for result, answer in check_batch(checker, iter_claims("claims.jsonl")):
+        print(answer)  # the object that `ccheck query --claims` prints
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-import os
-import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InvalidData, NotFound, UsageError
-from .common import printable
+from ..text import printable
+from ..types import Claim, Document, Evidence, Hit, Result
+from .datasets import ClaimRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..pipeline.checker import Checker
     from ..recipe import Recipe
     from ..search import Filter
     from ..settings import Settings
-    from ..types import Result
 
 Key = tuple[str | None, str]
 """A claim's id and text."""
 Answer = Mapping[str, Any]
 """An object as `ccheck query --claims` prints it."""
+
+
+class Answered(NamedTuple):
+    """The result of a claim, and the object that says it; that of an earlier answer has no texts of documents."""
+
+    result: Result
+    answer: Answer
+
 
 _DECIDING = {
     *("embedding_model", "stance_model", "rerank", "rerank_url", "prompts_dir"),
@@ -46,13 +61,69 @@ def settings_key(
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def check_batch(
+    checker: Checker,
+    claims: Iterable[ClaimRecord],
+    *,
+    k: int = 10,
+    filters: Sequence[Filter] = (),
+    key: str = "",
+    earlier: Mapping[Key, Answer] | None = None,
+) -> Iterator[Answered]:
+    """Check claims in their order: what `ccheck query --claims` does.
+
+    A record with a problem is a result with that error. `key` is the `settings_key` that the answers get, and
+    `earlier` has the answers that are kept. Raises what `Checker.check_many` raises.
+    """
+    earlier = earlier or {}
+    claims = list(claims) if earlier else claims
+    left = claims if not earlier else (one for one in claims if one.problem or _key(one.claim) not in earlier)
+    results = _checked(checker, left, k, filters)
+    if not earlier:
+        yield from (Answered(result, result.to_dict() | {"settings": key}) for result in results)
+        return
+    for claim, problem in claims:
+        answer = earlier.get(_key(claim)) if problem is None else None
+        if answer is not None:
+            yield Answered(result_of(answer), answer)
+        else:
+            result = next(results)
+            yield Answered(result, result.to_dict() | {"settings": key})
+
+
+def _checked(checker: Checker, claims: Iterable[ClaimRecord], k: int, filters: Sequence[Filter]) -> Iterator[Result]:
+    read: deque[ClaimRecord] = deque()
+
+    def noted() -> Iterator[Claim]:
+        for record in claims:
+            read.append(record)
+            # Nobody searches or judges for an empty claim.
+            yield record.claim if record.problem is None else Claim("", record.claim.id)
+
+    for result in checker.check_many(noted(), k=k, filters=filters):
+        claim, problem = read.popleft()
+        yield result if problem is None else dataclasses.replace(result, claim=claim, error=InvalidData(problem))
+
+
+def _key(claim: Claim) -> Key:
+    return claim.id, claim.text
+
+
+def unjudged(result: Result) -> bool:
+    """Whether a judge failed at the claim or at one of its documents."""
+    verdict = result.verdict
+    no_verdict = verdict is not None and verdict.error is not None and verdict.method != "none"
+    return bool(result.evidence) and (
+        no_verdict or any(piece.stance is not None and piece.stance.error is not None for piece in result.evidence)
+    )
+
+
 def earlier_answers(file: str, key: str, claims: Collection[Key]) -> dict[Key, Answer]:
     """What of an earlier run needs not be asked again: its answers in which nothing failed.
 
     A last line that was cut off is passed over. Raises NotFound, UsageError, or InvalidData for a file that is none of
     these claims, asked about in this way.
     """
-    _refuse_own_output(file)
     answers: dict[Key, Answer] = {}
     for number, line, last in _lines(file):
         where = f"{file}, line {number}"
@@ -82,23 +153,12 @@ def earlier_answers(file: str, key: str, claims: Collection[Key]) -> dict[Key, A
 
 def result_of(answer: Answer) -> Result:
     """What a run needs of an answer: the claim, and the documents with their scores."""
-    from ..types import Claim, Document, Evidence, Hit, Result
-
     evidence = tuple(
         Evidence(Hit(one["rank"], Document(one["doc_id"], one["title"], ""), one["score"]))
         for one in answer["evidence"]
     )
     claim = Claim(answer["claim"]["text"], answer["claim"]["id"])
     return Result(claim, evidence, None, answer["recipe"], answer["store"])
-
-
-def _refuse_own_output(file: str) -> None:
-    try:
-        same = os.path.samestat(os.fstat(sys.stdout.fileno()), Path(file).stat())
-    except (OSError, ValueError):
-        return  # there is no such file, or standard output is none
-    if same:
-        raise UsageError(f"--resume reads {file}, and the output goes there too: write it to another file")
 
 
 def _lines(file: str) -> Iterator[tuple[int, bytes, bool]]:
