@@ -19,20 +19,20 @@ from ..redaction import Redacting
 from .common import notice, warnings_said
 
 COMMANDS = {
-    "demo": "Ingest the sample corpus and answer a claim.",
+    "demo": "Ingest the sample corpus and check a claim against it.",
     "ingest": "Read papers into a store.",
     "query": "Check a claim against the papers of a store.",
     "evaluate": "Measure recipes on claims with judgements.",
-    "compare": "Compare runs claim by claim, and say what could be chance.",
+    "compare": "Compare runs claim by claim, with significance tests.",
     "sweep": "Measure a recipe over a grid of settings.",
     "serve": "Serve models over HTTP.",
-    "mine": "Find hard negatives: documents that rank high and are not relevant.",
-    "train": "Make models from labels.",
-    "calibrate": "Measure what a judge's confidence is worth, and mend it.",
-    "index": "Look at stores, check, rebuild or delete them.",
+    "mine": "Find hard negatives: documents that rank high but are not relevant.",
+    "train": "Train models on labelled data.",
+    "calibrate": "Measure how reliable a judge's confidence is, and calibrate it.",
+    "index": "Inspect, check, rebuild or delete stores.",
     "recipes": "List, show or check recipes.",
-    "config": "Show the settings and where each came from.",
-    "doctor": "Say what works here, what does not, and what to do.",
+    "config": "Show the settings and where each one comes from.",
+    "doctor": "Check the installation and say how to fix what does not work.",
 }
 """Every command with its line in `ccheck --help`, which is the first sentence of its own help."""
 COMPLETE = "_CCHECK_COMPLETE"
@@ -72,19 +72,19 @@ class LazyGroup(click.Group):
 @click.option(
     "--trust-folder",
     is_flag=True,
-    help="Do all that the ccheck.toml of this folder says, this once; see ccheck config trust.  "
+    help="Apply every setting in this folder's ccheck.toml, for this run only. See ccheck config trust.  "
     "[env: CCHECK_TRUST_FOLDER]",
 )
 def cli(trust_folder: bool) -> None:
     """Check claims against scientific papers.
 
     \b
-    ccheck demo                                     see it work
-    ccheck ingest corpus.jsonl                      read your papers
+    ccheck demo                                     try it on sample data
+    ccheck ingest corpus.jsonl                      add your papers
     ccheck query "sea level has risen 20 cm since 1900"
 
-    Exit codes: 0 done, 1 a bug, 2 usage, 3 an optional part is not installed, 4 something is missing, 5 invalid data,
-    6 a server failed, 7 done in part, 130 interrupted.
+    Exit codes: 0 done, 1 a bug in ccheck, 2 wrong usage, 3 an optional package is not installed, 4 a file, store or
+    model is missing, 5 invalid data, 6 a server failed, 7 done in part, 130 interrupted.
     """
 
 
@@ -141,8 +141,8 @@ def _run(arguments: Sequence[str]) -> int:
         if os.environ.get("CCHECK_DEBUG"):
             raise
         notice(
-            f"a bug: {type(error).__name__}: {error}\n"
-            "Please report it, with what CCHECK_DEBUG=1 prints when you run the same command again."
+            f"this is a bug in ccheck: {type(error).__name__}: {error}\n"
+            "Please report it, with the output of the same command under CCHECK_DEBUG=1."
         )
         return 1
     return 0

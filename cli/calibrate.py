@@ -36,21 +36,23 @@ if TYPE_CHECKING:
     click.option(
         "--verdict",
         type=click.Choice(["auto", "llm", "local-llm", "stance"]),
-        help="Who judges.  [default: the recipe's, auto]",
+        help="Verdict method to calibrate.  [default: the recipe's, auto]",
     ),
     stance_option,
     llm_option,
     strategy_option,
-    click.option("--recipe", metavar="NAME|FILE", help="The pipeline whose judge it is.  [env: CCHECK_RECIPE]"),
+    click.option("--recipe", metavar="NAME|FILE", help="Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]"),
     click.option(
         "--kind",
         type=click.Choice(["temperature", "isotonic"]),
         default="temperature",
         show_default=True,
-        help="One number, for few pairs; or a curve, for a thousand and more.",
+        help="Kind of calibration: temperature for few pairs, isotonic for a thousand or more.",
     ),
-    click.option("--output", "-o", metavar="FILE", help="Write the calibration to FILE, which a recipe names."),
-    click.option("--plot", metavar="FILE", help="Draw the reliability, before and after, to FILE (.png, .svg, .pdf)."),
+    click.option("--output", "-o", metavar="FILE", help="Write the calibration to FILE, for a recipe to use."),
+    click.option(
+        "--plot", metavar="FILE", help="Write a reliability plot, before and after, to FILE (.png, .svg or .pdf)."
+    ),
     json_option,
     device_option,
     quiet_option,
@@ -70,15 +72,16 @@ def calibrate(
     device: str | None,
     quiet: bool,
 ) -> None:
-    """Measure what a judge's confidence is worth, and mend it.
+    """Measure how reliable a judge's confidence is, and calibrate it.
 
     \b
     ccheck calibrate pairs.jsonl --stance FOLDER -o calibration.json
     ccheck calibrate pairs.jsonl --llm gpt-4.1-mini --strategy hybrid
 
-    PAIRS are JSON Lines of claim, evidence and label. The error is the expected calibration error: how far confidences
-    are, on average, from the share of stances that are right; after calibration it is measured on claims that the
-    calibration was not made from. A recipe uses the file by `calibration` in its table [verdict].
+    PAIRS is a JSON Lines file with claim, evidence and label. The error is the expected calibration error: the average
+    gap between the confidence and the share of stances that are right. After calibration it is measured by
+    cross-fitting, on claims that the calibration has not seen. To use the file, name it as `calibration` in the
+    [verdict] table of a recipe.
     """
     from ..evaluation.calibration import calibrate as measure
     from ..evaluation.calibration import open_stance_method

@@ -35,38 +35,43 @@ STORE_FORMS = "a folder, local:NAME, https://host:9200/INDEX or elasticsearch:IN
 store_option = click.option(
     "--store",
     metavar="STORE",
-    help=f"Where the documents are: {STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]",
+    help=f"Store with the documents: {STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]",
 )
 model_option = click.option(
     "--model",
     metavar="NAME",
-    help="The embedding model: a folder or a name.  [env: CCHECK_EMBEDDING_MODEL; default: the store's, "
+    help="Embedding model: a folder or a name.  [env: CCHECK_EMBEDDING_MODEL; default: the store's, "
     "else all-MiniLM-L6-v2]",
 )
-device_option = click.option("--device", metavar="NAME", help="Where models run: cpu, cuda, mps.  [env: CCHECK_DEVICE]")
+device_option = click.option(
+    "--device", metavar="NAME", help="Device that models run on: cpu, cuda or mps.  [env: CCHECK_DEVICE]"
+)
 llm_option = click.option(
-    "--llm", metavar="MODEL", help="The language model; OPENAI_BASE_URL says where.  [env: CCHECK_LLM_MODEL]"
+    "--llm", metavar="MODEL", help="Language model, on the server at OPENAI_BASE_URL.  [env: CCHECK_LLM_MODEL]"
 )
 stance_option = click.option(
-    "--stance", metavar="MODEL", help="The stance classifier's name or folder.  [env: CCHECK_STANCE_MODEL]"
+    "--stance", metavar="MODEL", help="Stance classifier: a folder or a name.  [env: CCHECK_STANCE_MODEL]"
 )
 strategy_option = click.option(
     "--strategy",
     type=click.Choice(["one-step", "two-step", "few-shot", "hybrid", "batch"]),
-    help="How the language model is asked.",
+    help="Prompting strategy for the language model.",
 )
 replace_option = click.option(
     "--replace",
     multiple=True,
     metavar="MODEL=OTHER",
-    help="A model in the place of one that the recipe names; what is printed says so. Can be given several times.",
+    help="Use OTHER wherever the recipe names MODEL. The output says so. Repeatable.",
 )
-max_calls_option = click.option("--max-calls", type=click.IntRange(0), metavar="N", help="Ask it at most N times.")
+max_calls_option = click.option(
+    "--max-calls", type=click.IntRange(0), metavar="N", help="Largest number of calls to the language model."
+)
 max_cost_option = click.option(
     "--max-cost",
     type=click.FloatRange(0),
     metavar="X",
-    help="Spend at most X on it; the prices are the settings llm_prompt_price and llm_completion_price.",
+    help="Most to spend on the language model, at the prices in the settings llm_prompt_price and "
+    "llm_completion_price.",
 )
 
 
@@ -79,14 +84,14 @@ def _quieted(context: click.Context, option: click.Parameter, quiet: bool) -> bo
     return quiet
 
 
-quiet_option = click.option("--quiet", "-q", is_flag=True, callback=_quieted, help="No progress and no notices.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, callback=_quieted, help="Show no progress and no notices.")
 remote_code_option = click.option(
     "--trust-remote-code",
     is_flag=True,
     default=None,
-    help="Models that need it may run the Python code beside their weights. It can do here whatever you can.",
+    help="Let models run the Python code that comes with their weights. That code can do anything you can do.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON Lines: one object per line.")
 
 
 def options(*decorators: Callable[[Callable[P, R]], Callable[P, R]]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -102,7 +107,9 @@ def replacements(given: Sequence[str]) -> dict[str, str]:
     for pair in given:
         old, equals, new = pair.partition("=")
         if not equals or not old.strip() or not new.strip():
-            raise UsageError(f"--replace {pair}: write MODEL=OTHER, as ccheck recipes show NAME calls the model")
+            raise UsageError(
+                f"--replace {pair}: write MODEL=OTHER, where MODEL is a name that ccheck recipes show prints"
+            )
         found[old.strip()] = new.strip()
     return found
 

@@ -24,29 +24,34 @@ _CLAIM_CHARS = 200
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
 @options(
-    click.option("--qrels", required=True, metavar="FILE", help="Which documents are relevant to which claim."),
+    click.option(
+        "--qrels",
+        required=True,
+        metavar="FILE",
+        help="Relevance judgements: which documents are relevant to which claim.",
+    ),
     click.option(
         "--metric",
         "metrics",
         multiple=True,
         metavar="M",
-        help="What is compared, by ir-measures' names, MRR@5, or ClimateCheck. Can be given several times.  "
+        help="Metric, as ir-measures names it (nDCG@10), or MRR@5 or ClimateCheck. Repeatable.  "
         "[default: nDCG@10, R@100]",
     ),
-    click.option("--claims", metavar="FILE", help="The claims, for the text of those that changed."),
+    click.option("--claims", metavar="FILE", help="Claims, to show the text of those that changed most."),
     click.option(
         "--changes",
         type=click.IntRange(0, 1000),
         default=5,
         show_default=True,
         metavar="N",
-        help="How many of the claims that changed most are shown.",
+        help="Number of claims to show that changed most.",
     ),
     click.option(
         "--common",
         is_flag=True,
-        help="Compare over the claims that all runs have. Without it a claim that a run lacks counts as 0, as with "
-        "trec_eval -c: a run has no line of a claim for which nothing was found.",
+        help="Compare only the claims that are in all runs. Otherwise a claim that is missing from a run counts as 0, "
+        "as with trec_eval -c, because a run has no lines for a claim without hits.",
     ),
     json_option,
     quiet_option,
@@ -62,17 +67,17 @@ def compare(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Compare runs claim by claim, and say what could be chance.
+    """Compare runs claim by claim, with significance tests.
 
     \b
     ccheck compare bm25.run hybrid.run --qrels qrels.tsv --claims queries.jsonl
 
-    The first run is the baseline. RUN is a file in TREC's format, or what ccheck query --json printed. Each difference
-    has a 95% interval and the p-value of a paired two-sided randomisation test; p (Holm) is the same, corrected for
-    all differences that are shown. Wins and losses are claims.
+    The first run is the baseline. RUN is a TREC run, or the output of ccheck query --json. Each difference
+    has a 95% interval and the p-value of a paired two-sided randomisation test; p (Holm) is corrected for all the
+    differences that are shown. Wins, losses and ties count claims.
     """
     if len(runs) < 2:
-        raise UsageError("a comparison needs two runs or more: the first is the baseline")
+        raise UsageError("give at least two runs to compare. The first is the baseline")
     from ..evaluation.compare import compare as compare_runs
     from ..evaluation.datasets import read_claims, read_qrels
     from ..evaluation.metrics import DEFAULT_METRICS, check_metrics
@@ -87,7 +92,7 @@ def compare(
         for message in compared.messages:
             notice(message)
         if not common and any(claim not in run for run in read.values() for claim in judged):
-            notice("where a run was made of a part of the claims, --common compares over those that all runs have")
+            notice("if a run covers only some of the claims, use --common to compare the claims that all runs have")
     if as_json:
         for name, measured in compared.measured.items():
             print_json(_line(name, measured, compared, texts))
@@ -98,7 +103,7 @@ def compare(
 def _names(paths: tuple[str, ...]) -> dict[str, str]:
     """Runs by what they are called in tables: the files' names or, where two have the same, what was given."""
     if len(set(paths)) < len(paths):
-        raise UsageError("a run is given twice")
+        raise UsageError("the same run is given twice")
     stems = [Path(path).name.removesuffix(".gz").removesuffix(".zst").rpartition(".")[0] for path in paths]
     return {stem if stem and stems.count(stem) == 1 else path: path for stem, path in zip(stems, paths, strict=True)}
 

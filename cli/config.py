@@ -15,19 +15,20 @@ DESCRIPTION_WIDTH = 30
 @json_option
 @click.pass_context
 def config(context: click.Context, *, as_json: bool) -> None:
-    """Show the settings and where each came from.
+    """Show the settings and where each one comes from.
 
     \b
     ccheck config
     CCHECK_STORE=https://host:9200/papers ccheck config
     ccheck config trust
 
-    A flag wins over the environment, that over ccheck.toml in this folder, that over the user's ccheck.toml, that over
-    the defaults. Those of Elasticsearch also go by the names that Elastic's tools use: ELASTICSEARCH_URL, ES_URL and so
-    on. Secrets come from the environment only and are never printed.
+    Flags win over the environment, the environment over this folder's ccheck.toml, that over the user's ccheck.toml,
+    and that over the defaults. The Elasticsearch settings can also be set with the names that Elastic's tools use:
+    ELASTICSEARCH_URL, ES_URL and so on. Secrets are read only from the environment and are never printed.
 
-    The ccheck.toml of a folder can be a stranger's. It sets what is harmless by itself; what decides where your claims
-    and keys go, which models and prompts are used and what is spent takes effect when you have allowed that file.
+    The ccheck.toml of a folder may come from someone else, so only its harmless settings apply at once. Settings that
+    decide where your claims and keys go, which models and prompts are used, and what is spent apply only after you
+    have trusted the file with ccheck config trust.
     """
     if context.invoked_subcommand is not None:
         return
@@ -44,7 +45,7 @@ def config(context: click.Context, *, as_json: bool) -> None:
         for name, value in resolved.pending.items():
             print_json({"name": name, "value": shown(value), "from": str(here), "pending": True})
         return
-    rows = [("setting", "value", "from", "what it is")]
+    rows = [("setting", "value", "from", "meaning")]
     for name, field in Settings.model_fields.items():
         value = "–" if values[name] is None else printable(str(values[name]))
         rows.append((name, value, resolved.origins[name], field.description or ""))
@@ -57,7 +58,7 @@ def config(context: click.Context, *, as_json: bool) -> None:
         print_hanging(console, head, row[3] if room >= DESCRIPTION_WIDTH else "", sum(widths))
     console.print()
     console.print(
-        "To set one: CCHECK_ and its name in capitals in the environment, or its name in "
+        "To change a setting, set CCHECK_ and its name in capitals in the environment, or its name in "
         f"{' or '.join(str(file) for file in reversed(config_files()))}",
         markup=False,
         soft_wrap=True,
@@ -68,13 +69,14 @@ def config(context: click.Context, *, as_json: bool) -> None:
 
 @config.command("trust")
 def trust_command() -> None:
-    """Allow the ccheck.toml of this folder as it is now.
+    """Trust the ccheck.toml of this folder as it is now.
 
     \b
     ccheck config trust
 
-    Read it first. All that it sets takes effect, until it, a recipe that it names or a prompt in its prompts_dir
-    changes. Even so your keys go only to servers that you name yourself, and no code beside weights runs.
+    Read the file first. All its settings apply until it changes, or a recipe that it names, or a prompt in its
+    prompts_dir. Your keys still go only to servers that you name yourself, and code that comes with weights still does
+    not run.
     """
     from ..settings import accept
 
@@ -86,7 +88,7 @@ def trust_command() -> None:
 
 @config.command("distrust")
 def distrust_command() -> None:
-    """Take back what ccheck config trust allowed here.
+    """Stop trusting the ccheck.toml of this folder.
 
     \b
     ccheck config distrust

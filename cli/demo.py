@@ -34,22 +34,22 @@ STORE = "local:demo"
         show_default=True,
         metavar="N",
         type=click.IntRange(1, 100),
-        help="How many documents to show.",
+        help="Number of documents to show.",
     ),
     click.option(
-        "--store", default=STORE, show_default=True, metavar="STORE", help=f"Where the corpus goes: {STORE_FORMS}."
+        "--store", default=STORE, show_default=True, metavar="STORE", help=f"Store for the corpus: {STORE_FORMS}."
     ),
     device_option,
     quiet_option,
 )
 def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bool) -> None:
-    """Ingest the sample corpus and answer a claim.
+    """Ingest the sample corpus and check a claim against it.
 
     \b
     ccheck demo
     ccheck demo "vaccines cause autism"
 
-    The corpus is 71 summaries of well-known papers on climate, health, nutrition and energy.
+    The corpus has 71 summaries of well-known papers on climate, health, nutrition and energy.
     """
     from ..demo import CLAIMS, CORPUS
     from .show import show_result

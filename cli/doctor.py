@@ -23,15 +23,15 @@ from .common import (
 @click.command()
 @options(store_option, model_option, device_option, json_option)
 def doctor(*, store: str | None, model: str | None, device: str | None, as_json: bool) -> None:
-    """Say what works here, what does not, and what to do.
+    """Check the installation and say how to fix what does not work.
 
     \b
     ccheck doctor
     ccheck doctor --store https://host:9200/papers
 
-    Looks at Python, packages and extras, where models run, the model, the recipe, the store, Elasticsearch (version,
-    licence, whether its own RRF will be used), and says which settings are not the default. "absent" is optional and
-    not there; "failed" is wanted and does not work, and the exit code is that of the first such.
+    Checks Python, packages and extras, the device, the models, the recipe, the store and Elasticsearch (its version,
+    its licence, and whether its own RRF is used), and lists the settings that differ from the defaults. "absent" parts
+    are optional and missing. "failed" parts are needed and do not work; the exit code is that of the first one.
     """
     from rich.text import Text
 

@@ -55,20 +55,23 @@ if TYPE_CHECKING:
 @options(
     claims_option,
     qrels_option,
-    click.option("--verdicts", metavar="FILE", help="True stances and verdicts: judge, and measure that too."),
+    click.option("--verdicts", metavar="FILE", help="True stances and verdicts, to measure the judge as well."),
     click.option(
         "--metric",
         "metrics",
         multiple=True,
         metavar="M",
-        help="What is measured, by ir-measures' names, MRR@5, or ClimateCheck. Can be given several times.  "
+        help="Metric, as ir-measures names it (nDCG@10), or MRR@5 or ClimateCheck. Repeatable.  "
         "[default: nDCG@10, R@100]",
     ),
     depth_option,
     click.option(
-        "--run", "run_path", metavar="FILE|FOLDER", help="Also write TREC runs; of several recipes to FOLDER."
+        "--run",
+        "run_path",
+        metavar="FILE|FOLDER",
+        help="Also write the rankings as TREC runs; for several recipes, to FOLDER.",
     ),
-    click.option("--report", metavar="FILE", help="Also write a page with tables and plots to FILE (HTML)."),
+    click.option("--report", metavar="FILE", help="Also write an HTML report with tables and plots to FILE."),
     replace_option,
     limit_option,
     sample_option,
@@ -113,9 +116,9 @@ def evaluate(
     ccheck evaluate bm25 default --claims queries.jsonl --qrels qrels.tsv
     ccheck evaluate mine.toml --claims C --qrels Q --verdicts V --report page.html
 
-    A table with 95% intervals, and the figures that were published for a recipe beside the measured ones. What was
-    computed is kept, so that a run that was cut off goes on, and other recipes compute only what differs. A claim that
-    fails is named and in no mean, and the exit code is 7.
+    Prints a table with 95% intervals, and any figures that were published for a recipe next to the measured ones.
+    Results are cached, so an interrupted run continues where it stopped, and another recipe computes only what differs.
+    Claims that fail are named and left out of the means, and the exit code is 7.
     """
     from ..evaluation.session import load_recipes, open_session, read_evaluation_data
 
@@ -179,7 +182,7 @@ def _run_files(path: str | None, names: list[str]) -> dict[str, Path]:
         return {names[0]: Path(path)}
     folder = Path(path)
     if path == "-" or folder.is_file():
-        raise UsageError(f"{path} is not a folder: the runs of several recipes need one")
+        raise UsageError(f"{path} is not a folder. The runs of several recipes need one")
     check_folder(folder, "the runs")
     folder.mkdir(parents=True, exist_ok=True)
     return {name: folder / f"{Path(name).stem if Path(name).suffix == '.toml' else name}.run" for name in names}
@@ -189,7 +192,7 @@ def _run_files(path: str | None, names: list[str]) -> dict[str, Path]:
 
 
 def _show(console: Console, done: Mapping[str, Evaluation], data: EvaluationData) -> None:
-    made = table("recipe", *data.metrics, "claims", "a claim")
+    made = table("recipe", *data.metrics, "claims", "per claim")
     for name, one in done.items():
         cells = [figure(one.measured.mean[metric], one.measured.intervals.get(metric)) for metric in data.metrics]
         star = " *" if one.remembered else ""
@@ -203,9 +206,9 @@ def _show(console: Console, done: Mapping[str, Evaluation], data: EvaluationData
     print_table(console, made)
     for name, one in done.items():
         if one.usage:
-            console.print(f"{name}, a claim asked language models: {_asked_of_llms(one)}", style="dim", markup=False)
+            console.print(f"{name}, language model calls per claim: {_asked_of_llms(one)}", style="dim", markup=False)
     if any(one.remembered for one in done.values()):
-        console.print("* some of it was computed before and took no time; --fresh computes all again", style="dim")
+        console.print("* partly from the cache, which took no time; --fresh computes everything again", style="dim")
     for name, one in done.items():
         for published in one.recipe.published:
             known = dict(zip(data.metrics, _published(published, data.metrics), strict=True))

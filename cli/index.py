@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..errors import CcheckError, InvalidData, NotFound, UsageError
+from ..errors import InvalidData, NotFound, UsageError
 from .common import (
     counted,
     json_option,
@@ -21,7 +21,7 @@ from .common import (
 
 @click.group()
 def index() -> None:
-    """Look at stores, check, rebuild or delete them.
+    """Inspect, check, rebuild or delete stores.
 
     \b
     ccheck index info
@@ -34,7 +34,7 @@ def index() -> None:
 @index.command()
 @options(store_option, json_option)
 def info(*, store: str | None, as_json: bool) -> None:
-    """Say what is in a store and what it was made with.
+    """Show what a store contains and how it was made.
 
     \b
     ccheck index info --store https://host:9200/papers
@@ -44,7 +44,7 @@ def info(*, store: str | None, as_json: bool) -> None:
     with open_store(settings_from(store=store)) as opened:
         found = opened.info()
         if found is None:
-            raise NotFound(f"there is no store {opened.name}: make it with ccheck ingest FILE --store {opened.name}")
+            raise NotFound(f"there is no store {opened.name}. Create it with ccheck ingest FILE --store {opened.name}")
     if as_json:
         print_json(
             {
@@ -67,7 +67,7 @@ def info(*, store: str | None, as_json: bool) -> None:
             "passages": f"{found.passages:,}",
             "made with": found.layout.describe(),
             "size": f"{found.bytes / 1e6:,.1f} MB" if found.bytes is not None else "",
-            "not yet searchable": f"{found.pending:,}: an ingest is running, or is to be run again"
+            "not yet searchable": f"{found.pending:,}: an ingest is running, or must be run again"
             if found.pending
             else "",
             **found.details,
@@ -78,51 +78,43 @@ def info(*, store: str | None, as_json: bool) -> None:
 @index.command("list")
 @options(json_option)
 def list_(*, as_json: bool) -> None:
-    """List the local stores of the data folder.
+    """List the local stores in the data folder.
 
     \b
     ccheck index list
     """
-    from ..search.local import LocalStore
-    from ..search.local.files import DATABASE
+    from ..search.local.listing import local_stores
 
-    folder = settings_from().data_dir
-    names = sorted(file.parent.name for file in folder.glob(f"*/{DATABASE}"))
+    data_dir = settings_from().data_dir
     rows = {}
-    for name in names:
-        documents, problem = None, ""
-        try:
-            with LocalStore(folder / name, name) as store:
-                documents = store.count()
-        except CcheckError as error:
-            problem = str(error)
+    for one in local_stores(data_dir):
         if as_json:
-            print_json({"store": f"local:{name}", "documents": documents, "folder": str(folder / name)})
-        rows[f"local:{name}"] = problem or f"{counted(documents or 0, 'document'):<20}{folder / name}"
-    if names and not as_json:
+            print_json({"store": one.name, "documents": one.documents, "folder": str(one.folder)})
+        rows[one.name] = one.problem or f"{counted(one.documents or 0, 'document'):<20}{one.folder}"
+    if rows and not as_json:
         print_fields(stdout(), rows)
-    if not names and not as_json:
-        notice(f"no stores in {folder} yet: ccheck ingest FILE makes one")
+    if not rows and not as_json:
+        notice(f"no stores in {data_dir} yet. Make one with ccheck ingest FILE")
 
 
 @index.command()
 @options(store_option, json_option, quiet_option)
 def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
-    """Look for damage in all files of a local store.
+    """Check all files of a local store for damage.
 
     \b
     ccheck index check
     ccheck index check --store local:papers
 
-    Everything is compared with its checksum, and nothing is changed. Exit code 5: something is damaged, and the output
-    says what to run.
+    Compares everything with its checksum and changes nothing. If something is damaged, the output says what to run, and
+    the exit code is 5.
     """
     from ..search import open_store
     from ..search.local import LocalStore
 
     with open_store(settings_from(store=store)) as opened:
         if not isinstance(opened, LocalStore):
-            raise UsageError("only local stores are checked here; Elasticsearch checks its own files")
+            raise UsageError("this command checks only local stores. Elasticsearch checks its own files")
         found = opened.check()
     problems = [
         {"file": str(damage.where), "problem": damage.problem, "run": damage.commands(opened.name)} for damage in found
@@ -132,7 +124,7 @@ def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
     elif problems:
         print_fields(stdout(), {str(one["file"]): str(one["problem"]) for one in problems})
     elif not quiet:
-        notice(f"{opened.name} is as it was written")
+        notice(f"{opened.name} has no damage")
     if found:
         # What brings the documents back makes the rest anew, too.
         raise min(found, key=lambda damage: damage.derived).in_store(opened.name)
@@ -141,36 +133,36 @@ def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
 @index.command()
 @options(store_option, quiet_option)
 def rebuild(*, store: str | None, quiet: bool) -> None:
-    """Build a local store's search index anew.
+    """Rebuild the search index of a local store.
 
     \b
     ccheck index rebuild --store local:papers
 
-    From the documents, which stay as they are; what deleted ones left behind goes.
+    The index is built from the stored documents, which stay unchanged. Remains of deleted documents are removed.
     """
     from ..search import open_store
     from ..search.local import LocalStore
 
     with open_store(settings_from(store=store)) as opened:
         if not isinstance(opened, LocalStore):
-            raise UsageError("only local stores are rebuilt here; Elasticsearch keeps its own index")
+            raise UsageError("this command rebuilds only local stores. Elasticsearch maintains its own index")
         opened.rebuild()
         if not quiet:
-            notice(f"{opened.name} is rebuilt: {counted(opened.count(), 'document')}")
+            notice(f"{opened.name} was rebuilt: {counted(opened.count(), 'document')}")
 
 
 @index.command()
-@click.option("--yes", is_flag=True, help="Remove it without asking.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
 @options(store_option, quiet_option)
 def delete(*, store: str | None, yes: bool, quiet: bool) -> None:
-    """Remove a store with everything in it.
+    """Delete a store with everything in it.
 
     \b
     ccheck index delete --store local:papers
 
-    Asks first, and says exactly what goes. In Elasticsearch it removes only an index that ccheck made and that nobody
-    else uses: an alias with a filter, a data stream, or an index with other aliases is refused. In a local store's
-    folder it removes only the files that ccheck made.
+    Says exactly what it will delete, and asks first. In Elasticsearch it deletes only an index that ccheck made and
+    that nobody else uses: it refuses an alias with a filter, a data stream, or an index with other aliases. In the
+    folder of a local store it deletes only the files that ccheck made.
     """
     from ..search import open_store
     from ..search.local import LocalStore
@@ -185,12 +177,14 @@ def delete(*, store: str | None, yes: bool, quiet: bool) -> None:
                 raise
             notice(str(error))  # a damaged store can be removed, too
             what = f"the files of the store in {opened.path}"
-        if not yes and not click.confirm(f"Remove {opened.name}: {what}?", err=True):
-            notice("nothing was removed")
+        if not yes and not click.confirm(f"Delete {opened.name}: {what}?", err=True):
+            notice("nothing was deleted")
             return
         opened.drop()
         if isinstance(opened, LocalStore) and opened.path.exists():
             left = [path for path in sorted(opened.path.rglob("*")) if path.is_symlink() or not path.is_dir()]
-            notice(f"{opened.name} is gone. ccheck did not make these, and left them: {', '.join(map(str, left))}")
+            notice(
+                f"{opened.name} was deleted. These files are not ccheck's and were left: {', '.join(map(str, left))}"
+            )
         elif not quiet:
-            notice(f"{opened.name} is gone")
+            notice(f"{opened.name} was deleted")

@@ -37,7 +37,6 @@ from .progress import notifier
 
 if TYPE_CHECKING:
     from ..ingest import Encoders, IngestOptions, PlannedQuestions, Preview, Progress, Report
-    from ..layout import Chunking
     from ..pipeline.resources import Resources
     from ..recipe import Recipe
     from ..search import Store
@@ -48,41 +47,43 @@ if TYPE_CHECKING:
 @click.argument("sources", nargs=-1, required=True, metavar="FILE|FOLDER|GLOB...")
 @options(
     store_option,
-    click.option("--id-field", metavar="NAME", help="The field with the id, in place of _id."),
-    click.option("--title-field", metavar="NAME", help="The field with the title, in place of title."),
-    click.option("--text-field", metavar="NAME", help="The field with the text, in place of text."),
-    click.option("--date-field", metavar="NAME", help="The field with the day or year of publication."),
+    click.option("--id-field", metavar="NAME", help="Field with the id, instead of _id."),
+    click.option("--title-field", metavar="NAME", help="Field with the title, instead of title."),
+    click.option("--text-field", metavar="NAME", help="Field with the text, instead of text."),
+    click.option("--date-field", metavar="NAME", help="Field with the date or year of publication."),
     click.option(
         "--recipe",
         metavar="NAME|FILE",
-        help="Also make what this recipe searches: its embeddings, sparse vectors, terms, additional texts.",
+        help="Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts.",
     ),
     replace_option,
-    click.option("--no-dense", is_flag=True, help="Without embeddings: searched by BM25 only."),
+    click.option("--no-dense", is_flag=True, help="Compute no embeddings; only BM25 can search the documents."),
     model_option,
     device_option,
     click.option(
         "--passage-tokens",
         type=click.IntRange(16),
         metavar="N",
-        help="Cut documents longer than N tokens into passages of N.  [default: the model's window]",
+        help="Longest passage, in tokens; longer documents are split.  [default: what the model can read]",
     ),
     click.option(
         "--overlap",
         type=click.IntRange(0),
         metavar="N",
-        help="How many tokens a passage repeats of the one before.  [default: an eighth]",
+        help="Number of tokens that a passage shares with the one before.  [default: an eighth]",
     ),
     llm_option,
     max_calls_option,
     max_cost_option,
-    click.option("--rejects", metavar="FILE", help="Where what can't be used is listed.  [default: next to the input]"),
-    click.option("--strict", is_flag=True, help="Stop at the first record that can't be used."),
-    click.option("--force", is_flag=True, help="Read files again that are known to be stored."),
+    click.option(
+        "--rejects", metavar="FILE", help="File that lists the rejected records.  [default: next to the input]"
+    ),
+    click.option("--strict", is_flag=True, help="Stop at the first record that is rejected."),
+    click.option("--force", is_flag=True, help="Read files again even if they are already stored."),
     click.option(
         "--dry-run",
         is_flag=True,
-        help="Show what the first documents would become, and what a language model would be asked; store nothing.",
+        help="Show how the first documents would be stored, and what a language model would be asked. Store nothing.",
     ),
     json_option,
     quiet_option,
@@ -120,19 +121,20 @@ def ingest(
     ccheck ingest 'dump-*.csv.gz' --id-field doi --text-field abstract --dry-run
     ccheck ingest corpus.jsonl --recipe mine.toml
 
-    From JSON Lines, CSV, TSV and Parquet, also gzipped or as zstd; - is standard input. Fields other than id, title and
-    text become metadata to filter on. A run that was cut off goes on when it is started again. What can't be used is
-    listed with its line and reason in a file (--rejects), and the exit code is 7.
+    Reads JSON Lines, CSV, TSV and Parquet, plain or compressed with gzip or zstd; - is standard input. Fields other
+    than id, title and text become metadata that you can filter on. If a run is interrupted, start it again and it
+    continues. Records that can't be used are listed in a file (--rejects) with the reason, and the exit code is 7.
     """
     from ..adjust import adjusted
     from ..ingest import IngestOptions
     from ..ingest import ingest as run
+    from ..ingest.encoders import chunking_for
     from ..ingest.sources import find_sources
     from ..pipeline.encoders import open_encoders
     from ..pipeline.needs import needs_of
 
     if replace and recipe is None:
-        raise UsageError("--replace is for the models of a recipe: name it by --recipe")
+        raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
     needed = _recipe(recipe, replacements(replace), llm) if recipe is not None else None
     found = find_sources(sources)  # what is not there says so before a model is loaded
     if rejects is not None:
@@ -162,7 +164,7 @@ def ingest(
             force=force,
             cache_dir=settings.cache_dir,
             cache_bytes=settings.cache_bytes,
-            chunking=_chunking(encoders, passage_tokens, overlap),
+            chunking=chunking_for(encoders, passage_tokens, overlap),
         )
         if dry_run:
             _preview(sources, opened, encoders, made_options, settings, as_json=as_json, quiet=quiet)
@@ -171,7 +173,7 @@ def ingest(
             with _progress(quiet) as on_progress:
                 report = run(list(sources), opened, encoders, made_options, on_progress)
         except KeyboardInterrupt:
-            notice(f"what was stored stays in {opened.name}; the same command goes on from there")
+            notice(f"what was stored stays in {opened.name}. Run the same command again to continue")
             raise
         except CcheckError:
             if encoders.additional is not None and not quiet:
@@ -186,12 +188,12 @@ def ingest(
             for message in [*_report(report, opened.name), *loaded.notices]:
                 notice(message)
             if not encoders.dense and not no_dense and needed is None:
-                notice("BM25 only: pip install 'ccheck[models]' and ingest again to add embeddings")
+                notice("only BM25 can search them. For embeddings, pip install 'ccheck[models]' and ingest again")
     if report.exit_code:
         where = (
-            f": {report.rejects} says which and why"
+            f". {report.rejects} lists them with the reasons"
             if report.rejects
-            else ", and no file lists them: name one with --rejects"
+            else ". To list them in a file, use --rejects FILE"
         )
         kind = InvalidData if report.rejected == report.read else Incomplete
         raise kind(f"{counted(report.rejected, 'record')} could not be used{where}")
@@ -222,25 +224,6 @@ def _opened(settings: Settings, quiet: bool) -> Iterator[tuple[Store, Resources]
         yield store, loaded
 
 
-def _chunking(encoders: Encoders, passage_tokens: int | None, overlap: int | None) -> Chunking | None:
-    from ..ingest import default_chunking
-    from ..layout import Chunking
-
-    if passage_tokens is None and overlap is None:
-        return None
-    if not encoders.dense:
-        raise UsageError("passages are for embeddings: --passage-tokens and --overlap need the models extra")
-    spec = encoders.dense[0].embedder.spec
-    default = default_chunking(spec)
-    size = passage_tokens or default.max_tokens
-    if size > default.max_tokens:
-        raise UsageError(f"{spec.model} reads {default.max_tokens} tokens at most: --passage-tokens {size} is too many")
-    repeated = size // 8 if overlap is None else overlap
-    if repeated >= size:
-        raise UsageError(f"--overlap {repeated} must be less than the {size} tokens of a passage")
-    return Chunking(size, size, repeated)
-
-
 def _preview(
     sources: tuple[str, ...],
     store: Store,
@@ -264,7 +247,7 @@ def _preview(
     notice(f"would be made with {layout_of(with_chunking(encoders, options.chunking)).describe()}")
     if planned is not None and encoders.additional is not None:
         notice(_planned(planned, encoders.additional.questions_each, settings))
-    notice(f"nothing was stored; without --dry-run it goes into {store.name}")
+    notice(f"nothing was stored. Without --dry-run, the documents go into {store.name}")
 
 
 def _planned(planned: PlannedQuestions, each: int, settings: Settings) -> str:
@@ -302,10 +285,10 @@ def _report(report: Report, store: str) -> Iterator[str]:
     yield from usage_said({"additional": report.usage})
     if report.files and report.files == report.files_unchanged:
         what = "the file is" if report.files == 1 else f"all {report.files} files are"
-        yield f"{store}: {what} stored already, unchanged (--force reads again)"
+        yield f"{store}: {what} already stored and unchanged (--force reads again)"
         return
     if not report.read:
-        yield f"{store}: nothing to store, no records in {counted(report.files, 'file')}"
+        yield f"{store}: nothing to store: no records in {counted(report.files, 'file')}"
         return
     counts = {
         "added": report.added,
@@ -318,9 +301,9 @@ def _report(report: Report, store: str) -> Iterator[str]:
     rate = report.read / report.seconds if report.seconds else 0
     yield f"{store}: {said} in {report.seconds:.1f} s ({rate:,.0f} records/s)"
     if report.without_id:
-        yield f"{report.without_id:,} without an id got one made from their content (--id-field names another field)"
+        yield f"{report.without_id:,} records had no id and got one from their content (--id-field names another field)"
     if report.dates_unread:
-        yield f"{report.dates_unread:,} with a date that could not be read: --before leaves these out"
+        yield f"{report.dates_unread:,} records have a date that could not be read. Queries with --before leave them out"
 
 
 def _show_preview(preview: Preview, *, as_json: bool) -> None:

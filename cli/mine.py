@@ -30,12 +30,12 @@ from .progress import notifier, progress_bar
     claims_option,
     qrels_option,
     store_option,
-    click.option("--recipe", metavar="NAME|FILE", help="Whose retrieval is mined.  [env: CCHECK_RECIPE]"),
-    click.option("--output", "-o", required=True, metavar="FILE", help="Where the JSON Lines are written."),
+    click.option("--recipe", metavar="NAME|FILE", help="Recipe whose ranking to mine.  [env: CCHECK_RECIPE]"),
+    click.option("--output", "-o", required=True, metavar="FILE", help="JSON Lines file to write."),
     click.option(
         "--rerank",
         metavar="MODEL|URL|late|none",
-        help="Order the ranking by this model first.  [env: CCHECK_RERANK; default: none]",
+        help="Reranker to apply to the ranking first.  [env: CCHECK_RERANK; default: none]",
     ),
     click.option(
         "--depth",
@@ -43,7 +43,7 @@ from .progress import notifier, progress_bar
         default=1000,
         show_default=True,
         metavar="N",
-        help="How many documents of the ranking are looked at.",
+        help="Number of documents of the ranking to consider.",
     ),
     click.option(
         "--keep",
@@ -51,7 +51,7 @@ from .progress import notifier, progress_bar
         default=500,
         show_default=True,
         metavar="N",
-        help="How many of them hard negatives are drawn from.",
+        help="Number of top documents to draw hard negatives from.",
     ),
     click.option(
         "--hard",
@@ -59,7 +59,7 @@ from .progress import notifier, progress_bar
         default=5,
         show_default=True,
         metavar="N",
-        help="Hard negatives for each relevant document.",
+        help="Number of hard negatives for each relevant document.",
     ),
     click.option(
         "--random",
@@ -68,16 +68,18 @@ from .progress import notifier, progress_bar
         default=10,
         show_default=True,
         metavar="N",
-        help="Other documents for each relevant one.",
+        help="Number of random documents for each relevant one.",
     ),
-    click.option("--corpus", metavar="FILE", help="What others are drawn from.  [default: all judged documents]"),
+    click.option(
+        "--corpus", metavar="FILE", help="Corpus to draw random documents from.  [default: all judged documents]"
+    ),
     click.option(
         "--margin",
         type=click.FloatRange(0),
         default=0.95,
         show_default=True,
         metavar="X",
-        help="Leave out what scores above this share of the relevant one's; 0: nothing.",
+        help="Skip documents that score above this share of the relevant document's score; 0 skips none.",
     ),
     click.option(
         "--duplicates",
@@ -85,10 +87,10 @@ from .progress import notifier, progress_bar
         default=0.5,
         show_default=True,
         metavar="X",
-        help="Leave out texts that share more of their runs of 5 words.",
+        help="Skip texts that share more than this share of their 5-word sequences with a relevant one.",
     ),
     seed_option,
-    click.option("--resume", is_flag=True, help="Go on with a mining that did not end."),
+    click.option("--resume", is_flag=True, help="Continue a run that was interrupted."),
     remote_code_option,
     json_option,
     device_option,
@@ -116,15 +118,15 @@ def mine(
     device: str | None,
     quiet: bool,
 ) -> None:
-    """Find hard negatives: documents that rank high and are not relevant.
+    """Find hard negatives: documents that rank high but are not relevant.
 
     \b
     ccheck mine --claims claims.jsonl --qrels qrels.tsv -o negatives.jsonl
     ccheck train reranker --negatives negatives.jsonl ...
 
-    What is likely to bear on the claim, though nobody judged it, is left out: documents that score nearly as high as a
-    relevant one, and near duplicates of it. A line has claim_id, claim, positive_id, positive and negatives. The margin
-    is a share of scores, and made for cosines and rerankers; of reciprocal ranks it leaves out what ranks above.
+    Skips unjudged documents that are probably relevant: those that score nearly as high as a relevant document, and its
+    near duplicates. Each line has claim_id, claim, positive_id, positive and negatives. The margin is meant for
+    cosines and reranker scores; with reciprocal ranks it skips whatever ranks above the relevant document.
     """
     from ..training.from_store import mine_from_store
     from ..training.mining import MiningOptions
@@ -150,7 +152,7 @@ def mine(
         for message in mined.messages[:5]:
             notice(message)
         if len(mined.messages) > 5:
-            notice(f"and {len(mined.messages) - 5} claims more without negatives")
+            notice(f"and {len(mined.messages) - 5} more claims without negatives")
     if as_json:
         print_json({"output": output, **asdict(mined)})
         return

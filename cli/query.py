@@ -60,64 +60,66 @@ if TYPE_CHECKING:
         show_default=True,
         metavar="N",
         type=click.IntRange(1, 10_000),
-        help="How many documents to show.",
+        help="Number of documents to show.",
     ),
     click.option(
         "--claims",
         metavar="FILE",
-        help="Check many claims: JSON Lines with _id and text, or - for standard input. The answers are JSON Lines.",
+        help="Check the claims in a file, or from standard input (-). Prints one JSON object per claim.",
     ),
     click.option(
         "--filter",
         "filters",
         multiple=True,
         metavar="COND",
-        help="Only documents whose metadata pass: 'year>=2010', journal=Nature. Can be given several times.",
+        help="Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable.",
     ),
-    click.option("--before", metavar="DAY", help="Only documents surely published before this day: 2015-01-31."),
+    click.option(
+        "--before", metavar="DAY", help="Search only documents published before this day, such as 2015-01-31."
+    ),
     click.option(
         "--recipe",
         metavar="NAME|FILE",
-        help="The pipeline; see ccheck recipes list.  [env: CCHECK_RECIPE; default: default]",
+        help="Recipe to run; ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]",
     ),
     replace_option,
-    click.option(
-        "--fields", metavar="FIELDS", help="The text fields that BM25 searches, with their boosts: title^2,text."
-    ),
-    click.option("--no-dense", is_flag=True, help="Without embeddings: BM25 only."),
+    click.option("--fields", metavar="FIELDS", help="Text fields for BM25 to search, with boosts: title^2,text."),
+    click.option("--no-dense", is_flag=True, help="Search with BM25 only, without embeddings."),
     click.option(
         "--rerank",
         metavar="MODEL|URL|late|none",
-        help="Who orders what was found again: a model's name or folder, a server's URL, late, auto, or none.  "
+        help="Reranker to apply to the hits: a model's name or folder, a server's URL, late, auto or none.  "
         "[env: CCHECK_RERANK; default: the recipe's]",
     ),
-    click.option(
-        "--rerank-depth", type=click.IntRange(1, 10_000), metavar="N", help="How many documents the reranker reads."
-    ),
+    click.option("--rerank-depth", type=click.IntRange(1, 10_000), metavar="N", help="Number of documents to rerank."),
     click.option(
         "--verdict",
         type=click.Choice(["auto", "llm", "local-llm", "stance", "none"]),
-        help="Who judges: a language model on a server, one on this machine, a stance classifier; none leaves the "
-        "verdict out.  [default: the recipe's, auto]",
+        help="Verdict method: a language model on a server (llm) or on this machine (local-llm), a stance "
+        "classifier, or none.  [default: the recipe's, auto]",
     ),
     llm_option,
     strategy_option,
-    click.option("--examples", metavar="FILE", help="Labelled pairs (JSON Lines: claim, evidence, label) to show it."),
+    click.option(
+        "--examples",
+        metavar="FILE",
+        help="Examples to show the language model: JSON Lines with claim, evidence and label.",
+    ),
     stance_option,
     max_calls_option,
     max_cost_option,
-    click.option("--dry-run", is_flag=True, help="Print the prompts, with an estimate of their tokens; ask nobody."),
+    click.option("--dry-run", is_flag=True, help="Print the prompts and estimate their tokens, without sending them."),
     remote_code_option,
-    click.option("--strict", is_flag=True, help="A reranker that fails is an error, not a warning."),
-    click.option("--explain", is_flag=True, help="Show each document's way through the ranking."),
+    click.option("--strict", is_flag=True, help="Treat a reranker that fails as an error, not as a warning."),
+    click.option("--explain", is_flag=True, help="Show how each stage ranked each document."),
     click.option(
         "--resume",
         metavar="FILE",
-        help="With --claims: take over the answers that an earlier run of the same command printed into FILE, and ask "
-        "only about the claims that it left out or that failed.",
+        help="With --claims, keep the answers in FILE from an earlier run of the same command, and check only the "
+        "claims that are missing or failed.",
     ),
-    click.option("--run", "run_file", metavar="FILE", help="Also write the rankings to FILE, as a TREC run."),
-    click.option("--report", metavar="FILE", help="Also write a page to FILE (HTML), to read, print or send."),
+    click.option("--run", "run_file", metavar="FILE", help="Also write the rankings to FILE as a TREC run."),
+    click.option("--report", metavar="FILE", help="Also write an HTML report to FILE."),
     json_option,
     store_option,
     model_option,
@@ -165,18 +167,18 @@ def query(
     ccheck query --claims claims.jsonl --run my.run > answers.jsonl
     ccheck query --claims claims.jsonl --resume answers.jsonl > all.jsonl
 
-    Shows the documents that bear on CLAIM, best first, each with the sentence that matters most. CLAIM is read from
-    standard input where it is -. With --claims, a claim that can't be checked is an object with its error, the others
-    go on, and the exit code is 7. With --resume, the output is complete and in the order of the claims.
+    Shows the documents that bear on CLAIM, best first, each with its most important sentence. If CLAIM is -, it is read
+    from standard input. With --claims, a claim that can't be checked gets an object with its error, the other claims
+    are still checked, and the exit code is 7. With --resume, the output has all claims, in the order of the file.
     """
     from ..evaluation.batch import settings_key
 
     if (claim is None) == (claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
     if resume is not None and (claims is None or dry_run):
-        raise click.UsageError("--resume goes on with a file of claims (--claims)")
+        raise click.UsageError("--resume needs a file of claims (--claims), and does not work with --dry-run")
     if resume is not None and report is not None:
-        raise click.UsageError("--resume does not go with --report: earlier answers don't have the documents' texts")
+        raise click.UsageError("--resume does not work with --report: earlier answers lack the texts of the documents")
     flags: dict[str, Any] = {
         "store": store,
         "recipe": recipe,
@@ -254,7 +256,7 @@ def _check_one(
         for message in usage_said(result.usage_by_stage):
             notice(message)
     if unjudged(result):
-        raise Incomplete("not everything could be judged: the documents and the verdict say why")
+        raise Incomplete("some documents could not be judged. The errors are shown with the documents and the verdict")
 
 
 def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About], key: str) -> None:
@@ -289,19 +291,19 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
         for warning in warnings:
             notice(warning)
         if warned:
-            notice(f"{counted(warned, 'claim')} came with warnings: see the object of each")
+            notice(f"{counted(warned, 'claim')} came with warnings, which are in their objects")
         if not done:
-            notice(f"{file} holds no claims")
+            notice(f"{file} has no claims")
         if asked.resume is not None:
-            notice(f"{counted(len(earlier), 'answer')} taken over from {asked.resume}")
+            notice(f"{counted(len(earlier), 'answer')} kept from {asked.resume}")
         for message in usage_said(by_stage):
             notice(message)
     if errors:
-        said = f"{len(errors):,} of {counted(done, 'claim')} could not be checked: the object of each says why"
+        said = f"{len(errors):,} of {counted(done, 'claim')} could not be checked. Each one's object has the error"
         raise batch_error(said, errors, done)
     if failed:
         raise Incomplete(
-            f"{failed:,} of {counted(done, 'claim')} could not be wholly judged: the object of each says why"
+            f"{failed:,} of {counted(done, 'claim')} could not be judged completely. Each one's object has the error"
         )
 
 

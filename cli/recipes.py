@@ -43,7 +43,7 @@ def list_(*, as_json: bool) -> None:
 @recipes.command()
 @click.argument("name")
 def show(name: str) -> None:
-    """Print a recipe, to read or to change.
+    """Print a recipe.
 
     \b
     ccheck recipes show default > mine.toml
@@ -58,14 +58,13 @@ def show(name: str) -> None:
 @replace_option
 @json_option
 def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
-    """Say whether a recipe can be used, and which of its models are here.
+    """Check whether a recipe can be used, and which of its models are installed.
 
     \b
     ccheck recipes check mine.toml
     ccheck recipes check climatecheck-hybrid --replace gpt-4.1=qwen3
 
-    The hub is not asked. Language models are on a server, which is not asked either. The exit code is 4 where a model
-    is not here.
+    Contacts neither the hub nor the servers of language models. If a model is not installed, the exit code is 4.
     """
     from ..models import find_model
     from ..pipeline.needs import models_used
@@ -76,14 +75,14 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
     missing = False
     for model, kind in models_used(recipe).items():
         if kind == "language model":
-            models[model] = "language model, on the server of the settings"
+            models[model] = "language model, on the configured server"
             continue
         try:
             found = find_model(model, allow_download=False, tokenizer_only=kind == "tokenizer")
             models[model] = f"{kind}, {found.path}"
         except NotFound:
             missing = True
-            models[model] = f"{kind}, not here: {ways_to_get(recipe, model)}"
+            models[model] = f"{kind}, not installed: {ways_to_get(recipe, model)}"
     if as_json:
         stages = recipe.model_dump(mode="json", include={"retrievers", "fusion", "rerankers", "verdict", "replace"})
         print_json({"recipe": recipe.name, "usable": not missing, "models": models, **stages})
@@ -93,4 +92,4 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
         fields = {"recipe": name, "retrievers": retrievers, "fusion": recipe.fusion.method, "rerankers": rerankers}
         print_fields(stdout(), {**fields, "verdict": recipe.verdict.method, **models})
     if missing:
-        raise NotFound("not every model that the recipe names is on this machine")
+        raise NotFound("some models of the recipe are not installed")

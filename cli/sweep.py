@@ -56,19 +56,21 @@ if TYPE_CHECKING:
         multiple=True,
         required=True,
         metavar="KEY=V,V",
-        help="A setting of the recipe and its values: fusion.k=10,20,60. A stage may be true or false: "
-        "retrievers.dense=true,false. Can be given several times.",
+        help="Setting of the recipe with the values to try: fusion.k=10,20,60. A stage can be true or false: "
+        "retrievers.dense=true,false. Repeatable.",
     ),
-    click.option("--metric", default="nDCG@10", show_default=True, metavar="M", help="By which the best is chosen."),
+    click.option(
+        "--metric", default="nDCG@10", show_default=True, metavar="M", help="Metric that chooses the best point."
+    ),
     click.option(
         "--folds",
         type=click.IntRange(2, 100),
         default=2,
         show_default=True,
         metavar="N",
-        help="In how many parts the claims are dealt to measure what was chosen on the others.",
+        help="Number of folds for the held-out figure.",
     ),
-    click.option("--save", metavar="FILE", help="Write the best recipe to FILE (TOML), which extends RECIPE."),
+    click.option("--save", metavar="FILE", help="Write the best recipe to FILE, as TOML that extends RECIPE."),
     depth_option,
     replace_option,
     limit_option,
@@ -110,9 +112,9 @@ def sweep(
     ccheck sweep default --claims C --qrels Q --grid fusion.k=10,20,60
     ccheck sweep mine.toml --claims C --qrels Q --grid rerankers.rerank=true,false
 
-    Use development claims: a setting that is the best on some claims is, on these, better than it is. The held-out
-    figure is of claims that the setting was not chosen on. What does not change from point to point is computed once,
-    and kept, so that a sweep that was cut off goes on.
+    Use development claims: the best setting looks better on the claims that chose it than it really is. The held-out
+    figure is measured on claims that did not choose the setting. What does not change between points is computed only
+    once and cached, so an interrupted sweep continues where it stopped.
     """
     from ..evaluation.session import load_recipes, open_session, read_evaluation_data
     from ..evaluation.sweep import best, describe, hold_out, parse_grid
@@ -151,8 +153,8 @@ def sweep(
         _tell(done, place, held, metric, save)
     if not quiet:
         notice(
-            "the best was chosen on these claims, so its own figure is too high: report the held-out one, or measure "
-            "it once on test claims"
+            "the figure of the best setting is too high, because these claims chose it. Report the held-out figure, or "
+            "measure once on test claims"
         )
     failed = [f"{describe(point.settings)}: {failure}" for point in done for failure in point.evaluation.failures]
     if failed:
@@ -163,7 +165,7 @@ def _show(points: Sequence[Point], metric: str) -> None:
     from ..evaluation.sweep import best, written
 
     keys = list(points[0].settings)
-    made = table("", *keys, metric, "claims", "a claim")
+    made = table("", *keys, metric, "claims", "per claim")
     chosen = best(points, metric)
     for place, point in enumerate(points):
         one = point.evaluation
@@ -177,7 +179,7 @@ def _show(points: Sequence[Point], metric: str) -> None:
         )
     print_table(stdout(), made)
     if any(point.evaluation.remembered for point in points):
-        stdout().print("* some of it was computed before and took no time; --fresh computes all again", style="dim")
+        stdout().print("* partly from the cache, which took no time; --fresh computes everything again", style="dim")
 
 
 def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str, save: str | None) -> None:
@@ -192,7 +194,7 @@ def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str, save:
         markup=False,
     )
     if save is not None:
-        console.print(f"written to {save}", markup=False)
+        console.print(f"the recipe was written to {save}", markup=False)
 
 
 def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point], save: str | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import click
 
 KINDS = {
     "embedder": ("train_retrieval", "Train an embedding model on claims and the documents that bear on them."),
-    "adapter": ("train_retrieval", "Train a map of the claims' embeddings, which needs no new ingest."),
+    "adapter": ("train_retrieval", "Train an adapter for the claims' embeddings; documents stay as they are."),
     "reranker": ("train_retrieval", "Train a reranking model on claims and the documents that bear on them."),
     "stance": ("train_labels", "Train a stance classifier on labelled pairs."),
     "learned-reranker": ("train_labels", "Train a reranker over the retrievers' scores, in seconds and without torch."),
@@ -36,7 +36,7 @@ class LazyKinds(click.Group):
 
 @click.group(cls=LazyKinds)
 def train() -> None:
-    """Make models from labels.
+    """Train models on labelled data.
 
     \b
     ccheck train reranker --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out

@@ -39,34 +39,53 @@ _FILES = ("train", "dev", "test", "corpus", "output")
         "--train",
         multiple=True,
         metavar="FILE",
-        help="Labelled pairs: JSON Lines of claim, evidence, label; SciFact, Climate-FEVER, AVeriTeC. Repeatable.",
+        help="Labelled pairs: JSON Lines with claim, evidence, label, or SciFact, Climate-FEVER, AVeriTeC. Repeatable.",
     ),
-    click.option("--dev", metavar="FILE", help="Pairs to choose the best epoch by.  [default: a part of --train]"),
-    click.option("--test", metavar="FILE", help="Pairs to give figures of.  [default: a part of --train, or --dev]"),
-    click.option("--corpus", metavar="FILE", help="The documents, where the pairs have only their ids."),
-    click.option("--output", "-o", metavar="FOLDER", help="Where the model is written."),
-    click.option("--base", metavar="MODEL", help="The model to start from.  [default: all-MiniLM-L6-v2]"),
+    click.option("--dev", metavar="FILE", help="Pairs that choose the best epoch.  [default: a part of --train]"),
+    click.option("--test", metavar="FILE", help="Pairs to measure on.  [default: a part of --train, or --dev]"),
+    click.option("--corpus", metavar="FILE", help="Documents, if the pairs have only their ids."),
+    click.option("--output", "-o", metavar="FOLDER", help="Folder to write the model to."),
+    click.option("--base", metavar="MODEL", help="Model to start from.  [default: all-MiniLM-L6-v2]"),
     click.option(
         "--method",
         type=click.Choice(["classifier", "features"]),
-        help="Fine-tune the base, or learn from its embeddings and shared words.  [default: features for a base that "
-        "embeds, unless a setting of the classifier is given]",
+        help="Fine-tune the base model (classifier), or learn from its embeddings and shared words (features).  "
+        "[default: features for an embedding model, unless a setting of the classifier is given]",
     ),
-    click.option("--preset", metavar="NAME", help="The settings of a published system: climatecheck-hybrid."),
-    click.option("--config", metavar="FILE", help="A TOML of settings and files; options win."),
-    click.option("--epochs", type=click.IntRange(1), metavar="N", help="How often the data are gone through."),
-    click.option("--batch", type=click.IntRange(1), metavar="N", help="Pairs in one batch.  [default: 32]"),
-    click.option("--accumulate", type=click.IntRange(1), metavar="N", help="Batches that make one step."),
-    click.option("--learning-rate", type=float, metavar="X", help="The highest step width.  [default: 5e-5]"),
-    click.option("--max-tokens", type=click.IntRange(16), metavar="N", help="Read at a time.  [default: 256]"),
-    click.option("--patience", type=click.IntRange(1), metavar="N", help="Stop after so many epochs without a gain."),
-    click.option("--frozen/--free", default=None, help="Train only what is on top of the encoder, or all."),
-    click.option("--weak-pairs", type=click.IntRange(0), metavar="N", help="Pairs made of documents, learned first."),
-    click.option("--seed", type=click.IntRange(0), metavar="N", help="Of all that is drawn.  [default: 0]"),
-    click.option("--split", type=click.Choice(["document", "claim"]), help="What is kept apart.  [default: document]"),
-    click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, as TOML: gamma=1."),
-    click.option("--resume", is_flag=True, help="Go on with a training that did not end."),
-    click.option("--overwrite", is_flag=True, help="Replace an output that is there."),
+    click.option("--preset", metavar="NAME", help="Settings of a published system: climatecheck-hybrid."),
+    click.option(
+        "--config", metavar="FILE", help="TOML file with settings and file names. Command-line options take precedence."
+    ),
+    click.option("--epochs", type=click.IntRange(1), metavar="N", help="Number of passes over the data."),
+    click.option("--batch", type=click.IntRange(1), metavar="N", help="Pairs per batch.  [default: 32]"),
+    click.option("--accumulate", type=click.IntRange(1), metavar="N", help="Batches per optimizer step."),
+    click.option("--learning-rate", type=float, metavar="X", help="Peak learning rate.  [default: 5e-5]"),
+    click.option(
+        "--max-tokens", type=click.IntRange(16), metavar="N", help="Longest input, in tokens.  [default: 256]"
+    ),
+    click.option(
+        "--patience", type=click.IntRange(1), metavar="N", help="Number of epochs without a gain before training stops."
+    ),
+    click.option(
+        "--frozen/--free", default=None, help="Freeze the encoder and train only the head, or train everything."
+    ),
+    click.option(
+        "--weak-pairs",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Number of synthetic pairs from documents, to learn from first.",
+    ),
+    click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed.  [default: 0]"),
+    click.option(
+        "--split",
+        type=click.Choice(["document", "claim"]),
+        help="What training and test data must not share.  [default: document]",
+    ),
+    click.option(
+        "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, as TOML: gamma=1. Repeatable."
+    ),
+    click.option("--resume", is_flag=True, help="Continue a training that was interrupted."),
+    click.option("--overwrite", is_flag=True, help="Replace the output if it exists."),
     device_option,
     json_option,
     quiet_option,
@@ -79,8 +98,8 @@ def stance(**given: Any) -> None:
     ccheck train stance --train v.jsonl --corpus c.jsonl --base NLI-MODEL -o out
     ccheck query "..." --stance my-stance
 
-    What is measured on is kept apart by document, unless told otherwise. A training that was stopped goes on by
-    --resume.
+    Unless --split says otherwise, test pairs share no document with the training pairs. To continue an interrupted
+    training, use --resume.
     """
     from ..training.inputs import read_stance_data
     from ..training.loop import require_training
@@ -97,14 +116,14 @@ def stance(**given: Any) -> None:
     chosen = load_options(StanceOptions, preset, left, {**flags, **settings_of(given["settings"])})
     for name in ("train", "output"):
         if not files[name]:
-            raise UsageError(f"--{name} is missing (or {name} in the file of --config)")
+            raise UsageError(f"--{name} is missing (or {name} in the --config file)")
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
     if files["method"] not in ("classifier", "features", None):
-        raise UsageError(f"there is no method {files['method']!r}: it is classifier or features")
+        raise UsageError(f"unknown method {files['method']!r}: use classifier or features")
     method = chosen_method(files["method"], chosen)
     with listening(given["quiet"]) as listener:
         if files["method"] is None and method == "features":
-            listener.message(f"--method features, as {chosen.base} is an embedding model")
+            listener.message(f"using --method features, because {chosen.base} is an embedding model")
         data = read_stance_data(
             trains, chosen, dev=files["dev"], test=files["test"], corpus=files["corpus"], notify=listener.message
         )
@@ -143,7 +162,7 @@ def _print_stance(made: StanceReport, method: str, base: str, as_json: bool) -> 
     fields = {"output": str(made.folder), "base": base, "method": method}
     for name, (own, floor) in made.figures.items():
         fields[f"weighted F1 {name} ({counted(own.count, 'pair')})"] = (
-            f"{_with_interval(own)}; {floor.weighted.f1:.4f} by always {made.most}"
+            f"{_with_interval(own)}; {floor.weighted.f1:.4f} for always answering {made.most}"
         )
     print_fields(stdout(), fields)
     for note in made.notes:
@@ -157,21 +176,30 @@ def _with_interval(figures: Classified) -> str:
 
 @click.command()
 @options(
-    click.option("--claims", required=True, metavar="FILE", help="The claims: BEIR, TREC or a data set's own."),
-    click.option("--qrels", required=True, metavar="FILE", help="Which documents are relevant to which claim."),
+    click.option(
+        "--claims", required=True, metavar="FILE", help="Claims: BEIR's queries, TREC topics, or a data set's own file."
+    ),
+    click.option(
+        "--qrels",
+        required=True,
+        metavar="FILE",
+        help="Relevance judgements: which documents are relevant to which claim.",
+    ),
     store_option,
-    click.option("--recipe", metavar="NAME|FILE", help="Whose retrievers are join_files.  [env: CCHECK_RECIPE]"),
-    click.option("--output", "-o", required=True, metavar="FILE", help="The JSON file that is written."),
+    click.option("--recipe", metavar="NAME|FILE", help="Recipe whose scores to learn from.  [env: CCHECK_RECIPE]"),
+    click.option("--output", "-o", required=True, metavar="FILE", help="JSON file to write."),
     click.option(
         "--depth",
         type=click.IntRange(2, 1000),
         default=50,
         show_default=True,
         metavar="N",
-        help="How many documents of each claim are ordered.",
+        help="Number of documents to rerank for each claim.",
     ),
-    click.option("--rerankers", is_flag=True, help="The recipe's rerankers run before, and are learned from too."),
-    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of what is drawn."),
+    click.option(
+        "--rerankers", is_flag=True, help="Run the recipe's rerankers first, and learn from their scores too."
+    ),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Random seed."),
     remote_code_option,
     json_option,
     device_option,
@@ -197,9 +225,9 @@ def learned_reranker(
     \b
     ccheck train learned-reranker --claims c.jsonl --qrels q.tsv -o l.json
 
-    It orders the first documents of the recipe's retrievers again, by their scores and ranks and the words that they
-    share with the claim. A recipe uses it by the table [rerankers.learned] with the file as its model, before its other
-    rerankers, or with --rerankers after those that it had.
+    It reorders the top documents of the recipe's retrievers, using their scores and ranks and the words that they share
+    with the claim. To use it, name the file as the model of a table [rerankers.learned] in a recipe: before its other
+    rerankers or, if trained with --rerankers, after them.
     """
     from ..training.from_store import learn_reranker_from_store
     from ..training.learned_reranker import LearnedRerankerOptions, save_learned_reranker

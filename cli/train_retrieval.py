@@ -36,58 +36,69 @@ FILES = ("corpus", "claims", "qrels", "dev_claims", "dev_qrels", "output")
 
 
 WEAK_PAIRS = click.option(
-    "--weak-pairs", type=click.IntRange(0), metavar="N", help="Pairs made of the corpus, learned first."
+    "--weak-pairs",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Number of synthetic pairs from the corpus, to learn from first.",
 )
 
 
 def data_options(command: Callable[P, R]) -> Callable[P, R]:
     """The options of files, which all three have."""
     return options(
-        click.option("--corpus", metavar="FILE", help="The documents, as ccheck ingest reads them."),
+        click.option("--corpus", metavar="FILE", help="Documents, in any format that ccheck ingest reads."),
+        click.option("--claims", metavar="FILE", help="Claims: BEIR's queries, TREC topics, or a data set's own file."),
+        click.option("--qrels", metavar="FILE", help="Relevance judgements: TSV with claim, document and grade."),
+        click.option("--dev-claims", metavar="FILE", help="Claims to measure on.  [default: a part of --claims]"),
+        click.option("--dev-qrels", metavar="FILE", help="Judgements of --dev-claims.  [default: --qrels]"),
+        click.option("--output", "-o", metavar="FOLDER", help="Folder to write the model to."),
+        click.option("--base", metavar="MODEL", help="Model to start from.  [default: all-MiniLM-L6-v2]"),
+        click.option("--preset", metavar="NAME", help="Settings of a published system; docs/training.md lists them."),
         click.option(
-            "--claims", metavar="FILE", help="The claims: JSON Lines with _id and text, or what data sets have."
+            "--config",
+            metavar="FILE",
+            help="TOML file with settings and file names. Command-line options take precedence.",
         ),
-        click.option("--qrels", metavar="FILE", help="Which documents are relevant: TSV of claim, document, grade."),
-        click.option("--dev-claims", metavar="FILE", help="Claims to measure on.  [default: a part of the claims]"),
-        click.option("--dev-qrels", metavar="FILE", help="Their judgements.  [default: those of --qrels]"),
-        click.option("--output", "-o", metavar="FOLDER", help="Where the model is written."),
-        click.option("--base", metavar="MODEL", help="The model to start from.  [default: all-MiniLM-L6-v2]"),
-        click.option("--preset", metavar="NAME", help="The settings of a published system; docs/training.md has them."),
-        click.option("--config", metavar="FILE", help="A TOML of settings and files; options win."),
     )(command)
 
 
 def training_options(command: Callable[P, R]) -> Callable[P, R]:
     """The settings that are most often changed, which all three have; --set has the others."""
     return options(
-        click.option("--epochs", type=click.IntRange(0), metavar="N", help="How often the data are gone through."),
-        click.option("--batch", type=click.IntRange(1), metavar="N", help="Rows in one batch."),
-        click.option("--learning-rate", type=float, metavar="X", help="The highest step width."),
-        click.option("--metric", metavar="NAME", help="What chooses the best epoch.  [default: nDCG@10]"),
-        click.option("--seed", type=click.IntRange(0), metavar="N", help="Of all that is drawn.  [default: 0]"),
+        click.option("--epochs", type=click.IntRange(0), metavar="N", help="Number of passes over the data."),
+        click.option("--batch", type=click.IntRange(1), metavar="N", help="Rows per batch."),
+        click.option("--learning-rate", type=float, metavar="X", help="Peak learning rate."),
+        click.option("--metric", metavar="NAME", help="Metric that chooses the best epoch.  [default: nDCG@10]"),
+        click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed.  [default: 0]"),
         click.option(
-            "--split", type=click.Choice(["document", "claim"]), help="What is kept apart.  [default: document]"
+            "--split",
+            type=click.Choice(["document", "claim"]),
+            help="What training and test data must not share.  [default: document]",
         ),
         click.option(
-            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, as TOML: clip=0.5."
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Any other setting, as TOML: clip=0.5. Repeatable.",
         ),
-        click.option("--overwrite", is_flag=True, help="Replace an output that is there."),
+        click.option("--overwrite", is_flag=True, help="Replace the output if it exists."),
         device_option,
         json_option,
         quiet_option,
     )(command)
 
 
-resume_option = click.option("--resume", is_flag=True, help="Go on with a training that did not end.")
+resume_option = click.option("--resume", is_flag=True, help="Continue a training that was interrupted.")
 batches_options = options(
-    click.option("--accumulate", type=click.IntRange(1), metavar="N", help="Batches that make one step."),
-    click.option("--max-tokens", type=click.IntRange(8), metavar="N", help="Where texts are cut."),
+    click.option("--accumulate", type=click.IntRange(1), metavar="N", help="Batches per optimizer step."),
+    click.option("--max-tokens", type=click.IntRange(8), metavar="N", help="Longest input, in tokens."),
     click.option(
         "--precision",
         type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
-        help="Of the forward pass.  [default: auto]",
+        help="Number format of the forward pass.  [default: auto]",
     ),
-    click.option("--negatives", metavar="FILE", help="What ccheck mine wrote."),
+    click.option("--negatives", metavar="FILE", help="Hard negatives, from ccheck mine."),
 )
 
 
@@ -95,9 +106,11 @@ batches_options = options(
 @data_options
 @options(
     click.option(
-        "--loss", type=click.Choice(["multiple-negatives", "triplet"]), help="What is learned.  [default: the first]"
+        "--loss",
+        type=click.Choice(["multiple-negatives", "triplet"]),
+        help="Loss function.  [default: multiple-negatives]",
     ),
-    click.option("--margin", type=float, metavar="X", help="Of the triplet loss, in cosine.  [default: 0.3]"),
+    click.option("--margin", type=float, metavar="X", help="Margin of the triplet loss, as a cosine.  [default: 0.3]"),
     WEAK_PAIRS,
 )
 @batches_options
@@ -110,8 +123,8 @@ def embedder(**given: Any) -> None:
     ccheck train embedder --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
     ccheck ingest c.jsonl --model out
 
-    Claims to measure on are kept apart by document, unless told otherwise. A training that was stopped goes on by
-    --resume.
+    Unless --split says otherwise, the claims to measure on share no document with the training claims. To continue an
+    interrupted training, use --resume.
     """
     from ..training.embedder import train_embedder
     from ..training.options import EmbedderOptions
@@ -135,12 +148,12 @@ def embedder(**given: Any) -> None:
 @data_options
 @training_options
 def adapter(**given: Any) -> None:
-    """Train a map of the claims' embeddings, which needs no new ingest.
+    """Train an adapter for the claims' embeddings; documents stay as they are.
 
     \b
     ccheck train adapter --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
 
-    A recipe's dense retriever uses it by adapter = "out". --base is the model that the store was made with.
+    To use it, set adapter = "out" on a recipe's dense retriever. --base is the embedding model of the store.
     """
     from ..training.adapter import train_adapter
     from ..training.options import AdapterOptions
@@ -155,13 +168,23 @@ def adapter(**given: Any) -> None:
 @click.command()
 @data_options
 @options(
-    click.option("--loss", type=click.Choice(["bce", "margin", "softmax"]), help="What is learned.  [default: bce]"),
-    click.option("--margin", type=float, metavar="X", help="Of the margin loss.  [default: 0.2]"),
-    click.option("--second-epochs", type=click.IntRange(0), metavar="N", help="Epochs on what it finds hard then."),
+    click.option("--loss", type=click.Choice(["bce", "margin", "softmax"]), help="Loss function.  [default: bce]"),
+    click.option("--margin", type=float, metavar="X", help="Margin of the margin loss.  [default: 0.2]"),
+    click.option(
+        "--second-epochs",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Number of epochs of a second phase, on the negatives that are still hard.",
+    ),
     WEAK_PAIRS,
-    click.option("--depth", type=click.IntRange(1), metavar="N", help="How deep negatives are.  [default: 200]"),
-    click.option("--store", metavar="STORE", help="Where the corpus is ingested.  [default: it is, for the while]"),
-    click.option("--recipe", metavar="NAME|FILE", help="Whose retrieval finds candidates.  [default: default]"),
+    click.option(
+        "--depth",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Depth of the ranking that negatives come from.  [default: 200]",
+    ),
+    click.option("--store", metavar="STORE", help="Store with the corpus.  [default: a temporary store]"),
+    click.option("--recipe", metavar="NAME|FILE", help="Recipe whose retrieval finds candidates.  [default: default]"),
 )
 @batches_options
 @training_options
@@ -175,8 +198,8 @@ def reranker(**given: Any) -> None:
     ccheck train reranker --preset climatecheck-hybrid --config mine.toml
     ccheck query "..." --rerank out
 
-    Claims to measure on are kept apart by document, unless told otherwise. A training that was stopped goes on by
-    --resume.
+    Unless --split says otherwise, the claims to measure on share no document with the training claims. To continue an
+    interrupted training, use --resume.
     """
     from ..training.from_store import open_candidates
     from ..training.options import RerankerOptions
@@ -207,11 +230,11 @@ class _Run:
     def __init__(self, values: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
         for name in ("corpus", "claims", "qrels", "output"):
             if not values.get(name):
-                raise UsageError(f"--{name} is missing (or {name} in the file of --config)")
+                raise UsageError(f"--{name} is missing (or {name} in the --config file)")
         self.corpus, self.claims, self.qrels = (str(values[name]) for name in ("corpus", "claims", "qrels"))
         self.dev_claims, self.dev_qrels = (values.get(name) for name in ("dev_claims", "dev_qrels"))
         if self.dev_qrels and not self.dev_claims:
-            raise UsageError("--dev-qrels are judgements of --dev-claims: give these too")
+            raise UsageError("--dev-qrels needs --dev-claims")
         self.output = Path(str(values["output"]))
         self.store, self.recipe = values.get("store"), values.get("recipe")
         self.device: str | None = flags["device"]

@@ -89,3 +89,23 @@ def default_chunking(embedding: Embedding) -> Chunking:
     """Documents longer than the model's window in passages that fill it; `benchmarks/passages.py` has the gain."""
     window = embedding.max_tokens - 2  # without the two special tokens
     return Chunking(longer_than=window, max_tokens=window, overlap=window // 8)
+
+
+def chunking_for(encoders: Encoders, passage_tokens: int | None, overlap: int | None) -> Chunking | None:
+    """Passages of `passage_tokens` tokens that repeat `overlap` of the one before; None where neither is given.
+
+    By default a passage is as long as the model reads, and repeats an eighth. Raises UsageError where it does not fit.
+    """
+    if passage_tokens is None and overlap is None:
+        return None
+    if not encoders.dense:
+        raise UsageError("--passage-tokens and --overlap need embeddings, and none are made here")
+    spec = encoders.dense[0].embedder.spec
+    default = default_chunking(spec)
+    size = passage_tokens or default.max_tokens
+    if size > default.max_tokens:
+        raise UsageError(f"--passage-tokens {size} is too many: {spec.model} reads at most {default.max_tokens} tokens")
+    repeated = size // 8 if overlap is None else overlap
+    if repeated >= size:
+        raise UsageError(f"--overlap {repeated} must be less than the {size} tokens of a passage")
+    return Chunking(size, size, repeated)

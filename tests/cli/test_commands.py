@@ -34,7 +34,11 @@ def test_a_bug_is_called_one(monkeypatch):
 
     monkeypatch.setattr("ccheck.recipe.recipe_names", broken)
     ran = ccheck("recipes", "list")
-    assert ran.code == 1 and "a bug: RuntimeError: two and two [31mmake five" in ran.err and "CCHECK_DEBUG=1" in ran.err
+    assert (
+        ran.code == 1
+        and "a bug in ccheck: RuntimeError: two and two [31mmake five" in ran.err
+        and "CCHECK_DEBUG=1" in ran.err
+    )
     monkeypatch.setenv("CCHECK_DEBUG", "1")
     with pytest.raises(RuntimeError):
         ccheck("recipes", "list")
@@ -105,7 +109,7 @@ def test_index_info(papers):
 
 def test_index_list():
     ran = ccheck("index", "list")
-    assert (ran.code, ran.out) == (0, "") and "ccheck ingest FILE makes one" in ran.err
+    assert (ran.code, ran.out) == (0, "") and "Make one with ccheck ingest FILE" in ran.err
     for name in ("one", "two"):
         ccheck("ingest", CORPUS, "--no-dense", "--store", f"local:{name}", "-q")
     damaged = Path("home/data/damaged/documents.sqlite")
@@ -122,7 +126,7 @@ def test_index_list():
 def test_index_rebuild(papers, tmp_path, no_server):
     shutil.copytree(papers, tmp_path / "copy")
     ran = ccheck("index", "rebuild", "--store", tmp_path / "copy")
-    assert ran.code == 0 and "is rebuilt: 71 documents" in ran.err
+    assert ran.code == 0 and "was rebuilt: 71 documents" in ran.err
     assert ccheck("query", "sea level", "--store", tmp_path / "copy", *BM25).out == (
         ccheck("query", "sea level", "--store", papers, *BM25).out
     )
@@ -140,7 +144,7 @@ def test_index_delete_asks(papers, tmp_path):
     assert not (tmp_path / "copy").exists()
     shutil.copytree(papers, tmp_path / "copy")
     ran = ccheck("index", "delete", "--store", tmp_path / "copy", "--yes")
-    assert ran.code == 0 and "is gone" in ran.err and not (tmp_path / "copy").exists()
+    assert ran.code == 0 and "was deleted" in ran.err and not (tmp_path / "copy").exists()
     assert ccheck("index", "delete", "--store", tmp_path / "copy", "--yes").code == 4
 
 

@@ -100,8 +100,8 @@ def test_runs_with_the_same_name_are_told_apart():
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["bad.run"], 2, "a comparison needs two runs or more"),
-        (["bad.run", "bad.run"], 2, "a run is given twice"),
+        (["bad.run"], 2, "at least two runs"),
+        (["bad.run", "bad.run"], 2, "the same run is given twice"),
         (["bad.run", "good.run", "--metric", "nDGC@10"], 2, "did you mean 'nDCG@10'?"),
         (["bad.run", "none.run"], 4, "there is no file none.run"),
         (["bad.run", "qrels"], 5, "qrels can't be used: line 1: 4 columns where a run has 6"),

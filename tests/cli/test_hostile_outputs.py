@@ -241,7 +241,7 @@ def test_claims_that_are_none_keep_the_earlier_files(earlier, store, tmp_path):
     claims.write_text("\n")
     ran = ccheck("query", "--claims", claims, "--store", store, *BM25, "--run", earlier[0], "--report", earlier[1])
     assert [file.read_text() for file in earlier] == ["of yesterday"] * 2
-    assert "holds no claims" in ran.err and "nothing was written to" in ran.err and "unchanged" in ran.err
+    assert "has no claims" in ran.err and "nothing was written to" in ran.err and "unchanged" in ran.err
     new = ccheck("query", "--claims", claims, "--store", store, *BM25, "--run", tmp_path / "new.run")
     assert new.code == ran.code and not (tmp_path / "new.run").exists()
 

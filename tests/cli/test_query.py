@@ -315,7 +315,7 @@ def test_many_claims_stay_in_order(query, tmp_path):
 def test_no_claims(query, tmp_path):
     (tmp_path / "none.jsonl").touch()
     ran = query("--claims", tmp_path / "none.jsonl")
-    assert (ran.code, ran.out) == (0, "") and "holds no claims" in ran.err
+    assert (ran.code, ran.out) == (0, "") and "has no claims" in ran.err
 
 
 @pytest.mark.usefixtures("minilm")

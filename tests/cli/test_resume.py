@@ -53,7 +53,7 @@ def test_a_batch_that_ended_early_is_gone_on_with(batch: Any, asked: list[str], 
     ran = batch("--resume", "part.jsonl", "--run", "resumed.run")
     assert ran.code == 0 and asked == ["c2", "c3", "c4", "c5"] and same(ran, whole)
     assert ran.out.splitlines(keepends=True)[:2] == lines[:2]
-    assert "2 answers taken over from part.jsonl" in ran.err
+    assert "2 answers kept from part.jsonl" in ran.err
     assert Path("resumed.run").read_text() == Path("whole.run").read_text() != ""
 
 
@@ -127,7 +127,7 @@ def test_what_does_not_go_with_resume(batch: Any, papers: Path, tmp_path: Path) 
         (batch("--resume", "nothing.jsonl"), 4, "there is no file nothing.jsonl"),
         (batch("--resume", tmp_path), 2, "can't be read"),
         (batch("--resume", "x.jsonl", "--report", "r.html"), 2, "does not go with --report"),
-        (ccheck("query", "sea", "--resume", "x.jsonl", "--store", papers), 2, "goes on with a file of claims"),
+        (ccheck("query", "sea", "--resume", "x.jsonl", "--store", papers), 2, "needs a file of claims"),
     ):
         assert (ran.code, ran.out) == (code, "") and said in ran.err
 

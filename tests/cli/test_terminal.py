@@ -180,7 +180,7 @@ def test_ctrl_c_keeps_what_is_stored_and_the_next_run_goes_on(tmp_path):
         said = process.stderr.read().decode()
         process.stderr.close()
     assert process.wait() == 130
-    assert "the same command goes on from there" in said and said.endswith("ccheck: interrupted\n")
+    assert "Run the same command again to continue" in said and said.endswith("ccheck: interrupted\n")
     before = stored()
     assert 2_000 <= before < 5_000
     ran = ccheck("ingest", whole, "--no-dense", "--store", store, "--json")
