@@ -301,9 +301,9 @@ def _report(report: Report, store: str) -> Iterator[str]:
     rate = report.read / report.seconds if report.seconds else 0
     yield f"{store}: {said} in {report.seconds:.1f} s ({rate:,.0f} records/s)"
     if report.without_id:
-        yield f"{report.without_id:,} records had no id and got one from their content (--id-field names another field)"
+        yield f"{report.without_id:,} records without an id got one from their content (see --id-field)"
     if report.dates_unread:
-        yield f"{report.dates_unread:,} records have a date that could not be read. Queries with --before leave them out"
+        yield f"{report.dates_unread:,} records have a date that could not be read. --before leaves them out"
 
 
 def _show_preview(preview: Preview, *, as_json: bool) -> None:

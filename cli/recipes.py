@@ -58,7 +58,7 @@ def show(name: str) -> None:
 @replace_option
 @json_option
 def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
-    """Check whether a recipe can be used, and which of its models are installed.
+    """Check a recipe, and which of its models are installed.
 
     \b
     ccheck recipes check mine.toml

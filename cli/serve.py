@@ -106,8 +106,8 @@ def serve() -> None:
         metavar="S",
         default=10.0,
         type=click.FloatRange(0.1),
-        help="Longest time, in seconds, that a connection may stay open without a request being answered, such as while "
-        "it sends the head of one.",
+        help="Longest time, in seconds, that a connection may stay open while no request of it is being answered, such "
+        "as while it sends the head of one.",
     ),
     _option(
         "--allow-host",
@@ -174,8 +174,8 @@ def rerank(
     ccheck serve rerank --model ./my-reranker --port 8181
     CCHECK_RERANK_URL=http://127.0.0.1:8080 ccheck query "coffee is healthy"
 
-    Works with Elasticsearch and with clients of TEI, Cohere, Jina and OpenAI; docs/rerank-server.md lists the routes and
-    errors. Only this machine can reach the server unless you change --host. If CCHECK_SERVE_API_KEY is set, clients
+    Works with Elasticsearch and with clients of TEI, Cohere, Jina and OpenAI; docs/rerank-server.md lists the routes
+    and errors. Only this machine can reach the server unless you change --host. If CCHECK_SERVE_API_KEY is set, clients
     must send that key. On SIGTERM the server finishes the requests it has accepted.
     """
     from ..models import require_models

@@ -174,9 +174,9 @@ def test_a_claim_from_standard_input(query):
 USAGE = {
     "give either a claim or a file": [[], ["a claim", "--claims", "x.jsonl"]],
     "the claim is empty": [[""], [" \t"], ["-"]],
-    "try 'year>=2010'": [["x", "--filter", "foo"], ["x", "--filter", "=1"]],
+    "Write, for example, 'year>=2010'": [["x", "--filter", "foo"], ["x", "--filter", "=1"]],
     "is not a date like 2015-01-31": [["x", "--before", "2015"], ["x", "--before", ""]],
-    "the fields are content, title, text": [["x", "--fields", "abstract"]],
+    "Its fields are content, title, text": [["x", "--fields", "abstract"]],
     "is not a number": [["x", "--fields", "title^x"]],
     "boost above 0": [["x", "--fields", "title^0"], ["x", "--fields", ","], ["x", "--fields", "title^inf"]],
     "Invalid value for '-k'": [["x", "-k", "0"], ["x", "-k", "many"]],

@@ -100,7 +100,7 @@ def test_nothing_is_left_to_ask(batch: Any, asked: list[str], tmp_path: Path) ->
 def test_an_empty_file_has_no_answers(batch: Any, asked: list[str], tmp_path: Path) -> None:
     (tmp_path / "none.jsonl").touch()
     ran = batch("--resume", "none.jsonl")
-    assert ran.code == 0 and len(ran.objects) == len(asked) == 6 and "0 answers taken over" in ran.err
+    assert ran.code == 0 and len(ran.objects) == len(asked) == 6 and "0 answers kept" in ran.err
 
 
 def test_files_that_are_something_else_are_refused(batch: Any, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_what_does_not_go_with_resume(batch: Any, papers: Path, tmp_path: Path) 
     for ran, code, said in (
         (batch("--resume", "nothing.jsonl"), 4, "there is no file nothing.jsonl"),
         (batch("--resume", tmp_path), 2, "can't be read"),
-        (batch("--resume", "x.jsonl", "--report", "r.html"), 2, "does not go with --report"),
+        (batch("--resume", "x.jsonl", "--report", "r.html"), 2, "does not work with --report"),
         (ccheck("query", "sea", "--resume", "x.jsonl", "--store", papers), 2, "needs a file of claims"),
     ):
         assert (ran.code, ran.out) == (code, "") and said in ran.err

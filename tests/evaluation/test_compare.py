@@ -108,7 +108,7 @@ def test_climatechecks_score_differs_by_the_mean_of_its_claims():
 
 
 def test_what_can_not_be_compared():
-    with pytest.raises(UsageError, match="two runs or more"):
+    with pytest.raises(UsageError, match="at least two runs"):
         compare({"one": FIRST}, QRELS)
     with pytest.raises(InvalidData, match="no claim is both"):
         compare({"one": FIRST, "other": {"z": LATER}}, QRELS)
