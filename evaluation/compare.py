@@ -39,7 +39,7 @@ def compare(
     what `measure` raises.
     """
     if len(runs) < 2:
-        raise UsageError("a comparison needs two runs or more")
+        raise UsageError("give at least two runs to compare")
     names = check_metrics(metrics)
     said = []
     if common:

@@ -292,7 +292,7 @@ def test_another_layout_is_refused_with_both_in_the_message(embedded):
 def test_passages_that_make_no_sense():
     for arguments, message in (
         (["--overlap", "300"], "must be less than the 254 tokens"),
-        (["--passage-tokens", "5000"], "reads 254 tokens at most"),
+        (["--passage-tokens", "5000"], "reads at most 254 tokens"),
         (["--passage-tokens", "3"], "Invalid value"),
     ):
         ran = ccheck("ingest", CORPUS, *arguments)
