@@ -194,7 +194,7 @@ def rerank(
             if not quiet:
                 notice(message)
 
-        limits = Limits(max_body, max_texts, max_chars, queue, timeout, batch_tokens, connections, head_timeout)
+        limits = Limits(max_body, max_texts, max_chars, queue, timeout, connections, head_timeout)
         key = os.environ.get(KEY) or None
         app = load_app(
             models,
@@ -204,6 +204,7 @@ def rerank(
             device=device,
             dtype=dtype,
             max_tokens=max_tokens,
+            batch_tokens=batch_tokens,
             long=long,
             yes_token=yes_token,
             prompt=prompt,

@@ -25,6 +25,7 @@ def load_app(
     device: str | None = None,
     dtype: str | None = None,
     max_tokens: int | None = None,
+    batch_tokens: int | None = None,
     long: Literal["cut", "windows"] = "cut",
     yes_token: str | None = None,
     prompt: str | None = None,
@@ -49,7 +50,7 @@ def load_app(
             prompt=prompt if for_decoder else None,
             trust_remote_code=trust_remote_code,
             dtype=dtype,
-            batch_tokens=limits.batch_tokens,
+            batch_tokens=batch_tokens,
             on_load=lambda where=where: notify(f"loading {where}"),  # type: ignore[misc]
         )
         check_scorer(scorers[name], canary)
@@ -64,5 +65,5 @@ def load_app(
         embedder=embedder,
         limits=limits,
         access=access,
-        batch_tokens=limits.batch_tokens or batch_tokens_for(device or best_device()),
+        batch_tokens=batch_tokens or batch_tokens_for(device or best_device()),
     )
