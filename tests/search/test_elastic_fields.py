@@ -336,15 +336,8 @@ def test_the_index_has_the_layouts_fields(store: ElasticStore, elasticsearch_url
     assert properties["additional"]["analyzer"] == "ccheck_english"
 
 
-def test_an_index_of_an_earlier_ccheck_gains_fields(any_store: ElasticStore) -> None:
-    """The first ones had neither additional texts nor sparse vectors in their mapping."""
-    url = any_store.name.removesuffix(f"/{any_store.index}")
-    mappings = es_mappings.fields()
-    del mappings["properties"]["additional"], mappings["properties"]["id"]
-    old = Layout().to_dict()
-    mappings["_meta"] = {"ccheck": {"version": "0.0.1", "format": 1, "layout": old}}
-    body = {"settings": es_mappings.settings(), "mappings": mappings, "aliases": {any_store.index: {}}}
-    httpx.put(f"{url}/{any_store.index}-000001", json=body, timeout=60).raise_for_status()
+def test_an_index_without_vectors_gains_fields(any_store: ElasticStore) -> None:
+    any_store.prepare(Layout())
     plain = Entry(Document("a", "Sea", "The sea rises."), "1")
     assert any_store.upsert([plain]) == {}
     any_store.publish()
@@ -469,7 +462,7 @@ def test_rankings_of_an_alias_tell_documents_apart(foreign: ElasticStore) -> Non
 
 @pytest.mark.parametrize(
     ("retriever", "said"),
-    [(Sparse(), "sparse retrieval is not supported"), (Bm25(analysis=PLAIN), "BM25 with an analysis is not supported")],
+    [(Sparse(), "no sparse vectors"), (Bm25(analysis=PLAIN), "no terms of this analysis")],
 )
 def test_what_an_index_of_others_does_not_have(foreign: ElasticStore, retriever: Retriever, said: str) -> None:
     with pytest.raises(NotFound, match=said):
