@@ -177,12 +177,12 @@ def test_ids_that_do_not_match_are_said(papers, files):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["nosuch"], 4, "there is no recipe 'nosuch'"),
+        (["nosuch"], 4, "no file named 'nosuch'"),
         (["bm25", "bm25"], 2, "given twice"),
         (["bm25", "--metric", "nDCG"], None, None),
         (["bm25", "--metric", "nonsense@3"], 2, "nonsense"),
         (["bm25", "--metric", "Bpref"], 5, "not relevant"),
-        (["bm25", "--replace", "big=small"], 2, "names no model 'big'"),
+        (["bm25", "--replace", "big=small"], 2, "has no model 'big' to replace"),
         (["bm25", "--replace", "big"], 2, "write MODEL=OTHER"),
         (["bm25", "--run", "no/where.run"], 2, "can't be written"),
         (["bm25", "--report", "."], 2, "can't be written"),

@@ -93,7 +93,7 @@ def test_a_server_that_dies_half_way_leaves_the_rest_and_exit_code_7(at, tmp_pat
     with scripted(lambda request: judge(request) if next(count) < 3 else Said(status=500, body={})) as server:
         ran = ccheck(*at(server.url, "--claims", str(claims), "--verdict", "llm", "--report", str(tmp_path / "r.html")))
     first, second = ran.objects
-    assert ran.code == 7 and "1 of 2 claims could not be wholly judged" in ran.err
+    assert ran.code == 7 and "1 of 2 claims could not be judged completely" in ran.err
     assert first["verdict"]["label"] == "SUPPORTS"
     stances = [piece["stance"] for piece in second["evidence"]]
     assert any(stance["error"] for stance in stances) and all(stance["label"] or stance["error"] for stance in stances)
@@ -127,7 +127,7 @@ def test_a_verdict_that_can_not_be_made_is_no_label_and_exit_code_7(at, tmp_path
     (found,) = ran.objects
     assert all(piece["stance"]["label"] for piece in found["evidence"])
     assert found["verdict"]["label"] is None and found["verdict"]["error"]
-    assert ran.code == 7 and "not everything could be judged" in ran.err
+    assert ran.code == 7 and "some documents could not be judged" in ran.err
 
 
 def test_a_limit_of_calls_stops_cleanly_and_the_next_run_goes_on(at):
@@ -150,7 +150,7 @@ def test_a_dry_run_asks_nobody(at, monkeypatch):
     assert len(ran.objects) == 3 and all(SEA in json.dumps(prompt["messages"]) for prompt in ran.objects)
     assert "would ask 3 questions of about" in ran.err and "at your prices about 0.0" in ran.err
     with_none = ccheck(*at("http://127.0.0.1:9/v1", SEA, "--dry-run", "--verdict", "none"))
-    assert with_none.code == 2 and "no language model would be asked" in with_none.err
+    assert with_none.code == 2 and "no language model judges here" in with_none.err
 
 
 @pytest.mark.parametrize("many", [False, True])

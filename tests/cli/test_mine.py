@@ -72,7 +72,7 @@ def test_what_could_bear_on_the_claim_is_left_out(tmp_path):
     }
     for row in found:
         assert set(row) == {"claim_id", "claim", "positive_id", "positive", "negatives"}
-        assert row["positive_id"] == "good" and row["positive"] == f"Title good {TEXT}"
+        assert row["positive_id"] == "good" and row["positive"] == f"Title good\n{TEXT}"
         hard = [one["id"] for one in row["negatives"] if one["kind"] == "hard"]
         assert hard == [f"d{n}" for n in range(2, 20)]  # d5 too, which was judged not to be relevant
         others = [one for one in row["negatives"] if one["kind"] == "random"]

@@ -198,7 +198,7 @@ def test_what_is_missing_is_named(papers, tmp_path):
         (["x", "--store", "local:nothing"], "ccheck ingest FILE --store local:nothing"),
         (["x", "--store", tmp_path / "nothing"], f"local:{tmp_path / 'nothing'}"),
         (["x", "--store", papers, "--recipe", "defualt"], "did you mean 'default'?"),
-        (["x", "--store", papers, "--recipe", "none-of-them"], "packaged are bm25, checkthat-4b"),
+        (["x", "--store", papers, "--recipe", "none-of-them"], "the packaged recipes are bm25, checkthat-4b"),
         (["--claims", "nothing.jsonl", "--store", papers], "there is no file nothing.jsonl"),
     ):
         ran = ccheck("query", *arguments)

@@ -70,7 +70,7 @@ def test_with_the_scores_of_rerankers(files, tmp_path):
     # Where that reranker does not run, it is said and nothing is guessed.
     (tmp_path / "without.toml").write_text('extends = "bm25"\n[rerankers.learned]\nmodel = "learned.json"\n')
     ran = ccheck(*asked, "--recipe", tmp_path / "without.toml")
-    assert "was made for the scores of bm25, late" in json.dumps(ran.objects[0]["warnings"]) + ran.err
+    assert "was trained with scores of bm25, late" in json.dumps(ran.objects[0]["warnings"]) + ran.err
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(files, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "options", "code", "message"),
     [
-        ([*records(6), {"claim": "c", "evidence": "e", "label": "perhaps"}], (), 5, "line 7: the label 'perhaps'"),
-        ([*records(6), {"claim": "c", "label": "NEI"}], (), 5, "line 7: there is neither evidence nor the id"),
+        ([*records(6), {"claim": "c", "evidence": "e", "label": "perhaps"}], (), 5, "line 7: unknown label 'perhaps'"),
+        ([*records(6), {"claim": "c", "label": "NEI"}], (), 5, "line 7: both the evidence and the id of a document are missing"),
         ([{**one, "label": "supports"} for one in records(30)], (), 5, "REFUTES"),
         (records(30), ("--method", "classifier", "--base", "no-such-model"), 4, "no-such-model"),
         (records(30), ("--base", "no-such-model"), 4, "no-such-model"),

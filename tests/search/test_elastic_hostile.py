@@ -85,7 +85,7 @@ def failure(url: str, **settings: Any) -> str:
 
 
 def test_a_host_name_that_nobody_knows() -> None:
-    assert "can't be reached: its host name is not known (DNS" in failure("http://no-such-host.invalid:9200")
+    assert "can't be reached: its host name could not be resolved (DNS" in failure("http://no-such-host.invalid:9200")
 
 
 def test_a_refused_connection() -> None:
@@ -128,7 +128,7 @@ def test_redirects_are_not_followed(serve: Callable[..., str]) -> None:
     seen: list[bytes] = []
     elsewhere = serve(http("200 OK", b'{"count": 7}'), seen)
     url = serve(http("307 Temporary Redirect", b"", f"Location: {elsewhere}/papers/_count"))
-    assert f"{url} redirects to {elsewhere}/papers/_count (307), and ccheck follows no redirect" in failure(url)
+    assert f"{url} redirects to {elsewhere}/papers/_count (307), and ccheck does not follow redirects" in failure(url)
     assert seen == []
 
 

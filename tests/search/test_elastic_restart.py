@@ -83,7 +83,7 @@ def test_what_could_not_be_asked_is_said_and_asked_later(node: Node, store: str,
     )  # fmt: skip
     assert ran.code == 0 and [one["claim"]["id"] for one in ran.objects] == [f"c{n}" for n in range(COUNT)]
     assert all("error" not in one and one["evidence"] for one in ran.objects)
-    assert f"{COUNT - 1 - len(failed)} answers taken over" in ran.err
+    assert f"{COUNT - 1 - len(failed)} answers kept from" in ran.err
     assert len({line.split()[0] for line in (tmp_path / "all.run").read_text().splitlines()}) == COUNT
 
 
