@@ -251,9 +251,9 @@ def test_climate_fever_and_averitec(climate_fever):
         (read_qrels, ["q1 0 d1 1", "q1 0 d1 0"], "line 2: the pair of claim q1 and document d1 has another grade than"),
         (read_qrels, ["query-id\tcorpus-id\tscore", "q1\t\t1"], "line 2: there is a label or grade but no document"),
         (read_qrels, ["query-id\tcorpus-id\tscore", "\td\t1"], "line 2: the claim's id is empty"),
-        (read_qrels, ["query-id\tcorpus-id\tscore", "q\td"], "line 2: 2 columns where the header has 3"),
+        (read_qrels, ["query-id\tcorpus-id\tscore", "q\td"], "line 2: the row has 2 columns and the header 3"),
         (read_qrels, ["query-id\tcorpus-id", "q\td"], "line 2: claim q and document d have neither grade nor label"),
-        (read_qrels, ['{"claim_id": 1, "doc_id": 2, "label": "perhaps so"}'], "the label 'perhaps so' is not known"),
+        (read_qrels, ['{"claim_id": 1, "doc_id": 2, "label": "perhaps so"}'], "unknown label 'perhaps so'"),
         (read_qrels, ['{"claim_id": true, "doc_id": 2, "score": 1}'], "line 1: claim_id is no id: 'True'"),
         (
             read_claims,
@@ -268,7 +268,7 @@ def test_climate_fever_and_averitec(climate_fever):
             ['{"claim_id": 1, "claim": "a", "doc_id": 1}', '{"claim_id": 1, "claim": "b", "doc_id": 2}'],
             "line 2: the id '1' is already that of the claim on line 1",
         ),
-        (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "mixed"}'], "line 1: the label 'mixed' is of a claim"),
+        (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "mixed"}'], "line 1: the label 'mixed' is for a whole claim"),
         (
             read_gold,
             ['{"claim_id": 1, "doc_id": 2, "label": "NEI"}', '{"claim_id": 1, "doc_id": 2, "label": "true"}'],

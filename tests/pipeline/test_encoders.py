@@ -154,7 +154,7 @@ def test_two_sparse_encoders_are_too_many(loaded: Resources, splade: str, tmp_pa
 def test_a_store_of_another_sparse_encoder_is_refused(loaded: Resources, splade: str, tmp_path: Path) -> None:
     layout = Layout(sparse=loaded.sparse_embedder(splade).spec)
     another = str(make_splade(tmp_path / "another", seed=1))
-    with pytest.raises(InvalidData, match="was made with no dense embeddings; sparse vectors of"):
+    with pytest.raises(InvalidData, match="was made with no dense embeddings; sparse vectors made with"):
         open_encoders(loaded, store(layout), recipe(tmp_path, f'[retrievers.sparse]\nmodel = "{another}"\n'))
 
 
@@ -220,7 +220,7 @@ def test_without_the_models_extra(loaded: Resources, monkeypatch: pytest.MonkeyP
 
 
 def test_no_embeddings_for_a_recipe_that_searches_them(loaded: Resources) -> None:
-    with pytest.raises(UsageError, match="the recipe dense searches embeddings: leave out --no-dense"):
+    with pytest.raises(UsageError, match="the recipe dense searches embeddings. Leave out --no-dense"):
         open_encoders(loaded, None, load_recipe("dense"), dense=False)
     assert open_encoders(loaded, None, load_recipe("default"), dense=False).dense == ()
 
@@ -237,7 +237,7 @@ def test_additional_texts_need_a_language_model(loaded: Resources, tmp_path: Pat
     # Later ingests write what the store has, by the same model, also where the settings name another.
     another = Resources(loaded.settings.model_copy(update=flags | {"llm_model": "n"}))
     assert layout_of(open_encoders(another, store(layout))) == layout
-    with pytest.raises(InvalidData, match=r"a summary and 2 posts of each document by m.*by n"):
+    with pytest.raises(InvalidData, match=r"a summary and 2 posts for each document, written by m.*by n"):
         open_encoders(another, store(layout), wanted)
     for one in (asking, another):
         one.close()
