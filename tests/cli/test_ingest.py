@@ -408,7 +408,7 @@ def test_stand_ins_are_for_a_recipe(tmp_path, shape):
 
 def test_a_recipe_of_words_needs_no_model(tmp_path, no_models):
     assert ccheck("ingest", CORPUS, "--recipe", "bm25").err.count("\n") == 1
-    assert ccheck("index", "info", "--json").objects[0]["layout"] ["dense"] == {}
+    assert ccheck("index", "info", "--json").objects[0]["layout"]["dense"] == {}
 
 
 def test_a_language_model_that_a_flag_names_takes_the_place_of_the_recipe_s(tmp_path, monkeypatch):

@@ -92,7 +92,7 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(files, tmp_path):
     ("lines", "options", "code", "message"),
     [
         ([*records(6), {"claim": "c", "evidence": "e", "label": "perhaps"}], (), 5, "line 7: unknown label 'perhaps'"),
-        ([*records(6), {"claim": "c", "label": "NEI"}], (), 5, "line 7: both the evidence and the id of a document are missing"),
+        ([*records(6), {"claim": "c", "label": "NEI"}], (), 5, "both the evidence and the id"),
         ([{**one, "label": "supports"} for one in records(30)], (), 5, "REFUTES"),
         (records(30), ("--method", "classifier", "--base", "no-such-model"), 4, "no-such-model"),
         (records(30), ("--base", "no-such-model"), 4, "no-such-model"),

@@ -268,7 +268,7 @@ def test_climate_fever_and_averitec(climate_fever):
             ['{"claim_id": 1, "claim": "a", "doc_id": 1}', '{"claim_id": 1, "claim": "b", "doc_id": 2}'],
             "line 2: the id '1' is already that of the claim on line 1",
         ),
-        (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "mixed"}'], "line 1: the label 'mixed' is for a whole claim"),
+        (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "mixed"}'], "the label 'mixed' is for a whole claim"),
         (
             read_gold,
             ['{"claim_id": 1, "doc_id": 2, "label": "NEI"}', '{"claim_id": 1, "doc_id": 2, "label": "true"}'],
