@@ -343,6 +343,14 @@ class Result:
     scored_by: Mapping[str, StageKind] = field(default_factory=dict)
 
     @property
+    def by_document(self) -> tuple[Evidence, ...]:
+        """The evidence with each document once: where several of its units were found, the best of them."""
+        best: dict[str, Evidence] = {}
+        for piece in self.evidence:
+            best.setdefault(piece.document.id, piece)
+        return tuple(best.values())
+
+    @property
     def usage(self) -> Usage:
         """What all stages asked of language models."""
         return sum(self.usage_by_stage.values(), Usage())

@@ -249,7 +249,7 @@ class _Answers:
             self._warned[warning] = self._warned.get(warning, 0) + 1
         for name, spent in result.timings_ms.items():
             self._milliseconds[name] = self._milliseconds.get(name, 0.0) + spent
-        hits = [piece.hit for piece in result.evidence]
+        hits = [piece.hit for piece in result.by_document]
         scores = strictly_decreasing([hit.score for hit in hits])
         self.run[claim] = dict(zip(self._one(tuple(hit.document.id for hit in hits)), scores, strict=True))
         # A stage can have failed at a claim: the order is that of the claim at which most of them ran.
@@ -258,7 +258,7 @@ class _Answers:
             self._stages.setdefault(name, {})[claim] = self._one(ids)
         for piece in result.evidence[: self.recipe.verdict.documents]:
             if piece.stance is not None:
-                self._stances[claim, piece.document.id] = piece.stance
+                self._stances.setdefault((claim, piece.document.id), piece.stance)
         if result.verdict is not None:
             self._verdicts[claim] = result.verdict
 

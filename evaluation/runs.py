@@ -43,8 +43,8 @@ def run_of(results: Iterable[Result]) -> dict[str, dict[str, float]]:
             raise InvalidData(f"the claim {result.claim.text[:80]!r} has no id, by which judgements could name it")
         if claim in run:
             raise InvalidData(f"there are two claims with the id {claim}")
-        scores = strictly_decreasing([evidence.hit.score for evidence in result.evidence])
-        run[claim] = dict(zip((evidence.document.id for evidence in result.evidence), scores, strict=True))
+        scores = strictly_decreasing([evidence.hit.score for evidence in result.by_document])
+        run[claim] = dict(zip((evidence.document.id for evidence in result.by_document), scores, strict=True))
     return run
 
 
@@ -74,7 +74,7 @@ def trec_lines(claim: str, ranking: Sequence[tuple[str, float]], name: str) -> l
 
 def result_lines(result: Result) -> list[str]:
     """The lines of one result; a claim without an id is claim 1."""
-    ranking = [(evidence.document.id, evidence.hit.score) for evidence in result.evidence]
+    ranking = [(evidence.document.id, evidence.hit.score) for evidence in result.by_document]
     return trec_lines(result.claim.id or "1", ranking, result.recipe)
 
 

@@ -34,7 +34,7 @@ def stances_of(results: Iterable[Result]) -> dict[tuple[str, str], Stance]:
         (result.claim.id, evidence.document.id): evidence.stance
         for result in results
         if result.claim.id is not None
-        for evidence in result.evidence
+        for evidence in result.by_document
         if evidence.stance is not None
     }
 

@@ -73,15 +73,16 @@ def features(
     for name in (*retrievers, *rerankers):
         found = [hit.scores[name] for hit in hits if name in hit.scores]
         # Of rerankers no place is kept: it follows from their scores.
-        places = (
-            {hit.document.id: hit.ranks[name] for hit in hits if name in hit.ranks}
-            if name in retrievers
-            else {hit.document.id: 1 + sum(s > hit.scores[name] for s in found) for hit in hits if name in hit.scores}
-        )
-        last = max(places.values(), default=0) + 1
+        places = [
+            (hit.ranks.get(name) if name in retrievers else 1 + sum(score > hit.scores[name] for score in found))
+            if name in hit.scores
+            else None
+            for hit in hits
+        ]
+        last = max((place for place in places if place is not None), default=0) + 1
         low, high = min(found, default=0.0), max(found, default=0.0)
         scores = [hit.scores.get(name, low) for hit in hits]
-        columns += [scores, _scaled(scores, low, high), [places.get(hit.document.id, last) for hit in hits]]
+        columns += [scores, _scaled(scores, low, high), [last if place is None else place for place in places]]
     joined = next((name for name in FUSIONS if all(name in hit.scores for hit in hits)), next(iter(retrievers), ""))
     fused = [hit.scores.get(joined, hit.score) for hit in hits]
     columns += [
@@ -90,8 +91,9 @@ def features(
     ]
     wanted = terms(claim)
     words, pairs = set(wanted), set(itertools.pairwise(wanted))
-    titles = [set(terms(hit.document.title)) for hit in hits]
-    texts = [terms(hit.document.text) for hit in hits]
+    read = [hit.read for hit in hits]
+    titles = [set(terms(document.title)) for document in read]
+    texts = [terms(document.text) for document in read]
     bags = [title.union(text) for title, text in zip(titles, texts, strict=True)]
     rarity = {word: math.log((rows + 1) / (sum(word in bag for bag in bags) + 0.5)) for word in words}
     whole = sum(rarity.values())

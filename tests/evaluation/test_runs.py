@@ -13,8 +13,9 @@ import pytest
 from cli_runs import jsonl
 
 from ccheck.errors import Incomplete, InvalidData, NotFound, UsageError
-from ccheck.evaluation.runs import ranked, read_run, run_of, run_of_ids, write_run
-from ccheck.types import Claim, Document, Evidence, Hit, Result
+from ccheck.evaluation.runs import ranked, read_run, result_lines, run_of, run_of_ids, write_run
+from ccheck.evaluation.verdicts import stances_of
+from ccheck.types import Claim, Document, Evidence, Hit, Result, Stance, Unit
 
 
 def lines(path: str = "a.run") -> list[list[str]]:
@@ -162,3 +163,15 @@ def test_answers_that_are_no_run(data, said):
     with pytest.raises(InvalidData) as caught:
         read_run("answers.jsonl")
     assert said in str(caught.value)
+
+
+def test_a_document_of_several_units_counts_once_by_its_best():
+    document, other = Document("d", "", "The sea rises. Ice melts."), Document("e", "", "Ice.")
+    units = [Unit("sentences", 0, 0, 14, "The sea rises."), Unit("sentences", 1, 15, 25, "Ice melts.")]
+    stances = [Stance("SUPPORTS"), Stance("REFUTES"), Stance("NOT_ENOUGH_INFO")]
+    hits = [Hit(1, document, 3.0, unit=units[0]), Hit(2, other, 2.0), Hit(3, document, 1.0, unit=units[1])]
+    evidence = tuple(Evidence(hit, stance=stance) for hit, stance in zip(hits, stances, strict=True))
+    result = Result(Claim("c", "1"), evidence, None, "r", "s")
+    assert run_of([result]) == {"1": {"d": 3.0, "e": 2.0}}
+    assert [line.split()[2] for line in result_lines(result)] == ["d", "e"]
+    assert stances_of([result]) == {("1", "d"): stances[0], ("1", "e"): stances[1]}

@@ -220,7 +220,7 @@ def test_without_the_models_extra(loaded: Resources, monkeypatch: pytest.MonkeyP
 
 
 def test_no_embeddings_for_a_recipe_that_searches_them(loaded: Resources) -> None:
-    with pytest.raises(UsageError, match="the recipe dense searches embeddings. Leave out --no-dense"):
+    with pytest.raises(UsageError, match=r"the recipe dense searches embeddings\. Leave out --no-dense"):
         open_encoders(loaded, None, load_recipe("dense"), dense=False)
     assert open_encoders(loaded, None, load_recipe("default"), dense=False).dense == ()
 

@@ -23,7 +23,7 @@ from ccheck.training.learned_reranker import (
     save_learned_reranker,
     train_learned_reranker,
 )
-from ccheck.types import Claim, Document, Evidence, Hit, Ranking, Result
+from ccheck.types import Claim, Document, Evidence, Hit, Ranking, Result, Unit
 
 RETRIEVERS = ["bm25", "dense"]
 OPTIONS = LearnedRerankerOptions(trees=30, folds=3)
@@ -121,6 +121,19 @@ def test_features_of_rerankers_that_ran_before_by_hand():
     assert [row["fused scaled"] for row in rows] == pytest.approx([0, 1 / 3, 1])
 
 
+def test_units_of_one_document_are_told_apart():
+    document = Document("d", "Sea", "The sea rises. Ice melts.")
+    units = [Unit("sentences", 0, 0, 14, "The sea rises."), Unit("sentences", 1, 15, 25, "Ice melts.")]
+    places = list(enumerate(units, 1))
+    one = [Hit(r, document, 1 / r, {"bm25": 9.0 - r, "late": 0.0 + r}, {"bm25": r}, unit=unit) for r, unit in places]
+    apart = [
+        replace(hit, document=Document(f"d{hit.rank}", "Sea", unit.text), unit=None) for hit, unit in zip(one, units)
+    ]
+    assert np.array_equal(
+        features("the sea rises", one, ["bm25"], ["late"]), features("the sea rises", apart, ["bm25"], ["late"])
+    )
+
+
 def test_a_rerankers_scores_are_learned_from_and_asked_for(tmp_path):
     claims, qrels, found = claims_and_hits()
     told = {
@@ -205,7 +218,7 @@ def test_scores_of_other_retrievers_are_refused(trained, tmp_path):
         {"bm25": 1.0, "dense": 1.0, "rerank": 1.0},
     ):
         changed = [Hit(hit.rank, hit.document, hit.score, strange, {}) for hit in hits]
-        with pytest.raises(InvalidData, match="made for the scores of bm25, dense"):
+        with pytest.raises(InvalidData, match="was trained with scores of bm25, dense"):
             reranker.score_hits("sea", changed)
     assert reranker.score_hits("sea", []).values == ()
 

@@ -433,7 +433,7 @@ def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: http
         lambda: store.delete(["p0"]),
         store.drop,
     ):
-        with pytest.raises(InvalidData, match="ccheck did not make|was not made by ccheck"):
+        with pytest.raises(InvalidData, match=r"ccheck did not make|was not made by ccheck"):
             write()
     assert store.count() == 3
     assert store.digests(["p0"]) == {}

@@ -137,7 +137,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / DATABASE).write_bytes(b"no database" * 1000)
-    with pytest.raises(InvalidData, match="can.t be read as a store: file is not a database"):
+    with pytest.raises(InvalidData, match=r"can.t be read as a store: file is not a database"):
         LocalStore(tmp_path).count()
 
 
