@@ -373,7 +373,7 @@ def test_another_layout_is_refused_before_anything_is_encoded(open_model: OpenMo
             (Encoders(full.dense, None, full.analyses, writer), "tiny-sparse"),
             (Encoders(full.dense, TinySparse("6" * 64), full.analyses, writer), "weights 66666666"),
             (Encoders(full.dense, sparse, (), writer), "stemming = True"),
-            (Encoders(full.dense, sparse, full.analyses), "a summary and 2 posts of each document by m"),
+            (Encoders(full.dense, sparse, full.analyses), "a summary and 2 posts for each document, written by m"),
             (Encoders((), sparse, full.analyses, writer), "no dense embeddings"),
         )
         server.requests.clear()
