@@ -1,12 +1,12 @@
 # The reranking sidecar: docs/rerank-server.md
-#   docker build -t ccheck-rerank .                          for processors
-#   docker build -t ccheck-rerank --build-arg DEVICE=gpu .   for NVIDIA GPUs: PyPI's torch brings CUDA
+#   docker build -t ccheck-rerank .                          for CPUs
+#   docker build -t ccheck-rerank --build-arg DEVICE=gpu .   for NVIDIA GPUs (PyPI's torch includes CUDA)
 #   docker run --init -p 127.0.0.1:8080:8080 -v models:/models ccheck-rerank --model BAAI/bge-reranker-v2-m3
 FROM python:3.12-slim
 ARG DEVICE=cpu
 
-# First what changes seldom: the packages that uv.lock names, checked by their digests. For processors torch comes from
-# PyTorch's own index, which has it without CUDA, at the version of the lock.
+# First the layer that rarely changes: the packages in uv.lock, verified with their digests. For CPUs, torch comes from
+# PyTorch's own index, which offers it without CUDA, in the locked version.
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
 # hadolint ignore=DL3013,SC2086
@@ -20,7 +20,7 @@ RUN pip install --no-cache-dir uv \
     && uv export --quiet --frozen --no-emit-project --extra models --extra server $without --output-file /tmp/locked.txt \
     && uv pip install --system --no-cache --no-deps --requirement /tmp/locked.txt
 
-# No model is in the image: they lie in the volume, downloaded or put there.
+# The image contains no model. Models are in the volume: downloaded, or copied there by you.
 COPY . .
 RUN uv pip install --system --no-cache --no-deps --build-constraints /tmp/locked.txt . && rm -rf /src/* \
     && useradd --uid 10001 --create-home ccheck \

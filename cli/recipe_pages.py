@@ -1,8 +1,8 @@
-"""docs/recipes.md, made of the recipes and of what was measured with them.
+"""Generate docs/recipes.md from the recipes and the figures measured with them.
 
     python -m ccheck.cli.recipe_pages > docs/recipes.md
 
-Lines of `ccheck evaluate --json` in benchmarks/recipes.jsonl are what was measured; each may have a `note` added.
+The figures are lines of `ccheck evaluate --json` in benchmarks/recipes.jsonl, each with an optional `note`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from ..stages import (
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "recipes.jsonl"
 _HEAD = """# Recipes
 
-Made by `python -m ccheck.cli.recipe_pages > docs/recipes.md`; do not edit it by hand.
+Generated with `python -m ccheck.cli.recipe_pages > docs/recipes.md`. Do not edit this page.
 
-A recipe is a whole pipeline, written down: `ccheck recipes show NAME` prints one, `--recipe NAME|FILE` runs it.
-Published figures are the source's, on its own data. What was measured here is on other data, and where a model could
-not be had another stands in for it: such figures show that the pipeline runs and what its stages do, not that it
-reproduces the published ones. Intervals are 95% of a bootstrap over the claims.
+A recipe describes a whole pipeline. `ccheck recipes show NAME` prints one, and `--recipe NAME|FILE` runs it.
+Published figures are the source's own, on its own data. The figures measured here are on other data, and another model
+stands in where the original was not available. They show that the pipeline runs and what each stage contributes, not
+that it reproduces the published figures. Intervals are 95% bootstrap intervals over the claims.
 """
 
 
@@ -51,15 +51,18 @@ _TABLES = """## Writing one
     ccheck recipes show default > mine.toml
     ccheck recipes check mine.toml
 
-A recipe is TOML; an unknown key is an error that names the nearest known one. `extends = "NAME"`, or a file beside it,
-lays its tables over those of another; `false` in the place of a table or a key takes it out. `[replace]` has models
-that stand in for others, as `--replace` does. Files are looked for beside the recipe first. A retriever's or reranker's
-name is its kind, unless `kind` says otherwise; a reranker of any other name is a model. Results keep scores by these
-names, so no two stages have the same one, and none is called `rrf` or `minmax`.
+A recipe is a TOML file. An unknown key is an error that names the closest known key.
 
-The flags and settings that name a reranker or a judge (`--rerank`, `CCHECK_RERANK`, `--llm`, `--stance`) change a
-recipe alike in every command and in `ccheck.open()`. A recipe can come from a stranger: [security.md](security.md) says
-what it can't do. Its `examples` must be files of its own folder.
+- `extends` names another recipe, or a file next to this one, and lays this recipe's tables over it. `false` in place of
+  a table or key removes it.
+- `[replace]` names models that stand in for others, like `--replace`.
+- Relative file names are looked up next to the recipe first. `examples` must be in the recipe's own folder.
+- A retriever's or reranker's name is its kind, unless you set `kind`. A reranker with any other name is a model.
+- Results list scores under these names, so each stage needs a name of its own, other than `rrf` and `minmax`.
+
+The flags and settings that choose a reranker or a judge (`--rerank`, `CCHECK_RERANK`, `--llm`, `--stance`) change a
+recipe in the same way in every command and in `ccheck.open()`. For a recipe from a stranger,
+[security.md](security.md) says what it can't do.
 """
 _STAGES: dict[str, type[Stage]] = {
     "[retrievers.bm25]": Bm25,
@@ -115,7 +118,7 @@ def _keys(title: str, stage: type[Stage]) -> list[str]:
 
 
 def _choices(annotation: Any) -> str:
-    """The values that a key can have, where they are listed."""
+    """The values that a key accepts, if they are listed."""
     values = [value for value in get_args(annotation) if value is not type(None)]
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{_value(value)}`" for value in values)
@@ -131,7 +134,7 @@ def _default(value: Any) -> str:
 def _source(recipe: Recipe) -> list[str]:
     said = []
     if recipe.extends is not None:
-        said.append(f"It changes [{recipe.extends}](#{recipe.extends}).")
+        said.append(f"Based on [{recipe.extends}](#{recipe.extends}).")
     if recipe.source is not None:
         source = recipe.source
         where = f"{source.venue}, {source.url}" if source.url else source.venue
@@ -158,7 +161,7 @@ def _stages(recipe: Recipe) -> list[str]:
 
 
 def _settings(stage: Stage, always: tuple[str, ...] = ("depth",)) -> str:
-    """What of a stage is not as usual, and what is always worth saying."""
+    """The settings of a stage that differ from the defaults, and those in `always`."""
     said = stage.model_dump(mode="json", exclude_defaults=True) | {
         key: getattr(stage, key) for key in always if key in type(stage).model_fields
     }
@@ -196,7 +199,7 @@ def _models(recipe: Recipe) -> list[str]:
 
 def _published(recipe: Recipe) -> list[str]:
     if not recipe.published:
-        return ["Published figures: none of the whole system.", ""] if recipe.source is not None else []
+        return ["No figures were published for the whole system.", ""] if recipe.source is not None else []
     rows = ["| published | figures |", "| --- | --- |"]
     for published in recipe.published:
         note = f": {published.note}" if published.note else ""
@@ -208,7 +211,7 @@ def _published(recipe: Recipe) -> list[str]:
 def _runs(runs: list[dict[str, Any]]) -> list[str]:
     if not runs:
         return []
-    rows = ["| measured here | claims | figures | of its stages | stand-ins |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| measured here | claims | figures | by stage | stand-ins |", "| --- | --- | --- | --- | --- |"]
     for run in runs:
         figures = ", ".join(
             f"{name} {_figure(value)}{_interval(run.get('intervals', {}).get(name))}"
@@ -221,7 +224,7 @@ def _runs(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def _shares(run: dict[str, Any]) -> str:
-    """The first metric of each stage, where there are several."""
+    """The first metric for each stage, if there are several stages."""
     stages = run.get("stages", {})
     metric = next(iter(run["metrics"]))
     if len(stages) < 2:
