@@ -54,7 +54,9 @@ def check_outputs(outputs: Iterable[tuple[AnyPath | None, str]], reads: Iterable
             continue
         place = os.path.realpath(check_output(path, what, reads))
         if place in places:
-            raise UsageError(f"{what} can't be written to {path}: {places[place]} goes there. Name two files")
+            raise UsageError(
+                f"{what} can't be written to {path}: {places[place]} is written there too. Choose another file"
+            )
         places[place] = what
 
 
@@ -66,7 +68,7 @@ def check_folder(path: AnyPath, what: str) -> Path:
         if target.is_symlink():
             reason = _linked(target)
         elif target.exists() and not target.is_dir():
-            reason = "there is a file of that name. Name another folder"
+            reason = "a file with that name exists. Choose another folder"
         else:
             reason = _bad_way(target) or _in_store(target / STORE_FILE)
     except OSError as error:
@@ -179,12 +181,12 @@ def _obstacle(given: str, target: Path, reads: Iterable[AnyPath | None]) -> str 
     if target.exists():
         for other in reads:
             if other is not None and os.fspath(other) != "-" and Path(other).exists() and target.samefile(other):
-                return "this command reads that file. Name another one"
+                return "this command reads that file. Choose another one"
     return _bad_way(target) or _in_store(target) or _database(target)
 
 
 def _linked(target: Path) -> str:
-    return f"it is a symbolic link to {target.readlink()}. Name that one itself, or another"
+    return f"it is a symbolic link to {target.readlink()}. Name its target instead, or another file"
 
 
 def _bad_way(target: Path) -> str | None:
@@ -200,7 +202,7 @@ def _bad_way(target: Path) -> str | None:
 def _in_store(target: Path) -> str | None:
     for folder in Path(os.path.realpath(target)).parents:
         if (folder / STORE_FILE).is_file():
-            return f"{folder} is a store. Name a file elsewhere"
+            return f"{folder} is a store. Choose a file elsewhere"
     return None
 
 
@@ -213,5 +215,5 @@ def _database(target: Path) -> str | None:
         if file.is_file():
             with file.open("rb") as stream:
                 if stream.read(len(_SQLITE)) == _SQLITE:
-                    return "it is a database. Name another file"
+                    return "it is a database. Choose another file"
     return None

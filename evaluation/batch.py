@@ -132,19 +132,19 @@ def earlier_answers(file: str, key: str, claims: Collection[Key]) -> dict[Key, A
         except ValueError as error:
             if last:
                 break
-            raise InvalidData(f"{where} is not JSON: --resume takes what ccheck query --claims printed") from error
+            raise InvalidData(f"{where} is not JSON: --resume takes the output of ccheck query --claims") from error
         claim = _claim(answer)
         if claim is None:
-            raise InvalidData(f"{where} is not an answer: --resume takes what ccheck query --claims printed")
+            raise InvalidData(f"{where} is not an answer: --resume takes the output of ccheck query --claims")
         if answer.get("settings") != key:
             raise InvalidData(
-                f"{where} was answered with another recipe, model, store, filter or number of documents: use the same "
-                "ones to go on, or leave out --resume to begin anew"
+                f"{where} was answered with a different recipe, model, store, filter or number of documents. Use the "
+                "same ones to continue, or leave out --resume to start over"
             )
         if claim not in claims:
             raise InvalidData(
                 f"{where} answers the claim {printable(claim[1][:80])!r} (id {printable(str(claim[0]))}), which is not "
-                "among these claims: is it of another file?"
+                "among these claims. Is it from another file?"
             )
         if not _failed(answer):
             answers[claim] = answer

@@ -123,7 +123,7 @@ def cross_fitted(
         rest = [i for i, claim in enumerate(claims) if fold_of[claim] == fold]
         if len(fitted) < MIN_PAIRS:
             raise InvalidData(
-                f"{len(stances):,} pairs of {len(fold_of):,} claims are too few to measure a calibration. Give pairs "
+                f"{len(stances):,} pairs of {len(fold_of):,} claims are too few to calibrate. Give pairs "
                 f"of at least {FOLDS} claims, about {2 * MIN_PAIRS} in all"
             )
         calibration = fit_calibration([stances[i] for i in fitted], [labels[i] for i in fitted], method, kind)

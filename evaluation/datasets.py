@@ -61,7 +61,7 @@ class _Once:
         if key not in self.values:
             self.values[key], self.lines[key] = value, record.line
         elif self.values[key] != value:
-            raise InvalidData(f"{name} has another {self.what} than on line {self.lines[key]}")
+            raise InvalidData(f"{name} has a different {self.what} on line {self.lines[key]}")
 
 
 class ClaimRecord(NamedTuple):
@@ -110,14 +110,16 @@ def _claims(records: Iterator[Record | Reject]) -> Iterator[ClaimRecord]:
             continue
         text = _text(_found(data, TEXTS)[1])
         if not text:
-            problem = f"claim {id_} has no text. Its fields are {', '.join(data)}; the text is in {' or '.join(TEXTS)}"
+            problem = (
+                f"claim {id_} has no text. Its fields are {', '.join(data)}; the text must be in {' or '.join(TEXTS)}"
+            )
             yield ClaimRecord(Claim("", id_), f"{where}{problem}")
             continue
         first, first_number, line = firsts.setdefault(id_, (text, number, record.line))
         if first_number == number:
             yield ClaimRecord(Claim(text, id_))
         elif text != first or _found(data, DOCUMENTS)[0] is None:
-            problem = f"the id {id_!r} is already that of the claim on line {line}. Give each claim its own id"
+            problem = f"the claim on line {line} already has the id {id_!r}. Give each claim its own id"
             yield ClaimRecord(Claim(text, id_), f"{where}{problem}")
 
 
@@ -142,8 +144,8 @@ def read_qrels(path: str | os.PathLike[str]) -> Qrels:
         qrels.setdefault(claim, {})[document] = grade
     if not qrels:
         raise InvalidData(
-            f"{os.fspath(path)} has no judgements: give lines of claim id, document id and grade, as BEIR's or TREC's "
-            "qrels are, or pairs with labels"
+            f"{os.fspath(path)} has no judgements. Each line needs a claim id, a document id and a grade (BEIR or TREC "
+            "qrels), or a pair with a label"
         )
     return qrels
 
@@ -174,8 +176,8 @@ def read_gold(path: str | os.PathLike[str]) -> Gold:
     take_all(path, _COLUMNS, take)
     if not stances.values and not verdicts.values:
         raise InvalidData(
-            f"{os.fspath(path)} has no labels: give records with claim_id and label, and doc_id where the label is of "
-            "one document"
+            f"{os.fspath(path)} has no labels. Records need claim_id and label, and doc_id where the label is for one "
+            "document"
         )
     return Gold(stances.values, verdicts.values, sentences)
 
@@ -257,7 +259,9 @@ def _scifact(claim: str, data: Mapping[str, Any]) -> Iterator[_Pair]:
     """SciFact's own claims: `evidence` has the labelled documents, the others that it cites leave the claim open."""
     for document, sets in data["evidence"].items():
         if not isinstance(sets, Sequence) or not all(isinstance(one, Mapping) for one in sets) or not sets:
-            raise InvalidData(f"the evidence of claim {claim} in document {document} is no list of labelled sentences")
+            raise InvalidData(
+                f"the evidence of claim {claim} in document {document} is not a list of labelled sentences"
+            )
         labels = {parse_stance(_text(one.get("label"))) for one in sets}
         if len(labels) > 1:
             raise InvalidData(f"the evidence of claim {claim} in document {document} has several labels")
@@ -299,7 +303,7 @@ def _sentences(value: object) -> tuple[int | str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(one, int | str) for one in value):
-        raise InvalidData("sentences must be a list of their numbers or texts")
+        raise InvalidData("sentences must be a list of sentence numbers or texts")
     return tuple(value)
 
 
@@ -336,7 +340,7 @@ def _id(value: object, name: str, *, any_text: bool = False) -> str:
         or not str(value).strip()
         or not (any_text or is_unicode(str(value)))
     ):
-        raise InvalidData(f"{name} is no id: {str(value)[:80]!r}")
+        raise InvalidData(f"{name} is not an id: {str(value)[:80]!r}")
     return str(value).strip()
 
 
@@ -359,5 +363,5 @@ def _number(value: object) -> int:
     except ValueError:
         number = None
     if number is None or not number.is_integer() or abs(number) > _HIGHEST_GRADE:
-        raise InvalidData(f"the grade {str(value)[:80]!r} is no whole number up to {_HIGHEST_GRADE}")
+        raise InvalidData(f"the grade {str(value)[:80]!r} is not a whole number up to {_HIGHEST_GRADE}")
     return int(number)

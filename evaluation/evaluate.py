@@ -156,7 +156,7 @@ def evaluate(
     """
     ids = _ids(claims)
     if verdicts and gold is None:
-        raise UsageError("verdicts are compared with true labels: give a file of them")
+        raise UsageError("verdicts are compared with true labels. Give a file that has them")
     if not any(claim in qrels for claim in ids):
         raise InvalidData(f"none of the {len(claims):,} claims has judgements: do the files belong together?")
     started = time.perf_counter()
@@ -212,10 +212,10 @@ def _ids(claims: Sequence[Claim]) -> list[str]:
         raise InvalidData("there are no claims to evaluate")
     ids = [claim.id for claim in claims if claim.id is not None]
     if len(ids) < len(claims):
-        raise InvalidData("a claim without an id has no judgements: give each one its own")
+        raise InvalidData("a claim without an id can't have judgements. Give each claim its own id")
     if len(set(ids)) < len(ids):
         twice = next(id_ for id_ in ids if ids.count(id_) > 1)
-        raise InvalidData(f"two claims have the id {twice!r}: give each one its own")
+        raise InvalidData(f"two claims have the id {twice!r}. Give each claim its own id")
     return ids
 
 
@@ -279,7 +279,7 @@ class _Answers:
         stances = {pair: label for pair, label in gold.stances.items() if pair[0] in self.run}
         verdicts = {claim: label for claim, label in gold.verdicts.items() if claim in self.run}
         if not stances and not verdicts:
-            raise InvalidData("there are true labels of none of the claims: do the files belong together?")
+            raise InvalidData("none of the claims has a true label: do the files belong together?")
         return self._classified("stances", self._stances, stances), self._classified(
             "verdicts", self._verdicts, verdicts
         )

@@ -149,7 +149,7 @@ def coverage(claims: Sequence[Claim] | None, run: Run, qrels: Qrels, known: Know
     found = {document for claim in qrels for document in run.get(claim, ())}
     if found and not found & set(judged):
         said.append(
-            f"none of the {len(found):,} retrieved documents is judged for any claim: the ids may be of another "
+            f"none of the {len(found):,} retrieved documents is judged for any claim: the ids may be from another "
             f"collection (retrieved {_first(sorted(found))}; judged {_first(judged)})"
         )
     if known is not None:
@@ -158,8 +158,8 @@ def coverage(claims: Sequence[Claim] | None, run: Run, qrels: Qrels, known: Know
             relevant = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
             lost = len(relevant & set(missing))
             said.append(
-                f"{_of(missing, judged, 'judged document')} not in the store, of which {lost:,} are relevant and can't "
-                f"be found: {_first(missing)}"
+                f"{_of(missing, judged, 'judged document')} not in the store ({lost:,} relevant), so they can't be "
+                f"found: {_first(missing)}"
             )
     return said
 
@@ -195,7 +195,7 @@ def _measure(name: str) -> Any:
     match = _NAME.fullmatch(name.strip())
     base = registry.get(match["name"]) if match else None
     if match is None or base is None:
-        raise UsageError(f"there is no metric {name!r}{_nearest(name)}; known are, among others, {_KNOWN}")
+        raise UsageError(f"there is no metric {name!r}{_nearest(name)}; known metrics include {_KNOWN}")
     parameters: dict[str, Any] = _parameters(match["parameters"] or "", name)
     if match["cutoff"] is not None:
         parameters[base.AT_PARAM] = int(match["cutoff"])
@@ -208,9 +208,9 @@ def _measure(name: str) -> Any:
         needs = " It needs a cutoff, as in R@100." if match["cutoff"] is None else ""
         raise UsageError(f"the metric {name!r} does not have these parameters.{needs}") from error
     if not isinstance(made.aggregator(), library.MeanAgg):
-        raise UsageError(f"{name} is a sum over claims and no mean: name a metric such as nDCG@10")
+        raise UsageError(f"{name} is a sum over claims, not a mean. Choose a metric such as nDCG@10")
     if not _providers().supports(made):
-        raise UsageError(f"{name} is known, but what computes it is not used here: name another one, such as nDCG@10")
+        raise UsageError(f"ccheck does not compute the metric {name}. Choose another one, such as nDCG@10")
     return made
 
 
@@ -244,11 +244,11 @@ def _check(run: Run, qrels: Qrels) -> None:
     if not any(claim in run for claim in qrels):
         raise InvalidData(
             f"no claim is both in the run ({_first(list(run)) or 'empty'}) and judged ({_first(list(qrels))}): give "
-            "the judgements of these claims"
+            "judgements for these claims"
         )
     for claim, scores in run.items():
         if not all(map(math.isfinite, scores.values())):
-            raise InvalidData(f"claim {claim} has a document whose score is no number")
+            raise InvalidData(f"claim {claim} has a document whose score is not a number")
 
 
 def _check_relevance(name: str, level: int, qrels: Qrels) -> None:
@@ -259,8 +259,8 @@ def _check_relevance(name: str, level: int, qrels: Qrels) -> None:
         raise InvalidData(f"{name} can't be computed: no document is judged relevant (a grade of {level} or more)")
     if name.startswith("Bpref") and not any(0 <= grade < level for grade in grades):
         raise InvalidData(
-            f"{name} can't be computed: no document is judged not relevant, and binary preference says how relevant "
-            "ones stand to these. Leave it out, or give judgements that have them"
+            f"{name} can't be computed: no document is judged not relevant, and binary preference compares relevant "
+            "documents with those. Leave it out, or give judgements that have both"
         )
 
 

@@ -40,9 +40,9 @@ def run_of(results: Iterable[Result]) -> dict[str, dict[str, float]]:
     for result in results:
         claim = result.claim.id
         if claim is None:
-            raise InvalidData(f"the claim {result.claim.text[:80]!r} has no id, by which judgements could name it")
+            raise InvalidData(f"the claim {result.claim.text[:80]!r} has no id, so judgements can't refer to it")
         if claim in run:
-            raise InvalidData(f"there are two claims with the id {claim}")
+            raise InvalidData(f"two claims have the id {claim}")
         scores = strictly_decreasing([evidence.hit.score for evidence in result.by_document])
         run[claim] = dict(zip((evidence.document.id for evidence in result.by_document), scores, strict=True))
     return run
@@ -118,10 +118,10 @@ def _take_line(run: dict[str, dict[str, float]], cells: list[str]) -> None:
     except ValueError:
         score = math.nan
     if not math.isfinite(score):
-        raise InvalidData(f"the score {written[:80]!r} is no number")
+        raise InvalidData(f"the score {written[:80]!r} is not a number")
     scores = run.setdefault(claim, {})
     if document in scores:
-        raise InvalidData(f"document {document} of claim {claim} was there before")
+        raise InvalidData(f"document {document} of claim {claim} appears twice")
     scores[document] = score
 
 
@@ -131,15 +131,15 @@ def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> N
         claim = data["claim"]["id"]
         hits = [(str(one["doc_id"]), float(one["score"])) for one in data["evidence"]]
         if not all(map(is_unicode, (str(claim), *(document for document, _ in hits)))):
-            raise ValueError("ids that are no text")
+            raise ValueError("ids that are not text")
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidData("neither a line of a TREC run nor a result of ccheck query --json") from error
     if claim is None:
-        raise InvalidData("the claim has no id, by which judgements could name it: give claims with ids")
+        raise InvalidData("the claim has no id, so judgements can't refer to it. Give claims with ids")
     if str(claim) in run:
-        raise InvalidData(f"claim {claim} was there before")
+        raise InvalidData(f"claim {claim} appears twice")
     if len(dict(hits)) < len(hits) or not all(math.isfinite(score) for _, score in hits):
-        raise InvalidData(f"a document of claim {claim} is there twice, or its score is no number")
+        raise InvalidData(f"claim {claim} has a document twice, or a score that is not a number")
     falling = strictly_decreasing([score for _, score in hits])
     run[str(claim)] = {document: score for (document, _), score in zip(hits, falling, strict=True)}
 
@@ -155,7 +155,7 @@ def _falling(scores: Sequence[float], claim: str) -> list[str]:
 
     values = np.asarray(scores, np.float64)
     if not np.isfinite(values).all() or (np.abs(values) > _LARGEST).any():
-        raise InvalidData(f"a score of claim {claim} is no number that a run can hold")
+        raise InvalidData(f"claim {claim} has a score that a run can't hold")
     written: list[str] = []
     ceiling = np.float32(np.inf)
     for value in values:

@@ -112,7 +112,7 @@ def describe(settings: Mapping[str, Any]) -> str:
 def best(points: Sequence[Point], metric: str) -> int:
     """The place of the point with the highest mean; of equal ones the first."""
     if not points:
-        raise InvalidData("nothing was measured: there is no best")
+        raise InvalidData("nothing was measured, so there is no best point")
     return max(range(len(points)), key=lambda place: (points[place].evaluation.measured.mean[metric], -place))
 
 
@@ -121,7 +121,7 @@ def hold_out(points: Sequence[Point], metric: str, folds: int = 2, seed: int = 0
     by_claim = [point.evaluation.measured.by_claim[metric] for point in points]
     claims = [claim for claim in by_claim[0] if all(claim in values for values in by_claim)]
     if folds < 2 or len(claims) < folds:
-        raise InvalidData(f"{len(claims):,} claims can't be dealt into {folds} folds of which one is held out")
+        raise InvalidData(f"{len(claims):,} claims can't be split into {folds} folds with one held out")
     dealt = list(claims)
     random.Random(seed).shuffle(dealt)  # noqa: S311
     chosen: list[int] = []

@@ -69,7 +69,7 @@ def classify(
         why = (
             f"none of {len(answered):,} could be labelled: {failed or 'nobody judged'}"
             if answered
-            else f"none of the {len(truth):,} true labels is of what was labelled: do the ids belong together?"
+            else f"none of the {len(truth):,} true labels is for anything labelled: do the ids belong together?"
         )
         raise InvalidData(f"labels can't be measured: {why}")
     expected = [truth[key] for key in made]

@@ -110,7 +110,7 @@ def _version(name: str) -> str | None:
 
 def _device(resolved: Resolved) -> Finding:
     if importlib.util.find_spec("torch") is None:
-        return Finding("device", "absent", "not looked for without torch")
+        return Finding("device", "absent", "not checked: torch is not installed")
     import torch
 
     wanted = resolved.settings.device
@@ -118,7 +118,7 @@ def _device(resolved: Resolved) -> Finding:
         from ..models import check_device
 
         check_device(wanted)
-        return Finding("device", "ok", f"{wanted}, as the settings say")
+        return Finding("device", "ok", f"{wanted} (from the settings)")
     if torch.cuda.is_available():
         memory = torch.cuda.mem_get_info()[1] / 2**30
         return Finding("device", "ok", f"cuda: {torch.cuda.get_device_name()}, {memory:.0f} GiB")
@@ -140,7 +140,7 @@ def _model(resolved: Resolved) -> Finding:
 
     name = resolved.settings.embedding_model or DEFAULT_MODEL
     if not models_installed():
-        return Finding("model", "absent", f"{name}: without the models extra retrieval is by BM25 only")
+        return Finding("model", "absent", f"{name}: without the models extra, only BM25 retrieval works")
     found = find_model(name, allow_download=False)
     return Finding("model", "ok", f"{found.name}, weights {fingerprint(found.path)[:8]}, {found.origin} {found.path}")
 
@@ -156,7 +156,7 @@ def _reranker(resolved: Resolved) -> Finding:
     except MissingExtra as error:
         return Finding("reranker", "absent", str(error))
     if name == "none":
-        return Finding("reranker", "ok", "none, as the settings say")
+        return Finding("reranker", "ok", "none (from the settings)")
     if is_url(name):
         server = open_remote(name, settings, timeout=min(10, settings.rerank_timeout), retry_seconds=0)
         server("a claim", ["a passage", "another passage"])
@@ -185,13 +185,13 @@ def _verdict(resolved: Resolved) -> Finding:
         return Finding("verdict", "ok", "; ".join(filter(None, (asked, key.withheld))))
     name = settings.stance_model or DEFAULT_STANCE_MODEL
     if not models_installed():
-        return Finding("verdict", "absent", f"{name} needs the models extra, and no language model is named")
+        return Finding("verdict", "absent", f"{name} needs the models extra, and no language model is configured")
     try:
         found = find_model(name, allow_download=False)
     except NotFound as error:
         if settings.stance_model is not None:
             raise
-        return Finding("verdict", "absent", f"no language model is named, and {error}")
+        return Finding("verdict", "absent", f"no language model is configured, and {error}")
     return Finding("verdict", "ok", f"stance: {found.name}, {found.origin} {found.path}")
 
 
@@ -212,7 +212,7 @@ def _store(resolved: Resolved) -> Iterator[Finding]:
         with Checker(resolved.settings, recipe=_only_searching(load_recipe(resolved.settings.recipe))) as checker:
             info = checker.store.info()
             if info is None:
-                absent = f"{checker.store.name} does not exist yet: ccheck ingest FILE makes it"
+                absent = f"{checker.store.name} does not exist yet. Create it with ccheck ingest FILE"
                 yield Finding("store", "absent", absent)
                 return
             about = [
@@ -221,12 +221,12 @@ def _store(resolved: Resolved) -> Iterator[Finding]:
             ]
             about += [f"{what}: {said}" for what, said in info.details.items()]
             if away := _away(checker.recipe, info, resolved.settings):
-                about.append(f"not searched, since a query would first download {away}")
+                about.append(f"not searched, because a query would first download {away}")
                 yield Finding("store", "absent", "; ".join(about))
                 return
             plan = checker.plan()
             checker.check(Claim(PROBE), k=1)
-            about.append(f"searched by {', '.join(plan.retrievers)}")
+            about.append(f"searched with {', '.join(plan.retrievers)}")
             yield Finding("store", "ok", "; ".join(about))
             for warning in plan.warnings:
                 yield Finding("search", "absent", warning)
@@ -270,7 +270,7 @@ def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
     try:
         url, in_use = elastic_url(settings)
         if url is None and settings.elasticsearch_cloud_id is None:
-            detail = "not set up: --store https://host:9200/INDEX, or ELASTICSEARCH_URL"
+            detail = "not configured. Use --store https://host:9200/INDEX, or set ELASTICSEARCH_URL"
             yield Finding("elasticsearch", "absent", detail)
             return
         connection = connection_from(settings, url)

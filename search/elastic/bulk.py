@@ -90,7 +90,7 @@ def index_operation(entry: Entry, layout: Layout) -> Operation:
         source["published"] = document.published
     for name, cut in layout.units.items():
         if cut.embedding is not None and any(one.vector is None for one in entry.units.get(name, ())):
-            raise InvalidData(f"its units {name!r} have no vectors, and the index has vectors for them")
+            raise InvalidData(f"its units {name!r} have no vectors, but the index stores vectors for them")
     if entry.additional:
         source[ADDITIONAL] = list(entry.additional)
     if layout.analyses:

@@ -45,7 +45,7 @@ class Connection:
         except ValueError:
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError("Elasticsearch needs its address, such as https://host:9200: set ELASTICSEARCH_URL")
+            raise UsageError("no usable Elasticsearch address. Set ELASTICSEARCH_URL to one such as https://host:9200")
         user, _, host = parts.netloc.rpartition("@")
         if user and self.username is None and self.api_key is None:
             username, _, password = user.partition(":")

@@ -105,8 +105,8 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
         )
     if kind == "cluster_block_exception" and status != 503:
         return ServerError(
-            f"{where} takes no changes: {reason}. The usual cause is a full disk: free some space, then run the same "
-            "command again"
+            f"{where} does not accept changes: {reason}. The usual cause is a full disk: free some space, then run the "
+            "same command again"
         )
     if status == 403:
         return ServerError(

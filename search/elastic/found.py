@@ -137,7 +137,7 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
         if name != title and name not in text:
             words_held = samples[name].words if name in samples else 0
             few = f", {words_held:.0f} words on average" if words_held else ""
-            left_out.setdefault(name, f"not one of the texts{few}")
+            left_out.setdefault(name, f"does not look like a text field{few}")
     for name in vectors[1:] if names.vector is None else [name for name in vectors if name != names.vector]:
         left_out[name] = "ccheck searches another field of vectors; a recipe's `field` can name this one"
     if title is not None and title not in texts:

@@ -56,7 +56,7 @@ def removal(server: Server, name: str, index: Index) -> Removal:
     if others:
         raise InvalidData(
             f"the index {concrete} is also used by the alias{'es' if len(others) > 1 else ''} {', '.join(others)}. "
-            "ccheck does not remove an index that others use. Take the aliases off it first (POST _aliases), or name "
+            "ccheck does not remove an index that others use. Remove those aliases first (POST _aliases), or name "
             "its only alias with --store"
         )
     counted = server.request("GET", f"/{quote(concrete, safe='')}/_count", index=concrete)
@@ -83,6 +83,6 @@ def _refuse_conditions(index: Index, name: str, concrete: str, found: Mapping[st
     said = dict.fromkeys(words for key, words in _CONDITIONS.items() if key in alias)
     if said:
         raise InvalidData(
-            f"{index.name} is an alias with {' and '.join(said)}: it stands for a part of the index {concrete}. You "
+            f"{index.name} is an alias with {' and '.join(said)}: it covers only part of the index {concrete}. You "
             f"can search it; {doing}, name the index or an alias of the whole with --store"
         )

@@ -282,7 +282,9 @@ def _foreign(index: Index, filter_: Filter) -> Body:
     if known.keyword is not None:
         return _compare(known.keyword, filter_.operator, filter_.value)
     if filter_.operator != "=":
-        raise UsageError(f"the field {filter_.field!r} of {index.name} is text, which only = and != compare")
+        raise UsageError(
+            f"the field {filter_.field!r} of {index.name} is a text field, which only = and != can compare"
+        )
     return {"match_phrase": {filter_.field: filter_.value}}
 
 

@@ -65,8 +65,8 @@ def read_index(name: str, mappings: Mapping[str, Any], names: FieldNames, where:
     if ours and len(concrete) > 1:
         raise InvalidData(
             f"{where} stands for {len(concrete)} indices ({', '.join(concrete)}), and ccheck made "
-            f"{', '.join(ours)}: a store is one index. A rollover adds an index, for example. Take the others off the "
-            "alias (POST _aliases), or name one index with --store"
+            f"{', '.join(ours)}: a store is one index. A rollover adds an index, for example. Remove the others from "
+            "the alias (POST _aliases), or name one index with --store"
         )
     if ours:
         return _made_here(concrete, is_alias, ours[concrete[0]], fields, where)

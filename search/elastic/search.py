@@ -207,7 +207,7 @@ class Searcher:
             found = self._ask(plans)
         except WithoutId:
             if self.stored_ids:
-                raise ServerError(f"{self.server.connection.name} answered with documents that have no ids") from None
+                raise ServerError(f"{self.server.connection.name} returned documents without ids") from None
             stored = replace(self, stored_ids=True)
             return stored._answer([stored._plan(plan.query) for plan in plans])
         except InvalidData as error:
@@ -339,8 +339,8 @@ class Searcher:
     def _unreadable(self, found: Found) -> CcheckError:
         concrete, id_ = found.missing[0]
         return ServerError(
-            f"{self.server.connection.name}/{self.name} found {len(found.missing)} documents that it does not "
-            f"return, {concrete}/{id_} among them. Try again, and check that the index keeps _source"
+            f"{self.server.connection.name}/{self.name} found {len(found.missing)} documents but did not return "
+            f"them, such as {concrete}/{id_}. Try again, and check that the index keeps _source"
         )
 
     def _ranking(self, found: Found) -> Ranking:

@@ -294,7 +294,7 @@ class ElasticStore:
     def _foreign(self) -> InvalidData:
         return InvalidData(
             f"ccheck did not make {self.name} and only searches it. To ingest, name another index with --store; ccheck "
-            "then makes it"
+            "then creates it"
         )
 
     def _create(self, layout: Layout) -> Index:

@@ -95,7 +95,7 @@ def test_no_output_is_an_input_or_another_output(store, tmp_path):
             ran = ccheck("query", "--claims", claims, "--store", store, *BM25, option, place)
             assert ran.code == 2 and "this command reads that file" in ran.err and "sea" in claims.read_text()
     ran = ccheck("query", "sea", "--store", store, *BM25, "--run", tmp_path / "out", "--report", tmp_path / "out")
-    assert ran.code == 2 and "Name two files" in ran.err and not (tmp_path / "out").exists()
+    assert ran.code == 2 and "is written there too" in ran.err and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("command", ["evaluate", "sweep", "mine", "train learned-reranker", "calibrate"])
@@ -192,7 +192,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
 
 def test_two_outputs_of_one_place_are_noticed_through_links(tmp_path):
     (tmp_path / "way").symlink_to(tmp_path)
-    with pytest.raises(UsageError, match="the run goes there"):
+    with pytest.raises(UsageError, match="the run is written there too"):
         check_outputs([(tmp_path / "a", "the run"), (None, "x"), (tmp_path / "way" / "a", "the report")])
 
 

@@ -379,11 +379,11 @@ def test_each_claim_needs_an_id_of_its_own(query, tmp_path):
         again = ran.objects[1]
         assert (
             again["claim"] == {"id": "a", "text": "coffee"}
-            and "line 2: the id 'a' is already that of the claim on line 1" in again["error"]
+            and "line 2: the claim on line 1 already has the id 'a'" in again["error"]
         )
         assert (again["evidence"], again["verdict"]) == ([], None)
     assert read_run(run).keys() <= {"a", "3"} and read_run(run)["a"][0][1] == 1
-    assert "is already that of the claim on line 1" in report.read_text()
+    assert "the claim on line 1 already has the id" in report.read_text()
 
 
 def test_a_run_of_one_claim(query, tmp_path):

@@ -112,10 +112,10 @@ def test_files_that_are_something_else_are_refused(batch: Any, tmp_path: Path) -
         ([good[0] | {"evidence": [{"rank": 1}]}], "line 1 is not an answer", ()),
         ([good[0] | {"claim": "c0"}], "line 1 is not an answer", ()),
         ([good[0], other], "line 2 answers the claim 'another' (id c9), which is not among these claims", ()),
-        ([good[0]], "line 1 was answered with another recipe, model, store, filter or number", ("-k", "4")),
-        ([good[0]], "line 1 was answered with another", ("-k", "3", "--filter", "year>1900")),
-        ([good[0]], "line 1 was answered with another", ("-k", "3", "--fields", "title")),
-        ([{**good[0], "settings": None}], "line 1 was answered with another", ()),
+        ([good[0]], "line 1 was answered with a different recipe, model, store, filter or number", ("-k", "4")),
+        ([good[0]], "line 1 was answered with a different", ("-k", "3", "--filter", "year>1900")),
+        ([good[0]], "line 1 was answered with a different", ("-k", "3", "--fields", "title")),
+        ([{**good[0], "settings": None}], "line 1 was answered with a different", ()),
     ):
         jsonl(tmp_path / "part.jsonl", *lines)
         ran = batch("--resume", "part.jsonl", *(more or ("-k", "3")))

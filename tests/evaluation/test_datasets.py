@@ -245,20 +245,20 @@ def test_climate_fever_and_averitec(climate_fever):
 @pytest.mark.parametrize(
     ("read", "lines", "said"),
     [
-        (read_qrels, ["q1 0 d1 1", "q1 0 d2 yes", "q1 0 d"], "2: the grade 'yes' is no whole number up to 1000; line"),
-        (read_qrels, ["q1 0 d1 1000000000"], "line 1: the grade '1000000000' is no whole number up to 1000"),
-        (read_qrels, ["q1 0 d1 0.5"], "line 1: the grade '0.5' is no whole number"),
-        (read_qrels, ["q1 0 d1 1", "q1 0 d1 0"], "line 2: the pair of claim q1 and document d1 has another grade than"),
+        (read_qrels, ["q1 0 d1 1", "q1 0 d2 yes", "q1 0 d"], "the grade 'yes' is not a whole number up to 1000; line"),
+        (read_qrels, ["q1 0 d1 1000000000"], "line 1: the grade '1000000000' is not a whole number up to 1000"),
+        (read_qrels, ["q1 0 d1 0.5"], "line 1: the grade '0.5' is not a whole number"),
+        (read_qrels, ["q1 0 d1 1", "q1 0 d1 0"], "line 2: the pair of claim q1 and document d1 has a different grade"),
         (read_qrels, ["query-id\tcorpus-id\tscore", "q1\t\t1"], "line 2: there is a label or grade but no document"),
         (read_qrels, ["query-id\tcorpus-id\tscore", "\td\t1"], "line 2: the claim's id is empty"),
         (read_qrels, ["query-id\tcorpus-id\tscore", "q\td"], "line 2: the row has 2 columns and the header 3"),
         (read_qrels, ["query-id\tcorpus-id", "q\td"], "line 2: claim q and document d have neither grade nor label"),
         (read_qrels, ['{"claim_id": 1, "doc_id": 2, "label": "perhaps so"}'], "unknown label 'perhaps so'"),
-        (read_qrels, ['{"claim_id": true, "doc_id": 2, "score": 1}'], "line 1: claim_id is no id: 'True'"),
+        (read_qrels, ['{"claim_id": true, "doc_id": 2, "score": 1}'], "line 1: claim_id is not an id: 'True'"),
         (
             read_claims,
             ['{"_id": "1", "text": "a"}', '{"_id": "1", "text": "a"}'],
-            "line 2: the id '1' is already that of the claim on line 1",
+            "line 2: the claim on line 1 already has the id '1'",
         ),
         (read_claims, ['{"_id": "1", "text": "a"}', "", '{"_id": "2"}'], "line 3: claim 2 has no text"),
         (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "2"'], "line 2: not valid JSON"),
@@ -266,13 +266,13 @@ def test_climate_fever_and_averitec(climate_fever):
         (
             read_claims,
             ['{"claim_id": 1, "claim": "a", "doc_id": 1}', '{"claim_id": 1, "claim": "b", "doc_id": 2}'],
-            "line 2: the id '1' is already that of the claim on line 1",
+            "line 2: the claim on line 1 already has the id '1'",
         ),
         (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "mixed"}'], "the label 'mixed' is for a whole claim"),
         (
             read_gold,
             ['{"claim_id": 1, "doc_id": 2, "label": "NEI"}', '{"claim_id": 1, "doc_id": 2, "label": "true"}'],
-            "line 2: the pair of claim 1 and document 2 has another label than on line 1",
+            "line 2: the pair of claim 1 and document 2 has a different label on line 1",
         ),
         (read_gold, ['{"claim_id": 1, "evidence": {"3": []}}'], "the evidence of claim 1 in document 3 is no"),
         (read_gold, ['{"claim_id": 1, "evidences": [{}]}'], "line 1: claim 1 has evidence without evidence_id"),
@@ -314,9 +314,9 @@ def test_files_that_are_not_there():
 
 
 def test_a_file_of_another_kind_says_what_is_missing(scifact):
-    with pytest.raises(InvalidData, match=r"no judgements: give lines of claim id, document id and grade"):
+    with pytest.raises(InvalidData, match=r"no judgements. Each line needs a claim id, a document id and a grade"):
         read_qrels(scifact / "queries.jsonl")
-    with pytest.raises(InvalidData, match="no labels: give records with claim_id and label"):
+    with pytest.raises(InvalidData, match=r"no labels. Records need claim_id and label"):
         read_gold(scifact / "qrels.tsv")
     with pytest.raises(InvalidData, match="line 2: claim 0 has no text"):
         read_claims(scifact / "qrels.tsv")

@@ -137,7 +137,7 @@ def test_verdicts_are_compared_with_the_true_ones():
     assert evaluate(Told(FINAL), CLAIMS, QRELS, gold).stances is None
     with pytest.raises(UsageError, match="true labels"):
         evaluate(Told(FINAL), CLAIMS, QRELS, verdicts=True)
-    with pytest.raises(InvalidData, match="true labels of none"):
+    with pytest.raises(InvalidData, match="none of the claims has a true label"):
         evaluate(Told(FINAL), CLAIMS, QRELS, Gold({}, {"z": "SUPPORTS"}), verdicts=True)
 
 

@@ -94,14 +94,14 @@ def test_names():
     [
         ("ndcg@10", "did you mean 'nDCG@10'?"),
         ("ClimateChek", "did you mean 'ClimateCheck'?"),
-        ("nothing like it", "there is no metric 'nothing like it'; known are"),
+        ("nothing like it", "there is no metric 'nothing like it'; known metrics include"),
         ("R", "needs a cutoff, as in R@100"),
         ("nDCG@0", "between 1 and 1,000,000"),
         ("nDCG@99999999999999999999", "between 1 and 1,000,000"),
         ("P(rel=x)@5", "write its parameters as"),
         ("P(depth=2)@5", "does not have these parameters"),
-        ("NumRet", "a sum over claims and no mean"),
-        ("ERR@10", "what computes it is not used here"),
+        ("NumRet", "a sum over claims, not a mean"),
+        ("ERR@10", "ccheck does not compute the metric ERR@10"),
         ("__import__('os').system('true')", "there is no metric"),
     ],
 )
@@ -136,7 +136,7 @@ def test_what_has_nothing_to_measure():
         measure({"q": {"d": 1.0}}, {"q": {"d": 0}}, ["nDCG@10"])
     with pytest.raises(InvalidData, match=r"no document is judged relevant \(a grade of 2 or more\)"):
         measure({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["P(rel=2)@5"])
-    with pytest.raises(InvalidData, match="claim q has a document whose score is no number"):
+    with pytest.raises(InvalidData, match="claim q has a document whose score is not a number"):
         measure({"q": {"d": float("nan")}}, {"q": {"d": 1}}, ["AP"])
     assert measure({"q": {"d": 1.0}}, {"q": {"d": 0}}, ["Judged@1"]).mean == {"Judged@1": 1.0}
 
@@ -260,7 +260,7 @@ def test_what_claims_run_and_judgements_do_not_share_is_said():
         "1 of 4 judged claims not in the claims: f",
         "1 of 4 judged claims with nothing retrieved, counted as 0: b",
         "1 of 4 judged claims without a relevant document, counted as 0 (left out of ClimateCheck's score): e",
-        "1 of 3 judged documents not in the store, of which 1 are relevant and can't be found: gone",
+        "1 of 3 judged documents not in the store (1 relevant), so they can't be found: gone",
     ]
     assert coverage(None, {"a": {"d1": 1.0}}, {"a": {"d1": 1}}) == []
 
@@ -268,7 +268,7 @@ def test_what_claims_run_and_judgements_do_not_share_is_said():
 def test_documents_of_another_collection_are_said():
     (said,) = coverage(None, {"a": {"7": 1.0, "8": 0.5}}, {"a": {"doc-7": 1}})
     assert said == (
-        "none of the 2 retrieved documents is judged for any claim: the ids may be of another collection "
+        "none of the 2 retrieved documents is judged for any claim: the ids may be from another collection "
         "(retrieved 7, 8; judged doc-7)"
     )
 

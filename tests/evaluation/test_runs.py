@@ -71,7 +71,7 @@ def test_writing_and_reading_are_each_others_inverse():
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, 1e39])
 def test_scores_that_no_run_can_hold(score):
     Path("a.run").write_text("as it was\n")
-    with pytest.raises(InvalidData, match="a score of claim q is no number that a run can hold"):
+    with pytest.raises(InvalidData, match="claim q has a score that a run can't hold"):
         write_run("a.run", {"p": {"a": 1.0}, "q": {"a": score}}, "x")
     assert Path("a.run").read_text() == "as it was\n" and [path.name for path in Path.cwd().iterdir()] == ["a.run"]
 
@@ -103,9 +103,9 @@ def test_equal_scores_are_read_in_trec_evals_order():
     ("line", "said"),
     [
         ("q Q0 d 1 0.5", "line 2: 5 columns where a run has 6"),
-        ("q Q0 d 1 high x", "line 2: the score 'high' is no number"),
-        ("q Q0 d 1 nan x", "line 2: the score 'nan' is no number"),
-        ("q Q0 a 2 0.1 x", "line 2: document a of claim q was there before"),
+        ("q Q0 d 1 high x", "line 2: the score 'high' is not a number"),
+        ("q Q0 d 1 nan x", "line 2: the score 'nan' is not a number"),
+        ("q Q0 a 2 0.1 x", "line 2: document a of claim q appears twice"),
         ("q Q0 \x00\udcff 2 0.1 x", "line 2: not valid UTF-8"),
     ],
 )
@@ -142,7 +142,7 @@ def test_results_make_a_run():
     assert read_run(path) == run
     with pytest.raises(InvalidData, match="has no id"):
         run_of([result(None, ("a", 1.0))])
-    with pytest.raises(InvalidData, match="two claims with the id 1"):
+    with pytest.raises(InvalidData, match="two claims have the id 1"):
         run_of([result("1"), result("1")])
 
 
@@ -155,7 +155,7 @@ def test_stages_make_a_run():
     [
         (result(None).to_dict(), "line 1: the claim has no id"),
         ({"recipe": "default", "metrics": {}}, "line 1: neither a line of a TREC run nor a result of ccheck query"),
-        (result("1", ("a", 1.0), ("a", 0.5)).to_dict(), "line 1: a document of claim 1 is there twice"),
+        (result("1", ("a", 1.0), ("a", 0.5)).to_dict(), "line 1: claim 1 has a document twice"),
     ],
 )
 def test_answers_that_are_no_run(data, said):

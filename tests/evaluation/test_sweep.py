@@ -136,7 +136,7 @@ def test_the_held_out_figure_is_of_claims_that_were_not_chosen_on():
     # One that is better everywhere is chosen everywhere, and its figure is no lower.
     held = hold_out([*points, point(2, evens | odds)], "R@5", folds=4)
     assert held.chosen == (2, 2, 2, 2) and held.value == 1
-    with pytest.raises(InvalidData, match="can't be dealt"):
+    with pytest.raises(InvalidData, match="can't be split"):
         hold_out(points, "R@5", folds=9)
 
 

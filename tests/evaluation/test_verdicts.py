@@ -123,7 +123,7 @@ def test_without_confidences_there_is_no_calibration_error():
 def test_what_can_not_be_measured_is_an_error():
     with pytest.raises(InvalidData, match="none of 1 could be labelled: the server failed"):
         classify({"1": Verdict(None, error="the server failed"), "2": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
-    with pytest.raises(InvalidData, match="none of the 1 true labels is of what was labelled"):
+    with pytest.raises(InvalidData, match="none of the 1 true labels is for anything labelled"):
         classify({"2": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
 
 

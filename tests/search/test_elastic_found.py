@@ -207,7 +207,7 @@ def test_texts_that_are_not_in_source(client: httpx.Client, store: ElasticStore)
     for one in (
         "content (its text is not in _source",
         "body (its text is not kept in _source",
-        "doi (not one of the texts, 1 words",
+        "doi (does not look like a text field, 1 words",
         "parts.text (it is in nested documents",
         "title (shown as the title, but not searched: it is keyword",
     ):
@@ -382,7 +382,7 @@ def test_doctor_says_what_was_chosen_and_why(
     put(client, elasticsearch_index, "p", {"abstract": "A.", "story": PROSE, "doi": "10.1/x", "vector": [1, 0, 0]})
     code, ((_, status, said), *notices) = doctor(f"{elasticsearch_url}/{elasticsearch_index}")
     assert (code, status) == (0, "ok")
-    for one in ("1 document;", "text fields: story", "doi (not one of the texts", "searched by bm25"):
+    for one in ("1 document;", "text fields: story", "doi (does not look like a text field", "searched with bm25"):
         assert one in said, (one, said)
     assert [status for _, status, _ in notices] == ["absent", "absent"]
     assert "abstract" in notices[0][2] and "--model" in notices[1][2]
