@@ -186,7 +186,7 @@ class Sidecar:
     def url(self) -> str:
         """Where it listens, as soon as it does."""
         wait_until(lambda: " at http" in self.said or self.process.poll() is not None, START_SECONDS)
-        found = re.search(r" at (http://\S+),", self.said)
+        found = re.search(r" at (http://\S+)\. Stop", self.said)
         assert found, self.said
         return found[1]
 
