@@ -1,4 +1,4 @@
-"""Evidence sentences amid the text around them, for the terminal and for the report."""
+"""Evidence sentences with the text around them, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Piece:
 
 
 def in_place(sentence: Sentence, document: Document) -> bool:
-    """Whether a sentence stands in its document where its offsets say."""
+    """Whether a sentence is in its document at its offsets."""
     text = document.title if sentence.field == "title" else document.text
     return 0 <= sentence.start < sentence.end <= len(text) and text[sentence.start : sentence.end] == sentence.text
 

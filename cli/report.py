@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from ..types import Document, Evidence, Result
 
 MAX_TEXT = 20_000
-"""How many characters of a document a page holds beside its evidence."""
+"""Characters of a document that a page holds in addition to its evidence."""
 CLAIM_CHARS = 500
 CONTEXT_CHARS = 600
-"""How much of a sentence beside the evidence is shown."""
+"""Characters shown of a sentence next to the evidence."""
 FOLDED_CHARS = 300
 """Less than this is not worth folding away."""
 
@@ -59,10 +59,10 @@ STANCES = {
 }
 
 FUSIONS = get_args(Fusion.model_fields["method"].annotation)
-"""What results call the fusion by, as recipes do."""
+"""Names of fusion methods, as in recipes and results."""
 
 STAGES = ("ingest", "rewriting", "retrievers", "fusion", "rerankers", "evidence", "verdict")
-"""What a report says of a recipe."""
+"""The parts of a recipe that a report shows."""
 _RARE = ("ingest", "rewriting")
 
 PRIVATE = {
@@ -158,7 +158,7 @@ def _environment() -> jinja2.Environment:
 
 @dataclass
 class _Summary:
-    """What the page says of all claims together."""
+    """The page's summary of all claims."""
 
     claims: list[tuple[str, str]] = field(default_factory=list)
     recipes: dict[str, None] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A result as a person reads it at a glance."""
+"""Prints a result for people to read at a glance."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ STANCES = {
     "CONFLICTING": "supports and refutes",
     "NOT_ENOUGH_INFO": "leaves it open",
 }
-"""What a document does to the claim, in words."""
+"""A document's stance on the claim, in words."""
 INDENT = 5
 CLAIM_CHARS = 500
-"""How much of a claim is shown."""
+"""Characters of a claim that are shown."""
 CONTEXT_CHARS = 90
-"""How much of a sentence beside the evidence is shown."""
+"""Characters shown of a sentence next to the evidence."""
 
 
 def show_result(

@@ -1,4 +1,4 @@
-"""Files that ccheck writes: beside their place first, and moved there once they are whole.
+"""Writes files next to their place first, and moves them there once they are complete.
 
 A stranger's folder can hold links where ccheck would write, and a slip of the hand can name a store or an input. So a
 file never goes through a symbolic link, nor onto a store, a database, or what the same command reads. It keeps the mode
@@ -20,7 +20,7 @@ from typing import IO, Any
 from .errors import Incomplete, UsageError
 
 STORE_FILE = "documents.sqlite"
-"""What lies in the folder of each local store."""
+"""The file that every local store's folder has."""
 _SQLITE = b"SQLite format 3\0"
 _BESIDE_SQLITE = ("-wal", "-shm", "-journal")
 
@@ -132,7 +132,7 @@ def private_folder(folder: Path) -> None:
 
 
 class _Disk(io.FileIO):
-    """A new file whose errors say what could not be written, and that the earlier file stays."""
+    """A new file. Its errors say what could not be written, and that the earlier file is unchanged."""
 
     def __init__(self, descriptor: int, target: Path, what: str) -> None:
         super().__init__(descriptor, "w")
@@ -169,7 +169,7 @@ def _open(beside: Path, target: Path, what: str) -> _Disk:
 
 
 def _obstacle(given: str, target: Path, reads: Iterable[AnyPath | None]) -> str | None:
-    """Why nothing should be written there."""
+    """The reason why nothing should be written there; None where it may."""
     if given in ("", "-"):
         return "it must be the name of a file"
     if target.is_symlink():

@@ -1,4 +1,4 @@
-"""What a store was made with: its models, how documents are cut, analyses, additional texts. A store remembers it."""
+"""What a store was made with, and remembers: models, how documents are cut, analyses, additional texts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Chunking:
 
     @classmethod
     def whole(cls, max_tokens: int) -> Chunking:
-        """No document is cut: each is one passage, of which the model reads as many tokens as its window has."""
+        """Documents are not cut: each is one passage, and the model reads as much as fits its window."""
         return cls(NEVER, max_tokens, 0)
 
     @property
@@ -84,7 +84,7 @@ class UnitField:
 
 
 def analysis_key(analysis: Analysis) -> str:
-    """Eight hexadecimal digits by which stores name the field of an analysis: what is as usual does not count."""
+    """Eight hexadecimal digits that name the field of an analysis in stores. Default settings do not count."""
     canonical = json.dumps(analysis.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:8]
 
@@ -218,7 +218,7 @@ def _same_units(units: UnitField, other: UnitField | None) -> bool:
 
 
 def _settings(analysis: Analysis) -> str:
-    """What of an analysis is not as usual."""
+    """The settings of an analysis that differ from the defaults."""
     said = analysis.model_dump(exclude_defaults=True)
     return "{" + ", ".join(f"{key} = {value}" for key, value in said.items()) + "}"
 

@@ -1,4 +1,4 @@
-"""The values that pass between the rooms: plain, typed, frozen.
+"""The values that the packages exchange: plain, typed, frozen.
 
 Offsets (`start`, `end`) count characters of the stored field, end exclusive: `document.text[start:end]` is the piece.
 """
@@ -36,7 +36,7 @@ class SparseVector:
 
     @staticmethod
     def from_bytes(data: bytes) -> SparseVector:
-        """What `to_bytes` made; `data` has a multiple of 8 bytes."""
+        """What `to_bytes` made; the length of `data` is a multiple of 8 bytes."""
         import numpy as np
 
         half = len(data) // 2
@@ -203,7 +203,7 @@ class Hit:
 
     @property
     def text(self) -> str:
-        """What rerankers read of it: the unit's text, or the document's with its title."""
+        """The text that rerankers read: the unit's, or the document's with its title."""
         return self.document.content if self.unit is None else self.unit.text
 
     @property
@@ -232,7 +232,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """What one document says of the claim. Where it could not be told, `label` is None and `error` says why.
+    """What one document says about the claim. Where that failed, `label` is None and `error` says why.
 
     `confidence` is the probability, in 0..1, that the label is right; `probabilities` are those of all labels, where
     the method gives them. `interrupted`: the user stopped before it was made; it is not in a result's JSON.
@@ -248,7 +248,7 @@ class Stance:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the evidence together says. Where it could not be told, `label` is None and `error` says why.
+    """What the evidence says as a whole. Where that failed, `label` is None and `error` says why.
 
     `judged` documents have a stance and `failed` ones should have got one. Where some failed, `error` says why of a
     verdict with a label, too, and its confidence is the lower for it.
@@ -265,7 +265,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was asked of language models. `cached` answers are among `llm_calls` no more than their tokens are."""
+    """Usage of language models. `cached` answers do not count in `llm_calls`, nor do their tokens."""
 
     llm_calls: int = 0
     prompt_tokens: int = 0
@@ -284,7 +284,7 @@ class Usage:
 
 
 def add_usage(by_stage: Mapping[str, Usage], stage: str, used: Usage) -> Mapping[str, Usage]:
-    """What the stages asked, with what one of them asked more."""
+    """The usage of the stages, with further usage of one of them added."""
     return {**by_stage, stage: by_stage.get(stage, Usage()) + used} if used else by_stage
 
 
@@ -352,7 +352,7 @@ class Result:
 
     @property
     def usage(self) -> Usage:
-        """What all stages asked of language models."""
+        """Language model usage of all stages."""
         return sum(self.usage_by_stage.values(), Usage())
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checking a file of claims, and going on with one: the answers of an earlier run are kept, the other claims checked.
+"""Check a file of claims, or resume one: answers of an earlier run are kept, and only the other claims are checked.
 
 with ccheck.open("local:papers") as checker:
     for result, answer in check_batch(checker, iter_claims("claims.jsonl")):
@@ -35,7 +35,7 @@ Answer = Mapping[str, Any]
 
 
 class Answered(NamedTuple):
-    """The result of a claim, and the object that says it; that of an earlier answer has no texts of documents."""
+    """The result of a claim and its JSON object. A result from an earlier answer has no document texts."""
 
     result: Result
     answer: Answer
@@ -46,13 +46,13 @@ _DECIDING = {
     *("llm_model", "llm_base_url", "llm_max_tokens"),
     *("elasticsearch_title_field", "elasticsearch_text_fields", "elasticsearch_vector_field"),
 }
-"""Settings on which an answer depends, beside the recipe's."""
+"""Settings that change an answer, in addition to the recipe's."""
 
 
 def settings_key(
     settings: Settings, recipe: Recipe, store: str, k: int, filters: Sequence[Filter], strict: bool
 ) -> str:
-    """Hexadecimal digits that are the same where claims are asked about in the same way."""
+    """A hexadecimal key that is the same for runs that check claims in the same way."""
     parts = [
         settings.model_dump(mode="json", include=_DECIDING),
         recipe.model_dump(mode="json"),
@@ -97,7 +97,7 @@ def _checked(checker: Checker, claims: Iterable[ClaimRecord], k: int, filters: S
     def noted() -> Iterator[Claim]:
         for record in claims:
             read.append(record)
-            # Nobody searches or judges for an empty claim.
+            # An empty claim is neither searched for nor judged.
             yield record.claim if record.problem is None else Claim("", record.claim.id)
 
     for result in checker.check_many(noted(), k=k, filters=filters):
@@ -110,7 +110,7 @@ def _key(claim: Claim) -> Key:
 
 
 def unjudged(result: Result) -> bool:
-    """Whether a judge failed at the claim or at one of its documents."""
+    """Whether a judge failed on the claim or on one of its documents."""
     verdict = result.verdict
     no_verdict = verdict is not None and verdict.error is not None and verdict.method != "none"
     return bool(result.evidence) and (
@@ -119,7 +119,7 @@ def unjudged(result: Result) -> bool:
 
 
 def earlier_answers(file: str, key: str, claims: Collection[Key]) -> dict[Key, Answer]:
-    """What of an earlier run needs not be asked again: its answers in which nothing failed.
+    """The answers of an earlier run that can be kept: those in which nothing failed.
 
     A last line that was cut off is passed over. Raises NotFound, UsageError, or InvalidData for a file that is none of
     these claims, asked about in this way.
@@ -152,7 +152,7 @@ def earlier_answers(file: str, key: str, claims: Collection[Key]) -> dict[Key, A
 
 
 def result_of(answer: Answer) -> Result:
-    """What a run needs of an answer: the claim, and the documents with their scores."""
+    """The parts of an answer that a run needs: the claim, and the documents with their scores."""
     evidence = tuple(
         Evidence(Hit(one["rank"], Document(one["doc_id"], one["title"], ""), one["score"]))
         for one in answer["evidence"]
@@ -187,7 +187,7 @@ def _claim(answer: Any) -> Key | None:
 
 
 def _failed(answer: Answer) -> bool:
-    """Whether the claim could not be checked, or not wholly be judged."""
+    """Whether the claim could not be checked, or was only partly judged."""
     verdict = answer["verdict"]
     judged = isinstance(verdict, dict) and verdict.get("method") != "none"
     stances = [one.get("stance") for one in answer["evidence"]]

@@ -1,4 +1,4 @@
-"""What the confidences of a stance method are worth, and its calibration, on labelled pairs.
+"""Measures how reliable a stance method's confidences are on labelled pairs, and calibrates them.
 
 with open_stance_method(resolve({"stance_model": "my-stance"}).settings) as method:
     report = calibrate(method, load_pairs(Path("pairs.jsonl")))

@@ -1,4 +1,4 @@
-"""Runs against each other, claim by claim, and whether the difference could be chance."""
+"""Compares runs claim by claim, and tests whether the differences could be chance."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .metrics import DEFAULT_METRICS, SEED, bootstrap, check_metrics, coverage, 
 from .types import Change, Comparison, Difference, Qrels, Run
 
 PERMUTATIONS = 10_000
-"""Of the randomisation test: a p-value is exact to about 2 * sqrt(p / PERMUTATIONS)."""
+"""Random sign flips in the randomisation test. A p-value is exact to about 2 * sqrt(p / PERMUTATIONS)."""
 CHANGES = 10
 _EQUAL = 1e-9
-"""A difference below this is one of rounding."""
+"""Smaller differences are rounding errors."""
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""Evaluating a recipe: all claims through the pipeline, what was measured of each stage, and what it took."""
+"""Evaluates a recipe: runs all claims through the pipeline, and measures each stage and its cost."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 Rankings: TypeAlias = Mapping[str, tuple[str, ...]]
 """Claim id, ids of documents, best first."""
 MAX_LISTED = 20
-"""How many different warnings of single claims are kept."""
+"""How many different warnings about single claims are kept."""
 
 
 class Checks(Protocol):
-    """What evaluation asks of a `Checker`."""
+    """What evaluation needs from a `Checker`."""
 
     @property
     def recipe(self) -> Recipe: ...
@@ -59,11 +59,11 @@ class Evaluation:
     remembered: Mapping[str, int] = field(default_factory=dict)
     """How many values of which kind came from a memory, and cost no time."""
     unmeasured: tuple[str, ...] = ()
-    """What was asked for and could not be measured, and why."""
+    """What could not be measured although it was asked for, and why."""
 
     @property
     def usage(self) -> Usage:
-        """What all claims and stages asked of language models."""
+        """Language model usage of all claims and stages."""
         return sum(self.usage_by_stage.values(), Usage())
 
     def per_claim(self, usage: Usage) -> dict[str, float]:
@@ -73,12 +73,12 @@ class Evaluation:
 
     @property
     def judged_claims(self) -> int:
-        """Over how many claims the means are."""
+        """The number of claims in the means."""
         return max((len(values) for values in self.measured.by_claim.values()), default=0)
 
     @property
     def unjudged(self) -> int:
-        """How many stances and verdicts should have been made and were not."""
+        """The number of stances and verdicts that failed."""
         return sum(one.failed for one in (self.stances, self.verdicts) if one is not None)
 
     @property
@@ -122,7 +122,7 @@ class Evaluation:
 
 
 def labelled(classified: Classified) -> dict[str, Any]:
-    """What was measured of labels, as JSON values; `calibration_error` is null where there are no confidences."""
+    """The measures of labels, as JSON values; `calibration_error` is null where there are no confidences."""
     data = asdict(classified)
     reliability = data.pop("reliability")
     data["calibration_error"] = None if reliability is None else reliability["error"]
@@ -220,7 +220,7 @@ def _ids(claims: Sequence[Claim]) -> list[str]:
 
 
 class _Answers:
-    """What evaluation keeps of results, which come with the texts of all their documents."""
+    """The parts of results that evaluation keeps; results have the texts of all their documents."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -275,7 +275,7 @@ class _Answers:
         return made
 
     def classified(self, gold: Gold) -> tuple[Classified | None, Classified | None]:
-        """Stances and verdicts against the true ones, where there are true ones of that kind."""
+        """Stances and verdicts compared with the true ones, where there are any."""
         stances = {pair: label for pair, label in gold.stances.items() if pair[0] in self.run}
         verdicts = {claim: label for claim, label in gold.verdicts.items() if claim in self.run}
         if not stances and not verdicts:

@@ -1,4 +1,4 @@
-"""What stages computed before, kept on disk: a sweep or an evaluation that was cut off runs nothing twice."""
+"""Keeps what stages computed on disk, so that an interrupted sweep or evaluation runs nothing twice."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from .types import Interval, Measured, Qrels, Run
 
 DEFAULT_METRICS = ("nDCG@10", "R@100")
 RESAMPLES = 2000
-"""Of the bootstrap."""
+"""Resamples of the bootstrap."""
 SEED = 42
 CLIMATECHECK = "ClimateCheck"
 _PARTS = tuple(f"{CLIMATECHECK}-{part}" for part in ("R@2", "R@5", "R@10", "Bpref"))
@@ -48,7 +48,7 @@ _IDS = 3
 
 
 class KnownIds(Protocol):
-    """Which of some document ids a store has."""
+    """Returns those of the given document ids that a store has."""
 
     def __call__(self, ids: Sequence[str], /) -> Collection[str]: ...
 

@@ -139,7 +139,7 @@ def _colour(number: int) -> str:
 
 
 def _name(text: str) -> str:
-    """A name from elsewhere as a plot can hold it."""
+    """A name from outside, made safe for a plot."""
     return shortened(" ".join(inert(text).split()), MAX_NAME)
 
 

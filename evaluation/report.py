@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TOP = 10
 """Among how many first documents a relevant one is wanted, where the metrics do not say."""
 MAX_CHANGES = 25
-"""How many wins and how many losses of single claims the page has."""
+"""How many single claims the page shows as wins, and how many as losses."""
 MAX_WAYS = 400
 """How many documents' ways the page has of a recipe."""
 CLAIM_CHARS = 200
@@ -68,7 +68,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _tokens(one: Evaluation, usage: Usage) -> float:
-    """Tokens a claim, read and written."""
+    """Tokens per claim, read and written."""
     share = one.per_claim(usage)
     return share["prompt_tokens"] + share["completion_tokens"]
 
@@ -193,7 +193,7 @@ def _against(evaluations: Mapping[str, Evaluation], qrels: Qrels, metrics: Seque
 
 def _recipe(name: str, one: Evaluation, qrels: Qrels, metrics: Sequence[str], top: int) -> dict[str, Any]:
     traced = ways(one, qrels, top)
-    # What is among the first in the end, and was never lost on the way, needs no look.
+    # Documents that end among the first and were never lost on the way are left out.
     telling = [way for way in traced if way.won or way.lost or not way.in_top]
     judged = only(qrels, one.run)
     runs = {stage: as_run(rankings, 10_000) for stage, rankings in one.stages.items()}

@@ -1,4 +1,4 @@
-"""A session of evaluations: data that are read once, and one store with its models for any number of recipes.
+"""A session of evaluations: data are read once, and any number of recipes share one store and its models.
 
 data = read_evaluation_data("queries.jsonl", "qrels.tsv")
 settings = resolve({"store": "local:papers"}).settings
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DEPTH = 100
 """How many documents are ranked, unless a metric needs more."""
 OnProgress: TypeAlias = Callable[[int, int], None]
-"""Told how many of how many claims are done."""
+"""Called with the number of claims done and the number of all claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Session:
     memory: DiskMemory
 
     def prepare(self, recipe: Recipe, data: EvaluationData) -> Recipe:
-        """The recipe as settings and data change it: without verdicts where none are measured."""
+        """The recipe with the changes from settings and data: without verdicts where none are measured."""
         recipe = adjusted(self.settings, recipe=recipe)
         return recipe if data.gold is not None else retrieval_only(recipe)
 
@@ -131,7 +131,7 @@ class Session:
         return Checker(self.settings, recipe=recipe, resources=self.resources, store=self.store)
 
     def known(self, ids: Sequence[str]) -> Collection[str]:
-        """Those of some document ids that the store has."""
+        """Those of the given document ids that the store has."""
         found: set[str] = set()
         for start in range(0, len(ids), 500):
             found |= self.store.get(ids[start : start + 500]).keys()

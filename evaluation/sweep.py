@@ -1,4 +1,4 @@
-"""A recipe over a grid of settings, and what choosing the best one is worth."""
+"""Measures a recipe over a grid of settings, and what choosing the best one is worth."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def describe(settings: Mapping[str, Any]) -> str:
 
 
 def best(points: Sequence[Point], metric: str) -> int:
-    """The place of the point with the highest mean; of equal ones the first."""
+    """The index of the point with the highest mean; the first of equal ones."""
     if not points:
         raise InvalidData("nothing was measured, so there is no best point")
     return max(range(len(points)), key=lambda place: (points[place].evaluation.measured.mean[metric], -place))

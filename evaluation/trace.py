@@ -1,4 +1,4 @@
-"""Where each stage won or lost a relevant document."""
+"""Shows where each stage won or lost a relevant document."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Way:
 
     @property
     def found(self) -> bool:
-        """Whether any stage had it at all."""
+        """Whether any stage returned it at all."""
         return any(rank is not None for rank in self.ranks.values())
 
     @property
     def in_top(self) -> bool:
-        """Whether it is among the first in the end."""
+        """Whether it is among the first after the last stage."""
         return bool(self.ranks) and _within(list(self.ranks.values())[-1], self.top)
 
 
@@ -73,7 +73,7 @@ def ways(evaluation: Evaluation, qrels: Qrels, top: int) -> list[Way]:
 
 
 def gains(evaluation: Evaluation, traced: Sequence[Way]) -> dict[str, Gain]:
-    """What each stage did, in the order in which they ran."""
+    """The effect of each stage, in the order in which they ran."""
     return {
         name: Gain(
             sum(_within(way.ranks[name], way.top) for way in traced),

@@ -50,7 +50,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Precision, recall and F1, and of how many true ones."""
+    """Precision, recall and F1, and the number of true labels they are based on."""
 
     precision: float
     recall: float
@@ -80,7 +80,7 @@ class Classified:
     intervals: dict[str, Interval]
     """`accuracy`, `weighted_f1`, `macro_f1`; empty where all is of one claim."""
     reliability: Reliability | None = None
-    """What the confidences are worth; None where there are none. `reliability.error` is the calibration error."""
+    """How reliable the confidences are; None without confidences. `reliability.error` is the calibration error."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -126,7 +126,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Runs by name, what was measured of each, and each but the first against the first."""
+    """Runs by name, the metrics of each, and the comparison of each other run with the first."""
 
     baseline: str
     measured: dict[str, Measured]

@@ -112,7 +112,7 @@ def _mean(
 
 
 def _reliability(answers: Sequence[Stance | Verdict], truth: Sequence[Label]) -> Reliability | None:
-    """What the confidences are worth; None where none was given."""
+    """How reliable the confidences are; None without confidences."""
     from ..verdict.calibration import reliability
 
     if all(answer.confidence is None for answer in answers):

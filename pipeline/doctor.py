@@ -52,7 +52,7 @@ EXTRAS = {
 
 
 PROBE = "sea level has risen"
-"""What is searched for, to see whether a store answers."""
+"""The claim that tests whether a store answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _model(resolved: Resolved) -> Finding:
 
 
 def _reranker(resolved: Resolved) -> Finding:
-    """What --rerank auto would take; a server is asked whether it is there."""
+    """The reranker that --rerank auto would choose. A server is asked whether it is there."""
     from ..models import find_model
     from ..rerank.open import choose_model, is_url, open_remote
 
@@ -171,7 +171,7 @@ def _reranker(resolved: Resolved) -> Finding:
 
 
 def _verdict(resolved: Resolved) -> Finding:
-    """Who --verdict auto would ask. A language model is not, since that may cost money."""
+    """The judge that --verdict auto would choose. A language model is not asked, since that may cost money."""
     from ..models import find_model, models_installed
     from ..verdict.classifier import DEFAULT_STANCE_MODEL
 
@@ -203,7 +203,7 @@ def _recipe(resolved: Resolved) -> Finding:
 
 
 def _store(resolved: Resolved) -> Iterator[Finding]:
-    """The store, by what a query does before its first claim and by one search: what a query refuses, this does too."""
+    """Checks the store as a query does before its first claim, and with one search."""
     from ..recipe import load_recipe
     from ..types import Claim
     from .checker import Checker
@@ -235,7 +235,7 @@ def _store(resolved: Resolved) -> Iterator[Finding]:
 
 
 def _only_searching(recipe: Recipe) -> Recipe:
-    """The recipe without those who rewrite, rerank and judge, which have findings of their own and may cost money."""
+    """The recipe without rewriting, reranking and judging, which have findings of their own and may cost money."""
     searching = {name: stage.model_copy(update={"query": "claim"}) for name, stage in recipe.retrievers.items()}
     nobody = recipe.verdict.model_copy(update={"method": "none"})
     return recipe.model_copy(update={"retrievers": searching, "rerankers": {}, "verdict": nobody})

@@ -1,4 +1,4 @@
-"""Writing many documents: in parallel requests, sized by bytes, of which only what failed is sent again."""
+"""Writes many documents in parallel requests, sized by bytes. Only what failed is sent again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Operation:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of operations: how many had which result (created, updated, deleted, not_found), and the refused."""
+    """The outcome of operations: how many had which result (created, updated, deleted, not_found), and the refused."""
 
     results: dict[str, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -130,7 +130,7 @@ def _unit(entry: UnitEntry) -> str:
 
 
 def _vector(vector: Vector) -> str:
-    # Faster by four than the encoder, and as exact as float32 vectors of unit length need.
+    # Four times as fast as the encoder, and as exact as float32 vectors of unit length need.
     return f"[{_vector_format(len(vector)) % tuple(vector.tolist())}]"
 
 

@@ -1,4 +1,4 @@
-"""What filters can be on, by what the server says of its fields."""
+"""The fields that filters can use, from what the server says about them."""
 
 from __future__ import annotations
 

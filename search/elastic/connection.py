@@ -1,4 +1,4 @@
-"""How to reach a server."""
+"""The address and credentials of a server."""
 
 from __future__ import annotations
 

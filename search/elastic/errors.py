@@ -1,4 +1,4 @@
-"""What the Elasticsearch client raises, in words that say which server, which index, and what to do."""
+"""Turns errors of the Elasticsearch client into messages that name the server, the index, and what to do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Busy(Exception):
 
 
 class TooManyClauses(InvalidData):
-    """The words of a claim became more clauses than the server takes in a query."""
+    """The claim's words became more clauses than the server accepts in a query."""
 
 
 class AlreadyExists(InvalidData):

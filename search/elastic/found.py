@@ -24,7 +24,7 @@ TITLE_TYPES = (*TEXT_TYPES, "keyword", "constant_keyword", "wildcard")
 SAMPLED: Final = 10
 """How many documents of a field are read to learn what it holds."""
 MOST_SAMPLED: Final = 100
-"""For how many fields."""
+"""How many fields are sampled so."""
 LEAST_WORDS, SHARE = 2.0, 0.25
 """A field that nobody named is a text where its values have more words than an identifier, on average, and at least a
 share of those that the wordiest field has."""
@@ -41,7 +41,7 @@ class Sample:
 
     @property
     def words(self) -> float:
-        """How many words a text has, on average."""
+        """The average number of words in a text."""
         return sum(len(text.split()) for text in self.texts) / len(self.texts) if self.texts else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What an index says of its own writes: how far it is, and which files are wholly in it, unchanged since.
+"""What an index knows about its writes: how many it has had, and which files are completely in it, unchanged.
 
 Every write to an index has a sequence number. What was marked holds as long as the highest number has not moved, or
 has moved only by documents that were new; then nothing that was there can have changed, whoever else writes.
@@ -68,7 +68,7 @@ class Figures:
 
 
 def figures(server: Server, index: Index) -> Figures | None:
-    """None where the key or user may not ask for it."""
+    """None where the key or user lacks the privilege."""
     path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs,store"
     try:
         answer = server.request("GET", path, params={"level": "shards"})
@@ -94,6 +94,6 @@ def _primaries(indices: Mapping[str, Any]) -> Iterator[tuple[str, int, Mapping[s
 
 
 def _operations(server: Server, index: Index) -> int | None:
-    """How many writes the index has had; None where the key or user may not ask for it."""
+    """How many writes the index has had; None where the key or user lacks the privilege."""
     found = figures(server, index)
     return None if found is None else found.operations

@@ -9,7 +9,7 @@ from ... import es_mappings
 from ...layout import MAIN_VECTORS, Embedding, Layout, UnitField, analysis_key
 
 FORMAT: Final = 1
-"""Raised when an index of this version can't be read by the one before."""
+"""Increased when older versions can't read an index of this version."""
 OURS: Final = "ccheck"
 """The key of what ccheck remembers under a mapping's `_meta`."""
 ADDITIONAL, SPARSE, TERMS, UNITS = "additional", "sparse", "terms", "units"

@@ -18,7 +18,7 @@ _CONDITIONS = {"filter": "a filter", "index_routing": "a routing", "search_routi
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What goes when a store goes: its index, the alias that it has alone, all of its documents."""
+    """What removing a store deletes: its index with all documents, and an alias that no other index has."""
 
     index: str
     alias: str | None

@@ -20,11 +20,11 @@ from .schema import Index
 Body = dict[str, Any]
 
 TIE = 0.3
-"""What a field adds that is not the best one, when several are searched."""
+"""The weight of each field except the best one, when several are searched."""
 MAX_CANDIDATES = 10_000
 """Elasticsearch's own limit."""
 CLAUSES = 1024
-"""How many clauses of a query every server takes; with more memory it takes more."""
+"""Clauses of a query that every server accepts; with more memory it accepts more."""
 FUZZY_CLAUSES = (None, CLAUSES, 0)
 """What fuzzy words may become: as many as the server takes, where it refuses these so many, at last none."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
@@ -78,7 +78,7 @@ def retriever_body(
 def search_part(
     index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], clauses: int | None = None
 ) -> Body | None:
-    """What a search says to run that retriever alone. See `retriever_body`."""
+    """The body of a search that runs that retriever alone. See `retriever_body`."""
     if units.granularity_of(retriever) is None:
         body = retriever_body(index, name, query, retriever, filters, clauses)
         return body and {"retriever": body}

@@ -46,7 +46,7 @@ def public_id(key: Key, shared: frozenset[str]) -> str:
 
 
 def got(server: Server, name: str, index: Index, ids: Sequence[str]) -> dict[str, Document]:
-    """Documents of an index that ccheck did not make by their public ids; an id that several indices share is none."""
+    """Documents of an index that ccheck did not make by public ids. An id that several indices share is not one."""
     homes = {id_: home_of(index, id_) for id_ in ids}
     found = found_by_id(server, name, index, dict.fromkeys([*ids, *(one[1] for one in homes.values() if one)]))
     by_id: dict[str, list[Document]] = {}
@@ -65,7 +65,7 @@ def got(server: Server, name: str, index: Index, ids: Sequence[str]) -> dict[str
 def stored(
     server: Server, name: str, ids: Sequence[str], source: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Ids with what an index that ccheck made has of them, as it was written last. Raises an error of any of them."""
+    """Ids with what an index made by ccheck stores for them, as last written. Raises an error of any of them."""
     for some in batches(ids, DOCUMENTS_AT_ONCE):
         params = {f"_source_{which}": ",".join(fields) for which, fields in source.items()}
         path = f"/{quote(name, safe='')}/_mget"

@@ -77,7 +77,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Found:
-    """What the server found for one query."""
+    """The server's answer to one query."""
 
     rankings: dict[str, Ranked]
     fused: Ranked
@@ -128,7 +128,7 @@ class Searcher:
         for chunk in _chunks([self._plan(query) for query in queries]):
             found = self._with_documents(self._answer(chunk))
             gone = [place for place, one in enumerate(found) if isinstance(one, Found) and one.missing]
-            # What was removed since it was found is not found again.
+            # A document that was removed after it was found is not found again.
             again = self._with_documents(self._answer([chunk[place] for place in gone])) if gone else []
             for place, one in zip(gone, again, strict=True):
                 found[place] = self._unreadable(one) if isinstance(one, Found) and one.missing else one

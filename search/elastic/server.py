@@ -25,7 +25,7 @@ from .node import LimitedNode
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""How often a server is asked that never answered, or that nobody waits for."""
+"""Attempts for a server that never answered, or that nobody waits for."""
 SAID_AFTER = 1.0
 """Seconds of silence, with the next pause, after which the user hears that ccheck waits."""
 THREADS = 4

@@ -33,11 +33,11 @@ from .search import NotNative, Searcher
 from .server import Server
 
 FIRST = "-000001"
-"""What the name of the index behind an alias ends with."""
+"""Suffix of the index behind an alias."""
 MOST_SAID = 20
 """How many left-out fields `info` explains."""
 KNOWN_SECONDS = 30.0
-"""For how long a mapping that was read is used."""
+"""Seconds for which a mapping is reused after it was read."""
 FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
 
 
@@ -247,7 +247,7 @@ class ElasticStore:
         return self._server.request(method, path, body, params=params, index=self.index, patient=patient, slow=slow)
 
     def _load(self) -> Index | None:
-        """What the index is now; None where it does not exist."""
+        """The current index; None where it does not exist."""
         try:
             found = self._request("GET", self._path("_mapping"))
         except NotFound:
@@ -358,5 +358,5 @@ class ElasticStore:
 
 
 def _without(field: str) -> dict[str, Any]:
-    """The documents that lack a field."""
+    """A query for documents that lack a field."""
     return {"bool": {"must_not": [{"exists": {"field": field}}]}}

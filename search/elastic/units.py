@@ -34,7 +34,7 @@ def path_of(granularity: str) -> str:
 
 
 def inner_hits(granularity: str, depth: int) -> dict[str, Any]:
-    """What a nested query says to get the places and scores of the best units, too."""
+    """The part of a nested query that also returns the positions and scores of the best units."""
     return {
         "name": INNER_HITS,
         "size": depth,  # es_mappings/ccheck-settings.json allows as many as a depth can be

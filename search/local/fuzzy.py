@@ -1,4 +1,4 @@
-"""The terms near a term, and what they count, as a fuzzy match query of Elasticsearch has it.
+"""Finds the terms near a term, weighted as in a fuzzy match query of Elasticsearch.
 
 There a term of the claim stands for those of the index within some edits (insertion, deletion, substitution, or the
 swap of two neighbours: optimal string alignment), at most 50 of them, the nearest first and then by their bytes
@@ -50,7 +50,7 @@ class Dictionary:
         self._known: dict[tuple[str, int], list[tuple[str, float]]] = {}
 
     def expand(self, term: str, edits: int) -> list[tuple[str, float]]:
-        """The terms that a term of the claim stands for, and by what the BM25 score of each is multiplied."""
+        """The terms that a term of the claim stands for, and the factor for the BM25 score of each."""
         key = (term, edits)
         if key not in self._known:
             if len(self._known) >= _KEPT:
