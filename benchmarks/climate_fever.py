@@ -1,4 +1,4 @@
-"""Climate-FEVER as a retrieval task: its claims, and all of its evidence sentences as documents.
+"""Write Climate-FEVER as a retrieval task: its claims, with all of its evidence sentences as documents.
 
     python benchmarks/climate_fever.py FILE OUTPUT
     cd OUTPUT
@@ -6,8 +6,8 @@
     ccheck evaluate default late --store store --claims claims.jsonl --qrels qrels.tsv --run runs
     ccheck compare runs/default.run runs/late.run --qrels qrels.tsv
 
-FILE is Climate-FEVER's `claims.jsonl.gz`. Relevant are the sentences that support or refute a claim; claims without any
-are left out. It is a second data set for settings that were chosen on SciFact.
+FILE is Climate-FEVER's `claims.jsonl.gz`. A sentence that supports or refutes a claim is relevant to it. Claims without
+such sentences are left out. Use this as a second data set for settings that were chosen on SciFact.
 """
 
 from __future__ import annotations

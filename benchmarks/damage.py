@@ -1,18 +1,19 @@
-"""What becomes of a damaged local store: every answer right, or an error that says what to do?
+"""Damage a local store: is every answer correct, or an error that says what to do?
 
     python benchmarks/damage.py [--count 500] [--seed 1] [--show]
 
-Builds a store with everything that one can hold: vectors of two models, sparse vectors, two analyses, additional texts,
-units of two granularities, metadata, documents that were replaced and removed. Then, each time in a fresh copy: damages
-one of its files (one bit flipped, cut short, a page zeroed, two pages swapped, removed), reads all that can be read,
-writes, and reads again. Each answer is compared with that of the whole store. Prints how often what happened:
+Builds a store with everything that a store can contain: vectors from two models, sparse vectors, two analyses,
+additional texts, units of two granularities, metadata, and documents that were replaced or removed. Then, each time in
+a fresh copy, it damages one file (flips a bit, cuts it short, zeroes a page, swaps two pages, removes it), reads
+everything, writes, and reads again. It compares each answer with the intact store's and prints how often each outcome
+occurred:
 
-    right          every answer was right: the damage is where nothing reads, or was mended
-    said           an answer was an error of ccheck (`CcheckError`), and the others were right
-    silently wrong an answer was another one than the whole store's, without an error
-    a bug          an exception that is no error of ccheck, or the process died
+    right          every answer was correct: nothing reads the damaged place, or ccheck repaired it
+    said           an answer was one of ccheck's errors (`CcheckError`), and the others were correct
+    silently wrong an answer differed from the intact store's, without an error
+    a bug          another exception was raised, or the process died
 
-Exit code 1 where anything was silently wrong or a bug.
+The exit code is 1 if any answer was silently wrong or there was a bug.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ DOCUMENTS = 400
 
 
 def entry(number: int, version: int = 0) -> Entry:
-    """A document that a seed makes, the same each time."""
+    """A document generated from a seed, the same each time."""
     draw = np.random.default_rng([number, version])
     picks = draw.zipf(1.3, 60) % len(WORDS)
     text = " ".join(WORDS[pick] for pick in picks)
@@ -123,7 +124,7 @@ def build(folder: Path) -> None:
 
 
 def answers(store: LocalStore, note: Callable[[str, Any], None]) -> None:
-    """Everything that can be read, each answer by itself; errors of ccheck are noted in its place."""
+    """Read everything. An answer that fails is replaced with ccheck's error."""
     ids = [f"d{number}" for number in range(DOCUMENTS + 5)]
     made = [entry(number, version) for number, version in ((5, 1), (50, 0), (333, 0))]
     queries = [
@@ -175,7 +176,7 @@ def _ranked(found: Any) -> Any:
 
 
 def everything(folder: Path) -> dict[str, Any]:
-    """The answers of a store as it is and after more was written, as JSON has them."""
+    """The answers of a store as it is, and again after a write, as JSON."""
     found: dict[str, Any] = {}
     with LocalStore(folder) as store:
         answers(store, found.__setitem__)
@@ -199,7 +200,7 @@ def everything(folder: Path) -> dict[str, Any]:
 
 
 def damage(file: Path, kind: str, draw: random.Random) -> bool:
-    """Damage a file; whether anything is other than before."""
+    """Damage a file. True if anything changed."""
     data = bytearray(file.read_bytes())
     before = bytes(data)
     if kind == "removed":
@@ -226,7 +227,7 @@ def damage(file: Path, kind: str, draw: random.Random) -> bool:
 
 
 def in_child(work: Callable[[], Any]) -> Any:
-    """What a function returns in a process of its own, as JSON has it; an exception as `{"bug": …}`."""
+    """Run a function in its own process. Returns its result as JSON, or an exception as `{"bug": …}`."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -247,7 +248,7 @@ def in_child(work: Callable[[], Any]) -> Any:
 
 
 def outcome(found: Mapping[str, Any], expected: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """What became of a damaged store, and where."""
+    """The outcome for a damaged store, and where it occurred."""
     if "bug" in found:
         return "a bug", [str(found["bug"])]
     wrong, said = [], []
@@ -264,7 +265,7 @@ def outcome(found: Mapping[str, Any], expected: Mapping[str, Any]) -> tuple[str,
 
 
 def run(count: int, seed: int, *, show: bool = False) -> Counter[tuple[str, str]]:
-    """How often what happened: (outcome, file's kind)."""
+    """Counts by (outcome, file's kind)."""
     draw = random.Random(seed)
     counts: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as scratch:
@@ -305,7 +306,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--count", type=int, default=500, help="how many damages (default 500)")
     parser.add_argument("--seed", type=int, default=1, help="random seed (default 1)")
-    parser.add_argument("--show", action="store_true", help="say what became of each")
+    parser.add_argument("--show", action="store_true", help="print the outcome of each")
     options = parser.parse_args()
     counts = run(options.count, options.seed, show=options.show)
     kinds = sorted({kind for _, kind in counts})

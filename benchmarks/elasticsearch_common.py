@@ -1,4 +1,4 @@
-"""What the benchmarks of Elasticsearch share: a server, documents, and how figures are shown."""
+"""Shared by the Elasticsearch benchmarks: a server, documents, and the format of figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORDS_IN_TEXT, VOCABULARY = 200, 30_000
 
 @contextmanager
 def server(url: str | None) -> Iterator[str]:
-    """The URL of the given server, else of one that is started for this run."""
+    """The URL of the given server, or of one started for this run."""
     if url is not None:
         yield url.rstrip("/")
         return
@@ -34,7 +34,7 @@ def server(url: str | None) -> Iterator[str]:
 
 
 def entries(count: int, dimensions: int = 0, seed: int = 0) -> list[Entry]:
-    """Made-up abstracts whose words are spread as in real text, with random unit vectors where asked for."""
+    """Synthetic abstracts with words distributed as in real text, and random unit vectors on request."""
     random = np.random.default_rng(seed)
     words = np.array([f"{'abcdefghijklmnopqrstuvwxyz'[n % 26]}{n:x}ion" for n in range(VOCABULARY)])
     ranks = np.minimum(random.zipf(1.2, (count, WORDS_IN_TEXT)), VOCABULARY) - 1

@@ -1,8 +1,9 @@
-"""Documents a second from a file into Elasticsearch, without embeddings, over bare `helpers.parallel_bulk`.
+"""Ingest into Elasticsearch without embeddings, in documents per second, against plain `helpers.parallel_bulk`.
 
-To reach: at least 0.9. Both read the same JSON Lines and write by four threads, taking turns, each time into a new
-index of the same mapping, until all can be searched. Once the whole of `ccheck ingest`, which also cleans each record,
-makes its digest and looks for ids that come twice; once what the store does of it.
+The goal is a ratio of at least 0.9. Both sides read the same JSON Lines and write with four threads. They take turns,
+each time into a new index with the same mapping, until every document is searchable. One comparison times the whole of
+`ccheck ingest`, which also cleans each record, computes its digest and looks for duplicate ids. The other times only
+the store's part.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ INDEX = "ccheck-benchmark-ingest"
 
 
 @click.command()
-@click.option("--url", help="A server; one is started without this.")
+@click.option("--url", help="Server to use.  [default: start one]")
 @click.option("--documents", default=40_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 def main(url: str | None, documents: int, rounds: int) -> None:
@@ -69,7 +70,7 @@ def compare(
 
 
 def timed(url: str, run: Callable[[], None], documents: int) -> float:
-    """Documents a second into a new index, made beforehand."""
+    """Documents per second into a new index that was created beforehand."""
     drop(url, INDEX)
     with ElasticStore(Connection(url), INDEX) as store:
         store.prepare(Layout())

@@ -1,8 +1,8 @@
-"""The time of a search through ccheck over the bare client sending the same bodies; to reach: at most 1.2.
+"""The time of a search with ccheck over that of the plain client sending the same bodies. The goal is at most 1.2.
 
-Both sides take turns, claim by claim, in one run, each first as often as the other. On the test node `rrf` is a
-stand-in: elasticsearch_host/README.md. Each has the requests of the other: what ccheck sends is recorded
-first, and the bare client sends it as `msearch` and `mget` of plain Python objects.
+The sides take turns, claim by claim, in one run, and each goes first equally often. On the test node `rrf` is a
+stand-in: elasticsearch_host/README.md. Both send the same requests: the script first records what ccheck sends, and the
+plain client then sends it as `msearch` and `mget` from plain Python objects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 
 
 @click.command()
-@click.option("--url", help="A server with a licence for rrf; one is started without this.")
+@click.option("--url", help="Server with a licence for rrf.  [default: start one]")
 @click.option("--documents", default=5_000, show_default=True)
 @click.option("--dimensions", default=384, show_default=True)
 @click.option("--claims", default=60, show_default=True)
@@ -51,7 +51,7 @@ def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: 
 
 def compare(store: ElasticStore, client: elasticsearch.Elasticsearch, queries: list[Query], rounds: int) -> str:
     def ours(query: Query) -> None:
-        # With each retriever's ranks and scores, as `Checker` asks.
+        # With each retriever's ranks and scores, as `Checker` requests them.
         (ranking,) = store.search([query], BOTH, Fusion(), k=10, details=True)
         assert isinstance(ranking, Ranking) and len(ranking.hits) == 10
 
@@ -61,7 +61,7 @@ def compare(store: ElasticStore, client: elasticsearch.Elasticsearch, queries: l
         seconds = [0.0, 0.0]
         for number, (query, requests) in enumerate(zip(queries, bodies, strict=True)):
             sides = (lambda query=query: ours(query), lambda r=requests: bare(client, r))
-            # Whoever comes second finds the server's caches warm: each does so as often.
+            # The second side finds the server's caches warm, so each side goes second equally often.
             for side in (0, 1) if (turn + number) % 2 else (1, 0):
                 started = time.perf_counter()
                 sides[side]()

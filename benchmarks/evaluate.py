@@ -1,11 +1,12 @@
-"""`ccheck evaluate` against the same stages called bare: claims a second, on SciFact's claims.
+"""`ccheck evaluate` against direct calls of the same stages, in claims per second on SciFact's claims.
 
     python benchmarks/evaluate.py FOLDER --rounds 5
 
-FOLDER holds `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. Both sides rank with the default
-recipe without its reranker and judge, over the same local store, with the model loaded. Bare: all claims embedded in
-one call, one call of the store, ir-measures. The command also fills an empty memory, keeps the rankings of each stage,
-measures each, and computes intervals. The sides alternate; printed are both, and the ratio by round with its spread.
+FOLDER contains `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. Both sides rank with the default
+recipe without its reranker and judge, over the same local store, with the model loaded. The bare side embeds all claims
+in one call, calls the store once, and runs ir-measures. The command also fills an empty memory, keeps and measures the
+rankings of each stage, and computes intervals. The sides alternate. The script prints both, and the ratio by round with
+its spread.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from ccheck.types import Query
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--rounds", default=5, show_default=True)
-@click.option("--limit", type=int, help="Only the first claims.")
-@click.option("--store", type=click.Path(path_type=Path), help="Keep the store here and use it again.")
+@click.option("--limit", type=int, help="Use only this many claims, from the start.")
+@click.option("--store", type=click.Path(path_type=Path), help="Keep the store here and reuse it.")
 def main(folder: Path, rounds: int, limit: int | None, store: Path | None) -> None:
     recipe = changed(retrieval_only(load_recipe("default")), {"rerankers.rerank": False})
     with tempfile.TemporaryDirectory() as scratch:

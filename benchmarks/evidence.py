@@ -1,15 +1,15 @@
-"""Which way of choosing sentences finds SciFact's rationales: lexical, embedding, and mixes of both.
+"""Which method finds the sentences of SciFact's rationales: lexical, embedding, or a mix of both?
 
     python benchmarks/evidence.py FOLDER [--model NAME]
 
-FOLDER holds `corpus.jsonl.gz` and `verdicts.jsonl` (claim, abstract, label, 0-based numbers of the rationale's
-sentences). The corpus has an abstract's sentences joined by spaces, so the numbers are those of a sentence splitter
-that is not known. Counted are the pairs in which two splitters (ccheck's, and one by full stop, space and capital) find
-the same number of sentences; the figures over all pairs with ccheck's are printed beside. Claims are parted into two
-halves by a hash of their number: the mix is chosen on the first, and the second says how good it is.
+FOLDER contains `corpus.jsonl.gz` and `verdicts.jsonl` (claim, abstract, label, 0-based numbers of the rationale's
+sentences). The corpus joins the sentences of an abstract with spaces, so the numbers come from an unknown sentence
+splitter. The script counts pairs in which two splitters (ccheck's, and one at full stop, space and capital) find the
+same number of sentences. Next to them it prints the figures over all pairs with ccheck's splitter. A hash of their
+number divides the claims into two halves: the mix is chosen on the first half and tested on the second.
 
-hit@k: a sentence of the rationale is among the k that ccheck's own function chooses. recall@k: the share of the
-rationale's sentences that are.
+hit@k: ccheck's own function chooses a sentence of the rationale among its k. recall@k: the share of the rationale's
+sentences that it chooses.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OTHERS = 9
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="The embedding model, a folder or a name.")
+@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Embedding model, a folder or a name.")
 def main(folder: Path, model: str) -> None:
     corpus = read_corpus(folder)
     rows = [json.loads(line) for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -79,7 +79,7 @@ def main(folder: Path, model: str) -> None:
     show("embedding", _measured(cases, gold, "embedding", embed))
     show(f"mix, as ccheck has it: {evidence.EMBEDDING_SHARE}", _measured(cases, gold, "mix", embed))
     for share, read in [*((share, ALL) for share in SHARES), *((evidence.EMBEDDING_SHARE, read) for read in READ)]:
-        # The product's own function, with other numbers.
+        # ccheck's own function, with other numbers.
         before = evidence.EMBEDDING_SHARE, evidence.READ_SENTENCES
         evidence.EMBEDDING_SHARE, evidence.READ_SENTENCES = share, read
         try:

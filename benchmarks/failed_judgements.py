@@ -1,17 +1,17 @@
-"""What a verdict is worth that was made without some of its documents, by the rule of `verdict/conclude.py`.
+"""How reliable a verdict is if some of its documents could not be judged, with the rule of `verdict/conclude.py`.
 
     python benchmarks/failed_judgements.py FOLDER [--seed N] [--json]
 
-FOLDER holds `climate-fever/claims.jsonl.gz`: 1,028 claims with five evidence sentences each and their true labels, from
-which the claim's verdict follows by the rule. A share of the stances, drawn at random, fails; the others are the true
-ones, with confidence 1. A verdict is right if it is what all five stances together say.
+FOLDER contains `climate-fever/claims.jsonl.gz`: 1,028 claims with five evidence sentences each and their true labels.
+The rule derives the claim's verdict from these labels. A random share of the stances fails. The others are the true
+ones, with confidence 1. A verdict is right if it matches the verdict from all five stances.
 
-For each share of failures: how many verdicts were made, how many of them are right, the mean confidence they were given
-by the rule and what it would be if failures weighed nothing (1, always), and the Brier scores of both. Then the same by
-how many of the five failed.
+For each share of failures, the script prints how many verdicts were made, how many of them are right, the mean
+confidence that the rule gave them, what it would be if failures weighed nothing (always 1), and the Brier scores of
+both. Then it prints the same by the number of failures among the five.
 
-`UNREAD` was chosen on the first half of the claims (by SHA-256 of their ids, the first byte even), as the value with
-the least Brier score; the figures are of the other half.
+`UNREAD` is the value with the lowest Brier score on the first half of the claims (first byte of the SHA-256 of their id
+even). The figures are for the other half.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Answer = tuple[int, Label | None, float, Label]
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--seed", default=13, show_default=True)
-@click.option("--draws", default=5, show_default=True, help="How often failures are drawn for each claim.")
+@click.option("--draws", default=5, show_default=True, help="Number of random draws of failures for each claim.")
 @click.option("--json", "as_json", is_flag=True)
 def main(folder: Path, seed: int, draws: int, as_json: bool) -> None:
     first, second = halves(folder / "climate-fever" / "claims.jsonl.gz")

@@ -1,11 +1,11 @@
-"""Hostile documents and claims through `ccheck ingest` and `ccheck query`: what they cost, and what comes out of them.
+"""Run `ccheck ingest` and `ccheck query` on hostile documents and claims: what they cost and what ccheck prints.
 
     python benchmarks/hostile_inputs.py
     python benchmarks/hostile_inputs.py --documents 200 --claims 50
 
-To reach: no traceback and no bug, no control character in any output, every record counted, every claim answered, at
-most 60 s of processor time for a step and 1 GiB for ccheck's process. Exits with 1 where one of these is not reached.
-Needs Linux and the extra `parquet`.
+The goals: no traceback or bug, no control characters in any output, every record counted, every claim answered, and at
+most 60 s of CPU time per step and 1 GiB for ccheck's process. The exit code is 1 if a goal is missed. Needs Linux and
+the extra `parquet`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ METADATA: dict[str, Callable[[random.Random], dict[str, Any]]] = {
 
 
 @click.command()
-@click.option("--documents", default=1_000, show_default=True, type=click.IntRange(1), help="Hostile records.")
-@click.option("--claims", default=200, show_default=True, type=click.IntRange(1), help="Hostile claims.")
+@click.option("--documents", default=1_000, show_default=True, type=click.IntRange(1), help="Count of hostile records.")
+@click.option("--claims", default=200, show_default=True, type=click.IntRange(1), help="Count of hostile claims.")
 @click.option("--seed", default=0, show_default=True, help="Random seed.")
 def main(documents: int, claims: int, seed: int) -> None:
     """Print each step with its exit code, time, memory and what is wrong with its output."""

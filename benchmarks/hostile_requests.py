@@ -1,11 +1,11 @@
-"""Requests that no client would send to `ccheck serve rerank`: which statuses answer them, and whether it stays up.
+"""Send malformed requests to `ccheck serve rerank`: which statuses does it return, and does it stay up?
 
     python benchmarks/hostile_requests.py [--count 1000] [--seed 0]
 
-Starts the server with a small encoder of random weights and sends seeded mutations of right requests of every path:
-keys left out, unknown, of other types and very long or deep, bytes that are no JSON, wrong lengths and media types, and
-heads that are cut. Exits with 1 where a request got a 5xx, where one that was sent whole got no answer, or where a
-right request is not answered in the end.
+Starts the server with a small encoder with random weights and sends seeded mutations of valid requests to every path:
+missing or unknown keys, wrong types, very long or deep values, invalid JSON, wrong lengths and media types, and
+truncated heads. The exit code is 1 if a request got a 5xx, a complete request got no answer, or a valid request at the
+end is not answered.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SECONDS = 60
 
 
 @click.command()
-@click.option("--count", default=1_000, show_default=True, help="How many requests to send.")
+@click.option("--count", default=1_000, show_default=True, help="Number of requests to send.")
 @click.option("--seed", default=0, show_default=True, help="Random seed.")
 def main(count: int, seed: int) -> None:
     chance = random.Random(seed)
@@ -71,7 +71,7 @@ def sent(url: str, path: str, chance: random.Random) -> tuple[str, bytes]:
     body = json.dumps(mutated(REQUESTS[path], chance)).encode("utf-8", "surrogatepass")
     headers = {"content-type": "application/json"}
     kind = chance.randrange(8)
-    if kind == 0:  # bytes that are no JSON
+    if kind == 0:  # invalid JSON
         body = bytes(byte if chance.random() > 0.05 else chance.randrange(256) for byte in body)
     elif kind == 1:
         body = body[: chance.randrange(len(body))]

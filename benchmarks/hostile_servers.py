@@ -1,12 +1,12 @@
-"""Servers that misbehave, asked for stances and scores: labels taken wrongly, keys shown, requests, memory.
+"""Ask misbehaving servers for stances and scores, and count wrong labels, leaked keys, requests and memory.
 
     python benchmarks/hostile_servers.py [--mib N] [--json]
 
-Every reply of `tests/pipeline/hostile_replies.py` answers the question what a paper says of a claim (the strategies
-one-step and two-step), a listwise reranker and claim rewriting; redirects and bombs answer a reranking server's client,
-too. None of them may become a label, an order or a text. Bombs have N MiB once decoded (1,024), or no end. The key may
-be in no error, and no request may reach the host that redirects lead to. Retry-After: 0 is answered for ten seconds.
-Exits with 1 where anything went wrong.
+Every reply in `tests/pipeline/hostile_replies.py` answers three requests: what a paper says about a claim (strategies
+one-step and two-step), listwise reranking, and claim rewriting. The client of a reranking server gets the redirects and
+bombs too. None of them may become a label, an order or a text. Bombs decode to N MiB (1,024) or never end. No error may
+contain the key, and no request may reach the host that redirects point to. The server sends Retry-After: 0 for ten
+seconds. The exit code is 1 if anything went wrong.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ ASKED: dict[str, tuple[Asked, dict[str, object]]] = {
 
 
 @click.command()
-@click.option("--mib", default=1024, show_default=True, help="Size of a bomb once it is decoded.")
+@click.option("--mib", default=1024, show_default=True, help="Decoded size of a bomb, in MiB.")
 @click.option("--json", "as_json", is_flag=True)
 def main(mib: int, as_json: bool) -> None:
     counts: Counter[str] = Counter(wrong=0, keys_shown=0, reached_elsewhere=0)
@@ -119,7 +119,7 @@ def main(mib: int, as_json: bool) -> None:
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for name, bomb in hostile_replies.bombs(mib << 20).items():
-            resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # making it took memory, too
+            resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # creating it took memory too
             server.answer = (
                 bomb if isinstance(bomb.body, bytes) else Raw(hostile_replies.endless(), bomb.status, length=None)
             )

@@ -1,9 +1,10 @@
-"""What `ccheck ingest` takes into a new local store, and again of the unchanged file: seconds and peak memory.
+"""Seconds and peak memory of `ccheck ingest` into a new local store, and again with the unchanged file.
 
     python benchmarks/ingest.py FILE [--documents N] [ARGUMENTS OF ccheck ingest ...]
 
-FILE is what `ccheck ingest` reads, such as SciFact's `corpus.jsonl.gz`. With --documents that many synthetic abstracts
-are read instead of FILE; `--model none` beside it leaves out the embeddings. Each run is a process of its own.
+FILE is any input of `ccheck ingest`, such as SciFact's `corpus.jsonl.gz`. With --documents, ccheck reads that many
+synthetic abstracts, which the script writes to FILE. Add `--model none` to leave out the embeddings. Each run has its
+own process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import click
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--documents", type=int, help="Synthetic abstracts, written to FILE, which must not be there.")
+@click.option("--documents", type=int, help="Number of synthetic abstracts to write to FILE, which must not exist.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(file: Path, documents: int | None, arguments: tuple[str, ...]) -> None:
     if documents is not None:
@@ -35,7 +36,7 @@ def main(file: Path, documents: int | None, arguments: tuple[str, ...]) -> None:
     file = file.resolve()
     print(f"{platform.machine()}, {os.cpu_count()} cores; {file.stat().st_size:,} bytes")
     with tempfile.TemporaryDirectory() as scratch:
-        # Nothing that was embedded before is at hand.
+        # Start without cached embeddings.
         environment = os.environ | {"CCHECK_DATA_DIR": f"{scratch}/data", "CCHECK_CACHE_DIR": f"{scratch}/cache"}
         for turn in ("first", "second"):
             started = time.perf_counter()

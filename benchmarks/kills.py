@@ -1,12 +1,13 @@
-"""What becomes of a local store whose writer is killed: is everything there that was promised, and found?
+"""Kill a local store's writer: is everything that was promised still there, and can it be found?
 
     python benchmarks/kills.py [--creations 60] [--ingests 60] [--seed 1]
 
-Creations: a process that makes a store is killed (SIGKILL) at a random moment of it. What it left must be a store or
-none, and the next process must make one of it. Ingests: a process that stores, replaces and removes documents, with
-vectors, sparse vectors and units, is killed at a random moment; the next one goes on with the same folder. After each
-kill everything that was promised must be there, found by words, vectors, sparse vectors and units, and all files must
-match their checksums. Prints the counts; exit code 1 where anything was lost, doubled or broken.
+Creations: the script kills (SIGKILL) a process at a random moment while it creates a store. What it leaves must be a
+store or nothing, and the next process must turn it into one. Ingests: the script kills a process at a random moment
+while it stores, replaces and removes documents with vectors, sparse vectors and units. The next process continues in
+the same folder. After each kill, words, vectors, sparse vectors and units must find everything that was promised, and
+all files must match their checksums. The script prints the counts. The exit code is 1 if anything was lost, duplicated
+or broken.
 """
 
 from __future__ import annotations

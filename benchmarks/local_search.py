@@ -1,10 +1,10 @@
-"""Hybrid search in the local store against tantivy and numpy called bare, over the same index files.
+"""Hybrid search in the local store against direct calls of tantivy and numpy, over the same index files.
 
     python benchmarks/local_search.py --documents 400000
 
-Documents are synthetic: words drawn by Zipf's law, random unit vectors. Claims alternate between the two sides in one
-run, and each side answers with the same ten documents, read whole, and their scores, which is asserted. Printed are the
-medians, and the ratio by claim with its quartiles.
+Documents are synthetic: words drawn with Zipf's law, and random unit vectors. Claims alternate between the two sides in
+one run. Each side must answer with the same ten documents, read in full, and the same scores; the script asserts this.
+It prints the medians, and the ratio by claim with its quartiles.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def bare(folder: Path) -> Any:
 @click.command()
 @click.option("--documents", default=400_000, show_default=True)
 @click.option("--claims", default=100, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), help="Keep the store here and use it again.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Keep the store here and reuse it.")
 def main(documents: int, claims: int, folder: Path | None) -> None:
     random = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,11 +1,12 @@
-"""Sparse retrieval in the local store against plain products of scipy, over the same synthetic vectors.
+"""Sparse retrieval in the local store against scipy's plain matrix products, over the same synthetic vectors.
 
     python benchmarks/local_sparse.py --documents 400000
 
-Vectors are like SPLADE's: of 30,522 tokens a document has about 150 and a claim about 30, common ones more often. A
-claim's answer is the best 100 documents with their scores: here what `store.rankings` does, with the ids; there (1) the
-product of the CSR matrix and the claim's vector, (2) the product of the columns that the claim has of the CSC matrix.
-The sides alternate in one run; printed are the medians of CPU time, and the ratio by claim with its quartiles.
+Vectors resemble SPLADE's: out of 30,522 tokens a document has about 150 and a claim about 30, common ones more often. A
+claim's answer is the best 100 documents with their scores. ccheck's side is `store.rankings`, including the ids. The
+other side is (1) the product of the CSR matrix and the claim's vector, or (2) the product of the claim's columns in the
+CSC matrix. The sides alternate in one run. The script prints the medians of CPU time, and the ratio by claim with its
+quartiles.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How many one-place changes of the code its tests notice: mutants made by cosmic-ray, a seeded sample of each file.
+"""How many one-place changes of the code do the tests notice? Samples cosmic-ray's mutants of each file, with a seed.
 
     make mutants MUTANTS="--sample 40"                # all files
     make mutants MUTANTS="core/fusion.py --sample 0"  # one file, all of its places
 
-At each place that is drawn, one of cosmic-ray's changes is drawn, and the file's own tests run on a copy of the tree in
-which the rooms lie as packages of `ccheck`. A mutant is killed where they fail or take three times as long as without
-it. Printed are each file's score and the mutants that survived; those that change nothing that can be seen are still
-counted. Annotations are not mutated: nothing runs them. Tests that need Elasticsearch use ELASTICSEARCH_URL, so start a
-node first (tests/elasticsearch_host), or each mutant waits for its own.
+The script draws places, and one of cosmic-ray's changes at each. It runs the file's own tests on a copy of the tree,
+with the rooms as packages of `ccheck`. A mutant is killed if the tests fail or take three times as long as without it.
+The script prints each file's score and the surviving mutants. Mutants without a visible effect still count. Annotations
+are not mutated because nothing runs them. Tests that need Elasticsearch use ELASTICSEARCH_URL: start a node first
+(tests/elasticsearch_host), or each mutant waits for its own.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ TESTS = {
 
 @click.command()
 @click.argument("files", nargs=-1)
-@click.option("--sample", default=20, show_default=True, help="Mutants of each file; 0 for one at each place.")
+@click.option("--sample", default=20, show_default=True, help="Mutants per file; 0: one at each place.")
 @click.option("--seed", default=0, show_default=True)
-@click.option("--least", default=0.0, show_default=True, help="Fail where a smaller share is killed.")
+@click.option("--least", default=0.0, show_default=True, help="Fail if a smaller share is killed.")
 def main(files: tuple[str, ...], sample: int, seed: int, least: float) -> None:
     killed = made = 0
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,9 +1,9 @@
-"""Whether abstracts gain from being cut into passages: dense and hybrid nDCG@10 and R@100 for several cuts.
+"""Does cutting abstracts into passages help? Dense and hybrid nDCG@10 and R@100 for several cuts.
 
     python benchmarks/passages.py FOLDER
 
-FOLDER is as for `scifact.py`. Printed beside each figure is its difference to whole abstracts (of which the model reads
-the start only), with the 95% interval of a paired bootstrap over claims. Embeddings come from the cache where they can.
+FOLDER is the same as for `scifact.py`. Next to each figure, the script prints its difference from whole abstracts (the
+model reads only their start), with the 95% interval of a paired bootstrap over claims. It reuses cached embeddings.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(folder: Path) -> None:
 
 
 def retrieval(name: str) -> Recipe:
-    """A recipe without sentences, which cost time and change no ranking."""
+    """A recipe without evidence sentences, which cost time and do not change the ranking."""
     alone = {"rerankers": {}, "evidence": EvidenceStage(sentences=0), "verdict": VerdictStage(method="none")}
     return load_recipe(name).model_copy(update=alone)
 

@@ -2,27 +2,28 @@
 
     python benchmarks/rerank.py [FOLDER] [--quick] [--json] [--size small|medium|2b ...] [--device cpu|cuda]
 
-FOLDER has SciFact's corpus.jsonl.gz (default: scifact in $CCHECK_SHARED_DATA); without it the abstracts are made up.
-The models have random weights and the true architectures: Gemma with 8 layers and a vocabulary that gives the head the
-share of the work that it has in Gemma-2B (a fifth), XLM-RoBERTa with 6 layers; --size 2b is Gemma-2B's and
-bge-reranker-v2-m3's own size. Without --size it is small and medium. max_length is 512.
+FOLDER contains SciFact's corpus.jsonl.gz (default: scifact in $CCHECK_SHARED_DATA). Without it, the script
+makes up abstracts.
+The models have random weights and their true architectures: XLM-RoBERTa with 6 layers, and Gemma with 8 layers and a
+vocabulary that gives the head the same share of the work as in Gemma-2B (a fifth). --size 2b is the full size of
+Gemma-2B and bge-reranker-v2-m3. The default sizes are small and medium. max_length is 512.
 
-Each side has a process of its own and one thread; after each run of a reference comes one of ccheck, and a ratio is
-that of the two CPU times. A reference runs with its default batch (128; CrossEncoder 32) and with 4, 8, 16 and 32, of
-which the fastest is its best; with 600 passages the best of 100 is taken for it. Medians over the turns, and in
-brackets the smallest and the largest. FlagEmbedding runs its first batch twice, to find out whether it fits: with its
-default that doubles its time up to 128 passages.
+Each side has its own process and one thread. A run of ccheck follows each run of a reference, and a ratio compares
+their CPU times. A reference runs with its default batch (128; CrossEncoder 32) and with 4, 8, 16 and 32. The fastest is
+its best batch; for 600 passages the script uses the best batch of 100. Figures are medians over the turns, with the
+smallest and the largest in brackets. FlagEmbedding runs its first batch twice to find out whether it fits. With its
+default batch, that doubles its time for up to 128 passages.
 
-The limit is what arithmetic allows over the reference's best batch: the multiplications of the shapes that it ran,
-padding and first batch included, over those that the exact scores need (what passages share once, each token but once
-and without padding, in the last layer keys and values and the one position that scores, of the head one row). More than
-all of it is reached where a multiplication costs less than the reference's.
+The limit is the most that arithmetic allows over the reference's best batch: the multiplications of the shapes that it
+ran, including padding and the first batch, over those that the exact scores need. These process what passages share
+once, each token once and without padding, in the last layer only keys, values and the one position that scores, and one
+row of the head. ccheck can exceed the limit if its multiplications cost less than the reference's.
 
---json: by kind (decoder, encoder) and size, `model`, and by number of passages `cpu_ratio` (default batch),
-`cpu_ratio_best`, `best_batch`, `limit`, `share` (of the limit that `cpu_ratio_best` is), `max_difference`,
-`memory_ratio` and `memory_ratio_best` (our peak extra memory over the reference's), `mib`, `cpu_seconds`, and
-`CrossEncoder_...` for the second reference of encoders; `..._spread` are the smallest and the largest.
---quick: 20 passages (without --count), and the search for the best batch ends where a larger one is slower.
+--json: for each kind (decoder, encoder) and size, `model`, and for each number of passages `cpu_ratio` (default batch),
+`cpu_ratio_best`, `best_batch`, `limit`, `share` (`cpu_ratio_best` as a share of the limit), `max_difference`,
+`memory_ratio` and `memory_ratio_best` (ccheck's peak extra memory over the reference's), `mib`, `cpu_seconds`, and
+`CrossEncoder_...` for the encoders' second reference. `..._spread` are the smallest and the largest.
+--quick: 20 passages (unless --count is given), and the search for the best batch stops once a larger one is slower.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def compare(
     answer: dict[str, Any] = {"model": f"{model_size(config)}, random weights"}
     with sides(SIDES[kind], model, threads, device) as ask:
         for side in SIDES[kind]:
-            ask[side](query, passages[:4])  # warms up
+            ask[side](query, passages[:4])  # warm up
         say(f"{kind}, {size}: {answer['model']}, {threads} threads, {device}")
         best: dict[str, int] = {}
         for count in counts:
@@ -139,7 +140,7 @@ def measured(
 ) -> Pairs:
     """The reference with its batches and, turn by turn, with its default and its best.
 
-    A batch that holds all passages is as the default.
+    A batch that holds all passages equals the default.
     """
     pairs: Pairs = {}
     default = DEFAULT[reference]
@@ -169,7 +170,7 @@ def median(pairs: Pairs, batch: int) -> float:
 
 
 def summary(kind: str, config: dict[str, Any], reference: str, pairs: Pairs) -> tuple[int, dict[str, Any]]:
-    """The best batch, and what is told of a reference."""
+    """The best batch, and the figures reported for a reference."""
     best = min(pairs, key=lambda batch: median(pairs, batch))
     found: dict[str, Any] = {"best_batch": best}
 
@@ -267,7 +268,7 @@ def kendall(a: list[float], b: list[float]) -> float:
 
 @contextmanager
 def sides(names: tuple[str, ...], model: Path, threads: int, device: str) -> Iterator[dict[str, Callable[..., Any]]]:
-    """A process for each side; the functions ask it to score, and give what it measured."""
+    """A process for each side. The functions ask it to score and return its measurements."""
     context = multiprocessing.get_context("spawn")
     os.environ["OMP_NUM_THREADS"] = str(threads)
     started = []

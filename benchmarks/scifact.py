@@ -3,8 +3,8 @@
     python benchmarks/scifact.py FOLDER                                 # the local store
     python benchmarks/scifact.py FOLDER --store http://127.0.0.1:9200/scifact
 
-FOLDER holds `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. BEIR's published figures for the other
-300 claims: BM25 .679, all-MiniLM-L6-v2 .645.
+FOLDER contains `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. BEIR's published figures for the
+other 300 claims: BM25 .679, all-MiniLM-L6-v2 .645.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECIPES = {
 }
 UNEQUAL_DEPTHS: Recipe = Recipe(
     name="client-side fusion",
-    # Depths that differ can't be expressed by Elasticsearch's rrf; one document more changes next to nothing else.
+    # Elasticsearch's rrf can't express different depths. One more document changes next to nothing else.
     retrievers={"bm25": Bm25(depth=100), "dense": Dense(depth=101)},
     fusion=load_recipe("default").fusion,
 )
@@ -54,9 +54,9 @@ def main(folder: Path, store: str | None) -> None:
         print(f"{platform.machine()}, Python {platform.python_version()}, {checker.store.name}, {len(claims)} claims")
         print(f"{'recipe':<20} nDCG@10              R@100                claims/s")
         for name, whole in {**RECIPES, **({UNEQUAL_DEPTHS.name: UNEQUAL_DEPTHS} if store else {})}.items():
-            # Retrieval, whatever models are here.
+            # Retrieval only, whichever models are installed.
             alone = {
-                # `late` is the embedding model's own; others would be models that may be here or not.
+                # `late` uses the embedding model. Other rerankers need models that may not be installed.
                 "rerankers": whole.rerankers if name == "late" else {},
                 "evidence": EvidenceStage(sentences=0),
                 "verdict": VerdictStage(method="none"),

@@ -1,10 +1,10 @@
-"""The sidecar under many callers against one caller in a loop of the bare scorer: what serving costs.
+"""What serving costs: the sidecar with many callers against one loop around the bare scorer.
 
     python benchmarks/serve.py
 
-Both score the same requests with the same weights and threads: a random-weight model of the size of
-ms-marco-MiniLM-L6-v2 unless `--model` names one. The sidecar is a process of its own; rounds of the two alternate.
-To reach: throughput of 32 callers at least 0.9 of the bare loop's, no error, no other score.
+Both score the same requests with the same weights and threads. The model has random weights and the size of
+ms-marco-MiniLM-L6-v2, unless you choose one with `--model`. The sidecar has its own process, and rounds of the two
+alternate. The goal: throughput with 32 callers is at least 0.9 of the bare loop's, with no errors and the same scores.
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ Request = tuple[str, list[str]]
 
 
 @click.command()
-@click.option("--model", help="A reranker: a name or a folder; by default one with random weights.")
-@click.option("--callers", default=32, show_default=True, type=click.IntRange(1), help="How many ask at a time.")
-@click.option("--requests", default=64, show_default=True, type=click.IntRange(1), help="In a round, of all callers.")
-@click.option("--passages", default=10, show_default=True, type=click.IntRange(1), help="In each request.")
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="How often both are run.")
-@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Of torch, on both sides.")
-@click.option("--device", default="cpu", show_default=True, help="Where the model runs, on both sides.")
+@click.option("--model", help="Reranker, a name or a folder.  [default: random weights]")
+@click.option("--callers", default=32, show_default=True, type=click.IntRange(1), help="Number of concurrent callers.")
+@click.option(
+    "--requests", default=64, show_default=True, type=click.IntRange(1), help="Requests per round, from all callers."
+)
+@click.option("--passages", default=10, show_default=True, type=click.IntRange(1), help="Passages per request.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Number of rounds.")
+@click.option(
+    "--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads of torch, on both sides."
+)
+@click.option("--device", default="cpu", show_default=True, help="Device for the model, on both sides.")
 def main(model: str | None, callers: int, requests: int, passages: int, rounds: int, threads: int, device: str) -> None:
     """Print the ratio of throughputs, the ratio of CPU times, latencies and errors."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -52,13 +56,13 @@ def main(model: str | None, callers: int, requests: int, passages: int, rounds: 
         scorer = load_scorer(name, device=device)
         asked = _requests(requests, passages)
         canary = "order" if model else "repeat"
-        # However slow this machine is: the deadline of a request is not what is measured.
+        # Even on a slow machine: this does not measure the deadline of a request.
         options = ("--model", name, "--canary", canary, "--device", device, "--timeout", 3600)
         sidecar = Sidecar(Path(folder) / "log", *options, OMP_NUM_THREADS=str(threads))
         try:
             process = psutil.Process(sidecar.process.pid)
             with httpx.Client(base_url=sidecar.url, timeout=3600) as client:
-                _served(client, asked[:callers], callers)  # both are warm from here on
+                _served(client, asked[:callers], callers)  # now both are warm
                 expected = [scorer.score(scorer.encode(query, texts)) for query, texts in asked]
                 ratios, cpu_ratios, latencies, wrong, errors = [], [], list[float](), 0, 0
                 for _ in range(rounds):
@@ -91,7 +95,7 @@ def main(model: str | None, callers: int, requests: int, passages: int, rounds: 
 
 
 def _served(client: httpx.Client, asked: Sequence[Request], callers: int) -> list[tuple[float, list[float] | None]]:
-    """Of each request the seconds until its answer and its scores, None where it was refused."""
+    """For each request, the seconds until its answer and its scores (None if it was refused)."""
 
     def call(request: Request) -> tuple[float, list[float] | None]:
         started = time.perf_counter()

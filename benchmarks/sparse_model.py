@@ -1,11 +1,11 @@
-"""Make a small sparse encoder (SPLADE's architecture) from the packaged MiniLM and a corpus, without labels.
+"""Train a small sparse encoder (SPLADE's architecture) from the packaged MiniLM and a corpus, without labels.
 
     python benchmarks/sparse_model.py CORPUS.jsonl[.gz] FOLDER [--steps 200]
 
-It stands in for naver/splade-v3 where the hub can't be reached. MiniLM comes without the head that predicts words, so
-one is put together: the identity, its own word embeddings and a bias under which a text's own words and their nearest
-ones are left. Then titles learn to find their abstracts, by sentence-transformers' SpladeLoss. On the abstracts of a
-collection that titles were learnt from figures are a little better than elsewhere; no claim is seen.
+It stands in for naver/splade-v3 if the hub can't be reached. MiniLM comes without the head that predicts words, so the
+script builds one from the identity, MiniLM's own word embeddings, and a bias that leaves a text's own words and their
+nearest ones. Titles then learn to find their abstracts, with sentence-transformers' SpladeLoss. Figures are slightly
+better on collections whose titles were used for training. Training sees no claims.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Stance methods of this machine on labelled pairs, beside floors that need no model.
+"""Local stance methods on labelled pairs, next to baselines that need no model.
 
     python benchmarks/stance.py FOLDER [--stance NAME|FOLDER]... [--local-llm NAME|FOLDER]... [--half first|second]
 
-FOLDER holds `scifact/` (corpus.jsonl.gz, verdicts.jsonl: claims with whole abstracts) and `climate-fever/`
-(claims.jsonl.gz: claims with five evidence sentences each). For each method: F1 weighted by label and macro, accuracy,
-the expected calibration error (10 bins) as it is and with a temperature that was fitted on other claims, and the
-confusion. For Climate-FEVER also the claim's verdict by ccheck's rule from the five stances.
+FOLDER contains `scifact/` (corpus.jsonl.gz, verdicts.jsonl: claims with whole abstracts) and `climate-fever/`
+(claims.jsonl.gz: claims with five evidence sentences each). For each method the script prints label-weighted and macro
+F1, accuracy, the expected calibration error (10 bins) as it is and with a temperature fitted on other claims, and the
+confusion matrix. For Climate-FEVER it also prints the claim's verdict that ccheck's rule derives from the five stances.
 
-The floors: the most frequent label, and TF-IDF of claim and document with logistic regression (balanced), out of fold.
-`by claim`: five folds by claim. `unseen documents`: the same, and what was learned from has no document of the fold.
+The baselines are the most frequent label, and TF-IDF of claim and document with logistic regression (balanced), out of
+fold. `by claim`: five folds by claim. `unseen documents`: the same, but the training data has no document of the fold.
 
-A model that was trained on these claims is measured on those it was not trained on: halves are by SHA-256 of the
-claim's id, the first byte even (first) or odd (second).
+To measure a model that was trained on these claims, use the half it was not trained on. The first byte of the SHA-256
+of the claim's id is even in the first half and odd in the second.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Pair:
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--stance", "classifiers", multiple=True, help="A sequence classifier.")
-@click.option("--local-llm", "models", multiple=True, help="A causal language model.")
-@click.option("--half", type=click.Choice(["first", "second"]), help="Only the claims of one half.")
-@click.option("--limit", type=int, help="Only so many pairs of each, drawn at random; the floors have all.")
-@click.option("--data", type=click.Choice(["scifact", "climate-fever"]), help="Only one of the two.")
+@click.option("--stance", "classifiers", multiple=True, help="Sequence classifier to measure.")
+@click.option("--local-llm", "models", multiple=True, help="Causal language model to measure.")
+@click.option("--half", type=click.Choice(["first", "second"]), help="Use only the claims in one half.")
+@click.option("--limit", type=int, help="Draw this many pairs of each at random. The baselines use all pairs.")
+@click.option("--data", type=click.Choice(["scifact", "climate-fever"]), help="Use only one of the two data sets.")
 def main(
     folder: Path,
     classifiers: tuple[str, ...],
@@ -156,7 +156,7 @@ def tfidf(pairs: Sequence[Pair], disjoint: bool) -> list[Stance]:
 def report(name: str, pairs: Sequence[Pair], stances: Sequence[Stance]) -> None:
     failed = [stance.error for stance in stances if stance.label is None]
     truth = [pair.label for pair in pairs]
-    # What could not be judged is wrong, whatever the truth.
+    # A pair that could not be judged counts as wrong.
     show(name, truth, [stance.label or "failed" for stance in stances], stances)
     if failed:
         print(f"    {len(failed)} pairs could not be judged: {failed[0]}")
@@ -198,7 +198,7 @@ def show(
 
 
 def _calibrated(stances: Sequence[Stance], truth: Sequence[str]) -> float:
-    """The calibration error with a temperature that was fitted on the other half of the pairs, for both halves."""
+    """The calibration error, each half with a temperature fitted on the other half of the pairs."""
     middle = len(stances) // 2
     after: list[Stance] = []
     try:

@@ -1,12 +1,12 @@
-"""What training of stance models is worth, on claims whose documents were not trained on.
+"""How much training a stance model helps, on claims about documents that were not trained on.
 
     python benchmarks/stance_training.py FOLDER [--data NAME]... [--seed N]... [--classifier] [--epochs N] [--weak N]
 
-FOLDER holds `scifact/` and `climate-fever/`, as `benchmarks/stance.py` wants them. Of each, a third of the claims is
-kept apart by document (sentences of evidence, abstracts), anew for each seed, and all lines are of the same pairs:
-the most frequent label; TF-IDF of the pair with logistic regression; u, v, |u - v|, u * v of the whole document's
-embedding with logistic regression; the pair features of `ccheck train stance --method features`; and, with
---classifier, a fine-tuned sequence classifier. Weighted and macro F1 with 95% intervals of a bootstrap over claims.
+FOLDER contains `scifact/` and `climate-fever/`, as for `benchmarks/stance.py`. For each seed, a third of each data
+set's claims is held out by document (evidence sentences, abstracts). Every line measures the same pairs: the most
+frequent label; TF-IDF of the pair with logistic regression; u, v, |u - v|, u * v of the whole document's embedding with
+logistic regression; the pair features of `ccheck train stance --method features`; and, with --classifier, a fine-tuned
+sequence classifier. The script prints weighted and macro F1 with 95% intervals from a bootstrap over claims.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ FILES = {
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--data", "names", type=click.Choice(list(FILES)), multiple=True, help="Only these.")
-@click.option("--seed", "seeds", type=int, multiple=True, default=[0], help="Of the split.")
-@click.option("--base", default="all-MiniLM-L6-v2", help="The model to start from.")
+@click.option("--data", "names", type=click.Choice(list(FILES)), multiple=True, help="Use only these data sets.")
+@click.option("--seed", "seeds", type=int, multiple=True, default=[0], help="Random seed of the split.")
+@click.option("--base", default="all-MiniLM-L6-v2", help="Model to start from.")
 @click.option("--classifier", is_flag=True, help="Fine-tune a classifier too: minutes to hours without a GPU.")
-@click.option("--epochs", type=int, default=10, help="Of the classifier.")
-@click.option("--weak", type=int, default=0, help="How many weak pairs the classifier learns first.")
+@click.option("--epochs", type=int, default=10, help="Epochs of the classifier.")
+@click.option("--weak", type=int, default=0, help="Number of weak pairs to train the classifier on first.")
 def main(
     folder: Path, names: tuple[str, ...], seeds: tuple[int, ...], base: str, classifier: bool, epochs: int, weak: int
 ) -> None:

@@ -2,7 +2,7 @@
 
     python benchmarks/startup.py
 
-To reach: `ccheck --help` within 0.3 s.
+The goal: `ccheck --help` takes at most 0.3 s.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GOAL_S = 0.3
 
 
 @click.command()
-@click.option("--runs", default=15, show_default=True, type=click.IntRange(1), help="How often each command is run.")
+@click.option("--runs", default=15, show_default=True, type=click.IntRange(1), help="Number of runs of each command.")
 def main(runs: int) -> None:
     """Print the median and the fastest time of each command; the runs are interleaved."""
     program = str(Path(sysconfig.get_path("scripts")) / "ccheck")
@@ -55,7 +55,7 @@ def seconds(command: Sequence[str]) -> float:
 
 
 def modules(code: str) -> set[str]:
-    """What is loaded after some code has run."""
+    """The modules loaded after some code has run."""
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"], capture_output=True, text=True, check=True
     )

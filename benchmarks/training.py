@@ -1,22 +1,22 @@
-"""What training from SciFact's claims is worth, on claims whose documents were not trained on.
+"""How much training on SciFact's claims helps, on claims about documents that were not trained on.
 
     python benchmarks/training.py FOLDER --work WORK [--part embedder|adapter|reranker] [--seed N] [--quick]
 
-FOLDER holds `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. All starts from the packaged
-all-MiniLM-L6-v2 and is apart by document (`ccheck train` does it so). WORK keeps the store, what was found for claims
-and the models: what is there is not made again, and what was interrupted goes on.
+FOLDER contains `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format. Every training starts from the
+packaged all-MiniLM-L6-v2, and the data is split by document, as `ccheck train` does. WORK keeps the store, the rankings
+and the models. The script reuses what is there and resumes what was interrupted.
 
-For each variant: the development metric before and after with 95% intervals, of both groups of claims. Of rerankers
-also what a mix of their scores with the retrieval's is worth, w * reranker + (1 - w) * retrieval, both scaled to 0..1
-over a claim's candidates; w is chosen on the claims that were kept apart by claim, and measured on the others. Each
-variant changes one thing of the one before it, so that what helps can be told from what does not.
+For each variant the script prints the development metric before and after, with 95% intervals, for both groups of
+claims. For rerankers it also measures a mix of their scores with the retrieval's, w * reranker + (1 - w) * retrieval,
+both scaled to 0..1 over a claim's candidates. It chooses w on the claims held out by claim and measures on the others.
+Each variant changes one thing in the previous one, to show what helps.
 
-Of embedders also the weights halfway between before and after (WiSE-FT, Wortsman et al., CVPR 2022). "weak pairs alone"
-learns from documents that nobody judged, so that all claims are of new documents. A split's claims are few: --seed
-draws another, and what is worth something is so in most of them.
+For embedders it also measures the weights halfway between before and after (WiSE-FT, Wortsman et al., CVPR 2022). "weak
+pairs alone" learns from documents without judgements, so that all claims are about unseen documents. A split has few
+claims. Draw others with --seed: a real gain shows in most of them.
 
-On two cores the embedder takes some ten minutes, the adapter as long as embedding the corpus, each reranker about an
-hour; --quick is a twentieth of that and says that everything runs, no more.
+On two cores the embedder takes about ten minutes, the adapter as long as embedding the corpus, and each reranker about
+an hour. --quick takes a twentieth of that and only shows that everything runs.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ EMBEDDERS = {
 ALONE = "weak pairs alone"
 _COMMON = {"max_tokens": 256, "depth": 50, "batch": 16, "learning_rate": 5e-5, "epochs": 2, "eval_claims": 80}
 RERANKERS = {
-    # As most do it: what stands high and is not relevant. Every document that is relevant to some claim is a positive
-    # of it and hardly ever a negative, so that a document alone tells its label.
+    # The usual way: high-ranked documents that are not relevant. A document that is relevant to some claim is its
+    # positive and hardly ever a negative, so the document alone reveals its label.
     "bce, hard negatives": {**_COMMON, "hard": 3, "random": 0},
     "softmax, hard negatives": {**_COMMON, "loss": "softmax", "batch": 4, "hard": 3, "random": 0},
     "softmax, negatives relevant elsewhere": {
@@ -105,12 +105,14 @@ class Shown(Silent):
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--work", type=click.Path(path_type=Path), required=True, help="Where all that is made is kept.")
-@click.option("--part", type=click.Choice(["embedder", "adapter", "reranker"]), help="One of the three.")
-@click.option("--variant", "only_variant", help="One of its variants, by the start of its name.")
-@click.option("--seed", default=0, help="Of the split and of all that is drawn.")
-@click.option("--pool", default=6000, help="How many documents embedders and adapters rank.")
-@click.option("--quick", is_flag=True, help="See it run: the figures say nothing.")
+@click.option(
+    "--work", type=click.Path(path_type=Path), required=True, help="Folder for the store, rankings and models."
+)
+@click.option("--part", type=click.Choice(["embedder", "adapter", "reranker"]), help="Train only this one.")
+@click.option("--variant", "only_variant", help="Train only the variant whose name starts with this.")
+@click.option("--seed", default=0, help="Random seed for the split and all else drawn.")
+@click.option("--pool", default=6000, help="Number of documents that embedders and adapters rank.")
+@click.option("--quick", is_flag=True, help="Only check that it runs. The figures mean nothing.")
 def main(
     folder: Path, work: Path, part: str | None, only_variant: str | None, seed: int, pool: int, quick: bool
 ) -> None:
@@ -185,7 +187,7 @@ def run(
 
 
 def unjudged(data: RetrievalData, folder: Path) -> RetrievalData:
-    """All claims to measure on, and only documents that nobody judged to learn from."""
+    """All claims to measure on, and only documents without judgements to learn from."""
     claims = tuple(claim for claim in read_claims(folder / "queries.jsonl") if data.relevant(claim))
     judged = frozenset(id_ for claim in claims for id_ in data.qrels[str(claim.id)])
     return RetrievalData(data.documents, data.qrels, (), {UNSEEN: claims}, judged)
@@ -210,7 +212,7 @@ def halfway(output: Path, data: RetrievalData, options: EmbedderOptions) -> None
 
 
 class Found:
-    """What the default recipe's retrieval finds; the store is made once, rankings are kept by claim."""
+    """The default recipe's rankings. The store is created once, and rankings are kept by claim."""
 
     def __init__(self, folder: Path, work: Path) -> None:
         self._store, self._file = work / "store", work / "found.json"

@@ -1,10 +1,10 @@
-"""`ccheck train` against plain sentence-transformers and transformers, in rows a second.
+"""`ccheck train` against plain sentence-transformers and transformers, in rows per second.
 
     python benchmarks/training_throughput.py FOLDER [--task NAME]... [--device cpu|cuda|mps] [--steps N] [--rounds N]
 
-FOLDER holds `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format, and for stances SciFact's
-`verdicts.jsonl`. Both sides learn the same rows from the same base with the same batch, length, precision, dropout,
-schedule and optimiser:
+FOLDER contains `corpus.jsonl.gz`, `queries.jsonl` and `qrels.tsv` in BEIR's format, and SciFact's `verdicts.jsonl` for
+stances. Both sides learn the same rows from the same base with the same batch, length, precision, dropout, schedule and
+optimiser:
 
 | task | ccheck | plain |
 | --- | --- | --- |
@@ -15,13 +15,13 @@ schedule and optimiser:
 | reranker-softmax | `loss = "softmax"` | the same with ListNetLoss, its labels a softmax, all pairs in one pass |
 | stance | batches of like length | transformers' Trainer, DataCollatorWithPadding, cross-entropy |
 
-The time is that of the steps after the first `--warm` ones, with all that happens between them; loading, measuring and
-the checkpoint at the end are not in it. ccheck's side goes through `run_phase`, as in use, with its log and progress.
+The time covers the steps after the first `--warm` ones and everything between them, but not loading, measuring or the
+final checkpoint. ccheck's side runs `run_phase`, as in normal use, with its log and progress.
 
-Each side has a process of its own, and they take turns, each going first in every second round. The ratio is ccheck's
-median of rows a second over the plain side's (above 1: ccheck is faster), in brackets the smallest and largest of the
-rounds' own ratios; the same by CPU time, which is what to trust on a busy machine. Memory is the peak beyond what there
-was before the run: resident, on a GPU what torch took.
+Each side has its own process. They take turns, and each goes first in every second round. The ratio is ccheck's median
+of rows per second over the plain side's (above 1: ccheck is faster), with the smallest and largest ratio of a round in
+brackets. The same follows for CPU time: trust it on a busy machine. Memory is the peak beyond that before the run:
+resident memory, or on a GPU what torch allocated.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ GROUP = 3
 
 @dataclass(frozen=True)
 class Job:
-    """What both sides are told."""
+    """The settings that both sides receive."""
 
     task: str
     folder: str
@@ -74,16 +74,18 @@ class Job:
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--task", "tasks", type=click.Choice(TASKS), multiple=True, default=TASKS, help="Only these.")
+@click.option("--task", "tasks", type=click.Choice(TASKS), multiple=True, default=TASKS, help="Run only these tasks.")
 @click.option("--device", default="cpu", show_default=True)
-@click.option("--base", default="all-MiniLM-L6-v2", show_default=True, help="An encoder, a folder or a name.")
-@click.option("--batch", default=16, show_default=True, help="Rows in a batch.")
-@click.option("--steps", default=12, show_default=True, help="In each round.")
-@click.option("--warm", default=2, show_default=True, help="How many of them are not timed.")
+@click.option(
+    "--base", default="all-MiniLM-L6-v2", show_default=True, help="Encoder to start from, a folder or a name."
+)
+@click.option("--batch", default=16, show_default=True, help="Rows per batch.")
+@click.option("--steps", default=12, show_default=True, help="Steps per round.")
+@click.option("--warm", default=2, show_default=True, help="Steps to leave untimed at the start.")
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--max-tokens", default=128, show_default=True)
-@click.option("--precision", default="auto", show_default=True, help="Of both sides, as ccheck's setting.")
-@click.option("--attention-dropout", default=0.0, show_default=True, help="Of both sides; 0.1 is most models' own.")
+@click.option("--precision", default="auto", show_default=True, help="Precision of both sides, as in ccheck's setting.")
+@click.option("--attention-dropout", default=0.0, show_default=True, help="Dropout of both sides. Most models use 0.1.")
 @click.option("--threads", default=1, show_default=True)
 def main(folder: Path, tasks: tuple[str, ...], rounds: int, **given: Any) -> None:
     if given["warm"] >= given["steps"]:
@@ -138,7 +140,7 @@ def told(found: dict[str, Any]) -> str:
 
 
 def prepared(base: str, task: str, scratch: Path) -> str:
-    """A folder to start from: of rerankers one with the new head, so that both sides have the same."""
+    """A folder to start from. A reranker's has the new head, so that both sides have the same."""
     path = find_model(base).path
     folder = scratch / "reranker"
     if not task.startswith("reranker"):
@@ -272,7 +274,7 @@ class Clock:
 
 
 def plain_arguments(job: Job, work: Path) -> dict[str, Any]:
-    """What ccheck's arguments say, in a plain trainer's words."""
+    """ccheck's arguments as those of a plain trainer."""
     from ccheck.training.loop import mixed_precision
     from ccheck.training.options import TrainingOptions
 
@@ -351,7 +353,7 @@ def embedder(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], obje
     chunk = max(1, job.batch // 4) if job.task.endswith("cached") else job.batch
     loss = "triplet" if triplet else "multiple-negatives"
     options = EmbedderOptions(**settings(job), loss=loss, chunk=chunk)
-    # A few more: some may fit into no batch without a negative that is relevant.
+    # A few more, because some may fit into no batch whose negatives are all irrelevant.
     rows = enough(ours.embedder_rows(options, data), job, spare=0.25)
     if side == "ccheck":
         model, _ = ours.load_base(options, job.device)
@@ -420,7 +422,7 @@ def reranker(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], obje
         columns |= {"document": [row.passages[0] for row in rows], "label": [row.label for row in rows]}
         learned = losses.BinaryCrossEntropyLoss(model)
     else:
-        # So far above the others that their share of the softmax over labels is nothing.
+        # So far above the others that their share of the softmax over labels is zero.
         columns |= {
             "documents": [list(row.passages) for row in rows],
             "labels": [[100.0] + [0.0] * (len(row.passages) - 1) for row in rows],
@@ -471,7 +473,7 @@ def dropout(job: Job) -> dict[str, float]:
 
 
 def enough(rows: Any, job: Job, spare: float = 0) -> list[Any]:
-    """As many rows as the steps need, the same for both sides; again from the first where there are fewer."""
+    """As many rows as the steps need, the same for both sides. Starts over if there are too few."""
     wanted = round(job.steps * job.batch * (1 + spare))
     rows = list(rows)
     random.Random(0).shuffle(rows)
