@@ -317,7 +317,7 @@ def test_an_adapter_that_is_none(tmp_path):
 
     with pytest.raises(NotFound, match=r"holds no adapter .*ccheck train adapter"):
         load_adapter(tmp_path, "f")
-    with pytest.raises(NotFound, match=r"there is no folder .*looked for beside the recipe"):
+    with pytest.raises(NotFound, match=r"does not exist.*looked up next to the recipe"):
         load_adapter(tmp_path / "absent", "f")
     with pytest.raises(NotFound, match=r"holds a model, not an adapter.*ccheck ingest CORPUS --model"):
         load_adapter(find_model(MINILM).path, "f")
