@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -129,7 +130,10 @@ def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> N
     """A line of `ccheck query --json`. A claim that could not be checked has no evidence."""
     try:
         claim = data["claim"]["id"]
-        hits = [(str(one["doc_id"]), float(one["score"])) for one in data["evidence"]]
+        # Of a document's units, which follow each other by score, the best one counts.
+        units = {(str(one["doc_id"]), json.dumps(one.get("unit"))) for one in data["evidence"]}
+        once = {str(one["doc_id"]): float(one["score"]) for one in reversed(data["evidence"])}
+        hits = [(document, once.pop(document)) for one in data["evidence"] if (document := str(one["doc_id"])) in once]
         if not all(map(is_unicode, (str(claim), *(document for document, _ in hits)))):
             raise ValueError("ids that are not text")
     except (KeyError, TypeError, ValueError) as error:
@@ -138,7 +142,7 @@ def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> N
         raise InvalidData("the claim has no id, so judgements can't refer to it. Give claims with ids")
     if str(claim) in run:
         raise InvalidData(f"claim {claim} appears twice")
-    if len(dict(hits)) < len(hits) or not all(math.isfinite(score) for _, score in hits):
+    if len(units) < len(data["evidence"]) or not all(math.isfinite(score) for _, score in hits):
         raise InvalidData(f"claim {claim} has a document twice, or a score that is not a number")
     falling = strictly_decreasing([score for _, score in hits])
     run[str(claim)] = {document: score for (document, _), score in zip(hits, falling, strict=True)}

@@ -174,4 +174,6 @@ def test_a_document_of_several_units_counts_once_by_its_best():
     result = Result(Claim("c", "1"), evidence, None, "r", "s")
     assert run_of([result]) == {"1": {"d": 3.0, "e": 2.0}}
     assert [line.split()[2] for line in result_lines(result)] == ["d", "e"]
+    jsonl(Path("a.jsonl"), result.to_dict())
+    assert read_run("a.jsonl") == run_of([result])
     assert stances_of([result]) == {("1", "d"): stances[0], ("1", "e"): stances[1]}
