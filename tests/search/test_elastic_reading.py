@@ -232,7 +232,7 @@ def test_a_document_that_is_found_and_not_given_is_an_error(stub: Stub, asked: E
     stub.answers["POST", "/papers/_msearch"] = [searches(found, found)]
     stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": [hit("a")]}})]
     (bad,) = asked.search([Query("sea")], TWICE, OWN, k=3)
-    assert isinstance(bad, ServerError) and "papers-000001/a among them" in str(bad)
+    assert isinstance(bad, ServerError) and "such as papers-000001/a" in str(bad)
     nothing = {"status": 200, "hits": {"hits": []}}
     stub.answers["POST", "/papers/_msearch"] = [searches(found, found), searches(nothing, nothing)]
     stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": []}})]
