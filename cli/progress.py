@@ -1,4 +1,4 @@
-"""What a terminal shows while something takes long: a line, or a bar. Nothing where it is no terminal, or --quiet."""
+"""Progress on long work: a line or a bar in a terminal, nothing elsewhere or with --quiet."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Chunking:
     """How documents become passages.
 
     A document of more than `longer_than` tokens is cut into passages of whole sentences of at most `max_tokens`, each
-    repeating up to `overlap` tokens of the one before it; others are one passage, of which the model reads the start.
+    repeating up to `overlap` tokens of the one before it; others are one passage, and the model reads its start.
     """
 
     longer_than: int
