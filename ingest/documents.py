@@ -18,26 +18,22 @@ import orjson
 
 from ..errors import InvalidData
 from ..types import Document, Scalar, Value
-from .fields import TEXT_FIELDS, Fields, has_field, no_field, page_of
+from .fields import DATE_FIELDS, ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS, Fields, has_field, key_of, no_field
 
 if TYPE_CHECKING:
     from ..layout import Layout
 
-ID_FIELDS = ("_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id")
-TITLE_FIELDS = ("title",)
-DATE_FIELDS = ("date", "published", "publication_date", "publish_date", "pub_date", "year")
-
 ID_BYTES = 512
 """UTF-8, as Elasticsearch has it."""
 TITLE_CHARS = 10_000
-TEXT_CHARS = 1_000_000
+TEXT_CHARS = 8_000_000
 METADATA_KEYS = 256
 METADATA_BYTES = 64 << 10
 """As JSON in UTF-8."""
 DEPTH = 20
 """How deeply objects and arrays may be nested."""
 NAME_CHARS = 1_000
-RAW_CHARS = 4 * TEXT_CHARS
+RAW_CHARS = 2 * TEXT_CHARS
 """Of any field, before anything is done with it: what is dropped or composed makes texts shorter."""
 OF_THE_DOCUMENT = 3
 """Fields that do not count as metadata: id, title and text."""
@@ -62,17 +58,19 @@ class Made:
 def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: bool = False) -> Made:
     """The document that a record describes. `untyped`: numbers come as text, as in CSV.
 
+    One without a text is stored by its title.
+
     Raises InvalidData with the reason where the record can't be one.
     """
     flat = _flatten(data)
-    if (page := page_of(data, fields)) is not None:
-        raise InvalidData(page)
     # One field can be both; a title that nobody named is no field that is the text.
     both = fields.text is not None and fields.text == fields.title
     text = _text(_take(data, flat, fields.text, TEXT_FIELDS))
     title = text if both else _text(_take(data, flat, fields.title, TITLE_FIELDS))
+    if title and not fields.titles and not both:
+        flat, title = {"title": title, **flat}, ""
     given = _take_id(data, flat, fields.id)
-    if not text:
+    if not text and not title:
         there = any(has_field(data, name) for name in ((fields.text,) if fields.text else TEXT_FIELDS))
         raise InvalidData("empty text" if there else no_field(fields.text, TEXT_FIELDS, "text", [data]))
     if len(title) > TITLE_CHARS:
@@ -87,7 +85,7 @@ def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: 
     if size > METADATA_BYTES:
         raise InvalidData(f"the metadata are too long: {size:,} bytes, at most {METADATA_BYTES:,}")
     names = (fields.date,) if fields.date else DATE_FIELDS
-    dates = [flat[name] for name in names if name in flat]
+    dates = [flat[key] for name in names if (key := key_of(flat, name)) is not None]
     published = next((day for date in dates if (day := last_day(date))), None)
     return Made(
         Document(identifier, title, text, metadata, published), given is None, bool(dates) and published is None
@@ -207,7 +205,7 @@ def _scalar(name: str, value: Any) -> Scalar:
 
 
 def _name(key: str) -> str:
-    """A field's name, of which no part between dots is empty: Elasticsearch takes none such."""
+    """A field's name without empty parts between its dots, which Elasticsearch refuses."""
     if len(key) > NAME_CHARS:
         raise InvalidData(f"the name of a field is too long: {len(key):,} characters, at most {NAME_CHARS:,}")
     return _known_name(key)
@@ -223,17 +221,18 @@ def _take(data: Mapping[str, Any], flat: dict[str, Value], asked: str | None, de
     for name in (asked,) if asked else defaults:
         if isinstance(data.get(name), dict):
             raise InvalidData(f"the field {name!r} is an object, not a value")
-        if name in flat:
-            return flat.pop(name)
+        if (key := key_of(flat, name)) is not None:
+            return flat.pop(key)
     return None
 
 
 def _take_id(data: Mapping[str, Any], flat: dict[str, Value], asked: str | None) -> str | None:
     """The id exactly as it was given, not cleaned; None where there is none."""
     for name in (asked,) if asked else ID_FIELDS:
-        value = data[name] if name in data else flat.get(name)
+        key, flat_key = key_of(data, name), key_of(flat, name)
+        value = data[key] if key is not None else flat[flat_key] if flat_key is not None else None
         if value is not None and value == value:  # NaN, which tables have for nothing, is not equal to itself
-            flat.pop(name, None)
+            flat.pop(flat_key or name, None)
             return _id(value)
     if asked:
         raise InvalidData(f"no id: the field {asked!r} is empty or absent")

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidData
 
-TEXT_FIELDS = ("text", "abstract")
-_PAGES = {
-    *("data", "results", "items", "records", "docs", "documents", "papers", "articles", "works", "hits"),
-    *("hits.hits", "response.docs", "message.items", "resultList.result"),
-}
-"""Where the pages of services have their records: Semantic Scholar, OpenAlex, Elasticsearch, Solr, Crossref, PubMed."""
-_OF_RECORDS = {"_id", "id", "_source", "doc_id", "paperid", "paper_id", "corpusid", "corpus_id", "doi", "title"}
-"""Fields by which objects in a list are taken for records of their own, and not for parts of one."""
+ID_FIELDS = (
+    *("_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id"),
+    *("abstract_id", "cord_uid"),  # of ClimateCheck and CheckThat!
+)
+TITLE_FIELDS = ("title", "article_title", "paper_title", "document_title")
+TEXT_FIELDS = ("text", "abstract", "abstract_text", "abstractText", "abstract_note")
+DATE_FIELDS = (
+    *("date", "published", "publication_date", "publish_date", "pub_date", "year", "publication_year"),
+    *("publicationDate", "publish_time", "pub_year", "pubYear"),
+)
+"""The usual names, in the order in which they count. Case, and whether words are joined by _, - or a space, do not."""
 _SHOWN = 20
 _DEEP = 3
 
@@ -25,61 +30,40 @@ _DEEP = 3
 class Fields:
     """Which fields of a record are the document's; None: the first of the usual ones that is there.
 
-    A dot leads into an object: `front.abstract`.
+    A dot leads into an object: `front.abstract`. Without `titles` documents have none: what the record has as its title
+    is metadata, which nothing searches, reranks or judges.
     """
 
     id: str | None = None
     title: str | None = None
     text: str | None = None
     date: str | None = None
+    titles: bool = True
 
 
 def check_fields(records: Sequence[Mapping[str, Any]], fields: Fields) -> None:
     """Raises InvalidData where none of some records has a field that was named, or any of the text.
 
-    The message names the fields that there are, the nearest first, or says that the records are whole pages.
+    The message names the fields that there are, the nearest first. A title alone will do where no text was named.
     """
     if not records:
         return
-    pages = [page_of(data, fields) for data in records]
-    if pages[0] is not None and None not in pages:
-        raise InvalidData(pages[0])
     asked = {"text": fields.text, "title": fields.title, "date": fields.date, "id": fields.id}
     for what, name in asked.items():
-        usual = TEXT_FIELDS if what == "text" else ()
+        usual = (*TEXT_FIELDS, *TITLE_FIELDS) if what == "text" else ()
         names = (name,) if name is not None else usual
         if names and not any(has_field(data, one) for data in records for one in names):
-            raise InvalidData(no_field(name, usual, what, records))
+            raise InvalidData(no_field(name, TEXT_FIELDS if usual else (), what, records))
 
 
 def no_field(asked: str | None, usual: Sequence[str], what: str, records: Sequence[Mapping[str, Any]]) -> str:
     """What to say where the field of the title, say, is not there: the fields that are, the nearest first."""
-    wanted = " or ".join(repr(name) for name in ((asked,) if asked is not None else usual))
+    wanted = " or ".join(repr(name) for name in ((asked,) if asked is not None else usual[:2]))
     there = list(dict.fromkeys(name for data in records for name in _names(data)))
     near = sorted(there, key=lambda name: -_likeness(name, asked)) if asked is not None else there
     shown = ", ".join(map(repr, near[:_SHOWN])) or "none"
     more = f" and {len(near) - _SHOWN:,} more" if len(near) > _SHOWN else ""
     return f"no field {wanted} for the {what}. The records have {shown}{more}: choose one with --{what}-field"
-
-
-def page_of(data: Mapping[str, Any], fields: Fields) -> str | None:
-    """What to say of a record that is a page of records, as services answer, and not one; else None.
-
-    It has neither id, title nor text of its own, or the text is to be taken from its list.
-    """
-    if any(str(name).lower() in _OF_RECORDS for name in data):
-        return None
-    own = (fields.text,) if fields.text is not None else TEXT_FIELDS
-    for place, records in _lists(data, "", 0):
-        into = any(name == place or name.startswith(f"{place}.") for name in own)
-        if into or not any(has_field(data, name) for name in own):
-            first = records[0]
-            if place in _PAGES or any(str(name).lower() in _OF_RECORDS for name in first):
-                return (
-                    f"this is a page with {len(records):,} records in {place!r}, not a single record. Unpack it and "
-                    f"ingest the result: jq -c '.{place}[]' FILE > FILE.jsonl"
-                )
-    return None
 
 
 def has_field(data: Any, name: str) -> bool:
@@ -88,19 +72,41 @@ def has_field(data: Any, name: str) -> bool:
         return any(has_field(inner, name) for inner in data)
     if not isinstance(data, Mapping):
         return False
-    if name in data or (isinstance(data.get("metadata"), Mapping) and name in data["metadata"]):
+    if key_of(data, name) is not None:
+        return True
+    inner = data.get("metadata")
+    if isinstance(inner, Mapping) and key_of(inner, name) is not None:
         return True
     first, dot, rest = name.partition(".")
-    return bool(dot) and first in data and has_field(data[first], rest)
+    key = key_of(data, first) if dot else None
+    return key is not None and has_field(data[key], rest)
 
 
-def _lists(data: Mapping[str, Any], way: str, depth: int) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    """The lists of objects in a record, with the dotted names that lead to them."""
-    for name, value in data.items():
-        if isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value[:5]):
-            yield f"{way}{name}", value
-        elif isinstance(value, Mapping) and depth < _DEEP:
-            yield from _lists(value, f"{way}{name}.", depth + 1)
+def field_of(data: Any, name: str) -> Any:
+    """The value of a field, where a dot leads into an object; None where it is not there."""
+    while isinstance(data, Mapping):
+        key = key_of(data, name)
+        if key is not None:
+            return data[key]
+        first, dot, name = name.partition(".")
+        key = key_of(data, first) if dot else None
+        if key is None:
+            return None
+        data = data[key]
+    return None
+
+
+def key_of(data: Mapping[str, Any], name: str) -> str | None:
+    """The key of a field: exactly that, else one that differs only in case, `_`, `-` or spaces."""
+    if name in data:
+        return name
+    wanted = _bare(name)
+    return next((key for key in data if _bare(key) == wanted), None)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _bare(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name).casefold()[:200]
 
 
 def _names(data: Mapping[str, Any], way: str = "", depth: int = 0) -> Iterator[str]:

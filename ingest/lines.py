@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .sources import Compression, Source
+from .kinds import Compression
+from .sniff import as_utf8
+from .sources import Source
 
 CHUNK = 1 << 16
 _COMPRESSED_CHUNK = 1 << 10  # of which zstd can make 32,768 times as much
@@ -24,8 +26,14 @@ class Line:
     problem: str | None = None
 
 
-def read_lines(source: Source, on_bytes: Callable[[int], None], limit: int) -> Iterator[Line]:
-    """The lines of a source, blank ones too. Raises OSError where it can't be read."""
+def read_lines(
+    source: Source, on_bytes: Callable[[int], None], limit: int, chunks: Iterable[bytes] | None = None
+) -> Iterator[Line]:
+    """The lines of a source, blank ones too; `chunks` are its bytes as they lie in it, if some were read already.
+
+    Text in the source's encoding comes as UTF-8. A single carriage return ends no line. Raises OSError where it can't
+    be read.
+    """
     number, size = 1, 0
     pieces: list[bytes] = []
 
@@ -38,7 +46,10 @@ def read_lines(source: Source, on_bytes: Callable[[int], None], limit: int) -> I
         return Line(number, data, problem)
 
     try:
-        for chunk in _decompressed(raw_chunks(source, on_bytes), source.compression):
+        if chunks is None:
+            chunks = raw_chunks(source, on_bytes)
+        chunks = _decompressed(chunks, source.compression)
+        for chunk in as_utf8(chunks, source.encoding) if source.encoding else chunks:
             *ended, rest = chunk.split(b"\n")
             for piece in ended:
                 pieces.append(piece)
@@ -64,10 +75,12 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
         yield from _chunks(stream, on_bytes)
 
 
-def decompressed(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-    """The bytes of a source. Raises OSError where it can't be read or decompressed."""
+def decompressed(
+    source: Source, on_bytes: Callable[[int], None], chunks: Iterable[bytes] | None = None
+) -> Iterator[bytes]:
+    """The bytes of a source, see `read_lines`. Raises OSError where it can't be read or decompressed."""
     try:
-        yield from _decompressed(raw_chunks(source, on_bytes), source.compression)
+        yield from _decompressed(raw_chunks(source, on_bytes) if chunks is None else chunks, source.compression)
     except _Broken as error:
         raise OSError(str(error)) from error
 
@@ -82,7 +95,7 @@ class _Broken(Exception):
     """The compressed data end early or make no sense; the message is for the reader of a reject."""
 
 
-def _decompressed(chunks: Iterator[bytes], compression: Compression | None) -> Iterator[bytes]:
+def _decompressed(chunks: Iterable[bytes], compression: Compression | None) -> Iterator[bytes]:
     if compression is None:
         yield from chunks
         return

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ..encode.cache import MAX_BYTES
 from ..types import Document, Usage
 from .fields import Fields
+from .kinds import Format
 from .records import Reject
+from .sources import Reading
 
 if TYPE_CHECKING:
     from ..layout import Chunking
@@ -23,16 +25,24 @@ Phase: TypeAlias = Literal["reading", "writing", "embedding", "storing", "publis
 class IngestOptions:
     """How to ingest.
 
-    `..._field`: the names of a record's fields; without them the usual ones, see `Fields`. `chunking`: of the main
-    vectors, by default what their encoder says. `rejects`: the file that lists rejects, by default next to the input.
-    `strict`: stop at the first reject. `force`: read files again that are known to be stored. `cache_dir`: the folder
-    of cached embeddings, by default the user's, and `cache_bytes` how large each file of them may grow; 0 keeps none.
+    `..._field`: the names of a record's fields; without them the usual ones, see `Fields`. `format`, `delimiter` and
+    `encoding` are those of the files; without them their names and first bytes tell. `dedupe_doi`: of papers with the
+    same DOI only the first is stored, also across ingests. `titles`: False makes titles metadata. `chunking`: of the
+    main vectors, by default what their encoder says. `rejects`: the file that lists rejects, by default next to the
+    input. `strict`: stop at the first reject. `force`: read files again that are known to be stored. `cache_dir`: the
+    folder of cached embeddings, by default the user's, and `cache_bytes` how large each file of them may grow; 0 keeps
+    none.
     """
 
     id_field: str | None = None
     title_field: str | None = None
     text_field: str | None = None
     date_field: str | None = None
+    format: Format | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    dedupe_doi: bool = False
+    titles: bool = True
     chunking: Chunking | None = None
     rejects: Path | None = None
     strict: bool = False
@@ -42,7 +52,11 @@ class IngestOptions:
 
     @property
     def fields(self) -> Fields:
-        return Fields(self.id_field, self.title_field, self.text_field, self.date_field)
+        return Fields(self.id_field, self.title_field, self.text_field, self.date_field, self.titles)
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.format, self.delimiter, self.encoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +74,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """How many papers of a kind were read, such as OpenAlex works, and how many of them have only a title."""
+
+    papers: int = 0
+    without_text: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What was done. Each record `read` is one of added, updated, unchanged, repeated (in the same run), rejected.
 
+    Repeated are also those that `dedupe_doi` left out: `same_doi` says how many they are, or would be. `retracted`
+    papers were said to be so by their source. `without_text` are stored by their title. `kinds` are by name.
     `without_id`: documents whose id was made from their content. `dates_unread`: documents whose date could not be
     read. `passages` are those of the main vectors, `units` those of each granularity. `files_unchanged`: files that
     were skipped because they are stored already. `rejects`: the file that lists the rejects. `usage`: what writing
@@ -76,6 +100,10 @@ class Report:
     repeated: int = 0
     rejected: int = 0
     without_id: int = 0
+    without_text: int = 0
+    same_doi: int = 0
+    retracted: int = 0
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
     dates_unread: int = 0
     passages: int = 0
     units: Mapping[str, int] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from .run import BATCH_WRITTEN, HEAD, reject_of, with_fields
 from .seen import Seen
 from .sources import Given, Source, find_sources
 from .units import cut_units
+from .unpack import papers
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder
@@ -38,7 +39,7 @@ def dry_run(
     encoders = prepared(encoders, options)
     documents: list[Document] = []
     rejects: list[Reject] = []
-    for made in _documents(find_sources(sources), options):
+    for made in _documents(find_sources(sources, options.reading), options):
         if isinstance(made, Reject):
             rejects.append(made)
         else:
@@ -69,7 +70,9 @@ def planned_questions(
     held = layout_bytes(layout_of(encoders))
     exists = store.info() is not None
     with Seen() as seen:
-        documents = (made for made in _documents(find_sources(sources), options) if isinstance(made, Document))
+        documents = (
+            made for made in _documents(find_sources(sources, options.reading), options) if isinstance(made, Document)
+        )
         while some := list(itertools.islice(documents, BATCH_WRITTEN)):
             digests = {document.id: digest(document, held) for document in some}
             known = store.digests(list(digests)) if exists else {}
@@ -85,7 +88,7 @@ def planned_questions(
 
 def _documents(sources: list[Source], options: IngestOptions) -> Iterator[Document | Reject]:
     records = itertools.chain.from_iterable(read_source(source) for source in sources)
-    for record in with_fields(records, options.fields):
+    for record in with_fields(papers(records, options.fields), options.fields):
         if isinstance(record, Reject):
             yield record
             continue

@@ -1,4 +1,4 @@
-"""Reading records from JSON Lines, JSON, CSV, TSV and Parquet, plain or compressed, in constant memory.
+"""Reading records from files of all formats, plain or compressed, in constant memory but for a file that is a document.
 
 What can't be read is a `Reject` in its place, and reading goes on with the next line; where a file breaks off, what
 came before it stays.
@@ -6,55 +6,232 @@ came before it stays.
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
+from ..errors import InvalidData
 from ..text import is_unicode
-from .lines import Line, read_lines
+from .fields import Fields
+from .kinds import REFERENCES, TABLES
+from .lines import Line, decompressed, raw_chunks, read_lines
+from .office import read_office
+from .pages import knowledge_row, read_html
 from .parquet import read_parquet
+from .pubmed import read_pubmed
 from .records import LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt
+from .references import read_references
+from .sniff import likely_delimiter, sniff, sniff_compression, sniff_encoding, unpacked_head
 from .sources import Given, Source, find_sources
 from .tables import read_table
+from .unpack import papers
 
 
 def read(
     sources: Given,
     *,
+    fields: Fields | None = None,
     on_bytes: Callable[[int], None] | None = None,
     line_bytes: int = LINE_BYTES,
 ) -> Iterator[Record | Reject]:
-    """The records of files, folders, globs and `-` (standard input).
+    """The records of papers in files, folders, globs and `-` (standard input); `fields` are those that the user named.
 
     Raises NotFound or UsageError at once, before anything is read. `on_bytes` is told how many bytes were consumed
     since it was last called; `Source.size` says how many there are.
     """
     found = find_sources(sources)
-    return itertools.chain.from_iterable(
+    records = itertools.chain.from_iterable(
         read_source(source, on_bytes=on_bytes, line_bytes=line_bytes) for source in found
     )
+    return papers(records, fields or Fields())
 
 
 def read_source(
-    source: Source, *, on_bytes: Callable[[int], None] | None = None, line_bytes: int = LINE_BYTES
+    source: Source,
+    *,
+    on_bytes: Callable[[int], None] | None = None,
+    line_bytes: int = LINE_BYTES,
+    on_notice: Callable[[str], None] | None = None,
 ) -> Iterator[Record | Reject]:
-    """The records of one file. Raises MissingExtra for Parquet without pyarrow."""
+    """The records of one file, as it has them; rows of AVeriTeC's knowledge store are pages.
+
+    `on_notice` is told what was assumed about the file. Raises MissingExtra for Parquet, HTML, PDF, Word and Excel
+    without what reads them.
+    """
+    for record in _read_source(source, on_bytes, line_bytes, on_notice):
+        yield record if isinstance(record, Reject) else replace(record, data=knowledge_row(record.data))
+
+
+def _read_source(
+    source: Source,
+    on_bytes: Callable[[int], None] | None,
+    line_bytes: int,
+    on_notice: Callable[[str], None] | None,
+) -> Iterator[Record | Reject]:
     count = on_bytes or (lambda size: None)
     try:
-        if source.format == "parquet":
+        if source.format == "parquet" and source.path is not None:
             yield from read_parquet(source, count)
             return
-        lines = read_lines(source, count, line_bytes)
-        if source.format in ("csv", "tsv"):
-            yield from read_table(source, lines, "," if source.format == "csv" else "\t")
-        elif source.format == "json":
-            yield from _read_json(source, lines, line_bytes)
+        if source.format == "html":
+            yield from read_html(source, count)
+            return
+        chunks = raw_chunks(source, count)
+        if source.format is None:
+            source, chunks = _told_by_start(source, chunks)
+        if source.format == "parquet":
+            yield Reject(source.name, 0, "Parquet can't be read from a pipe. Name the file")
+        elif source.format in ("pdf", "docx", "xlsx"):
+            yield from read_office(source, decompressed(source, count, chunks), count)
+        elif source.format == "xml":
+            yield from _read_xml(source, decompressed(source, count, chunks))
         else:
-            yield from _read_json_lines(source, lines)
+            source = _with_encoding(source, on_notice)
+            yield from _read_text(source, chunks, count, line_bytes, on_notice)
     except OSError as error:
         yield Reject(source.name, 0, f"the file can't be read: {error.strerror or error}")
+
+
+def _read_text(
+    source: Source,
+    chunks: Iterable[bytes],
+    count: Callable[[int], None],
+    line_bytes: int,
+    on_notice: Callable[[str], None] | None,
+) -> Iterator[Record | Reject]:
+    lines = read_lines(source, count, line_bytes, chunks)
+    if source.format in TABLES:
+        delimiter, lines = _delimiter(source, lines)
+        if delimiter != _USUAL[str(source.format)] and source.delimiter is None and on_notice is not None:
+            on_notice(f"{source.name}: cells are separated by {_CALLED[delimiter]} (--delimiter chooses another)")
+        yield from read_table(source, lines, delimiter)
+    elif source.format in REFERENCES:
+        yield from read_references(source, lines)
+    elif source.format == "json":
+        yield from _read_json(source, lines, line_bytes)
+    elif source.format == "txt":
+        yield from _read_txt(source, lines)
+    else:
+        yield from _read_json_lines(source, lines)
+
+
+def _told_by_start(source: Source, chunks: Iterator[bytes]) -> tuple[Source, Iterator[bytes]]:
+    """The source with the format that its first bytes tell: of standard input, say."""
+    start = b""
+    for chunk in chunks:
+        start += chunk
+        if len(start) >= 1 << 12:
+            break
+    compression = source.compression or sniff_compression(start)
+    head = unpacked_head(start, compression)
+    format_ = sniff(head) or "jsonl"
+    # A line of JSON that is damaged is still JSON Lines, and so is whatever else nobody knows.
+    told = replace(source, format="jsonl" if format_ == "txt" else format_, compression=compression)
+    return told, itertools.chain([start] if start else [], chunks)
+
+
+_USUAL = {"csv": ",", "tsv": "\t"}
+_CALLED = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_HEAD_LINES = 100
+
+
+def _delimiter(source: Source, lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
+    """What separates the cells: what the user said, else what makes most of the first lines rows."""
+    if source.delimiter is not None:
+        return source.delimiter, lines
+    head = list(itertools.islice(lines, _HEAD_LINES))
+    text = "\n".join(line.data.decode("utf-8", "replace") for line in head if not line.problem)
+    return likely_delimiter(text, _USUAL[str(source.format)]), itertools.chain(head, lines)
+
+
+def _with_encoding(source: Source, on_notice: Callable[[str], None] | None) -> Source:
+    """The source with the encoding of its text, where that is not UTF-8. JSON is always UTF-8."""
+    if source.encoding is not None:
+        encoding = codecs.lookup(source.encoding).name
+        return replace(source, encoding=None if encoding == "utf-8" else encoding)
+    if source.path is None or source.size is None or source.format in ("json", "jsonl"):
+        return source
+    try:
+        found = sniff_encoding(decompressed(source, lambda size: None))
+    except OSError:
+        return source  # reading says what is wrong
+    if found is not None and on_notice is not None:
+        called = "Windows-1252 (latin-1)" if found == "cp1252" else found.upper()
+        on_notice(f"{source.name} is not UTF-8 and was read as {called}. --encoding chooses another")
+    return replace(source, encoding=found)
+
+
+def _read_txt(source: Source, lines: Iterable[Line]) -> Iterator[Record | Reject]:
+    """The file as one document: its first line is the title, if it is short and more follows."""
+    taken: list[bytes] = []
+    size = 0
+    for line in lines:
+        size += len(line.data)
+        if line.problem or size > LINE_BYTES:
+            yield Reject(source.name, line.number, line.problem or f"the text has more than {LINE_BYTES:,} bytes")
+            return
+        taken.append(line.data)
+    text = b"\n".join(taken).decode("utf-8", "surrogateescape").strip()
+    if not is_unicode(text):
+        yield Reject(source.name, 1, f"{NOT_UTF8}. Say what it is with --encoding, such as latin-1", excerpt(text))
+        return
+    if text:
+        first, _, rest = text.partition("\n")
+        titled = len(first) <= 300 and rest.strip() != ""
+        data = {"_id": source.label, "title": first.strip() if titled else "", "text": rest.strip() if titled else text}
+        yield Record(source.name, 1, data, kind="text files")
+
+
+_ROOT = re.compile(rb"<\s*(?:[\w.-]+:)?([A-Za-z][\w.-]*)[\s/>]")
+_BEFORE_ROOT = re.compile(rb"<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
+_PUBMED = ("PubmedArticleSet", "PubmedArticle", "MedlineCitationSet", "MedlineCitation", "PubmedBookArticleSet")
+
+
+def _read_xml(source: Source, chunks: Iterable[bytes]) -> Iterator[Record | Reject]:
+    """XML by its root element."""
+    chunks = iter(chunks)
+    start = b""
+    for chunk in chunks:
+        start += chunk
+        if len(start) >= 1 << 14:
+            break
+    match = _ROOT.search(_BEFORE_ROOT.sub(b"", start[: 1 << 14].decode("utf-8", "replace").encode()))
+    root = match[1].decode() if match else ""
+    if root in _PUBMED:
+        yield from read_pubmed(source, itertools.chain([start], chunks))
+        return
+    if root in _FULL_TEXTS:
+        yield _full_text(source, itertools.chain([start], chunks))
+        return
+    what = f"its root is <{root}>" if root else "it has no root element"
+    yield Reject(
+        source.name,
+        1,
+        f"ccheck does not read this kind of XML ({what}). It reads PubMed's (PubmedArticleSet), JATS and GROBID's TEI",
+    )
+
+
+_FULL_TEXTS = ("article", "pmc-articleset", "OAI-PMH", "TEI", "teiCorpus")
+
+
+def _full_text(source: Source, chunks: Iterable[bytes]) -> Record | Reject:
+    """An article with its figures and tables, which a store keeps for `ccheck figures` and `ccheck query --deep`."""
+    from ..articles.reading import FILE_BYTES, parse_article
+    from ..articles.stored import record_of
+
+    data = bytearray()
+    for chunk in chunks:
+        data += chunk
+        if len(data) > FILE_BYTES:
+            return Reject(source.name, 1, f"the file is too large: more than {FILE_BYTES:,} bytes")
+    try:
+        return Record(source.name, 1, record_of(parse_article(bytes(data), source.name)), kind="full texts")
+    except InvalidData as error:
+        return Reject(source.name, 1, str(error).removeprefix(f"{source.name}: "))
 
 
 # NaN and Infinity are no JSON, but Python writes them for missing numbers: they count as absent.
@@ -123,7 +300,7 @@ def _read_json(source: Source, lines: Iterator[Line], limit: int) -> Iterator[Re
     elif array or (size <= limit and _starts_with_object(text)):
         yield from _values(source, text, first.number, broken)
     else:
-        # JSON Lines after all, of which the first is bad.
+        # JSON Lines after all, with a bad first line.
         yield from _read_json_lines(source, itertools.chain(taken, lines))
 
 

@@ -16,13 +16,16 @@ NOT_UTF8 = "not valid UTF-8"
 class Record:
     """What a file holds for one document. `line` starts at 1: the line on which it begins, or Parquet's row.
 
-    `untyped` values are all text, as in CSV.
+    `untyped` values are all text, as in CSV. `kind` says what it was recognised as, in the plural: `OpenAlex works`.
+    `raw` is the file's own record, where the user named fields of it.
     """
 
     file: str
     line: int
     data: dict[str, Any]
     untyped: bool = False
+    kind: str = ""
+    raw: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

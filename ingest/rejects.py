@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
+from ..closing import Closing
 from ..errors import CcheckError, UsageError
 from ..files import check_output, writing
 from ..text import json_line
@@ -17,7 +17,7 @@ from .sources import REJECTS_SUFFIX, Source, stem
 WHAT = "the rejects"
 
 
-class RejectFile:
+class RejectFile(Closing):
     """Rejects as JSON Lines: `{"file", "line", "reason", "record"}`. The file is there once the run has ended, if there
     are any."""
 
@@ -70,14 +70,6 @@ class RejectFile:
             self._stack.close()
         except CcheckError as error:
             self._give_up(error)
-
-    def __enter__(self) -> RejectFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _give_up(self, error: CcheckError) -> None:
         self.notices.append(str(error))

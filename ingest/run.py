@@ -19,18 +19,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..citation import doi_of, is_retracted
 from ..errors import CcheckError, InvalidData
 from ..types import Document, Entry, Usage
 from .documents import digest, layout_bytes, make_document
 from .encoders import Encoders, layout_of, prepared
 from .entries import EntryMaker
 from .fields import Fields, check_fields
-from .options import IngestOptions, Phase, Progress, Report
+from .options import IngestOptions, Kind, Phase, Progress, Report
+from .pages import members, with_members, without_members
 from .readers import read_source
 from .records import Record, Reject, excerpt
 from .rejects import RejectFile
 from .seen import Seen
 from .sources import Given, Source, find_sources
+from .unpack import papers
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder
@@ -43,6 +46,8 @@ BATCH_DOCUMENTS = 2_000
 BATCH_WRITTEN = 200
 """The same where a language model writes about each first, which takes seconds."""
 BATCH_CHARS = 16_000_000
+BATCH_JOINED = 500
+"""How many pages that came more than once are read and stored again at a time."""
 AHEAD = 2
 """How many batches may be under way in the store or wait for it, beyond those that it takes at once, less one."""
 HEAD = 100
@@ -68,18 +73,22 @@ def ingest(
     started = time.monotonic()
     options = options or IngestOptions()
     encoders = prepared(encoders, options)
-    found = find_sources(sources)
+    notices: list[str] = []
+    found = find_sources(sources, options.reading, notices)
     layout = layout_of(encoders)
-    marks = {source.name: _Mark.of(source, options.fields, layout) for source in found}
+    marks = {source.name: _Mark.of(source, options, layout) for source in found}
     info = store.info()
     if not options.force and info is not None and all(_is_stored(mark, store) for mark in marks.values()):
         # Only all or none: of two documents of the same id the first stays, which may be in another file.
         seconds = time.monotonic() - started
-        return Report(files=len(found), files_unchanged=len(found), seconds=seconds, notices=encoders.notices)
+        return Report(
+            files=len(found), files_unchanged=len(found), seconds=seconds, notices=(*encoders.notices, *notices)
+        )
     with contextlib.ExitStack() as stack:
         rejects = stack.enter_context(RejectFile(found, options.rejects))
         maker = stack.enter_context(EntryMaker(encoders, options.cache_dir, options.cache_bytes))
         run = _Run(store, encoders, maker, layout, options, rejects, found, on_progress)
+        run.notices += notices
         gained = info is not None and info.documents > 0 and layout_bytes(info.layout) != layout_bytes(layout)
         records = with_fields(run.records(found), options.fields)
         store.prepare(layout)
@@ -143,7 +152,10 @@ class _Run:
         self._layout_bytes = layout_bytes(layout)
         self._on_progress = on_progress
         self._counts: Counter[str] = Counter()
+        self._joining: dict[str, dict[str, None]] = {}
+        """The further collections of pages that came more than once, by the page's id."""
         self._units: Counter[str] = Counter()
+        self._kinds: Counter[tuple[str, bool]] = Counter()
         self.notices = list(encoders.notices)
         self.rejecting: set[str] = set()
         """The files that have rejects: they are read again next time, to report them again."""
@@ -158,8 +170,8 @@ class _Run:
         def count(size: int) -> None:
             self._bytes_read += size
 
-        for source in sources:
-            yield from read_source(source, on_bytes=count)
+        read = (read_source(source, on_bytes=count, on_notice=self.notices.append) for source in sources)
+        yield from papers(itertools.chain.from_iterable(read), self._options.fields)
 
     def store_all(self, records: Iterator[Record | Reject]) -> None:
         """Everything up to the end, or to where the run is to stop."""
@@ -170,6 +182,7 @@ class _Run:
             for items in _batches(self._items(records), BATCH_DOCUMENTS if self._writer is None else BATCH_WRITTEN):
                 batch = _Batch(items, bytes_read=self._bytes_read)
                 if not is_new:
+                    items = batch.items = self._joined(items)
                     batch.known = self._store.digests([item.document.id for item in items])
                 self._counts["unchanged"] += sum(batch.known.get(item.document.id) == item.digest for item in items)
                 batch.items = [item for item in items if batch.known.get(item.document.id) != item.digest]
@@ -182,6 +195,7 @@ class _Run:
                 if self.stopped is not None:
                     break
             self._settle(0)
+            self._join()
             self._bytes_done = self._bytes_read
         except KeyboardInterrupt:
             self._store.abandon()
@@ -192,6 +206,10 @@ class _Run:
     def _items(self, records: Iterator[Record | Reject]) -> Iterator[_Item]:
         """The documents that are new in this run."""
         with Seen() as seen:
+            if self._options.dedupe_doi and self._store.info() is not None:
+                for document in self._store.scan():
+                    if (doi := doi_of(document.metadata)) is not None:
+                        seen.add_doi(doi, document.id)
             for record in records:
                 self._counts["read"] += 1
                 item = self._item(record, seen)
@@ -211,19 +229,77 @@ class _Run:
         except InvalidData as error:
             self._reject(reject_of(record, str(error)))
             return None
-        own = digest(made.document, self._layout_bytes)
-        earlier = seen.add(made.document.id, own, record.file, record.line)
+        document = made.document
+        doi = doi_of(document.metadata)
+        if doi is not None and seen.add_doi(doi, document.id) != document.id:
+            self._counts["same_doi"] += 1
+            if self._options.dedupe_doi:
+                self._counts["repeated"] += 1
+                return None
+        own = digest(document, self._layout_bytes)
+        claims = members(document)
+        # The same page may come again with another claim.
+        content = own if claims is None else digest(without_members(document), self._layout_bytes)
+        earlier = seen.add(document.id, content, record.file, record.line)
         if earlier is None:
             self._counts["without_id"] += made.id_made
             self._counts["dates_unread"] += made.date_unread
+            self._counts["without_text"] += not document.text
+            self._counts["retracted"] += is_retracted(document.metadata)
+            if record.kind:
+                self._kinds[record.kind, bool(document.text)] += 1
             return _Item(made.document, own, record)
-        if earlier.digest == own or made.id_made:
+        if claims is not None:
+            self._joining.setdefault(made.document.id, {}).update(dict.fromkeys(claims))
+            self._counts["repeated"] += 1
+            self._counts["other_text"] += earlier.digest != content
+        elif earlier.digest == own or made.id_made:
             self._counts["repeated"] += 1
         else:
             where = f"line {earlier.line}" + (f" of {earlier.file}" if earlier.file != record.file else "")
             reason = f"{where} has another document with the id {made.document.id!r}, which was kept"
             self._reject(reject_of(record, reason))
         return None
+
+    def _joined(self, items: list[_Item]) -> list[_Item]:
+        """The pages in the collections, too, in which the store has them."""
+        pages = [item.document.id for item in items if members(item.document) is not None]
+        stored = self._store.get(pages) if pages else {}
+        answer = []
+        for item in items:
+            before = members(stored[item.document.id]) if item.document.id in stored else None
+            if before is not None:
+                document = with_members(item.document, before, first=True)
+                item = _Item(document, digest(document, self._layout_bytes), item.record)
+            answer.append(item)
+        return answer
+
+    def _join(self) -> None:
+        """Add the pages that came more than once to their further collections."""
+        if not self._joining:
+            return
+        self._store.publish()  # so that they can be read
+        ids = list(self._joining)
+        for start in range(0, len(ids), BATCH_JOINED):
+            stored = self._store.get(ids[start : start + BATCH_JOINED])
+            changed = [
+                document
+                for id_, page in stored.items()
+                if members(document := with_members(page, list(self._joining[id_]))) != members(page)
+            ]
+            texts: list[tuple[str, ...]] = [()] * len(changed)
+            if self._writer is not None and changed:  # most answers are in the cache
+                written, self.stopped = self._writer.write(changed, lambda done: None)
+                pairs = [(page, made) for page, made in zip(changed, written, strict=True) if isinstance(made, tuple)]
+                changed, texts = [page for page, _ in pairs], [made for _, made in pairs]
+            if changed:
+                digests = [digest(document, self._layout_bytes) for document in changed]
+                self._store.upsert(self._maker.make(changed, digests, texts, lambda share: None))
+            self.progress("storing")
+        if others := self._counts["other_text"]:
+            self.notices.append(
+                f"{others:,} pages came again with another text, in another claim's collection: the first was kept"
+            )
 
     def _entries(self, batch: _Batch) -> list[Entry]:
         """What the store gets of a batch, from which what could not be written about is taken out."""
@@ -312,8 +388,12 @@ class _Run:
         path = self._rejects.path if self._rejects.written else None
         usage = self._writer.usage if self._writer is not None else Usage()
         return Report(
-            **self._counts,
+            **{name: count for name, count in self._counts.items() if name != "other_text"},
             units=dict(self._units),
+            kinds={
+                name: Kind(self._kinds[name, True] + self._kinds[name, False], self._kinds[name, False])
+                for name in dict.fromkeys(name for name, _ in self._kinds)
+            },
             files=files,
             seconds=seconds,
             rejects=path,
@@ -330,13 +410,21 @@ class _Mark:
     state: tuple[int, ...]
 
     @classmethod
-    def of(cls, source: Source, fields: Fields, layout: Layout) -> _Mark | None:
+    def of(cls, source: Source, options: IngestOptions, layout: Layout) -> _Mark | None:
         if source.path is None or source.size is None:
             return None
         with source.path.open("rb") as stream:
             state = _state(stream.fileno())
             held = hashlib.file_digest(stream, "sha256")
-        held.update(repr((fields, source.format, source.compression)).encode() + layout_bytes(layout))
+        read = (
+            options.fields,
+            source.format,
+            source.compression,
+            source.delimiter,
+            source.encoding,
+            options.dedupe_doi,
+        )
+        held.update(repr((*read, source.label)).encode() + layout_bytes(layout))
         return cls(held.hexdigest(), state)
 
     def still(self, source: Source) -> bool:
@@ -359,7 +447,7 @@ def _is_stored(mark: _Mark | None, store: Store) -> bool:
 def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
     """The same records. Raises InvalidData, at once, where none of the first has a field that is needed."""
     head = list(itertools.islice(records, HEAD))
-    check_fields([record.data for record in head if isinstance(record, Record)], fields)
+    check_fields([record.raw or record.data for record in head if isinstance(record, Record)], fields)
     return itertools.chain(head, records)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
-from types import TracebackType
 
+from ..closing import Closing
 from ..errors import Incomplete
 
 
@@ -18,7 +18,7 @@ class Earlier:
     line: int
 
 
-class Seen:
+class Seen(Closing):
     """The ids of a run, exactly, in a temporary database: millions of them take little memory."""
 
     def __init__(self) -> None:
@@ -29,6 +29,7 @@ class Seen:
         self._database.execute(
             "CREATE TABLE seen (id TEXT PRIMARY KEY, digest BLOB, file INTEGER, line INTEGER) WITHOUT ROWID"
         )
+        self._database.execute("CREATE TABLE dois (doi TEXT PRIMARY KEY, id TEXT) WITHOUT ROWID")
         self._database.execute("BEGIN")
 
     def add(self, id_: str, digest: str, file: str, line: int) -> Earlier | None:
@@ -51,13 +52,11 @@ class Seen:
         known, number, line = self._database.execute(query, (id_,)).fetchone()
         return Earlier(known.hex(), list(self._files)[number], line)
 
+    def add_doi(self, doi: str, id_: str) -> str:
+        """Note whose DOI it is. Returns the id of the document that had it first."""
+        self._database.execute("INSERT OR IGNORE INTO dois VALUES (?, ?)", (doi, id_))
+        (first,) = self._database.execute("SELECT id FROM dois WHERE doi = ?", (doi,)).fetchone()
+        return str(first)
+
     def close(self) -> None:
         self._database.close()
-
-    def __enter__(self) -> Seen:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -27,7 +27,7 @@ def read_table(source: Source, lines: Iterator[Line], delimiter: str) -> Iterato
     if isinstance(header, Reject):
         yield header
         return
-    names = [name.strip() or f"column_{number}" for number, name in enumerate(header[1], 1)]
+    names = [name.strip().strip("\ufeff") or f"column_{number}" for number, name in enumerate(header[1], 1)]
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         yield Reject(source.name, header[0], f"the header has the column {twice[0]!r} twice. The file was skipped")
@@ -55,8 +55,10 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
     waiting: deque[Line] = deque()
     taken: list[Line] = []
     wasted = 0
+    ended = False
 
     def feed() -> Iterator[str]:
+        nonlocal ended
         size = 0
         while (line := waiting.popleft() if waiting else next(lines, None)) is not None:
             if not taken:
@@ -67,6 +69,7 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
             taken.append(line)
             size += len(line.data)
             yield line.data.decode("utf-8", "surrogateescape") + "\n"
+        ended = True
 
     rows = csv.reader(feed(), delimiter=delimiter, strict=True)
     while True:
@@ -80,6 +83,7 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
             yield Reject(source.name, first.number, first.problem, excerpt(first.data))
             continue
         taken.clear()
+        ended = False
         try:
             row = next(rows)
         except csv.Error as error:
@@ -88,7 +92,9 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
             rows = csv.reader(feed(), delimiter=delimiter, strict=True)
             row = _unquoted(first, delimiter)
             if not row:
-                yield Reject(source.name, first.number, f"not valid CSV: {_plain(error)}", excerpt(first.data))
+                # Who looked for the end of a field in the lines after it, or at the end of the file, did not find it.
+                reason = _NOT_CLOSED if len(taken) > 1 or ended else str(error)
+                yield Reject(source.name, first.number, f"not valid CSV: {reason}", excerpt(first.data))
                 continue
         if not any(cell.strip() for cell in row):
             continue
@@ -101,9 +107,3 @@ def _rows(source: Source, lines: Iterator[Line], delimiter: str) -> Iterator[tup
 def _unquoted(line: Line, delimiter: str) -> list[str]:
     """TSV is often written without any quoting: a line whose quotes make no sense is taken as it is."""
     return line.data.decode("utf-8", "surrogateescape").split(delimiter) if delimiter == "\t" else []
-
-
-def _plain(error: csv.Error) -> str:
-    if "unexpected end" in str(error) or "field limit" in str(error):
-        return _NOT_CLOSED
-    return str(error)

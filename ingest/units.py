@@ -1,15 +1,18 @@
-"""Cutting documents into units, which are searched by themselves: sentences, paragraphs, windows."""
+"""Cutting documents into units, which are searched by themselves: sentences, paragraphs, windows, chunks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..analysis import count_words, sentence_spans
+from ..errors import MissingExtra
 from ..layout import UnitField
 from ..types import Unit
 from .cutting import pieces, windows
 
+SEGMENT = 32_768
+"""Characters that are cut into chunks at a time, at most."""
 _BLANK_LINES = re.compile(r"\n\s*\n")
 
 
@@ -18,7 +21,7 @@ def cut_units(text: str, fields: Mapping[str, UnitField]) -> dict[str, list[Unit
 
     Those of one granularity together hold all of the text but white space, and none is empty.
     """
-    by_sentence = any(field.cut != "paragraph" for field in fields.values())
+    by_sentence = any(field.cut in ("sentence", "window") for field in fields.values())
     sentences = sentence_spans(text) if by_sentence else []
     return {
         name: [
@@ -34,8 +37,42 @@ def _spans(text: str, sentences: Sequence[tuple[int, int]], field: UnitField) ->
         return sentences
     if field.cut == "paragraph":
         return _paragraphs(text)
+    if field.cut == "chunk":
+        return _chunks(text, field.characters)
     [parts] = pieces([text], [sentences], lambda texts: [count_words(one) for one in texts], [field.tokens])
     return windows(parts, field.tokens, field.overlap)
+
+
+def _chunks(text: str, characters: int) -> list[tuple[int, int]]:
+    """(start, end) of chunks of at most `characters`, cut at the highest level of meaning that fits.
+
+    Raises MissingExtra without semantic-text-splitter.
+    """
+    try:
+        from semantic_text_splitter import TextSplitter
+    except ImportError as error:
+        raise MissingExtra("cutting documents into chunks", "pages") from error
+    splitter = TextSplitter(characters)
+    return [
+        (begin + start, begin + start + len(chunk))
+        for begin, end in _segments(text, max(SEGMENT, 8 * characters))
+        for start, chunk in splitter.chunk_indices(text[begin:end])
+    ]
+
+
+def _segments(text: str, size: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of parts of at most `size`, which end at a blank line, a line end or a space, where there is one.
+
+    The splitter's time grows with the square of a text that has no such ends (5 MB without a blank line: minutes).
+    """
+    begin = 0
+    while len(text) - begin > size:
+        half = begin + size // 2
+        found = (text.rfind(mark, half, begin + size) + len(mark) for mark in ("\n\n", "\n", " "))
+        end = next((end for end in found if end > half), begin + size)
+        yield begin, end
+        begin = end
+    yield begin, len(text)
 
 
 def _paragraphs(text: str) -> list[tuple[int, int]]:

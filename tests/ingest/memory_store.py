@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from ccheck.errors import CcheckError, NotFound
 from ccheck.layout import MAIN_VECTORS, Layout
@@ -40,6 +41,10 @@ class MemoryStore:
         if self.layout is not None:
             self.layout.check(layout, self.name)
         self.layout = layout
+
+    def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
+        assert not filters
+        return iter([entry.document for entry in self.entries.values()])
 
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
         self.calls.append("digests")
@@ -106,10 +111,11 @@ class MemoryStore:
     def removal(self) -> str:
         return f"{self.count()} documents in memory"
 
-    def drop(self) -> None:
+    def drop(self) -> list[Path]:
         self.layout = None
         self.entries.clear()
         self._sources.clear()
+        return []
 
     def close(self) -> None: ...
 

@@ -59,6 +59,18 @@ def test_fields_by_option() -> None:
     )
 
 
+def test_titles_can_be_left_to_the_metadata() -> None:
+    made = make_document({"id": "1", "title": "T", "abstract": "A.", "year": 2020}, Fields(titles=False)).document
+    assert (made.title, made.content, made.metadata) == ("", "A.", {"title": "T", "year": 2020})
+    assert make_document({"id": "1", "abstract": "A."}, Fields(titles=False)).document.metadata == {}
+
+
+def test_the_shared_tasks_ids() -> None:
+    """ClimateCheck's abstracts and CheckThat!'s papers."""
+    assert make_document({"abstract_id": 7, "abstract": "A."}).document.id == "7"
+    assert make_document({"cord_uid": "x1", "title": "T", "abstract": "A."}).document.id == "x1"
+
+
 def test_ids_are_kept_as_given() -> None:
     decomposed = " " + unicodedata.normalize("NFD", "é/#? ")
     assert document({"_id": decomposed}).id == decomposed
@@ -102,7 +114,8 @@ def test_texts() -> None:
     assert document({"text": 12}).text == "12"
     for empty in ("", None, " \n\x00", [], ["", None]):
         with pytest.raises(InvalidData, match=r"^empty text$"):
-            document({"title": "T", "text": empty})
+            document({"title": "", "text": empty})
+        assert document({"title": "T", "text": empty}).content == "T"  # stored by its title
     with pytest.raises(InvalidData, match="the field 'text' is an object"):
         document({"text": {"en": "x"}})
     with pytest.raises(InvalidData) as raised:
@@ -118,14 +131,14 @@ def test_texts() -> None:
 def test_limits() -> None:
     for data, reason in (
         ({"title": "x" * 12_345}, "the title is too long: 12,345 characters, at most 10,000"),
-        ({"text": "x" * 1_000_001}, "the text is too long: 1,000,001 characters, at most 1,000,000"),
+        ({"text": "x" * 8_000_001}, "the text is too long: 8,000,001 characters, at most 8,000,000"),
         ({f"k{n}": n for n in range(257)}, "too much metadata: 257 fields, at most 256"),
         ({"long": "x" * 70_000}, "the metadata are too long: 70,011 bytes, at most 65,536"),
     ):
         with pytest.raises(InvalidData) as raised:
             document(data)
         assert str(raised.value) == reason
-    document({"title": "x" * 10_000, "text": "x" * 1_000_000} | {f"k{n}": n for n in range(256)})
+    document({"title": "x" * 10_000, "text": "x" * 8_000_000} | {f"k{n}": n for n in range(256)})
 
 
 def test_metadata_is_flat() -> None:

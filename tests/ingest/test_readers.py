@@ -288,9 +288,9 @@ def test_table_headers(tmp_path: Path) -> None:
 
 
 def test_table_with_bytes_that_are_no_text(tmp_path: Path) -> None:
-    records, rejects = read_all(write(tmp_path / "a.csv", b"a,b\n1,\xff\n2,y\n"))
-    assert [record.data["a"] for record in records] == ["2"]
-    assert (rejects[0].line, rejects[0].reason) == (2, "not valid UTF-8")
+    records, rejects = read_all(write(tmp_path / "a.csv", "a,b\né,x\n1,".encode() + b"\xff\n2,y\n"))
+    assert [record.data["a"] for record in records] == ["é", "2"]
+    assert (rejects[0].line, rejects[0].reason) == (3, "not valid UTF-8")
 
 
 def test_table_that_is_cut(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_folders_globs_and_repeats(tmp_path: Path) -> None:
     (tmp_path / "deep" / ".hidden").mkdir(parents=True)
     one = write(tmp_path / "one.jsonl", b'{"n": 1}\n')
     write(tmp_path / "deep" / "two.csv", b"n\n2\n")
-    for ignored in ("deep/notes.txt", "one.rejects.jsonl", ".three.jsonl", "deep/.hidden/four.jsonl"):
+    for ignored in ("deep/notes.log", "one.rejects.jsonl", ".three.jsonl", "deep/.hidden/four.jsonl"):
         write(tmp_path / ignored, b'{"n": 9}\n')
     assert [str(record.data["n"]) for record in read_all(str(tmp_path))[0]] == ["2", "1"]
     assert [record.data["n"] for record in read_all(str(tmp_path / "*.jsonl"), one, str(tmp_path / "o*"))[0]] == [1]
@@ -367,8 +367,8 @@ def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     for missing in ("b.jsonl", "*.csv", "empty"):
         with pytest.raises(NotFound, match=missing.replace("*", r"\*")):
             read([good, str(tmp_path / missing)])
-    with pytest.raises(UsageError, match=r"unknown file type.*\.jsonl"):
-        read([write(tmp_path / "notes.txt", b"")])
+    with pytest.raises(UsageError, match=r"can't read files of this type.*\.jsonl"):
+        read([write(tmp_path / "notes.log", b"")])
     with pytest.raises(UsageError, match="nothing to ingest"):
         read([])
 

@@ -215,7 +215,7 @@ def test_everything_bad_is_counted_and_written(tmp_path: Path) -> None:
             "not json \x7f ünïcode",
             {"_id": "1", "title": "One", "text": "First."},
             {"_id": "1", "title": "One", "text": "Different."},
-            {"_id": "2", "title": "Empty", "text": " "},
+            {"_id": "2", "title": "", "text": " "},
             {"_id": "3", "title": "x" * 10_001, "text": "Long title."},
             {"text": "No id."},
             {"text": "No id.", "year": 1},
@@ -289,7 +289,7 @@ def test_what_the_store_refuses_is_rejected(tmp_path: Path) -> None:
 
 def test_where_rejects_go(tmp_path: Path) -> None:
     path = write(tmp_path / "corpus.jsonl", [*rows(2), "bad"])
-    chosen = tmp_path / "mine.txt"
+    chosen = tmp_path / "mine.list"
     assert ingest([path], MemoryStore(), options=IngestOptions(rejects=chosen)).rejects == chosen
     assert len(rejects_in(chosen)) == 1
     with pytest.raises(UsageError, match="this command reads that file"):

@@ -1,0 +1,61 @@
+"""`ccheck fetch`: papers on a topic from public services."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from ..ingest.fetch import SERVICES, Service
+from .common import counted, notice, options, quiet_option
+
+
+@click.command()
+@click.argument("service", type=click.Choice(SERVICES), metavar=f"{'|'.join(SERVICES)}")
+@click.argument("topic")
+@options(
+    click.option("--limit", default=1_000, show_default=True, type=click.IntRange(1), help="Most papers to fetch."),
+    click.option("--output", "-o", metavar="FILE", help="File to write.  [default: TOPIC.SERVICE.jsonl]"),
+    click.option("--email", metavar="ADDRESS", help="Your address, which the services ask for and thank with speed."),
+    click.option("--server", metavar="URL", help="Ask this server instead, which answers as the service does."),
+    quiet_option,
+)
+def fetch(
+    service: Service, topic: str, *, limit: int, output: str | None, email: str | None, server: str | None, quiet: bool
+) -> None:
+    """Fetch papers on a topic from OpenAlex, PubMed or Europe PMC.
+
+    \b
+    ccheck fetch openalex "sea level rise" --limit 2000
+    ccheck ingest sea-level-rise.openalex.jsonl
+
+    Writes a JSON Lines file that ccheck ingest reads. If it is interrupted, run it again and it continues. Keys in
+    OPENALEX_API_KEY and NCBI_API_KEY are used.
+    """
+    from ..errors import UsageError
+    from ..ingest.fetch import fetch as run
+    from .progress import progress_bar
+
+    topic = topic.strip()
+    if not topic:
+        raise UsageError('the topic is empty: ccheck fetch openalex "sea level rise"')
+    slug = re.sub(r"[^\w]+", "-", topic.lower()).strip("-")[:60] or "papers"
+    file = Path(output or f"{slug}.{service}.jsonl")
+    try:
+        with progress_bar("fetching", quiet, unit="papers") as update:
+            state = run(
+                service,
+                topic,
+                file,
+                limit=limit,
+                server=server,
+                email=email,
+                on_progress=lambda state: update(state.records, min(limit, state.total or limit)),
+            )
+    except KeyboardInterrupt:
+        notice(f"what was fetched is in {file}. Run the same command again to continue")
+        raise
+    if not quiet:
+        total = f" of {state.total:,}" if state.total is not None else ""
+        notice(f"{counted(state.records, 'paper')}{total} in {file}. Next: ccheck ingest {file}")

@@ -1,0 +1,247 @@
+"""Papers on a topic from OpenAlex, PubMed and Europe PMC, through their public APIs, into a JSON Lines file.
+
+The APIs: docs.openalex.org (works, cursor paging), ncbi.nlm.nih.gov/books/NBK25501 (E-utilities: esearch with history,
+efetch), europepmc.org/RestfulWebService (search, cursorMark). The file's lines are what the service says of a paper,
+or of PubMed's XML the plain record (see `shapes.py`). A file that is not complete has another beside it,
+FILE.state.json, from which the next run continues.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+from ..errors import InvalidData, ServerError, UsageError
+from ..http import BUSY
+from ..text import json_line
+
+if TYPE_CHECKING:
+    import httpx
+
+Service: TypeAlias = Literal["openalex", "pubmed", "europepmc"]
+SERVICES: tuple[Service, ...] = get_args(Service)
+BASES: Mapping[Service, str] = {
+    "openalex": "https://api.openalex.org",
+    "pubmed": "https://eutils.ncbi.nlm.nih.gov",
+    "europepmc": "https://www.ebi.ac.uk/europepmc",
+}
+KEYS: Mapping[Service, str] = {"openalex": "OPENALEX_API_KEY", "pubmed": "NCBI_API_KEY"}
+"""Environment variables with a key, which only raises what the service allows; it goes to the service alone."""
+PAUSES: Mapping[Service, float] = {"openalex": 0.11, "pubmed": 0.35, "europepmc": 0.2}
+"""Seconds between requests: OpenAlex allows 10 a second, NCBI 3 without a key."""
+PAGE = 200
+PUBMED_MOST = 10_000
+"""More of one search NCBI does not hand out."""
+ANSWER_BYTES = 128 << 20
+TRIES, LONGEST_WAIT = 5, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far a fetch is: `bytes` of the file hold `records` papers, and `cursor` leads to the next page."""
+
+    service: Service
+    topic: str
+    cursor: str
+    records: int = 0
+    bytes: int = 0
+    total: int | None = None
+    done: bool = False
+
+
+def fetch(
+    service: Service,
+    topic: str,
+    file: Path,
+    *,
+    limit: int = 1_000,
+    server: str | None = None,
+    email: str | None = None,
+    on_progress: Callable[[State], None] = lambda state: None,
+    wait: Callable[[float], None] = time.sleep,
+) -> State:
+    """Write up to `limit` papers on a topic to a file, or continue one that was interrupted.
+
+    `server` is asked instead of the service. Raises UsageError for a file that is there and not of this fetch,
+    ServerError where the service fails, InvalidData for an answer of another shape; what was fetched until then stays.
+    """
+    state = _begun(service, topic, file)
+    with _Client(service, server, email, wait) as client, file.open("r+b" if file.exists() else "w+b") as stream:
+        stream.truncate(state.bytes)
+        stream.seek(state.bytes)
+        while not state.done and state.records < limit:
+            papers, cursor, total = _PAGES[service](client, topic, state, min(PAGE, limit - state.records))
+            papers = papers[: limit - state.records]
+            stream.write("".join(json_line(paper) for paper in papers).encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+            state = replace(
+                state,
+                cursor=cursor or "",
+                records=state.records + len(papers),
+                bytes=stream.tell(),
+                total=total,
+                done=not papers or not cursor,
+            )
+            _state_file(file).write_text(json.dumps(asdict(state)), encoding="utf-8")
+            on_progress(state)
+    if state.done:
+        _state_file(file).unlink(missing_ok=True)
+    return state
+
+
+def _state_file(file: Path) -> Path:
+    return file.with_name(f"{file.name}.state.json")
+
+
+def _begun(service: Service, topic: str, file: Path) -> State:
+    """The state of an earlier run of the same fetch, or that at the beginning."""
+    first = State(service, topic, "0" if service == "pubmed" else "*")
+    known = _state_file(file)
+    if not known.exists():
+        if file.exists() and file.stat().st_size:
+            raise UsageError(f"{file} exists already. Name another file with --output, or remove it")
+        return first
+    try:
+        state = State(**json.loads(known.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{known} can't be read. Remove it and {file} to fetch from the start") from error
+    if (state.service, state.topic) != (service, topic):
+        raise UsageError(f"{file} has papers on {state.topic!r} from {state.service}. Name another file with --output")
+    if not file.exists() or file.stat().st_size < state.bytes:
+        raise UsageError(f"{file} is shorter than {known} says. Remove both to fetch from the start")
+    return state
+
+
+class _Client:
+    """Asks a service, not too often, and again where it is busy."""
+
+    def __init__(self, service: Service, server: str | None, email: str | None, wait: Callable[[float], None]) -> None:
+        import httpx
+
+        base = (server or BASES[service]).rstrip("/")
+        if not base.startswith(("http://", "https://")):
+            raise UsageError(f"{base}: the server must begin with http:// or https://")
+        self.base, self._pause, self._wait = base, PAUSES[service], wait
+        self._last = 0.0
+        key = os.environ.get(KEYS.get(service, ""), "") if server is None else ""
+        own = {"api_key": key} if key else {}
+        if email:
+            own |= {"mailto": email} if service == "openalex" else {"email": email, "tool": "ccheck"}
+        self._own = own
+        agent = "ccheck/0.1" + (f" (mailto:{email})" if email else "")
+        self._client = httpx.Client(headers={"user-agent": agent}, timeout=60, follow_redirects=False)
+
+    def __enter__(self) -> _Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def json(self, path: str, parameters: Mapping[str, str | int]) -> Mapping[str, Any]:
+        data = self.get(path, parameters)
+        try:
+            answer = json.loads(data)
+        except ValueError as error:
+            raise InvalidData(f"{self.base} did not answer with JSON") from error
+        if not isinstance(answer, dict):
+            raise InvalidData(f"{self.base} answered with JSON that is no object")
+        return answer
+
+    def get(self, path: str, parameters: Mapping[str, str | int]) -> bytes:
+        import httpx
+
+        url = f"{self.base}{path}"
+        problem = ""
+        for attempt in range(TRIES):
+            rest = self._pause - (time.monotonic() - self._last)
+            if rest > 0:
+                self._wait(rest)
+            after: float | None = None
+            try:
+                with self._client.stream("GET", url, params={**parameters, **self._own}) as answer:
+                    if answer.status_code == 200:
+                        return self._body(answer)
+                    problem = f"HTTP {answer.status_code}"
+                    if answer.status_code not in BUSY and answer.status_code != 500:
+                        raise ServerError(f"{self.base}{path} answered with {problem}")
+                    given = answer.headers.get("retry-after", "")
+                    after = float(given) if given.isdigit() else None
+            except httpx.HTTPError as error:
+                problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            finally:
+                self._last = time.monotonic()
+            if attempt < TRIES - 1:
+                self._wait(min(LONGEST_WAIT, after if after is not None else 2.0**attempt))
+        raise ServerError(
+            f"{self.base} can't be asked ({problem}). What was fetched is safe: run the same command again to continue"
+        )
+
+    def _body(self, answer: httpx.Response) -> bytes:
+        pieces, size = [], 0
+        for piece in answer.iter_bytes():
+            size += len(piece)
+            if size > ANSWER_BYTES:
+                raise ServerError(f"{self.base} sent more than {ANSWER_BYTES:,} bytes in one answer")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+
+_Page: TypeAlias = "tuple[list[dict[str, Any]], str | None, int | None]"
+
+
+def _openalex(client: _Client, topic: str, state: State, count: int) -> _Page:
+    answer = client.json("/works", {"search": topic, "per-page": count, "cursor": state.cursor})
+    meta = answer.get("meta")
+    meta = meta if isinstance(meta, dict) else {}
+    return _records(client, answer.get("results")), meta.get("next_cursor"), meta.get("count")
+
+
+def _europe_pmc(client: _Client, topic: str, state: State, count: int) -> _Page:
+    parameters: dict[str, str | int] = {"query": topic, "format": "json", "resultType": "core"}
+    parameters |= {"pageSize": count, "cursorMark": state.cursor}
+    answer = client.json("/webservices/rest/search", parameters)
+    results = answer.get("resultList")
+    found = _records(client, results.get("result") if isinstance(results, dict) else None)
+    cursor = answer.get("nextCursorMark")
+    return found, cursor if cursor != state.cursor else None, answer.get("hitCount")
+
+
+def _pubmed(client: _Client, topic: str, state: State, count: int) -> _Page:
+    from .pubmed import read_pubmed
+    from .records import Record
+    from .sources import Source
+
+    start = int(state.cursor)
+    asked: dict[str, str | int] = {"db": "pubmed", "term": topic, "retmode": "json", "retstart": start, "retmax": count}
+    result = client.json("/entrez/eutils/esearch.fcgi", {**asked, "sort": "relevance"}).get("esearchresult")
+    if not isinstance(result, dict) or not isinstance(result.get("idlist"), list):
+        raise InvalidData(f"{client.base} gave no list of ids: {str(result)[:200]}")
+    ids, total = [str(one) for one in result["idlist"]], int(result.get("count") or 0)
+    if not ids:
+        return [], None, total
+    xml = client.get("/entrez/eutils/efetch.fcgi", {"db": "pubmed", "id": ",".join(ids), "retmode": "xml"})
+    read = list(read_pubmed(Source("PubMed", None, "xml"), [xml]))
+    papers = [one.data for one in read if isinstance(one, Record)]
+    if len(papers) < len(read):
+        raise InvalidData(f"{client.base} sent XML that can't be read")
+    after = start + len(ids)
+    return papers, str(after) if after < min(total, PUBMED_MOST) else None, total
+
+
+def _records(client: _Client, found: Any) -> list[dict[str, Any]]:
+    if not isinstance(found, list):
+        raise InvalidData(f"{client.base} gave no list of papers")
+    return [one for one in found if isinstance(one, dict)]
+
+
+_PAGES: Mapping[Service, Callable[[_Client, str, State, int], _Page]] = {
+    "openalex": _openalex,
+    "pubmed": _pubmed,
+    "europepmc": _europe_pmc,
+}

@@ -1,0 +1,65 @@
+"""What Python callers ingest: files, and records that they have at hand."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..text import json_line
+
+
+@contextmanager
+def as_files(given: Iterable[Any]) -> Iterator[list[str]]:
+    """The given as paths: records and data frames are in temporary files until the end of the context.
+
+    Raises UsageError for what is none of these.
+    """
+    with tempfile.TemporaryDirectory(prefix="ccheck-") as folder:
+        paths: list[str] = []
+        records: list[Mapping[str, Any]] = []
+        for one in given:
+            if isinstance(one, str | os.PathLike):
+                paths.append(os.fspath(one))
+            else:
+                records += _records(one)
+        if records:
+            file = Path(folder) / "records.jsonl"
+            with file.open("w", encoding="utf-8", errors="surrogatepass") as stream:
+                stream.writelines(json_line(_plain(record)) for record in records)
+            paths.append(str(file))
+        yield paths
+
+
+def _records(one: Any) -> list[Mapping[str, Any]]:
+    if isinstance(one, Mapping):
+        return [one]
+    if hasattr(one, "to_dicts"):  # polars
+        return list(one.to_dicts())
+    if hasattr(one, "to_dict") and hasattr(one, "columns"):  # pandas
+        return list(one.to_dict(orient="records"))
+    if isinstance(one, Iterable) and not isinstance(one, bytes):
+        found = list(one)
+        if all(isinstance(record, Mapping) for record in found):
+            return found
+    raise UsageError(f"can't ingest {type(one).__name__}: give paths, dicts, a list of dicts or a data frame")
+
+
+def _plain(value: Any) -> Any:
+    """Values of data frames and of Python's own types as JSON has them."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_plain(inner) for inner in value]
+    if hasattr(value, "isoformat"):
+        text = str(value.isoformat())
+        return None if text == "NaT" else text.removesuffix("T00:00:00")
+    if hasattr(value, "item"):  # numpy
+        value = value.item()
+    if isinstance(value, float) and value != value:
+        return None
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

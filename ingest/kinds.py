@@ -1,0 +1,85 @@
+"""The formats of files, and what to do about files of other kinds."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Format: TypeAlias = Literal[
+    "jsonl",
+    "json",
+    "csv",
+    "tsv",
+    "parquet",
+    "ris",
+    "bibtex",
+    "nbib",
+    "wos",
+    "xml",
+    "html",
+    "txt",
+    "pdf",
+    "docx",
+    "xlsx",
+]
+Compression: TypeAlias = Literal["gzip", "zstd"]
+
+FORMATS: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".parquet": "parquet",
+    ".ris": "ris",
+    ".bib": "bibtex",
+    ".bibtex": "bibtex",
+    ".nbib": "nbib",
+    ".xml": "xml",
+    ".nxml": "xml",
+    ".html": "html",
+    ".htm": "html",
+    ".txt": "txt",
+    ".pdf": "pdf",
+    ".docx": "docx",
+    ".xlsx": "xlsx",
+}
+"""By what names end in. A `.txt` file can also be any of the text formats: its first bytes tell."""
+COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
+TABLES: tuple[Format, ...] = ("csv", "tsv")
+REFERENCES: tuple[Format, ...] = ("ris", "bibtex", "nbib", "wos")
+WHOLE: tuple[Format, ...] = ("txt", "pdf", "docx")
+"""A file is one document."""
+SPOOLED: tuple[Format, ...] = ("pdf", "docx", "xlsx", "parquet")
+"""What can't be read from its beginning to its end."""
+KNOWN = f"{', '.join(FORMATS)}, each also with {' or '.join(COMPRESSIONS)}"
+
+HINTS = {
+    ".doc": "Convert it: soffice --headless --convert-to docx FILE",
+    ".odt": "Convert it: soffice --headless --convert-to docx FILE",
+    ".rtf": "Convert it: soffice --headless --convert-to docx FILE",
+    ".pages": "Export it as a Word file (.docx)",
+    ".xls": "Convert it: soffice --headless --convert-to xlsx FILE",
+    ".ods": "Convert it: soffice --headless --convert-to xlsx FILE",
+    ".epub": "Convert it: pandoc FILE -o FILE.txt -t plain",
+    ".tex": "Convert it: pandoc FILE -o FILE.txt -t plain",
+    ".md": "Convert it: pandoc FILE -o FILE.txt -t plain",
+    ".ps": "Convert it: ps2pdf FILE",
+    ".djvu": "Convert it: djvutxt FILE FILE.txt",
+    ".zip": "Unpack it first: unzip FILE -d papers, then ingest the folder papers",
+    ".tar": "Unpack it first: tar xf FILE, then ingest the folder",
+    ".tgz": "Unpack it first: tar xf FILE, then ingest the folder",
+    ".bz2": "Unpack it first: bunzip2 FILE",
+    ".xz": "Unpack it first: unxz FILE",
+    ".7z": "Unpack it first, then ingest the folder",
+    ".enl": "In EndNote, choose File > Export and the style RefMan (RIS)",
+    ".enw": "In EndNote, choose File > Export and the style RefMan (RIS)",
+    ".rdf": "In Zotero, choose File > Export Library and the format RIS or CSV",
+    ".sqlite": "Export its library as RIS or CSV first (in Zotero: File > Export Library)",
+    ".pkl": "A pickle can run any code. If you trust its author, write it as JSON Lines with pandas first",
+    ".pickle": "A pickle can run any code. If you trust its author, write it as JSON Lines with pandas first",
+    ".png": "Recognise its text first: tesseract FILE FILE",
+    ".jpg": "Recognise its text first: tesseract FILE FILE",
+    ".tiff": "Recognise its text first: tesseract FILE FILE",
+}
+"""What turns a file of another kind into one that ccheck reads."""

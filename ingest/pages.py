@@ -1,0 +1,113 @@
+"""Web pages as documents: AVeriTeC's knowledge store, and HTML.
+
+A page is known by its address. It has the ids of the claims in whose collections it is (`claim_ids`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..errors import MissingExtra
+from ..types import Document
+from .lines import decompressed
+from .records import Record, Reject
+from .sources import Source
+
+CLAIM_IDS = "claim_ids"
+"""The metadata field with the claims to whose collections a page belongs."""
+HTML_BYTES = 32 << 20
+"""A larger HTML file is a reject."""
+_LONGEST_ID = 512
+"""Bytes, as for any document's id."""
+_LARGE = 1 << 20
+"""Bytes of HTML from which on only trafilatura's own rules are used: its fallbacks take minutes."""
+_OF_THE_ROW = ("claim_id", "type", "query", "url", "url2text")
+
+
+def knowledge_row(data: dict[str, Any]) -> dict[str, Any]:
+    """A row of AVeriTeC's knowledge store (`claim_id`, `url`, `url2text`: the page's sentences) as a record of a page.
+
+    Any other record is given back as it is. The row's `type` and `query` say how the page was found for one claim, and
+    are left out.
+    """
+    sentences, url = data.get("url2text"), data.get("url")
+    if not isinstance(sentences, list | str) or not isinstance(url, str):
+        return data
+    lines = sentences if isinstance(sentences, list) else [sentences]
+    page: dict[str, Any] = {name: value for name, value in data.items() if name not in _OF_THE_ROW}
+    page |= {"_id": page_id(url), "url": url, "text": "\n".join(line for line in lines if isinstance(line, str))}
+    claim = data.get("claim_id")
+    if isinstance(claim, str | int) and not isinstance(claim, bool):
+        page[CLAIM_IDS] = [str(claim)]
+    return page
+
+
+def page_id(url: str) -> str:
+    """The id of a page: its address, or where that is too long, a hash of it."""
+    url = url.strip()
+    if len(url.encode("utf-8", "replace")) <= _LONGEST_ID:
+        return url
+    return f"url:{hashlib.blake2b(url.encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
+
+
+def members(document: Document) -> list[str] | None:
+    """The claims in whose collections a page is; None for a document that is in none."""
+    value = document.metadata.get(CLAIM_IDS)
+    return [str(one) for one in value] if isinstance(value, list) else None
+
+
+def with_members(document: Document, claims: Iterable[str], *, first: bool = False) -> Document:
+    """The page in these collections too, after those that it is in, or `first`."""
+    own = members(document) or ()
+    merged = list(dict.fromkeys((*claims, *own) if first else (*own, *claims)))
+    metadata: Mapping[str, Any] = {**document.metadata, CLAIM_IDS: merged}
+    return replace(document, metadata=metadata)
+
+
+def without_members(document: Document) -> Document:
+    return replace(document, metadata={key: value for key, value in document.metadata.items() if key != CLAIM_IDS})
+
+
+def read_html(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
+    """The one page of an HTML file: its main text, title, date, site and address, where it has them.
+
+    Raises MissingExtra without trafilatura, and OSError where the file can't be read.
+    """
+    try:
+        from trafilatura import bare_extraction, html2txt
+    except ImportError as error:
+        raise MissingExtra("reading HTML", "pages") from error
+    pieces, size = [], 0
+    for piece in decompressed(source, on_bytes):
+        size += len(piece)
+        if size > HTML_BYTES:
+            yield Reject(source.name, 1, f"the page has more than {HTML_BYTES:,} bytes")
+            return
+        pieces.append(piece)
+    html = b"".join(pieces)
+    found: Any = None
+    try:
+        found = bare_extraction(
+            html,
+            with_metadata=True,
+            include_comments=False,
+            fast=size > _LARGE,
+            date_extraction_params={"extensive_search": False, "original_date": True},
+        )
+        text = (found.text if found is not None else None) or html2txt(html)
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's page does to the parsers
+        yield Reject(source.name, 1, f"the page can't be read: {type(error).__name__}")
+        return
+    if not text:
+        yield Reject(source.name, 1, "no text was found in the page")
+        return
+    data: dict[str, Any] = {"_id": source.name, "title": None, "text": text}
+    if found is not None:
+        known = {"title": found.title, "date": found.date, "url": found.url, "source": found.sitename}
+        data |= {name: value for name, value in known.items() if value}
+        if found.url:
+            data["_id"] = page_id(found.url)
+    yield Record(source.name, 1, data)

@@ -1,0 +1,161 @@
+"""PubMed's XML (`PubmedArticleSet`, as efetch and the yearly baseline give it), article by article.
+
+See https://dtd.nlm.nih.gov/ncbi/pubmed/doc/out/250101/ for the elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import ParseError
+
+from ..citation import normal_doi
+from .markup import plain
+from .records import Record, Reject
+from .shapes import RETRACTED_TITLE
+from .sources import Source
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+KIND = "PubMed articles"
+_ARTICLES = ("PubmedArticle", "MedlineCitation")
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+
+
+def read_pubmed(source: Source, chunks: Iterable[bytes]) -> Iterator[Record | Reject]:
+    """The articles as records; `line` is the number of the article. Entities are refused, nothing is fetched."""
+    number = 0
+    try:
+        for element in _elements(chunks):
+            number += 1
+            data = {name: value for name, value in article(element).items() if value not in (None, "", [])}
+            yield Record(source.name, number, data, kind=KIND)
+    except (ParseError, ValueError) as error:  # of defusedxml, too
+        why = f"not valid XML ({error}). The rest of the file was skipped"
+        yield Reject(source.name, number + 1, why)
+
+
+def _elements(chunks: Iterable[bytes]) -> Iterator[Element]:
+    """The articles, each forgotten before the next is read."""
+    from xml.etree.ElementTree import TreeBuilder
+
+    from defusedxml.ElementTree import DefusedXMLParser
+
+    class Articles:
+        """Hands on each article when it ends, and keeps none."""
+
+        def __init__(self) -> None:
+            self.depth = 0
+            self.inside: tuple[int, TreeBuilder] | None = None
+            self.done: list[Element] = []
+
+        def start(self, tag: str, attributes: dict[str, str]) -> None:
+            self.depth += 1
+            if self.inside is None and tag in _ARTICLES:
+                self.inside = self.depth, TreeBuilder()
+            if self.inside is not None:
+                self.inside[1].start(tag, attributes)
+
+        def end(self, tag: str) -> None:
+            if self.inside is not None:
+                depth, builder = self.inside
+                builder.end(tag)
+                if depth == self.depth:
+                    self.done.append(builder.close())
+                    self.inside = None
+            self.depth -= 1
+
+        def data(self, data: str) -> None:
+            if self.inside is not None:
+                self.inside[1].data(data)
+
+        def close(self) -> None:
+            pass
+
+    articles = Articles()
+    parser = DefusedXMLParser(target=articles, forbid_entities=True)
+    for chunk in chunks:
+        parser.feed(chunk)
+        yield from _taken(articles.done)
+    parser.close()
+    yield from _taken(articles.done)
+
+
+def _taken(done: list[Element]) -> list[Element]:
+    some = list(done)
+    done.clear()
+    return some
+
+
+def article(element: Element) -> dict[str, Any]:
+    """The plain record (see `shapes.py`) of a `PubmedArticle` or `MedlineCitation`."""
+    citation = element if element.tag == "MedlineCitation" else element.find("MedlineCitation")
+    if citation is None:
+        return {}
+    paper = citation.find("Article")
+    if paper is None:
+        return {"_id": _text(citation.find("PMID"))}
+    ids = {one.get("IdType"): _text(one) for one in element.iterfind("PubmedData/ArticleIdList/ArticleId")}
+    locations = {one.get("EIdType"): _text(one) for one in paper.iterfind("ELocationID")}
+    types = [_text(one) for one in paper.iterfind("PublicationTypeList/PublicationType")]
+    notices = [one.get("RefType") for one in citation.iterfind("CommentsCorrectionsList/CommentsCorrections")]
+    title = _text(paper.find("ArticleTitle")) or _text(paper.find("VernacularTitle"))
+    date = _date(paper.find("Journal/JournalIssue/PubDate")) or _date(paper.find("ArticleDate"))
+    keywords = [_text(one) for one in citation.iterfind("KeywordList/Keyword")]
+    keywords += [_text(one) for one in citation.iterfind("MeshHeadingList/MeshHeading/DescriptorName")]
+    retracted = "Retracted Publication" in types or "RetractionIn" in notices or RETRACTED_TITLE.match(title)
+    return {
+        "_id": _text(citation.find("PMID")),
+        "title": title.strip("[]").removesuffix(".").removesuffix("]"),
+        "text": _abstract(paper.find("Abstract")) or _abstract(citation.find("OtherAbstract")),
+        "date": date,
+        "doi": normal_doi(ids.get("doi") or locations.get("doi")),
+        "authors": [name for one in paper.iterfind("AuthorList/Author") if (name := _author(one))],
+        "year": int(date[:4]) if date[:4].isdigit() else None,
+        "journal": _text(paper.find("Journal/Title")),
+        "volume": _text(paper.find("Journal/JournalIssue/Volume")),
+        "issue": _text(paper.find("Journal/JournalIssue/Issue")),
+        "pages": _text(paper.find("Pagination/MedlinePgn")),
+        "type": types,
+        "keywords": keywords,
+        "language": _text(paper.find("Language")),
+        "pmid": _text(citation.find("PMID")),
+        "pmcid": ids.get("pmc"),
+        "retracted": True if retracted else None,
+    }
+
+
+def _text(element: Element | None) -> str:
+    """All text inside an element, of `<i>` and the like too."""
+    return "" if element is None else plain(" ".join("".join(element.itertext()).split()))
+
+
+def _abstract(element: Element | None) -> str:
+    """The parts of an abstract, with their labels, one a line."""
+    if element is None:
+        return ""
+    parts = []
+    for one in element.iterfind("AbstractText"):
+        label, text = one.get("Label"), _text(one)
+        parts.append(f"{label}: {text}" if label and label != "UNLABELLED" and text else text)
+    return "\n".join(part for part in parts if part)
+
+
+def _author(element: Element) -> str:
+    family, given = _text(element.find("LastName")), _text(element.find("ForeName")) or _text(element.find("Initials"))
+    return f"{family}, {given}" if family and given else family or _text(element.find("CollectiveName"))
+
+
+def _date(element: Element | None) -> str:
+    """`PubDate` or `ArticleDate` in ISO 8601, as far as it goes; of a `MedlineDate` the year."""
+    if element is None:
+        return ""
+    year, month, day = (_text(element.find(name)) for name in ("Year", "Month", "Day"))
+    if not year:
+        return _text(element.find("MedlineDate"))[:4]
+    if month.lower()[:3] in _MONTHS:
+        month = str(_MONTHS.index(month.lower()[:3]) + 1)
+    if not month.isdigit():
+        return year
+    return f"{year}-{int(month):02}" + (f"-{int(day):02}" if day.isdigit() else "")

@@ -1,0 +1,158 @@
+"""What a file holds, told by its first bytes: its format, the delimiter of a table, the encoding of a text."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+
+from ..citation import folded
+from .fields import TEXT_FIELDS, TITLE_FIELDS
+from .kinds import Compression, Format
+
+HEAD_BYTES = 1 << 16
+DELIMITERS = ",;\t|"
+_MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_ROWS = 20
+_NAMES = {
+    *map(folded, (*TEXT_FIELDS, *TITLE_FIELDS)),
+    *("doi", "id", "_id", "authors", "author", "year", "claim", "query", "abstract note", "label", "cord uid"),
+}
+_TAGGED: tuple[tuple[re.Pattern[str], Format], ...] = (
+    (re.compile(r"^TY  - ?\w*", re.MULTILINE), "ris"),
+    (re.compile(r"^PMID- ?\d", re.MULTILINE), "nbib"),
+    (re.compile(r"\A(?:FN (?:Clarivate|Thomson|ISI)|PT [JSBP]\r?$)", re.MULTILINE), "wos"),
+    (re.compile(r"^\s*@\s*[A-Za-z]+\s*[{(]", re.MULTILINE), "bibtex"),
+)
+
+
+def sniff_compression(head: bytes) -> Compression | None:
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def unpacked_head(head: bytes, compression: Compression | None) -> bytes:
+    """The first bytes of what a compressed file holds, as far as its own first bytes tell."""
+    try:
+        if compression == "gzip":
+            return zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
+        if compression == "zstd":
+            import zstandard
+
+            return zstandard.ZstdDecompressor().decompressobj().decompress(head)[:HEAD_BYTES]
+    except (zlib.error, ValueError, MemoryError):
+        return b""
+    except Exception as error:  # noqa: BLE001 - zstandard's own; reading says what is wrong
+        del error
+        return b""
+    return head
+
+
+def sniff(head: bytes) -> Format | None:
+    """The format of what begins like this; None where it is no format that ccheck reads."""
+    if head.startswith(b"%PDF-"):
+        return "pdf"
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"PK\x03\x04"):
+        return "docx" if b"word/" in head else "xlsx" if b"xl/" in head else None
+    text = head.decode(sniff_bom(head) or "utf-8", "replace").lstrip("\ufeff \t\r\n")
+    if text[:1] in ("{", "["):
+        return "json"
+    if text.startswith("<"):
+        return "html" if text[:15].lower().startswith(("<!doctype html", "<html")) else "xml"
+    if "\0" in text:
+        return None
+    for pattern, format_ in _TAGGED:
+        if pattern.search(text[:20_000]):
+            return format_
+    delimiter = sniff_delimiter(text)
+    if delimiter is not None:
+        return "tsv" if delimiter == "\t" else "csv"
+    return "txt" if text else None
+
+
+def sniff_delimiter(text: str) -> str | None:
+    """The delimiter of a table whose first line names its columns, with a column that ccheck knows; else None."""
+    lines = text.splitlines()
+    for delimiter in sorted(DELIMITERS, key=lambda one: -lines[0].count(one) if lines else 0):
+        header = _cells(lines[:1], delimiter)
+        if header and len(header[0]) > 1 and any(folded(cell) in _NAMES for cell in header[0]):
+            return delimiter
+    return None
+
+
+def likely_delimiter(text: str, usual: str) -> str:
+    """The delimiter of what is known to be a table: that which cuts most rows into as many cells as the header.
+
+    `usual` is that of the file's name. It counts unless it does not occur in the header, or another makes more sense.
+    """
+    lines = text.splitlines()[: _ROWS * 5]
+    best, most = usual, _agreement(lines, usual)
+    for delimiter in DELIMITERS:
+        found = _agreement(lines, delimiter)
+        if found > most:
+            best, most = delimiter, found
+    return best
+
+
+def _agreement(lines: list[str], delimiter: str) -> tuple[float, int]:
+    """The share of rows with as many cells as the header, and how many cells that is; 0 for a single column."""
+    rows = _cells(lines, delimiter)[:_ROWS]
+    if not rows or len(rows[0]) < 2:
+        return 0.0, 0
+    whole = [row for row in rows[1:] if row]
+    same = sum(len(row) == len(rows[0]) for row in whole)
+    return (same / len(whole) if whole else 1.0), len(rows[0])
+
+
+def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
+    rows: list[list[str]] = []
+    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter)
+    while len(rows) < _ROWS:
+        try:
+            rows.append(next(reader))
+        except (StopIteration, csv.Error):
+            break
+    return rows
+
+
+# -- encodings
+
+
+def sniff_bom(head: bytes) -> str | None:
+    return next((name for mark, name in _BOMS.items() if head.startswith(mark)), None)
+
+
+def sniff_encoding(chunks: Iterable[bytes]) -> str | None:
+    """The encoding of a text that is not UTF-8: UTF-16 by its mark, else Windows-1252, which latin-1 is part of.
+
+    None for UTF-8, and for UTF-8 with damaged places: it also has characters of several bytes that are whole.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    damaged = whole = 0
+    first = True
+    for chunk in chunks:
+        if first and (mark := sniff_bom(chunk)) is not None:
+            return None if mark == "utf-8-sig" else mark
+        first = False
+        if chunk.isascii():
+            continue
+        text = decoder.decode(chunk)
+        damaged += len(_LONE.findall(text))
+        whole += len(_WIDE.findall(text))
+    return "cp1252" if damaged and not whole else None
+
+
+_LONE = re.compile("[\udc80-\udcff]")
+_WIDE = re.compile("[\x80-\ud7ff\ue000-\U0010ffff]")
+
+
+def as_utf8(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """The bytes of a text in another encoding as UTF-8. What it can't hold becomes U+FFFD."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+    yield decoder.decode(b"", True).encode("utf-8", "replace")

@@ -1,0 +1,322 @@
+"""Files as people have them: a small one of each format under `formats/`, read to the right documents."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from memory_store import MemoryStore
+
+from ccheck.errors import InvalidData, UsageError
+from ccheck.ingest import IngestOptions, Record, Reject, ingest, read
+from ccheck.ingest.documents import make_document
+from ccheck.ingest.sources import find_sources
+from ccheck.types import Document
+
+FORMATS = Path(__file__).parent / "formats"
+
+
+def documents(*sources: str | Path) -> dict[str, Document]:
+    found = list(read([str(one) for one in sources]))
+    assert not [one for one in found if isinstance(one, Reject)]
+    made = [make_document(one.data, untyped=one.untyped).document for one in found if isinstance(one, Record)]
+    return {one.id: one for one in made}
+
+
+def facts(document: Document) -> tuple[object, ...]:
+    data = document.metadata
+    return data.get("doi"), data.get("authors"), data.get("year"), data.get("journal"), document.published
+
+
+@pytest.mark.parametrize(
+    ("file", "id_", "title", "text", "cited"),
+    [
+        (
+            "references.ris",
+            "10.1007/s10712-011-9119-1",
+            "Sea-Level Rise from the Late 19th to the Early 21st Century",
+            "We estimate the rise in global average sea level from satellite altimeter data for 1993-2009 and from",
+            (
+                "10.1007/s10712-011-9119-1",
+                ["Church, John A.", "White, Neil J."],
+                2011,
+                "Surveys in Geophysics",
+                "2011-03-30",
+            ),
+        ),
+        (
+            "zotero.bib",
+            "muller_glaciers_2014",
+            "Glaciers of the Alps: 5% of their mass is lost in a decade",
+            "Alpine glaciers lost 5% of their mass between 2000 and 2010. Müller's survey covers 1,800 glaciers.",
+            ("10.5555/alps.2014.7", ["Müller, Jürg", "García, Ana"], 2014, "Annals of Glaciology", "2014-02-28"),
+        ),
+        (
+            "pubmed.nbib",
+            "30000001",
+            "Measles, mumps, rubella vaccination and autism: a nationwide cohort study of children",
+            "BACKGROUND: The hypothesized link between the measles, mumps, rubella vaccine and autism continues",
+            (
+                "10.5555/m18-2101",
+                ["Hviid, Anders", "Hansen, Jorgen Vinslov"],
+                2019,
+                "Annals of internal medicine",
+                "2019-03-05",
+            ),
+        ),
+        (
+            "pubmed.xml",
+            "30000002",
+            "Vitamin D and in vivo bone density: a trial",
+            "BACKGROUND: Vitamin D is often taken.\nRESULTS: Density rose by 2% (p < 0.05).",
+            ("10.5555/vitd.2020", ["Okafor, Ngozi", "The Bone Group"], 2020, "Journal of Examples", "2020-01-15"),
+        ),
+        (
+            "zotero.csv",
+            "AB12CD34",
+            "Temperature-driven global sea-level variability in the Common Era",
+            "We assess the relationship between temperature and global sea-level variability",
+            (
+                "10.1073/pnas.1517056113",
+                ["Rahmstorf, Stefan", "Kopp, Robert E."],
+                2016,
+                "Proceedings of the National Academy of Sciences",
+                "2016-03-15",
+            ),
+        ),
+        (
+            "scopus.csv",
+            "2-s2.0-85000000001",
+            "Coral bleaching in warming seas",
+            "Bleaching events became five times as frequent between 1980 and 2016.",
+            ("10.5555/coral.2017", ["Silva M.", "Costa J."], 2017, "Annals of Marine Science", "2017-12-31"),
+        ),
+        (
+            "openalex.json",
+            "https://openalex.org/W2000000001",
+            "Sea level rise along the coast",
+            "Sea level rose by 20 cm; the level keeps rising.",
+            ("10.5555/oa.1", ["Ana Lopez", "Bo Chen"], 2015, "Coastal Research", "2015-06-12"),
+        ),
+        (
+            "europepmc.json",
+            "31000001",
+            "Heat waves and mortality",
+            "Background\nHeat waves kill.\nResults\nMortality rose by 14% (p<0.01).",
+            ("10.5555/epmc.1", ["Rossi A", "Bianchi B"], 2019, "Environmental Health", "2019-03-20"),
+        ),
+        (
+            "crossref.json",
+            "10.5555/CR.1",
+            "Ocean warming: a century of measurements",
+            "The upper ocean warmed by 0.1 °C per decade.",
+            ("10.5555/cr.1", ["Eva Berg", "The Ocean Group"], 2016, "Ocean Letters", "2016-07-31"),
+        ),
+        (
+            "semantic-scholar.json",
+            "649def34f8be52c8b66281af98ae884c09aef38b",
+            "Bees and pesticides",
+            "Neonicotinoids reduce colony growth by 15 percent.",
+            ("10.5555/s2.1", ["Carla Reyes"], 2018, "Ecology", "2018-09-30"),
+        ),
+        (
+            "cord19.csv",
+            "ug7v899j",
+            "Clinical features of culture-proven infections",
+            "OBJECTIVE: This retrospective chart review describes 40 infections.",
+            (
+                "10.1186/1471-2334-1-6",
+                ["Madani, Tariq A", "Al-Ghamdi, Aisha A"],
+                2001,
+                "BMC Infect Dis",
+                "2001-07-04",
+            ),
+        ),
+        (
+            "wos.txt",
+            "WOS:000300000001",
+            "Fire regimes in boreal forests",
+            "Fires became twice as frequent after 1980.",
+            ("10.5555/wos.1", ["Smith, Anna", "Jones, Bob"], 2012, "FOREST ECOLOGY", "2012-03-03"),
+        ),
+        (
+            "arxiv.jsonl",
+            "0704.0001",
+            "Calculation of prompt diphoton production cross sections",
+            "A fully differential calculation is presented for photon pairs.",
+            (
+                "10.1103/physrevd.76.013009",
+                ["C. Balazs", "E. L. Berger"],
+                2007,
+                "Phys.Rev.D76:013009,2007",
+                "2007-04-02",
+            ),
+        ),
+    ],
+)
+def test_a_paper_of_each_source(file: str, id_: str, title: str, text: str, cited: tuple[object, ...]) -> None:
+    document = documents(FORMATS / file)[id_]
+    assert document.title == title and document.text.startswith(text)
+    assert facts(document) == cited
+
+
+def test_papers_without_an_abstract_are_stored_by_title_and_counted() -> None:
+    store = MemoryStore()
+    report = ingest([str(FORMATS / "openalex.json")], store)
+    assert (report.exit_code, report.added, report.without_text, report.retracted) == (0, 3, 1, 1)
+    assert {name: (kind.papers, kind.without_text) for name, kind in report.kinds.items()} == {"OpenAlex works": (3, 1)}
+    entry = store.entries["https://openalex.org/W2000000002"]
+    assert (entry.document.text, entry.document.content) == ("", "A paper without an abstract")
+
+
+def test_retracted_papers_are_marked() -> None:
+    files = ("pubmed.nbib", "pubmed.xml", "openalex.json", "europepmc.json", "crossref.json")
+    marked = {id_ for name in files for id_, one in documents(FORMATS / name).items() if one.metadata.get("retracted")}
+    assert marked == {"9500320", "30000003", "https://openalex.org/W2000000003", "PPR100", "10.5555/cr.2"}
+
+
+def test_halves_of_a_dump_become_one_paper() -> None:
+    for order in (["s2-papers.jsonl", "s2-abstracts.jsonl"], ["s2-abstracts.jsonl", "s2-papers.jsonl"]):
+        found = documents(*(FORMATS / name for name in order))
+        assert found["5001"].title == "Soil carbon under tillage"
+        assert found["5001"].text == "Tillage halves the carbon that soil holds."
+        assert (found["5002"].title, found["5002"].text) == ("Soil without an abstract", "")
+
+
+def test_tables_of_any_delimiter_and_encoding() -> None:
+    found = documents(FORMATS / "semicolons-latin1.csv")
+    assert found["1"].title == "Café au lait, and sleep" and found["2"].title == "Thé vert"
+    assert found["1"].text == "Coffee, taken late, delays sleep by 40 minutes."
+    assert documents(FORMATS / "pipes.csv")["1"].text == "A text, with commas, in it."
+    assert documents(FORMATS / "tabs.csv")["1"].title == "Tabs"
+    store = MemoryStore()
+    report = ingest([str(FORMATS / "semicolons-latin1.csv")], store)
+    assert any("Windows-1252" in one for one in report.notices) and any("semicolons" in one for one in report.notices)
+    assert ingest([str(FORMATS / "pipes.csv")], MemoryStore(), options=IngestOptions(delimiter="|")).added == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["pipes.csv", "semicolons-latin1.csv", "references.ris", "zotero.bib", "openalex.json"]
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_standard_input_is_told_by_its_first_bytes(monkeypatch: pytest.MonkeyPatch, name: str, packed: bool) -> None:
+    import gzip
+
+    data = (FORMATS / name).read_bytes()
+    expected = documents(FORMATS / name)
+    if name == "semicolons-latin1.csv":
+        data = data.decode("latin-1").encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(data) if packed else data)))
+    assert documents("-") == expected
+
+
+def test_a_beir_folder_is_its_corpus() -> None:
+    notices: list[str] = []
+    assert [source.label for source in find_sources(str(FORMATS / "beir"), notices=notices)] == ["corpus.jsonl"]
+    assert "only its corpus" in notices[0]
+
+
+def test_a_text_file_is_a_document() -> None:
+    (paper,) = documents(FORMATS / "paper.txt").values()
+    assert paper.title == "Sleep and memory in students" and paper.text.startswith("We measured the sleep of 120")
+
+
+def pdf_of(path: Path, *, title: str = "", lines: list[str]) -> Path:
+    """A PDF with a line of large letters and lines of small ones."""
+    import pypdf
+    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+    writer = pypdf.PdfWriter()
+    page = writer.add_blank_page(600, 800)
+    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    made = DictionaryObject({NameObject(name): NameObject(value) for name, value in font.items()})
+    page[NameObject("/Resources")] = DictionaryObject(
+        {NameObject("/Font"): DictionaryObject({NameObject("/F1"): writer._add_object(made)})}
+    )
+    drawn = [f"BT /F1 20 Tf 50 750 Td ({title}) Tj ET"] if title else []
+    drawn += [f"BT /F1 10 Tf 50 {700 - 14 * n} Td ({line}) Tj ET" for n, line in enumerate(lines)]
+    stream = DecodedStreamObject()
+    stream.set_data("\n".join(drawn).encode("latin-1"))
+    page[NameObject("/Contents")] = writer._add_object(stream)
+    writer.write(path)
+    return path
+
+
+def test_a_pdf_has_title_abstract_and_doi(tmp_path: Path) -> None:
+    pytest.importorskip("pypdf")
+    lines = ["Ana Lopez, Bo Chen", "doi:10.5555/PDF.1", "Abstract", "Sea level rose by twenty centi-", "metres in all."]
+    file = pdf_of(tmp_path / "lopez.pdf", title="Sea level along the coast", lines=[*lines, "Introduction", "Tides."])
+    (paper,) = documents(file).values()
+    assert (paper.id, paper.title, paper.metadata["doi"]) == ("lopez.pdf", "Sea level along the coast", "10.5555/pdf.1")
+    assert paper.text.startswith("Sea level rose by twenty centimetres in all.") and "Tides." in paper.text
+
+
+def test_a_scan_says_what_reads_it(tmp_path: Path) -> None:
+    pytest.importorskip("pypdf")
+    (reject,) = read([pdf_of(tmp_path / "scan.pdf", lines=[])])
+    assert isinstance(reject, Reject) and "ocrmypdf" in reject.reason
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7 nonsense")
+    (reject,) = read([tmp_path / "broken.pdf"])
+    assert isinstance(reject, Reject) and "can't be read" in reject.reason
+
+
+def test_word_and_excel(tmp_path: Path) -> None:
+    word = pytest.importorskip("docx")
+    openpyxl = pytest.importorskip("openpyxl")
+    document = word.Document()
+    document.add_heading("Bees in cities", 0)
+    document.add_paragraph("Cities have more bees than fields.")
+    document.save(str(tmp_path / "bees.docx"))
+    (paper,) = documents(tmp_path / "bees.docx").values()
+    assert (paper.id, paper.title, paper.text) == ("bees.docx", "Bees in cities", "Cities have more bees than fields.")
+    book = openpyxl.Workbook()
+    for row in (["ID", "Title", "Abstract", "Year"], [7, "Wasps", "Wasps eat flies.", 2004]):
+        book.active.append(row)
+    book.save(tmp_path / "papers.xlsx")
+    (paper,) = documents(tmp_path / "papers.xlsx").values()
+    assert (paper.id, paper.title, paper.text, paper.published) == ("7", "Wasps", "Wasps eat flies.", "2004-12-31")
+
+
+def test_other_kinds_say_what_turns_them_into_these(tmp_path: Path) -> None:
+    for name, tool in (("a.doc", "soffice"), ("a.zip", "unzip"), ("a.rdf", "Zotero")):
+        (tmp_path / name).write_bytes(b"\x00\x01")
+        with pytest.raises(UsageError, match=tool):
+            read([tmp_path / name])
+    (tmp_path / "other.xml").write_text("<rss><item/></rss>")
+    (reject,) = read([tmp_path / "other.xml"])
+    assert isinstance(reject, Reject) and "<rss>" in reject.reason
+
+
+def test_xml_with_entities_is_refused(tmp_path: Path) -> None:
+    bomb = '<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]>'
+    bomb += "<PubmedArticleSet><PubmedArticle>&c;</PubmedArticle></PubmedArticleSet>"
+    (tmp_path / "bomb.xml").write_text(bomb)
+    (reject,) = read([tmp_path / "bomb.xml"])
+    assert isinstance(reject, Reject) and "not valid XML" in reject.reason
+
+
+def test_the_same_paper_of_two_sources_is_found_by_its_doi(tmp_path: Path) -> None:
+    same = {"_id": "mine", "title": "The same", "text": "Again.", "DOI": "https://doi.org/10.5555/OA.1"}
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps(same) + "\n")
+    files = [str(FORMATS / "openalex.json"), str(other)]
+    report = ingest(files, MemoryStore())
+    assert (report.added, report.same_doi) == (4, 1)
+    store = MemoryStore()
+    report = ingest(files, store, options=IngestOptions(dedupe_doi=True))
+    assert (report.added, report.repeated, report.same_doi) == (3, 1, 1) and "mine" not in store.entries
+    later = MemoryStore()
+    ingest(files[:1], later, options=IngestOptions(dedupe_doi=True))
+    assert ingest(files[1:], later, options=IngestOptions(dedupe_doi=True)).added == 0
+
+
+def test_names_of_fields_in_any_case(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ID,Title,ABSTRACT,Publication Year\n1,Upper,Case.,2004\n")
+    (paper,) = documents(tmp_path / "a.csv").values()
+    assert (paper.id, paper.title, paper.text, paper.published) == ("1", "Upper", "Case.", "2004-12-31")
+    named = IngestOptions(text_field="abstract", title_field="TITLE")
+    assert ingest([str(tmp_path / "a.csv")], MemoryStore(), options=named).added == 1
+    with pytest.raises(InvalidData, match="no field 'summary' for the text"):
+        ingest([str(tmp_path / "a.csv")], MemoryStore(), options=IngestOptions(text_field="summary"))
