@@ -1,0 +1,178 @@
+"""JATS XML, the format of PubMed Central and PLOS (https://jats.nlm.nih.gov)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..types import Value
+from .builder import ArticleBuilder, Line
+from .types import Article, Kind
+from .xml import all_text, attribute, child, children, entity, find, is_entity, name
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Node
+
+_FLOATS = {"fig": "figure", "table-wrap": "table", "supplementary-material": "supplement"}
+_GROUPS = ("fig-group", "table-wrap-group")
+_BLOCKS = frozenset(
+    ("p", "sec", "title", "list", "list-item", "def-list", "def-item", "def", "term", "disp-quote", "boxed-text", "ack",
+     "app", "app-group", "statement", "verse-group", "verse-line", "disp-formula-group", "caption", "label", "abstract")
+)  # fmt: skip
+_SKIPPED = frozenset(
+    ("tex-math", "ref-list", "table", "graphic", "inline-graphic", "media", "object-id", "alternatives", "fn-group",
+     "fn", "glossary", "notes")
+)  # fmt: skip
+_NO_TEXT = frozenset(("tex-math", "graphic", "object-id", "table", "annotation"))
+TABLE_CHARS = 20_000
+"""How much of a table's cells is read."""
+
+
+def is_jats(root: Node) -> bool:
+    return find(root, "article") is not None and (
+        find(root, "article-meta") is not None or find(root, "body") is not None
+    )
+
+
+def read_jats(root: Node, identifier: str) -> Article:
+    """The first article of the document. Raises InvalidData where it has no text."""
+    article = find(root, "article")
+    article = root if article is None else article
+    builder = ArticleBuilder()
+    meta = find(article, "article-meta")
+    front = child(article, "front")
+    for abstract in children(meta, "abstract") if meta is not None else ():
+        builder.open_section(all_text(child(abstract, "title")) or "Abstract")
+        _blocks(abstract, builder, floating=False)
+        builder.close_section()
+    for part in children(article, "body", "back"):
+        _blocks(part, builder, floating=name(part) == "back")
+    for group in children(article, "floats-group"):
+        _blocks(group, builder, floating=True)
+    title = find(meta, "article-title") if meta is not None else None
+    return builder.article(identifier, all_text(title, frozenset(("fn", "xref"))), _metadata(meta, front))
+
+
+def _metadata(meta: Node | None, front: Node | None) -> dict[str, Value]:
+    data: dict[str, Value] = {}
+    if meta is None:
+        return data
+    for one in children(meta, "article-id"):
+        kind = one.get("pub-id-type")
+        if kind in ("doi", "pmid", "pmc", "pmcid") and (said := all_text(one)):
+            data[str(kind)] = said
+    journal = find(front, "journal-title") if front is not None else None
+    if journal is not None:
+        data["journal"] = all_text(journal)
+    years = [int(said) for date in children(meta, "pub-date") if (said := all_text(child(date, "year"))).isdigit()]
+    if years:
+        data["year"] = min(years)
+    names = [
+        " ".join(filter(None, (all_text(child(one, "given-names")), all_text(child(one, "surname")))))
+        for contrib in meta.iter()
+        if name(contrib) == "contrib" and contrib.get("contrib-type") == "author"
+        for one in children(contrib, "name")
+    ]
+    if names:
+        data["authors"] = list(names[:50])
+    return data
+
+
+def _blocks(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str | None = None) -> None:
+    """The paragraphs, sections and floats of an element."""
+    loose = Line()
+
+    def end_loose() -> None:
+        nonlocal loose
+        builder.paragraph(loose)
+        loose = Line()
+
+    loose.add(node.text)
+    for one in node:
+        tag = name(one)
+        if tag in _FLOATS or tag in _GROUPS:
+            end_loose()
+            _float(one, builder, floating=floating, parent=parent)
+        elif tag in ("sec", "app", "ack", "boxed-text"):
+            end_loose()
+            builder.open_section(
+                all_text(child(one, "title")) or all_text(find(one, "title") if tag == "boxed-text" else None)
+            )
+            _blocks(one, builder, floating=floating)
+            builder.close_section()
+        elif tag == "p":
+            end_loose()
+            _paragraph(one, builder, floating=floating)
+        elif tag in ("title", "label"):
+            pass  # the section has it already
+        elif tag in _BLOCKS:
+            end_loose()
+            _blocks(one, builder, floating=floating)
+        elif tag not in _SKIPPED or is_entity(one):
+            _inline(one, loose, [])
+        loose.add(one.tail)
+    end_loose()
+
+
+def _paragraph(node: Node, builder: ArticleBuilder, *, floating: bool) -> None:
+    """One paragraph; floats and lists inside it come after it."""
+    line = Line()
+    inside: list[Node] = []
+    _inline(node, line, inside)
+    builder.paragraph(line)
+    for one in inside:
+        if name(one) in _FLOATS or name(one) in _GROUPS:
+            _float(one, builder, floating=floating, parent=None)
+        else:
+            _blocks(one, builder, floating=floating)
+
+
+def _inline(node: Node, line: Line, inside: list[Node]) -> None:
+    """The running text of an element; blocks inside it are collected for later."""
+    if is_entity(node):
+        line.add(entity(node))
+        return
+    tag, start = name(node), line.length
+    if tag in _SKIPPED:
+        return
+    line.add(node.text)
+    for one in node:
+        own = name(one)
+        if own in _FLOATS or own in _GROUPS or own in ("list", "def-list", "disp-quote", "boxed-text"):
+            inside.append(one)
+            line.add(" ")
+        else:
+            if own in ("break", "disp-formula"):
+                line.add(" ")
+            _inline(one, line, inside)
+        line.add(one.tail)
+    if tag == "xref" and node.get("ref-type") in ("fig", "table", "supplementary-material", "sec", None):
+        for identifier in (node.get("rid") or "").split():
+            line.link(identifier, start)
+
+
+def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str | None) -> None:
+    tag = name(node)
+    identifier = node.get("id") or ""
+    if tag in _GROUPS:
+        caption = child(node, "caption")
+        if caption is not None or child(node, "label") is not None:
+            builder.element(identifier, "figure" if tag == "fig-group" else "table", all_text(child(node, "label")),
+                            all_text(caption, _NO_TEXT), floating=floating)  # fmt: skip
+            parent = identifier or None
+        for one in children(node, *_FLOATS, *_GROUPS):
+            _float(one, builder, floating=floating, parent=parent)
+        return
+    kind: Kind = _FLOATS[tag]  # type: ignore[assignment]
+    graphic = next((one for one in node.iter() if name(one) in ("graphic", "media")), None)
+    image = attribute(graphic, "href") if graphic is not None else None
+    image = image or (attribute(node, "href") if kind == "supplement" else None)
+    caption = child(node, "caption")
+    said = " ".join(filter(None, (all_text(one, _NO_TEXT) for one in caption))) if caption is not None else ""
+    foot = " ".join(all_text(one, _NO_TEXT) for one in children(node, "table-wrap-foot"))
+    cells = [all_text(one) for one in node.iter() if name(one) in ("th", "td")] if kind == "table" else []
+    builder.element(
+        identifier, kind, all_text(child(node, "label")), f"{said} {foot}".strip(), image=image, parent=parent,
+        floating=floating, content=" ".join(filter(None, cells))[:TABLE_CHARS],
+    )  # fmt: skip
+    for one in children(node, *_GROUPS, "fig"):
+        _float(one, builder, floating=floating, parent=identifier or None)

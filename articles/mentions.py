@@ -1,0 +1,180 @@
+"""Where a text cites figures, tables and supplements: "Fig. 1A", "Figs. 2a-c and S4", "Tables 1 to 3", "S4 Fig"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from .types import Element, Mention
+
+Number: TypeAlias = str
+"""The number of an element as its label has it, in capitals: 2, S4, A1, 3.1, IV."""
+Family: TypeAlias = Literal["figure", "table", "other"]
+
+MOST_IN_A_RANGE = 30
+"""A longer range is a misreading, such as "Fig. 1–2004"."""
+_WORDS: dict[str, Family] = {
+    **dict.fromkeys(("fig", "figs", "figure", "figures", "scheme", "schemes", "plate", "plates"), "figure"),
+    **dict.fromkeys(("chart", "charts", "exhibit", "exhibits"), "figure"),
+    **dict.fromkeys(("tab", "tabs", "table", "tables"), "table"),
+    **dict.fromkeys(("text", "texts", "file", "files", "dataset", "datasets", "movie", "movies", "video"), "other"),
+    **dict.fromkeys(("videos", "appendix", "protocol", "protocols", "data", "audio", "box", "boxes"), "other"),
+    **dict.fromkeys(("information", "material", "materials", "methods", "note", "notes", "model", "code"), "other"),
+}
+_NUMBER = r"(?:S\.?\s?|[A-Z])?\d{1,3}(?:\.\d{1,2})?(?!\d)(?!\.\d)|[IVX]{1,5}(?![A-Za-z])"
+_FAMILIES = "|".join(sorted(_WORDS, key=len, reverse=True))
+_HEAD = re.compile(rf"\b({_FAMILIES})\b\.?\s{{0,3}}(?=[A-Z]?\d|S\.?\s?\d|[IVX]{{1,5}}\b)", re.IGNORECASE)
+"""The word before the numbers."""
+_TAIL = re.compile(rf"\b(S\d{{1,3}})\s{{1,3}}({_FAMILIES})\b", re.IGNORECASE)
+"""PLOS's order: "S4 Fig"."""
+_ITEM = re.compile(rf"({_NUMBER})")
+_LETTER = r"(\()?([A-Za-z])(?![A-Za-z0-9])(?(1)\))"
+_PANEL = re.compile(rf"\s?{_LETTER}")
+_PANEL_RANGE = re.compile(rf"\s?(?:[-–—‐−]|to)\s?{_LETTER}")
+_NEXT_PANEL = re.compile(rf"(?:\s?[,;/&]\s?(?:and\s)?|\s(?:and|&|or)\s){_LETTER}")
+_JOINED = re.compile(
+    rf"(?:\s?[,;/&]\s?(?:and\s|or\s)?|\s(?:and|&|or|to|through)\s|\s?[-–—‐−]\s?)(?:({_FAMILIES})\.?\s)?"
+    rf"(?={_NUMBER})",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(r"\s?(?:[-–—‐−]|to|through)\s?$|\s(?:to|through)\s")
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A citation in a text: which element it names, where, and which of its panels."""
+
+    family: Family
+    number: Number
+    start: int
+    end: int
+    panels: tuple[str, ...] = ()
+
+
+def find_citations(text: str) -> list[Citation]:
+    """The citations of a text in their order; a range names all that lie in it."""
+    found: list[Citation] = []
+    for head in _HEAD.finditer(text):
+        family = _WORDS[head[1].lower()]
+        # "text 2" and "data 3" are ordinary words unless they name a supplement.
+        cited = [
+            one for one in _items(text, head.start(), head.end(), family) if family != "other" or one.number[0] == "S"
+        ]
+        found += cited
+    for tail in _TAIL.finditer(text):
+        found.append(Citation(_WORDS[tail[2].lower()], _clean(tail[1]), tail.start(), tail.end()))
+    return sorted(dict.fromkeys(found), key=lambda one: (one.start, one.end))
+
+
+def _items(text: str, start: int, position: int, family: Family) -> Iterator[Citation]:
+    """The numbers of a list that begins at `position`, after its word."""
+    last: Number | None = None
+    joined = ""
+    while item := _ITEM.match(text, position):
+        number = _clean(item[1])
+        panels, position = _panels(text, item.end())
+        if last is not None and _RANGE.search(joined):
+            yield from (Citation(family, between, start, position) for between in _between(last, number))
+        yield Citation(family, number, start, position, panels)
+        last = number
+        joint = _JOINED.match(text, position)
+        if joint is None:
+            return
+        if joint[1] is not None:  # "Fig. 1 and Table 2": the next word has its own list
+            return
+        joined, start, position = joint[0], joint.end(), joint.end()
+
+
+def _panels(text: str, position: int) -> tuple[tuple[str, ...], int]:
+    """The panels named right after a number, and where they end."""
+    first = _PANEL.match(text, position)
+    if first is None:
+        return (), position
+    if text[position : position + 1] == " ":
+        # "Fig. 2 a mutation" and "Fig. 3 A large effect" name no panel; "Fig. 3 B" does.
+        article = first[2] in "AI" and text[first.end() : first.end() + 1] == " "
+        if not first[2].isupper() or article:
+            return (), position
+    panels, position = [first[2].upper()], first.end()
+    while True:
+        if (ranged := _PANEL_RANGE.match(text, position)) is not None:
+            low, high = ord(panels[-1]), ord(ranged[2].upper())
+            panels += [chr(code) for code in range(low + 1, high + 1)]
+            position = ranged.end()
+        elif (further := _NEXT_PANEL.match(text, position)) is not None and not _is_word(text, further):
+            panels.append(further[2].upper())
+            position = further.end()
+        else:
+            return tuple(dict.fromkeys(panels)), position
+
+
+def _is_word(text: str, letter: re.Match[str]) -> bool:
+    """Whether a letter is the word "a" or "I" rather than a panel: "Fig. 1B and a second one"."""
+    return letter[2] in ("a", "I") and text[letter.end() : letter.end() + 1] == " "
+
+
+def _clean(number: str) -> Number:
+    return re.sub(r"[\s]|(?<=S)\.", "", number).upper()
+
+
+def _between(first: Number, last: Number) -> list[Number]:
+    """The numbers that a range leaves out and its last one stands for: 3 and 4 of 2 to 5."""
+    low, high = re.fullmatch(r"([A-Z]?)(\d+)", first), re.fullmatch(r"([A-Z]?)(\d+)", last)
+    if low is None or high is None or (low[1] != high[1] and high[1]):
+        return []
+    if int(high[2]) - int(low[2]) > MOST_IN_A_RANGE:
+        return []
+    return [f"{low[1]}{number}" for number in range(int(low[2]) + 1, int(high[2]))]
+
+
+# -- elements
+
+
+def label_keys(element: Element) -> list[tuple[Family, Number]]:
+    """What citations call the element: (figure, 2) for "Fig. 2", (figure, S4) for "S4 Fig" and "Figure S4"."""
+    cited = find_citations(element.label)
+    if cited:
+        return [(cited[0].family, f"{cited[0].number}{''.join(cited[0].panels)}"), (cited[0].family, cited[0].number)][
+            : 1 + (not cited[0].panels or element.parent is None)
+        ]
+    number = _ITEM.search(element.label)
+    family: Family = "other" if element.kind == "supplement" else element.kind
+    return [(family, _clean(number[1]))] if number is not None else []
+
+
+def resolve(
+    text: str, elements: Sequence[Element], linked: Iterable[tuple[str, Mention]] = ()
+) -> tuple[list[Element], list[str]]:
+    """The elements with their mentions in the text, and the citations that lead to none.
+
+    `linked` are citations that the file itself connects with an element's id. They win over what the text says.
+    """
+    by_key: dict[tuple[Family, Number], str] = {}
+    for element in elements:
+        for key in label_keys(element):
+            by_key.setdefault(key, element.id)
+    mentions: dict[str, dict[tuple[int, int], Mention]] = {element.id: {} for element in elements}
+    parents = {element.id: element.parent for element in elements}
+    dangling: dict[str, None] = {}
+    for citation in find_citations(text):
+        mention = Mention(citation.start, citation.end, citation.panels)
+        own = [by_key.get((citation.family, f"{citation.number}{panel}")) for panel in citation.panels]
+        ids = dict.fromkeys(one for one in [*own, by_key.get((citation.family, citation.number))] if one is not None)
+        if not ids:
+            dangling[text[citation.start : citation.end]] = None
+        for one in ids:
+            mentions[one][(mention.start, mention.end)] = mention
+            parent = parents.get(one)
+            if parent in mentions:
+                mentions[parent][(mention.start, mention.end)] = mention
+    for identifier, mention in linked:
+        known = mentions.get(identifier)
+        if known is not None and not any(one.start < mention.end and mention.start < one.end for one in known.values()):
+            known[(mention.start, mention.end)] = mention
+    resolved = [
+        replace(element, mentions=tuple(sorted(mentions[element.id].values(), key=lambda one: one.start)))
+        for element in elements
+    ]
+    return resolved, list(dangling)

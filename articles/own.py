@@ -1,0 +1,79 @@
+"""ccheck's own JSON for articles, which docs/articles.md describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..errors import InvalidData
+from ..types import Value
+from .builder import ArticleBuilder
+from .types import Article
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _OwnSection(_Strict):
+    title: str = ""
+    paragraphs: list[str] = []
+    sections: list[_OwnSection] = []
+
+
+class _OwnElement(_Strict):
+    id: str
+    label: str
+    caption: str = ""
+    kind: Literal["figure", "table", "supplement"] | None = None
+    image: str | None = None
+    parent: str | None = None
+    content: str = ""
+
+
+class _OwnArticle(_Strict):
+    id: str | None = None
+    title: str = ""
+    abstract: str = ""
+    sections: list[_OwnSection] = Field(default=[])
+    elements: list[_OwnElement] = []
+    metadata: dict[str, str | int | float | bool | None] = {}
+
+
+def is_own(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("sections"), list)
+
+
+def read_own(value: Mapping[str, Any], identifier: str) -> Article:
+    """Raises InvalidData, naming the first field that does not fit."""
+    try:
+        own = _OwnArticle.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidData(f"{where}: {first['msg']} (docs/articles.md describes the format)") from error
+    builder = ArticleBuilder()
+    if own.abstract:
+        builder.open_section("Abstract")
+        builder.paragraph(own.abstract)
+        builder.close_section()
+    for section in own.sections:
+        _section(section, builder)
+    for one in own.elements:
+        kind = one.kind or ("table" if one.label.lower().startswith("tab") else "figure")
+        builder.element(
+            one.id, kind, one.label, one.caption, image=one.image, parent=one.parent, floating=True, content=one.content
+        )
+    metadata: dict[str, Value] = dict(own.metadata)
+    return builder.article(own.id or identifier, own.title, metadata)
+
+
+def _section(section: _OwnSection, builder: ArticleBuilder) -> None:
+    builder.open_section(section.title)
+    for one in section.paragraphs:
+        builder.paragraph(one)
+    for inner in section.sections:
+        _section(inner, builder)
+    builder.close_section()

@@ -1,0 +1,165 @@
+"""Articles of files, folders and ZIP archives."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ..errors import InvalidData, NotFound, UsageError
+from . import xml
+from .jats import is_jats, read_jats
+from .own import is_own, read_own
+from .s2orc import is_s2orc, read_s2orc
+from .tei import is_tei, read_tei
+from .types import Article
+
+FILE_BYTES = 64 << 20
+ARCHIVE_FILES = 100_000
+_XML = (".xml", ".nxml", ".jats", ".tei")
+_READ = (*_XML, ".json")
+_SAID = "ccheck reads JATS XML, GROBID's TEI XML, S2ORC JSON and its own JSON"
+_PDF = "PDF files can't be read. Convert them with GROBID (https://grobid.readthedocs.io), and name its TEI XML here"
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A file that could not be read as an article, and why."""
+
+    file: str
+    reason: str
+
+
+def parse_article(data: bytes, file: str) -> Article:
+    """The article of a file's bytes; `file` is its name. Its id is the name without the ending.
+
+    Raises InvalidData where it can't be read as one.
+    """
+    if len(data) > FILE_BYTES:
+        raise InvalidData(f"{file}: the file is too large: {len(data):,} bytes, at most {FILE_BYTES:,}")
+    identifier = article_id(file)
+    try:
+        start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if data.startswith(b"%PDF"):
+            raise InvalidData(_PDF)
+        if start in (b"{", b"["):
+            return _from_json(data, identifier)
+        if not start and data:
+            raise InvalidData("the file is empty")
+        root = xml.parse(data)
+        if is_tei(root):
+            return read_tei(root, identifier)
+        if is_jats(root):
+            return read_jats(root, identifier)
+        raise InvalidData(f"XML of an unknown kind (its root element is {xml.name(root)}). {_SAID}")
+    except InvalidData as error:
+        raise InvalidData(f"{file}: {error}") from error
+    except RecursionError as error:
+        raise InvalidData(f"{file}: it is nested too deeply") from error
+
+
+def article_id(file: str) -> str:
+    """The name of a file without its folders and ending: `journal.pone.0001` for `a/journal.pone.0001.xml`."""
+    name = PurePosixPath(file.replace("\\", "/")).name
+    for ending in (".tei.xml", *_READ):
+        if name.lower().endswith(ending):
+            return name[: -len(ending)] or name
+    return name
+
+
+def _from_json(data: bytes, identifier: str) -> Article:
+    try:
+        value = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidData(f"not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidData("expected a JSON object with one article")
+    if is_s2orc(value):
+        return read_s2orc(value, identifier)
+    if is_own(value):
+        return read_own(value, identifier)
+    raise InvalidData(f"JSON of an unknown kind: it has neither sections nor body_text. {_SAID}")
+
+
+def read_article(path: str | Path) -> Article:
+    """The article of one file. Raises NotFound or InvalidData."""
+    path = Path(path).expanduser()
+    if path.suffix.lower() == ".pdf":
+        raise UsageError(f"{path}: {_PDF}")
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(FILE_BYTES + 1)
+    except OSError as error:
+        raise NotFound(f"{path} can't be read: {error.strerror}") from error
+    return parse_article(data, str(path))
+
+
+def is_collection(path: str | Path) -> bool:
+    """Whether this is a folder or a ZIP archive."""
+    path = Path(path).expanduser()
+    return path.is_dir() or (path.is_file() and path.suffix.lower() == ".zip")
+
+
+def iter_articles(path: str | Path, only: frozenset[str] | None = None) -> Iterator[Article | Unread]:
+    """The articles of a file, a folder (with its subfolders) or a ZIP archive, in the order of their names.
+
+    `only` names the ids that are wanted; other files are not opened. A file that can't be read is an `Unread` in its
+    place. Raises NotFound where there is no such file or nothing in it that could be an article.
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise NotFound(f"there is no file {path}")
+    if path.is_dir():
+        found = [
+            one for one in sorted(path.rglob("*"))
+            if one.is_file() and _readable(one.name)
+            and not any(part.startswith(".") for part in one.relative_to(path).parts)
+        ]  # fmt: skip
+        if not found:
+            raise NotFound(f"the folder {path} has no articles ({_SAID})")
+        for file in found:
+            if only is None or article_id(file.name) in only:
+                yield _or_unread(file)
+    elif path.suffix.lower() == ".zip":
+        yield from _in_archive(path, only)
+    else:
+        yield read_article(path)
+
+
+def _readable(name: str) -> bool:
+    return name.lower().endswith(_READ)
+
+
+def _or_unread(file: Path) -> Article | Unread:
+    try:
+        return read_article(file)
+    except InvalidData as error:
+        return Unread(str(file), str(error))
+
+
+def _in_archive(path: Path, only: frozenset[str] | None) -> Iterator[Article | Unread]:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise InvalidData(f"{path} can't be read as a ZIP archive: {error}") from error
+    with archive:
+        found = sorted((one for one in archive.infolist() if _readable(one.filename)), key=lambda one: one.filename)
+        if not found:
+            raise NotFound(f"the archive {path} has no articles ({_SAID})")
+        if len(found) > ARCHIVE_FILES:
+            raise InvalidData(f"{path} has too many files: {len(found):,}, at most {ARCHIVE_FILES:,}")
+        for one in found:
+            if only is not None and article_id(one.filename) not in only:
+                continue
+            name = f"{path}/{one.filename}"
+            try:
+                # The sizes in an archive are claims: no more than the limit is ever unpacked.
+                with archive.open(one) as stream:
+                    data = stream.read(FILE_BYTES + 1)
+                yield parse_article(data, name)
+            except InvalidData as error:
+                yield Unread(name, str(error))
+            except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
+                yield Unread(name, f"{name}: can't be unpacked: {error}")

@@ -1,0 +1,192 @@
+"""`ccheck figures`: the figures and tables of an article that ground a claim."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import InvalidData
+from .common import (
+    counted,
+    device_option,
+    json_option,
+    llm_option,
+    model_option,
+    notice,
+    options,
+    print_hanging,
+    print_json,
+    quiet_option,
+    replace_option,
+    replacements,
+    resolved_from,
+    stdout,
+    store_option,
+)
+from .grounding import (
+    Asked,
+    answer_rows,
+    article_option,
+    check_gold,
+    claims_option,
+    gold_option,
+    read_asked,
+    say_unread,
+)
+from .progress import notifier
+
+_NOTHING = "there are no figures or tables"
+
+if TYPE_CHECKING:
+    from ..grounding.figures import FigureRanker, RankedElement
+
+
+@click.command()
+@click.argument("arguments", nargs=-1, metavar="[ARTICLE|FOLDER|ZIP] [CLAIM]")
+@options(
+    click.option("-k", type=click.IntRange(1), metavar="N", help="Number of elements to show.  [default: all]"),
+    claims_option,
+    gold_option,
+    article_option,
+    click.option(
+        "--recipe",
+        metavar="NAME|FILE",
+        default="context24-figures",
+        show_default=True,
+        help="Recipe with a table [figures].",
+    ),
+    replace_option,
+    llm_option,
+    json_option,
+    store_option,
+    model_option,
+    device_option,
+    quiet_option,
+)
+def figures(
+    arguments: tuple[str, ...],
+    *,
+    k: int | None,
+    claims: str | None,
+    gold: str | None,
+    only: tuple[str, ...],
+    recipe: str,
+    replace: tuple[str, ...],
+    llm: str | None,
+    as_json: bool,
+    store: str | None,
+    model: str | None,
+    device: str | None,
+    quiet: bool,
+) -> None:
+    """Rank the figures and tables of an article for a claim.
+
+    \b
+    ccheck figures paper.xml "the slope of the regression line was the worst"
+    ccheck figures papers.zip --claims claims.jsonl --json > figures.jsonl
+    ccheck figures --store local:papers --article pone.0058242 "the slope fell"
+
+    ARTICLE is JATS XML (PubMed Central, PLOS), GROBID's TEI XML, S2ORC JSON or ccheck's own JSON. With a folder or a
+    ZIP archive, the claim is asked of all its articles. With --claims, each row names its article by file name without
+    the ending; a claim that can't be answered gets an object with its error, and the exit code is 7.
+    """
+    from ..pipeline.grounding import figures_stage, open_figures
+    from ..pipeline.resources import Resources
+    from ..recipe import load_recipe
+
+    check_gold(gold, claims)
+    settings = resolved_from(store=store, embedding_model=model, device=device, llm_model=llm).settings
+    stage = figures_stage(load_recipe(recipe, replacements(replace)))
+    asked = read_asked(arguments, claims, only, settings, store is not None)
+    say_unread(asked, quiet)
+    resources = Resources(settings, notify=notifier(quiet))
+    try:
+        ranker, warnings = open_figures(asked.articles, stage, resources)
+        for warning in () if quiet else warnings:
+            notice(warning)
+        if asked.claim is None:
+            answers = answer_rows(
+                asked,
+                "elements",
+                lambda claim: [
+                    _of_row(one, claim.article is None) for one in ranker.rank(claim.text, asked.scope(claim))[:k]
+                ],
+                _NOTHING,
+                quiet,
+            )
+            if gold is not None:
+                _measure(answers, gold, ranker)
+        else:
+            _answer(asked, asked.claim, ranker, k, as_json, quiet)
+    finally:
+        resources.close()
+
+
+def _answer(asked: Asked, claim: str, ranker: FigureRanker, k: int | None, as_json: bool, quiet: bool) -> None:
+    found = ranker.rank(claim, ranker.articles)[:k]
+    several = len(asked.articles) > 1
+    if as_json:
+        print_json([_own(one, several) for one in found])
+    else:
+        _show(found, several)
+    if not found and not quiet:
+        notice(_NOTHING)
+
+
+def _measure(answers: dict[str, list[dict[str, Any]]], file: str, ranker: FigureRanker) -> None:
+    """Say the measures of Context24's task 1. Gold elements are ids of the article or the task's (FIG 1)."""
+    from ..evaluation.context24 import figure_scores, read_gold
+
+    gold = {one.id: one for one in read_gold(file)}
+    rankings: dict[str, list[str]] = {}
+    elements: dict[str, list[str]] = {}
+    for claim, found in answers.items():
+        if claim in gold and gold[claim].elements:
+            known = ranker.elements(gold[claim].article) if gold[claim].article in ranker.articles else []
+            own = {one.id for one in known}
+            names = {one.id: one.id if own & set(gold[claim].elements) else one.task_id for one in known}
+            rankings[claim] = [names.get(one["id"], one["id"]) for one in found]
+            elements[claim] = list(names.values())
+    scores = figure_scores(rankings, {key: one.elements for key, one in gold.items()}, elements)
+    if not scores:
+        raise InvalidData(f"{file} has gold elements for none of these claims")
+    means = {name: sum(one[name] for one in scores.values()) / len(scores) for name in next(iter(scores.values()))}
+    said = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
+    notice(f"{said} over {counted(len(scores), 'claim')}")
+
+
+def _own(one: RankedElement, several: bool) -> dict[str, Any]:
+    """An element of the answer to a single claim."""
+    data: dict[str, Any] = {"id": one.element.task_id, "rank": one.rank, "score": one.score}
+    return {**data, "why": [why.to_dict() for why in one.why], **({"article": one.article} if several else {})}
+
+
+def _of_row(one: RankedElement, several: bool) -> dict[str, Any]:
+    """An element of the answer to a claim of a file."""
+    return {
+        "id": one.element.id,
+        "label": one.element.label,
+        "rank": one.rank,
+        "score": one.score,
+        "why": [why.to_dict() for why in one.why],
+        **({"article": one.article} if several else {}),
+    }
+
+
+def _show(found: list[RankedElement], several: bool) -> None:
+    from rich.text import Text
+
+    from ..text import printable
+
+    console = stdout()
+    for one in found:
+        where = f"  {printable(one.article)}" if several else ""
+        console.print(
+            Text.assemble(f"{one.rank:>3}  ", (printable(one.element.label), "bold"), f"  {one.score:.3f}{where}")
+        )
+        print_hanging(console, "     ", printable(one.element.caption[:300]), 5)
+        if one.element.image:
+            console.print(Text(f"     image: {printable(one.element.image)}"), soft_wrap=True)
+        for why in one.why:
+            print_hanging(console, f"     {why.granularity}: ", printable(why.text), 7)

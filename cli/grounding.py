@@ -1,0 +1,225 @@
+"""What `ccheck figures` and `ccheck passages` share: where articles and claims come from, and how they are printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import CcheckError, InvalidData, NotFound, UsageError, batch_error
+from .common import argument_text, counted, notice, print_json
+from .progress import progress_bar
+
+if TYPE_CHECKING:
+    from ..articles import Article
+    from ..settings import Settings
+
+FOUND = 20
+"""How many articles of a store a claim is asked of that names none."""
+CLAIM_IDS = ("claim_id", "id", "_id")
+ARTICLES = ("article", "doc_id", "citekey", "cited_doc_id")
+CLAIMS = ("claim", "text", "query")
+
+article_option = click.option(
+    "--article",
+    "only",
+    multiple=True,
+    metavar="ID",
+    help="Look only in this article of the folder, archive or store. Repeatable.",
+)
+claims_option = click.option(
+    "--claims",
+    metavar="FILE",
+    help="Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.",
+)
+
+
+gold_option = click.option(
+    "--gold",
+    metavar="FILE",
+    help="With --claims, measure the answers: rows with claim_id and element_ids, findings, passages or context.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedClaim:
+    """A row of the file of claims. `article` is None where the row names none."""
+
+    id: str
+    text: str
+    article: str | None
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a command was asked: articles, and one claim or a file of claims. `unread` are files, with the reasons."""
+
+    articles: list[Article]
+    unread: list[str]
+    claim: str | None = None
+    claims: Sequence[AskedClaim] = ()
+    found: Mapping[str, list[str]] | None = None
+    """For claims that name no article: the articles of the store that they are asked of. None: all that were read."""
+
+    def scope(self, claim: AskedClaim) -> list[str]:
+        """The articles that a claim is asked of. Raises NotFound where the one it names is not here."""
+        if claim.article is None:
+            here = [one.id for one in self.articles]
+            return here if self.found is None else [one for one in self.found[claim.text] if one in here]
+        found = next((one.id for one in self.articles if claim.article in (one.id, one.metadata.get("doi"))), None)
+        if found is None:
+            reason = next((said for said in self.unread if claim.article in said), None)
+            raise NotFound(reason or f"there is no article {claim.article!r}")
+        return [found]
+
+
+def check_gold(gold: str | None, claims: str | None) -> None:
+    """Raises UsageError for --gold without --claims."""
+    if gold is not None and claims is None:
+        raise click.UsageError("--gold measures the answers to a file of claims. Add --claims FILE")
+
+
+def read_asked(
+    arguments: Sequence[str], claims: str | None, only: Sequence[str], settings: Settings, from_store: bool
+) -> Asked:
+    """The articles and claims that the arguments name: ARTICLE and CLAIM; with --store only CLAIM.
+
+    Raises UsageError where there are too few or too many, NotFound or InvalidData for what can't be read.
+    """
+    expected = (not from_store) + (claims is None)
+    if len(arguments) != expected:
+        parts = ["an article, folder or ZIP archive"] * (not from_store) + ["a claim"] * (claims is None)
+        raise click.UsageError(
+            f"give {' and '.join(parts) or 'no further arguments'} (got {counted(len(arguments), 'argument')})"
+        )
+    rows = list(_rows(claims)) if claims is not None else []
+    text = argument_text(arguments[-1]).strip() if claims is None else None
+    if text == "":
+        raise UsageError("the claim is empty")
+    wanted = frozenset(only) or None
+    if from_store:
+        articles, found = _of_store(settings, wanted, rows, text)
+        unread: list[str] = []
+    else:
+        (articles, unread), found = _of_files(arguments[0], wanted), None
+    missing = sorted((wanted or frozenset()) - {one.id for one in articles})
+    if missing:
+        raise NotFound(f"there is no article {missing[0]!r}" + (f": {unread[0]}" if unread else ""))
+    if not articles:
+        raise InvalidData(unread[0] if unread else "there are no articles")
+    return Asked(articles, unread, text, rows, found)
+
+
+def _of_files(source: str, only: frozenset[str] | None) -> tuple[list[Article], list[str]]:
+    from ..articles.reading import Unread, iter_articles
+
+    articles: dict[str, Article] = {}
+    unread: list[str] = []
+    for one in iter_articles(source, only):
+        if isinstance(one, Unread):
+            unread.append(one.reason)
+        elif one.id in articles:
+            unread.append(f"two files have the article {one.id!r}. The first was kept")
+        else:
+            articles[one.id] = one
+    return list(articles.values()), unread
+
+
+def _of_store(
+    settings: Settings, only: frozenset[str] | None, rows: Sequence[AskedClaim], text: str | None
+) -> tuple[list[Article], dict[str, list[str]]]:
+    """The articles of a store that are asked, and for each claim that names none those that it is asked of.
+
+    These are the `FOUND` that share most words with the claim, of all or of `only`.
+    """
+    from ..articles.stored import FULL_TEXT, article_of, is_article
+    from ..search import open_store
+    from ..stages import Bm25, Fusion
+    from ..types import Query
+
+    open_claims = [text] if text is not None else [row.text for row in rows if row.article is None]
+    named = {row.article for row in rows if row.article is not None}
+    with open_store(settings) as store:
+        if store.info() is None:
+            raise NotFound(f"the store {store.name} does not exist. Make it with ccheck ingest")
+        found: dict[str, list[str]] = {}
+        if only is None and open_claims:
+            retrievers = {"bm25": Bm25(depth=FOUND)}
+            answers = store.search(
+                [Query(one) for one in open_claims], retrievers, Fusion(), k=FOUND, filters=[FULL_TEXT], details=False
+            )
+            for one, ranking in zip(open_claims, answers, strict=True):
+                if isinstance(ranking, CcheckError):
+                    raise ranking
+                found[one] = [hit.document.id for hit in ranking.hits]
+        else:
+            found = {one: sorted(only or ()) for one in open_claims}
+        wanted = sorted({*named, *(only or ()), *(one for some in found.values() for one in some)})
+        documents = store.get(wanted)
+        articles = [article_of(documents[one]) for one in wanted if one in documents and is_article(documents[one])]
+        if not articles:
+            other = next((one for one in wanted if one in documents), None)
+            raise NotFound(
+                f"the document {other!r} of {store.name} is not a full text. Ingest the article itself"
+                if other is not None
+                else f"the store {store.name} has no full text that fits. Add some with ccheck ingest articles/"
+            )
+        return articles, found
+
+
+def _rows(file: str) -> Iterator[AskedClaim]:
+    """The claims of a JSON Lines, JSON or CSV file. Raises InvalidData for a row without a claim."""
+    from ..ingest.readers import read
+    from ..ingest.records import Reject
+
+    for number, record in enumerate(read([file]), 1):
+        if isinstance(record, Reject):
+            raise InvalidData(f"{record.file}, line {record.line}: {record.reason}")
+        data = record.data
+        text = next((data[name] for name in CLAIMS if isinstance(data.get(name), str) and data[name].strip()), None)
+        if text is None:
+            raise InvalidData(
+                f"{record.file}, line {record.line}: there is no claim. A row needs claim_id, article and claim"
+            )
+        identifier = next((data[name] for name in CLAIM_IDS if data.get(name) is not None), number)
+        article = next((data[name] for name in ARTICLES if data.get(name)), None)
+        yield AskedClaim(str(identifier), text.strip(), None if article is None else str(article))
+
+
+def say_unread(asked: Asked, quiet: bool) -> None:
+    """Which files could not be read."""
+    if not quiet:
+        for reason in asked.unread[:10]:
+            notice(f"skipped {reason}")
+        if len(asked.unread) > 10:
+            notice(f"skipped {len(asked.unread) - 10:,} more files")
+
+
+def answer_rows(
+    asked: Asked, key: str, answer: Callable[[AskedClaim], list[dict[str, Any]]], nothing: str, quiet: bool
+) -> dict[str, list[dict[str, Any]]]:
+    """Print an object for each claim of the file, with what `answer` gives under `key`, else the reason.
+
+    Returns what was found by claim. Raises Incomplete where some could not be answered.
+    """
+    answers: dict[str, list[dict[str, Any]]] = {}
+    errors: list[CcheckError] = []
+    with progress_bar("reading articles", quiet or sys.stdout.isatty(), unit="claims") as update:
+        for done, claim in enumerate(asked.claims, 1):
+            row: dict[str, Any] = {"claim_id": claim.id, "article": claim.article}
+            try:
+                found = answers[claim.id] = answer(claim)
+                print_json({**row, key: found} if found else {**row, key: found, "reason": nothing})
+            except CcheckError as error:
+                errors.append(error)
+                print_json({**row, key: [], "error": str(error)})
+            update(done, len(asked.claims))
+    if not asked.claims and not quiet:
+        notice("the file has no claims")
+    if errors:
+        said = f"{len(errors):,} of {counted(len(asked.claims), 'claim')} could not be answered"
+        raise batch_error(f"{said}. Each one's object has the error", errors, len(asked.claims))
+    return answers

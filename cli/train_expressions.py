@@ -1,0 +1,44 @@
+"""`ccheck train expressions`."""
+
+from __future__ import annotations
+
+import click
+
+from ..errors import InvalidData
+from .common import counted, notice, quiet_option
+
+
+@click.command()
+@click.option(
+    "--passages",
+    required=True,
+    metavar="FILE",
+    help="Labelled passages: rows with article and passages, or the task2-train-dev.json of Context24.",
+)
+@click.option("--output", "-o", required=True, metavar="FILE", help="File to write the expressions to.")
+@quiet_option
+def expressions(*, passages: str, output: str, quiet: bool) -> None:
+    """Learn the expressions that passages which ground claims have in common.
+
+    \b
+    ccheck train expressions --passages marked.jsonl -o expressions.json
+    ccheck passages paper.xml "..." --expressions expressions.json
+
+    For each passage, the longest sequence of words that it shares with a passage of another article, if one of them can
+    be a verb, an adjective or a noun. The file is JSON that you can edit.
+    """
+    from ..evaluation.context24 import read_gold
+    from ..files import check_output
+    from ..grounding.expressions import learn
+
+    check_output(output, "-o", (passages,))
+    labelled = [(claim.article or claim.id, text) for claim in read_gold(passages) for text in claim.passages]
+    found = learn(labelled)
+    if not found.expressions:
+        raise InvalidData(
+            f"{passages} has {counted(len(labelled), 'passage')}, and no two articles share an expression. "
+            "Label more passages"
+        )
+    found.save(output)
+    if not quiet:
+        notice(f"{counted(len(found.expressions), 'expression')} of {counted(len(labelled), 'passage')} in {output}")

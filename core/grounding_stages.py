@@ -1,0 +1,107 @@
+"""The stages of a recipe that look inside articles: `[figures]` and `[passages]`, after Context24 (SDP at ACL 2024)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from .stages import Stage
+
+Searched: TypeAlias = Literal["bm25", "dense", "hybrid"]
+
+_RETRIEVER = "how texts are scored; hybrid: reciprocal rank fusion of both (k = 60)"
+_MODEL = "the embedding model of dense and hybrid; default: all-MiniLM-L6-v2"
+_INSTRUCTION = "text before each claim when it is embedded, as some models want"
+_REQUIRED = "false: skip it with a warning where its model is not to be had"
+_WEIGHT = "its weight in the merge of scores"
+
+
+class ElementRun(Stage):
+    """Ranks figures and tables by the text that stands for each (element-guided).
+
+    `text` says what stands for an element: its `caption`, a table's `cells`, the paragraph where the file `places` it,
+    the `sentences` that cite it, the windows of `tokens` words that do, or `semantic` chunks (whole sentences of one
+    paragraph, at most `characters`) that do. BM25's statistics are those of all elements of all articles given.
+    """
+
+    kind: Literal["element-guided"] = "element-guided"
+    text: list[Literal["caption", "cells", "place", "sentences", "windows", "semantic"]] = Field(
+        default=["caption", "windows"], min_length=1
+    )
+    captions: int = Field(default=1, ge=1, le=10, description="how often the words of the caption count")
+    neighbours: int = Field(default=0, ge=0, le=10, description="for sentences: how many on either side are added")
+    tokens: int = Field(default=100, ge=16, le=8192, description="for windows: their size in words")
+    characters: int = Field(default=1000, ge=100, le=100_000, description="for semantic: the largest chunk")
+    retriever: Searched = Field(default="bm25", description=_RETRIEVER)
+    model: str | None = Field(default=None, description=_MODEL)
+    instruction: str = Field(default="", description=_INSTRUCTION)
+    weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
+    required: bool = Field(default=True, description=_REQUIRED)
+
+
+class ChunkRun(Stage):
+    """Ranks figures and tables by the chunks of the article that cite them (chunk-guided).
+
+    Chunks are ranked for the claim within the article. `rank-fusion`: an element's score is the sum of 1 / rank over
+    the chunks that cite it. `first-mention`: elements in the order in which the ranked chunks mention them. `llm`: a
+    language model orders them from the best chunks.
+    """
+
+    kind: Literal["chunk-guided"] = "chunk-guided"
+    granularity: Literal["sentence", "paragraph", "window"] = "window"
+    tokens: int = Field(default=512, ge=16, le=8192, description="for windows: their size in words")
+    captions: bool = Field(default=False, description="true: each caption is a chunk too, which cites its element")
+    order: Literal["rank-fusion", "first-mention", "llm"] = "rank-fusion"
+    retriever: Searched = Field(default="bm25", description=_RETRIEVER)
+    model: str | None = Field(default=None, description=_MODEL)
+    instruction: str = Field(default="", description=_INSTRUCTION)
+    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
+    chunks: int = Field(default=20, ge=1, le=200, description="for llm: how many chunks it reads")
+    weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
+    required: bool = Field(default=True, description=_REQUIRED)
+
+
+FigureRun: TypeAlias = Annotated[ElementRun | ChunkRun, Field(discriminator="kind")]
+
+
+class FiguresStage(Stage):
+    """Which figures and tables of an article ground a claim: one or more runs and how they merge.
+
+    `round-robin`: pass n appends what is new among the next n of each run. `top-k`: each pass appends what is new
+    among the next `k` of each run. `rank-and-score`: the sum of 1 / (rank * s ** (place of the run - 1)), the best run
+    first; the paper gives s = 2 without a formula. `scores`: the weighted sum of scores, each divided by the run's
+    best.
+    """
+
+    runs: dict[str, FigureRun] = Field(min_length=1)
+    merge: Literal["round-robin", "top-k", "rank-and-score", "scores"] = "rank-and-score"
+    k: int = Field(default=1, ge=1, le=100, description="for top-k: the portion of each pass")
+    s: float = Field(default=2.0, ge=1, le=100, description="for rank-and-score: how much less each next run counts")
+    supplements: bool = Field(default=False, description="true: supplements are ranked, too")
+    panels: bool = Field(default=False, description="true: cited parts of figures (1A) are ranked instead of wholes")
+    why: int = Field(default=3, ge=0, le=20, description="how many pieces of evidence each element shows")
+
+
+class PassagesStage(Stage):
+    """Which passages of an article say how a claim was found.
+
+    The best `sentences` with `neighbours` sentences to their left; then, with a list of `expressions`, only those that
+    hold one of them. If none does, all are kept. `llm` lets a language model choose from what was retrieved, or from
+    the whole `article`.
+    """
+
+    sentences: int = Field(default=5, ge=1, le=100)
+    neighbours: int = Field(default=1, ge=0, le=5)
+    retriever: Searched = Field(default="bm25", description=_RETRIEVER)
+    model: str | None = Field(default=None, description=_MODEL)
+    instruction: str = Field(default="", description=_INSTRUCTION)
+    expressions: Path | Literal["none", "packaged"] = Field(
+        default="packaged", description="a file that ccheck train expressions wrote, packaged or none"
+    )
+    clauses: bool = Field(default=False, description="true: clauses instead of sentences")
+    select: Literal["none", "llm", "llm-article"] = Field(
+        default="none", description="llm: a language model selects; llm-article: it reads the whole article"
+    )
+    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")

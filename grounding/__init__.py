@@ -1,0 +1,1 @@
+"""Inside articles: the figures, tables and passages that ground a claim."""

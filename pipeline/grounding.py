@@ -1,0 +1,96 @@
+"""Recipes that look inside articles: which models their `[figures]` and `[passages]` need, and what runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..articles import Article
+from ..errors import MissingExtra, NotFound, UsageError
+from ..grounding.embedding import Embedders, TextEncoder
+from ..grounding.expressions import Expressions, load, packaged
+from ..grounding.figures import FigureRanker
+from ..grounding.passages import PassageRanker
+from ..grounding_stages import FiguresStage, PassagesStage
+from ..recipe import Recipe, load_recipe
+
+if TYPE_CHECKING:
+    from ..types import Vector
+    from .resources import Resources
+
+FIGURES, PASSAGES = "context24-figures", "context24-passages"
+"""The recipes that are used where the named one has no such table."""
+
+
+def figures_stage(recipe: Recipe) -> FiguresStage:
+    """The recipe's `[figures]`. Raises UsageError where it has none."""
+    if recipe.figures is None:
+        raise UsageError(f"the recipe {recipe.name} has no table [figures]. Use --recipe {FIGURES}")
+    return recipe.figures
+
+
+def passages_stage(recipe: Recipe) -> PassagesStage:
+    """The recipe's `[passages]`. Raises UsageError where it has none."""
+    if recipe.passages is None:
+        raise UsageError(f"the recipe {recipe.name} has no table [passages]. Use --recipe {PASSAGES}")
+    return recipe.passages
+
+
+def default_stages() -> tuple[FiguresStage, PassagesStage]:
+    """Those of the packaged recipes."""
+    return figures_stage(load_recipe(FIGURES)), passages_stage(load_recipe(PASSAGES))
+
+
+def open_figures(
+    articles: Sequence[Article], stage: FiguresStage, resources: Resources
+) -> tuple[FigureRanker, list[str]]:
+    """The ranker, and warnings about what it does without. Raises what a required model lacks."""
+    from ..grounding.asking import order_elements
+
+    warnings: list[str] = []
+    runs = dict(stage.runs)
+    embedders: dict[str | None, TextEncoder] = {}
+    for name, run in stage.runs.items():
+        if run.retriever == "bm25" or run.model in embedders:
+            continue
+        try:
+            embedders[run.model] = _encoder(run.model, resources)
+        except (NotFound, MissingExtra) as error:
+            if run.required or len(runs) == 1:
+                raise
+            del runs[name]
+            warnings.append(f"without the run {name}: {error}")
+    stage = stage.model_copy(update={"runs": runs})
+    return FigureRanker(articles, stage, embedders, order_elements(resources.language_model)), warnings
+
+
+def open_passages(articles: Sequence[Article], stage: PassagesStage, resources: Resources) -> PassageRanker:
+    """Raises what a model or the file of expressions lacks."""
+    from ..grounding.asking import select_texts
+
+    embedders: Embedders = {} if stage.retriever == "bm25" else {stage.model: _encoder(stage.model, resources)}
+    return PassageRanker(articles, stage, embedders, _expressions(stage), select_texts(resources.language_model))
+
+
+def _expressions(stage: PassagesStage) -> Expressions | None:
+    if stage.expressions == "none":
+        return None
+    return packaged() if stage.expressions == "packaged" else load(stage.expressions)
+
+
+def _encoder(model: str | None, resources: Resources) -> TextEncoder:
+    """The model, with the vectors that it made before."""
+    from ..encode.cache import EmbeddingCache, encode_once
+    from ..encode.dense import DEFAULT_MODEL
+
+    settings = resources.settings
+    embedder = resources.embedder(model or settings.embedding_model or DEFAULT_MODEL)
+
+    def cached(encode: Callable[[Sequence[str]], Iterable[Vector]]) -> Callable[[Sequence[str]], Sequence[Vector]]:
+        def embed(texts: Sequence[str]) -> Sequence[Vector]:
+            with EmbeddingCache(embedder.spec, settings.cache_dir, settings.cache_bytes) as cache:
+                return encode_once(texts, encode, cache)
+
+        return embed
+
+    return TextEncoder(cached(embedder.encode_documents), lambda texts: list(embedder.encode_queries(texts)))

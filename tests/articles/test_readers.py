@@ -1,0 +1,171 @@
+"""Articles are read from every format, and strangers' files do no harm."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from article_files import JATS, OWN, S2ORC, S2ORC_ANNOTATIONS, TEI
+
+from ccheck.articles import Article, iter_articles, read_article
+from ccheck.articles.reading import Unread, parse_article
+from ccheck.errors import InvalidData, NotFound, UsageError
+
+
+def read(text: str, name: str = "snails.xml") -> Article:
+    return parse_article(text.encode(), name)
+
+
+def said(article: Article, identifier: str) -> list[tuple[str, tuple[str, ...]]]:
+    [element] = [one for one in article.elements if one.id == identifier]
+    return [(article.text[one.start : one.end], one.panels) for one in element.mentions]
+
+
+def test_jats_gives_text_sections_elements_and_mentions() -> None:
+    article = read(JATS)
+    assert (article.id, article.title) == ("snails", "Moss and snails")
+    assert article.metadata == {"doi": "10.1/made.up", "journal": "Made Up Letters", "year": 2011, "authors": ["A Ito"]}
+    assert [(one.id, one.kind, one.label, one.image) for one in article.elements] == [
+        ("g1", "figure", "Figure 1", "g1.tif"),
+        ("g2", "figure", "Fig 2", None),
+        ("t1", "table", "Table 1", None),
+        ("s4", "supplement", "S4 Fig", "s4.tif"),
+    ]
+    assert [one.task_id for one in article.elements] == ["FIG 1", "FIG 2", "TAB 1", "S4 FIG"]
+    assert said(article, "g1") == [("Fig. 1A", ("A",)), ("Figs. 1B", ("B",))]
+    assert [text for text, _ in said(article, "g2")] == ["2"]
+    assert [text for text, _ in said(article, "t1")] == ["Table 1"]
+    assert [text for text, _ in said(article, "s4")] == ["S4 Fig"]
+    assert "grew by 4 mm a year" in article.body  # the entity became a space
+    assert "somebody else" not in article.text and "north" not in article.body
+    assert article.elements[2].content == "coast grams north 12"
+    assert article.section_at(article.text.index("Heavy")) == "Weights"
+    assert article.section_at(article.text.index("Moss was")) == "Results"
+    for element in article.elements:
+        assert article.text[element.start : element.end] == f"{element.label}. {element.caption}"
+        assert element.start >= article.captions
+    first = article.elements[0]
+    assert first.caption == "Growth of shells. (A) Length by year. (B) Width."
+    assert article.text[: first.place].endswith("Table 1.")  # after the paragraph that holds it
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "figure"),
+    [
+        (TEI, "snails.tei.xml", "fig_0"),
+        (S2ORC, "snails.json", "FIGREF0"),
+        (S2ORC_ANNOTATIONS, "snails.json", "FIGREF0"),
+        (OWN, "other.json", "FIG 1"),
+    ],
+)
+def test_every_format_gives_the_same_article(text: str, name: str, figure: str) -> None:
+    article = read(text, name)
+    assert (article.id, article.title) == ("snails", "Moss and snails")
+    one = article.elements[0]
+    assert (one.id, one.label, one.caption, one.task_id) == (figure, "Figure 1", "Growth of shells.", "FIG 1")
+    [mention] = one.mentions
+    assert "1" in article.text[mention.start : mention.end]
+    assert article.section_at(mention.start) == "Results"
+    assert article.elements[1:] == () or article.text[slice(*_place(article.elements[1]))] == "Table 1"
+
+
+def _place(element: object) -> tuple[int, int]:
+    [mention] = element.mentions  # type: ignore[attr-defined]
+    return mention.start, mention.end
+
+
+def test_a_bomb_of_entities_is_not_expanded() -> None:
+    levels = "".join(f'<!ENTITY b{n} "{f"&b{n - 1};" * 10}">' for n in range(1, 12))
+    bomb = f'<!DOCTYPE article [<!ENTITY b0 "boom">{levels}]><article><body><p>Calm &b11; text.</p></body></article>'
+    try:
+        text = read(bomb).text
+    except InvalidData as error:  # newer versions of libxml2 refuse it
+        text = str(error)
+    assert "boom" not in text and len(text) < 1000
+
+
+def test_no_file_of_this_machine_is_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("hidden words")
+    entity = f'<!DOCTYPE article [<!ENTITY x SYSTEM "{secret.as_uri()}">]>'
+    text = f"{entity}<article><body><p>Open &x; text.</p></body></article>"
+    assert read(text).text == "Open text."
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"<article><body><p>unclosed", "not well-formed XML"),
+        (b"<html><body>page</body></html>", "unknown kind"),
+        (b"%PDF-1.7", "GROBID"),
+        (b"{]", "not valid JSON"),
+        (b'{"a": 1}', "unknown kind"),
+        (b'{"sections": [{"paragraph": "x"}]}', "sections.0.paragraph"),
+        (b"<article><body></body></article>", "no text"),
+        (b"", "not well-formed"),
+        (("<article><body>" + "<sec>" * 5000 + "</sec>" * 5000 + "</body></article>").encode(), "snails.xml"),
+    ],
+)
+def test_what_is_no_article_says_so(data: bytes, reason: str) -> None:
+    with pytest.raises(InvalidData, match=r"snails\.xml: ") as caught:
+        parse_article(data, "snails.xml")
+    assert reason in str(caught.value)
+
+
+def test_folders_and_archives_give_their_articles(tmp_path: Path) -> None:
+    (tmp_path / "papers" / "deep").mkdir(parents=True)
+    (tmp_path / "papers" / "a.xml").write_text(JATS)
+    (tmp_path / "papers" / "deep" / "b.json").write_text(OWN.replace('"id": "snails", ', ""))
+    (tmp_path / "papers" / "c.xml").write_text("<broken")
+    (tmp_path / "papers" / ".d.xml").write_text(JATS)
+    found = list(iter_articles(tmp_path / "papers"))
+    assert [one.id if isinstance(one, Article) else "unread" for one in found] == ["a", "unread", "b"]
+    assert isinstance(found[1], Unread) and "c.xml: not well-formed" in found[1].reason
+    with zipfile.ZipFile(tmp_path / "papers.zip", "w") as archive:
+        archive.writestr("x/a.xml", JATS)
+        archive.writestr("x/c.xml", "<broken")
+        archive.writestr("x/readme.txt", "no article")
+    packed = list(iter_articles(tmp_path / "papers.zip"))
+    assert [isinstance(one, Article) for one in packed] == [True, False]
+    assert [one.id for one in iter_articles(tmp_path / "papers.zip", frozenset(["a"])) if isinstance(one, Article)] == [
+        "a"
+    ]
+
+
+def test_what_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no file"):
+        list(iter_articles(tmp_path / "none.xml"))
+    with pytest.raises(NotFound, match="has no articles"):
+        list(iter_articles(tmp_path))
+    (tmp_path / "broken.zip").write_bytes(b"PK")
+    with pytest.raises(InvalidData, match="ZIP archive"):
+        list(iter_articles(tmp_path / "broken.zip"))
+    (tmp_path / "paper.pdf").write_bytes(b"%PDF")
+    with pytest.raises(UsageError, match="GROBID"):
+        read_article(tmp_path / "paper.pdf")
+
+
+def test_an_archive_that_unpacks_to_too_much_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccheck.articles.reading.FILE_BYTES", 10_000)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.xml", "<article>" + " " * 1_000_000 + "</article>")
+    (tmp_path / "bomb.zip").write_bytes(packed.getvalue())
+    [only] = iter_articles(tmp_path / "bomb.zip")
+    assert isinstance(only, Unread) and "too large" in only.reason
+
+
+def test_the_own_format_can_name_kinds_and_parents() -> None:
+    value = json.loads(OWN)
+    value["elements"] += [
+        {"id": "1a", "label": "Figure 1A", "parent": "FIG 1"},
+        {"id": "s", "label": "S1 Text", "kind": "supplement"},
+    ]
+    article = read(json.dumps(value))
+    assert [(one.kind, one.parent, one.task_id) for one in article.elements[2:]] == [
+        ("figure", "FIG 1", "FIG 1A"),
+        ("supplement", None, "S1 TEXT"),
+    ]
