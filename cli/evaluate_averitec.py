@@ -1,0 +1,115 @@
+"""`ccheck evaluate --averitec`: recipes that ask questions, or a file of predictions, by AVeriTeC's own measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..adjust import adjusted
+from ..errors import Incomplete, UsageError
+from .common import counted, notice, print_json, stdout, usage_said
+from .progress import checker, notifier, progress_bar
+from .tables import figure, print_table, table
+
+if TYPE_CHECKING:
+    from ..evaluation.averitec import Gold, Meteor, Prediction
+    from ..recipe import Recipe
+    from ..settings import Settings
+
+_SHOWN = ("Q-METEOR", "QA-METEOR", "AVeriTeC@0.25", "accuracy", "macro-F1")
+
+
+def evaluate_averitec(
+    path: str,
+    recipes: Mapping[str, Recipe],
+    settings: Settings,
+    *,
+    predictions: str | None,
+    score_file: str | None,
+    ev2r: str | None,
+    download: bool,
+    limit: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Print the measures of each recipe, or of a file of predictions. Raises Incomplete where claims failed."""
+    from ..evaluation.averitec import predict, read_gold, read_predictions, write_predictions
+    from ..evaluation.datasets import read_claims
+    from ..evaluation.meteor import open_meteor
+
+    if (score_file is None) == (not recipes):
+        raise UsageError("name recipes to run, or a file of predictions with --score, and not both")
+    if predictions is not None and len(recipes) != 1:
+        raise UsageError("--predictions writes the predictions of one recipe")
+    gold = read_gold(path)[:limit]
+    meteor = open_meteor(settings.data_dir / "nltk", download=download)  # what is missing says so at once
+    rows: dict[str, dict[str, Any]] = {}
+    failed: list[str] = []
+    if score_file is not None:
+        rows[score_file] = _measured(gold, read_predictions(score_file), meteor, ev2r, settings, quiet)
+    for name, recipe in recipes.items():
+        claims = read_claims(path)[:limit]
+        with checker(settings, quiet=quiet, recipe=adjusted(settings, recipe=recipe)) as checked:
+            with progress_bar(name, quiet, unit="claims") as update:
+                made = predict(checked, claims, update)
+            warnings = checked.plan().warnings
+        if predictions is not None:
+            write_predictions(predictions, made.predictions)
+        usage = {stage: used.to_dict() for stage, used in made.usage_by_stage.items()}
+        rows[name] = _measured(gold, made.predictions, meteor, ev2r, settings, quiet) | {
+            "seconds_per_claim": dict(made.seconds),
+            "usage_by_stage": usage,
+            "errors": [{"claim": claim, "error": error} for claim, error in made.errors.items()],
+        }
+        for message in () if quiet else (*warnings, *usage_said(made.usage_by_stage)):
+            notice(f"{name}: {message}")
+        if made.errors:
+            claim, error = next(iter(made.errors.items()))
+            failed.append(f"{name}: {counted(len(made.errors), 'claim')} failed in part. Claim {claim}: {error}")
+    if as_json:
+        for name, row in rows.items():
+            print_json({"recipe": name} | row)
+    else:
+        _show(rows)
+    if failed:
+        raise Incomplete("; ".join(failed))
+
+
+def _measured(
+    gold: Sequence[Gold],
+    predictions: Sequence[Prediction],
+    meteor: Meteor,
+    judge: str | None,
+    settings: Settings,
+    quiet: bool,
+) -> dict[str, Any]:
+    from ..evaluation.averitec import score
+
+    row = score(gold, predictions, meteor).to_dict()
+    if judge is None:
+        return row
+    from ..evaluation.ev2r import ev2r
+    from ..llm import open_llm
+
+    with open_llm(settings, judge, notify=notifier(quiet)) as llm:
+        recall = ev2r(gold, predictions, llm)
+    if recall is None:
+        raise Incomplete(f"{judge} could not judge any claim (--ev2r)")
+    row["metrics"] |= recall.to_dict()
+    row["ev2r"] = {"model": judge, "failed": recall.failed, "error": recall.error}
+    return row
+
+
+def _show(rows: Mapping[str, Mapping[str, Any]]) -> None:
+    names = [*_SHOWN, *dict.fromkeys(name for row in rows.values() for name in row["metrics"] if name[:4] == "Ev2R")]
+    made = table("recipe", *names, "claims", "without label")
+    for name, row in rows.items():
+        cells = [figure(row["metrics"][metric]) for metric in names]
+        made.add_row(Path(name).name, *cells, f"{row['claims']:,}", f"{row['missing']:,}")
+    print_table(stdout(), made)
+    for name, row in rows.items():
+        for title, values in (("seconds a claim", row.get("seconds_per_claim")), ("F1", row["f1"])):
+            if values:
+                said = ", ".join(f"{key} {value:.3g}" for key, value in values.items())
+                stdout().print(f"{Path(name).name}, {title}: {said}", style="dim", markup=False, soft_wrap=True)
