@@ -12,10 +12,10 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..cache import Cache
+from ..closing import Closing
 from ..types import SparseVector, Vector
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ V = TypeVar("V")
 OnDone = Callable[[int, int], None]
 
 
-class VectorCache(Generic[V]):
+class VectorCache(Closing, Generic[V]):
     """The vectors that one model made of texts, by `text_key`."""
 
     def __init__(self, name: str, what: str, folder: Path | None, max_bytes: int) -> None:
@@ -56,14 +56,6 @@ class VectorCache(Generic[V]):
 
     def close(self) -> None:
         self._cache.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _dump(self, value: V) -> bytes:
         raise NotImplementedError

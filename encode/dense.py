@@ -1,4 +1,4 @@
-"""Turning text into vectors: BERT-type models are run by numpy, others and large ingests by sentence-transformers."""
+"""Turning text into vectors: numpy runs BERT-type models on the CPU, sentence-transformers others and all on a GPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData
 from ..layout import Embedding
-from ..models import FoundModel, cpu_has_bfloat16, find_model, load_encoder, models_installed, require_models
+from ..models import (
+    FoundModel,
+    cpu_has_bfloat16,
+    find_model,
+    gpu_driver_here,
+    load_encoder,
+    models_installed,
+    require_models,
+)
 from ..types import Vector
-from .numpy_bert import NumpyBert, read_bert_folder
+from .numpy_bert import BertFolder, NumpyBert, load_bert, read_bert_folder
 from .spec import spec_of
 
 if TYPE_CHECKING:
@@ -20,7 +28,7 @@ DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH = 32
 """Texts in one forward pass; more make it no faster on a CPU, and take memory."""
 MANY = 256
-"""So many documents at a time are worth the seconds that importing torch takes: it may have a GPU, or bfloat16."""
+"""So many documents at a time are worth the seconds that importing torch takes, where there is a GPU."""
 
 
 class Embedder:
@@ -36,12 +44,15 @@ class Embedder:
         """`device` as torch names it, by default the fastest there is.
 
         The model is loaded when it is needed: now to learn its dimensions, later where `known` has them of the same
-        weights. `on_load` is called before. Raises MissingExtra without sentence-transformers, NotFound without
-        safetensors weights, InvalidData for a folder that holds no embedding model, and UsageError for a device that is
-        none, here or when it loads.
+        weights. `on_load` is called before sentence-transformers loads it, which takes seconds. Raises MissingExtra for
+        a model that needs sentence-transformers where it is not installed, NotFound without safetensors weights,
+        InvalidData for a folder that holds no embedding model, and UsageError for a device that does not exist, here or
+        when it loads.
         """
         self.found, self._device, self._on_load = found, device, on_load
-        self._bert_folder = read_bert_folder(found.path) if device in (None, "cpu") else None
+        self._bert_folder = run_by_numpy(found, device)
+        if self._bert_folder is None:
+            require_models(f"the embedding model {found.name}{f' on {device}' if device else ''}")
         self.spec = spec_of(found, known, self._described)
 
     def _described(self, identity: str) -> Embedding:
@@ -62,13 +73,14 @@ class Embedder:
         """The same model without torch, where numpy can run it."""
         if self._bert_folder is None:
             return None
-        self._on_load()
-        return NumpyBert(self._bert_folder)
+        return load_bert(self._bert_folder)
 
     def encode_documents(self, texts: Sequence[str]) -> Vector:
-        """Many of them in bfloat16 on processors that calculate in it (cosine to float32 at least .9995)."""
-        many = len(texts) >= MANY and models_installed()
-        if self._bert is not None and not many and "_model" not in vars(self):
+        """What numpy can run goes through sentence-transformers only where there are many texts and a GPU, since on a
+        processor numpy is as fast (benchmarks/embedding.py). Other models calculate in bfloat16 on processors that have
+        it (cosine to float32 at least .9995)."""
+        many = len(texts) >= MANY and self._device is None and gpu_driver_here() and models_installed()
+        if self._bert is not None and not many:
             return self._normalised(self._bert.encode(texts))
         import torch
 
@@ -113,6 +125,11 @@ class Embedder:
         return vectors
 
 
+def run_by_numpy(found: FoundModel, device: str | None) -> BertFolder | None:
+    """What numpy needs to know of a model that it runs on that device; None for what takes sentence-transformers."""
+    return read_bert_folder(found.path) if device in (None, "cpu") else None
+
+
 def load_embedder(
     name: str = DEFAULT_MODEL,
     device: str | None = None,
@@ -120,7 +137,6 @@ def load_embedder(
     on_load: Callable[[], None] = lambda: None,
 ) -> Embedder:
     """Find a model; see `Embedder`. Raises MissingExtra, NotFound or InvalidData."""
-    require_models("dense retrieval")
     return Embedder(find_model(name), device, known, on_load)
 
 

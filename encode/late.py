@@ -1,20 +1,23 @@
-"""Late interaction's encoder: a text becomes a vector for each of its tokens.
+"""Late interaction's encoders: a text becomes a vector for each of its tokens.
 
-The model is one that was trained for it (ColBERT), or any embedding model, whose token embeddings are taken before they
-are pooled.
+The model is any embedding model, whose token embeddings are taken before they are pooled, or one that was trained for
+late interaction (ColBERT). BERT-type embedding models run without torch.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..errors import InvalidData, NotFound, UsageError
+from ..fingerprints import file_hash
 from ..models import (
     FoundModel,
     cpu_has_bfloat16,
@@ -24,28 +27,35 @@ from ..models import (
     require_models,
 )
 from ..special_tokens import words_only_in
+from .numpy_bert import BertFolder, NumpyBert, load_bert, read_bert_folder
+from .token_table import TokenTable, load_table
 
 if TYPE_CHECKING:
-    import torch
+    import numpy as np
+    from numpy.typing import NDArray
     from sentence_transformers import MultiVectorEncoder
+
+    Floats = NDArray[np.float32]
 
 BATCH = 16
 """Texts in one forward pass."""
 KEPT_BYTES = 512 << 20
 """Token embeddings of documents that were read last: claims about one subject find the same documents."""
+KEPT_TEXTS = 4096
+"""The same for the ids of tokens."""
 Task = Literal["query", "document"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The ids of a text's tokens, without those that the model leaves out, and their embeddings of unit length,
-    float16, shape [tokens, dimensions].
+    """The ids of a text's tokens, without those that the model leaves out, and their embeddings of unit length, float32
+    or float16, shape [tokens, dimensions].
 
-    `cut`: the text was longer than what the model reads.
+    `cut`: the text was longer than what is read.
     """
 
     ids: tuple[int, ...]
-    vectors: torch.Tensor
+    vectors: NDArray[np.floating[Any]]
     cut: bool
 
     @property
@@ -53,37 +63,98 @@ class Tokens:
         return int(self.vectors.nbytes) + 8 * len(self.ids)
 
 
-class LateEncoder:
-    """Embeds the tokens of texts. In one thread at a time."""
+class LateEncoder(Protocol):
+    """Embeds the tokens of texts, in one thread at a time. `special` are the ids of tokens that are never rare."""
 
-    def __init__(self, model: MultiVectorEncoder) -> None:
-        from cachetools import LRUCache
+    @property
+    def special(self) -> frozenset[int]: ...
 
-        tokenizer: Any = model.tokenizer
-        self._model, self._tokenizer = model, tokenizer
-        self.special = frozenset(tokenizer.all_special_ids)
-        """Ids of special tokens."""
-        self._kept: LRUCache[str, Tokens] = LRUCache(KEPT_BYTES, getsizeof=lambda tokens: tokens.bytes)
-
-    def query(self, text: str) -> Tokens:
-        (tokens,) = self._encoded([text], "query")
-        return tokens
+    def query(self, text: str) -> Tokens: ...
 
     def documents(self, texts: Sequence[str]) -> list[Tokens]:
-        """The tokens of each text. Those that were embedded lately are not embedded again."""
+        """The tokens of each text."""
+        ...
+
+
+class StaticEncoder:
+    """Tokens of claims in context, as the model reads them; tokens of documents by the model's table."""
+
+    def __init__(self, bert: NumpyBert, table: TokenTable, max_tokens: int | None = None) -> None:
+        """`max_tokens`: how many tokens of a document are read, by default all."""
+        self._bert, self._table, self._most = bert, table, max_tokens
+        self.special = frozenset(() if bert.unknown is None else (bert.unknown,))
+        self._ids = functools.lru_cache(KEPT_TEXTS)(lambda text: tuple(bert.token_ids([text])[0]))
+
+    def query(self, text: str) -> Tokens:
+        (states,) = self._bert.encode_tokens([text])
+        ids = self._ids(text)
+        return Tokens(ids[: len(states)], self._table.turned(_normalised(states)), len(ids) > len(states))
+
+    def documents(self, texts: Sequence[str]) -> list[Tokens]:
+        read = [self._ids(text) for text in texts]
+        return [Tokens(ids[: self._most], self._table.vectors(ids[: self._most]), self._cuts(ids)) for ids in read]
+
+    def _cuts(self, ids: Sequence[int]) -> bool:
+        return self._most is not None and len(ids) > self._most
+
+
+class _Kept:
+    """The tokens of documents that were embedded last."""
+
+    def __init__(self, encode: Callable[[Sequence[str]], Sequence[Tokens]]) -> None:
+        from cachetools import LRUCache
+
+        self._encode = encode
+        self._kept: LRUCache[str, Tokens] = LRUCache(KEPT_BYTES, getsizeof=lambda tokens: tokens.bytes)
+
+    def __call__(self, texts: Sequence[str]) -> list[Tokens]:
         known = {text: self._kept[text] for text in set(texts) if text in self._kept}
         missing = [text for text in dict.fromkeys(texts) if text not in known]
-        for text, tokens in zip(missing, self._encoded(missing, "document"), strict=True):
+        for text, tokens in zip(missing, self._encode(missing) if missing else (), strict=True):
             known[text] = tokens
             with contextlib.suppress(ValueError):  # larger than all that is kept
                 self._kept[text] = tokens
         return [known[text] for text in texts]
 
+
+class BertEncoder:
+    """Tokens of claims and documents in context, by numpy. Documents that were read lately are not read again."""
+
+    def __init__(self, bert: NumpyBert) -> None:
+        self._bert = bert
+        self.special = frozenset(() if bert.unknown is None else (bert.unknown,))
+        self.documents = _Kept(self._encoded)
+
+    def query(self, text: str) -> Tokens:
+        (tokens,) = self._encoded([text])
+        return tokens
+
+    def _encoded(self, texts: Sequence[str]) -> list[Tokens]:
+        import numpy as np
+
+        rows = zip(self._bert.token_ids(texts), self._bert.encode_tokens(texts), strict=True)
+        return [
+            Tokens(tuple(ids[: len(states)]), _normalised(states).astype(np.float16), len(ids) > len(states))
+            for ids, states in rows
+        ]
+
+
+class TorchEncoder:
+    """The same by sentence-transformers, for models of all kinds."""
+
+    def __init__(self, model: MultiVectorEncoder) -> None:
+        tokenizer: Any = model.tokenizer
+        self._model, self._tokenizer = model, tokenizer
+        self.special = frozenset(tokenizer.all_special_ids)
+        self.documents = _Kept(functools.partial(self._encoded, task="document"))
+
+    def query(self, text: str) -> Tokens:
+        (tokens,) = self._encoded([text], "query")
+        return tokens
+
     def _encoded(self, texts: Sequence[str], task: Task) -> list[Tokens]:
         import torch
 
-        if not texts:
-            return []
         half = self._model.device.type == "cpu" and cpu_has_bfloat16() and task == "document"
         encode: Any = self._model.encode_query if task == "query" else self._model.encode_document
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
@@ -92,47 +163,91 @@ class LateEncoder:
             len(ids) for ids in self._tokenizer(list(texts), return_attention_mask=False, verbose=False).input_ids
         ]
         limit = longest(self._model, task)
-        return [_tokens(row, length > limit) for row, length in zip(rows, lengths, strict=True)]
+        return [_of_row(row, length > limit) for row, length in zip(rows, lengths, strict=True)]
 
 
-def _tokens(row: dict[str, torch.Tensor], cut: bool) -> Tokens:
+def _of_row(row: dict[str, Any], cut: bool) -> Tokens:
     import torch
 
     counts = row["attention_mask"].bool()
     # Here and not in the model, which would round the lengths to bfloat16.
     vectors = torch.nn.functional.normalize(row["token_embeddings"][counts].float(), dim=-1)
-    return Tokens(tuple(row["input_ids"][counts].tolist()), vectors.half(), cut)
+    return Tokens(tuple(row["input_ids"][counts].tolist()), vectors.half().cpu().numpy(), cut)
+
+
+def _normalised(vectors: Floats) -> Floats:
+    import numpy as np
+
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return vectors
 
 
 def load_late_encoder(
     name: str,
     *,
+    documents: Literal["static", "contextual"] = "static",
     device: str | None = None,
     max_tokens: int | None = None,
-    on_load: Callable[[], None] = lambda: None,
+    cache: Path | None = None,
+    allow_download: bool = True,
+    on_load: Callable[[str], None] = lambda why: None,
 ) -> LateEncoder:
     """Find a model for late interaction (a folder, or a name) and load it.
 
-    `max_tokens`: how many tokens of a document it reads, by default as many as it was made for. `on_load` is called
-    before what takes long. Raises MissingExtra without sentence-transformers, NotFound where there is no such model or
-    it has no safetensors, UsageError for a device or `max_tokens` that it can't have, InvalidData for a model of
-    another kind.
+    `documents`: their tokens by the model's table, or in context. `max_tokens`: how many tokens of a document are read,
+    by default all (static), or as many as the model was made for. `cache`: where tables are kept, by default in the
+    user's cache folder. `on_load` is told, before what takes long, why it does.
+
+    Raises NotFound where there is no such model or it has no safetensors, MissingExtra for one that needs torch where
+    that is not installed, UsageError for what the model can't do, InvalidData for a model of another kind.
     """
-    require_models("reranking by late interaction")
-    found = find_model(name)
+    found = find_model(name, allow_download=allow_download)
     if not any(found.path.rglob("*.safetensors")):
         raise NotFound(f"{found.path} holds no safetensors weights; other formats are not loaded")
-    on_load()
+    trained = trained_for_it(found.path)
+    folder = None if trained else read_bert_folder(found.path)
+    if documents == "static":
+        if folder is None:
+            what = "was trained for late interaction" if trained else "is not of a type that ccheck has a table for"
+            raise UsageError(f'{found.name} {what}: its tokens need their context. Set documents = "contextual"')
+        return _static(found, folder, max_tokens, cache, on_load)
+    if folder is not None and device in (None, "cpu"):
+        _refuse_more(found, max_tokens, int(_value(folder.path / "config.json", "max_position_embeddings")))
+        return BertEncoder(load_bert(dataclasses.replace(folder, max_tokens=max_tokens or folder.max_tokens)))
+    require_models("reranking by late interaction with this model")
+    on_load(f"loading {found.name}")
+    return _torch_encoder(found, device, max_tokens)
+
+
+def _static(
+    found: FoundModel, folder: BertFolder, max_tokens: int | None, cache: Path | None, on_load: Callable[[str], None]
+) -> StaticEncoder:
+    if cache is None:
+        import platformdirs
+
+        cache = platformdirs.user_cache_path("ccheck")
+    bert = load_bert(folder)
+    said = f"{found.name} reads each of its {bert.vocabulary:,} tokens, once: about a minute"
+    table = load_table(
+        bert, file_hash(folder.path / "model.safetensors"), cache / "token-tables", lambda: on_load(said)
+    )
+    return StaticEncoder(bert, table, max_tokens)
+
+
+def _refuse_more(found: FoundModel, max_tokens: int | None, limit: int | None) -> None:
+    if max_tokens is not None and limit is not None and max_tokens > limit:
+        raise UsageError(f"max_tokens is {max_tokens}: {found.name} reads {limit} tokens at most")
+
+
+def _torch_encoder(found: FoundModel, device: str | None, max_tokens: int | None) -> TorchEncoder:
     model = _load(found, device)
-    limit = positions(model[0].config)
+    _refuse_more(found, max_tokens, positions(model[0].config))
     if max_tokens is not None:
-        if limit is not None and max_tokens > limit:
-            raise UsageError(f"max_tokens is {max_tokens}: {found.name} reads {limit} tokens at most")
         first: Any = model[0]
         model.max_seq_length = max_tokens
         if first.document_length is not None:
             first.document_length = max_tokens
-    return LateEncoder(model)
+    return TorchEncoder(model)
 
 
 def longest(model: MultiVectorEncoder, task: Task) -> float:

@@ -111,14 +111,21 @@ class NumpyBert:
             self._types = weights["embeddings.token_type_embeddings.weight"][0]
             self._norm = _named(weights, "embeddings.LayerNorm")
             self._tokenizer = _open_tokenizer(folder.path, len(self._words))
-            self._counter = _open_tokenizer(folder.path, len(self._words))
             self._tokenizer.enable_truncation(folder.max_tokens)
             if self._words.shape[1] != folder.dimensions or len(self._places) < folder.max_tokens:
                 raise ValueError("config.json does not describe its weights")
             # Layers that do not fit each other show at once.
-            self._forward([[0, 0]])
+            _in_threads(self._try, [[0, 0]])
         except (OSError, SafetensorError, LookupError, ValueError) as error:
             raise InvalidData(f"{folder.path} can't be loaded as an embedding model: {error}") from error
+
+    @functools.cached_property
+    def _counter(self) -> tokenizers.Tokenizer:
+        """The same tokenizer, which cuts nothing. A query needs none."""
+        return _open_tokenizer(self._folder.path, len(self._words))
+
+    def _try(self, ids: list[int]) -> None:
+        self._forward([ids])
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """The pooled vectors, not normalised, shape [texts, dimensions]. A text is cut at the model's window."""
@@ -133,13 +140,66 @@ class NumpyBert:
         _in_threads(fill, list(_batches([len(one) for one in ids])))
         return answer
 
+    def encode_tokens(self, texts: Sequence[str]) -> list[Floats]:
+        """The vectors of each text's tokens, not normalised, without the special ones at its ends: each of shape
+        [tokens, dimensions]. There is one for each of `token_ids` that fits the model's window."""
+        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        answer: list[Floats] = [self._words[:0]] * len(texts)
+
+        def fill(rows: list[int]) -> None:
+            states, spans = self._states([ids[row] for row in rows])
+            for row, span in zip(rows, spans, strict=True):
+                answer[row] = states[span][1:-1].copy()
+
+        _in_threads(fill, list(_batches([len(one) for one in ids])))
+        return answer
+
+    def encode_alone(self, ids: Sequence[int]) -> Floats:
+        """The vector of each of these tokens as a text of its own, shape [ids, dimensions]."""
+        import numpy as np
+
+        first, last = self._counter.encode("").ids
+        rows = len(ids)
+        answer = np.empty((rows, self._folder.dimensions), np.float32)
+
+        def fill(some: list[int]) -> None:
+            states, _ = self._states([(first, ids[row], last) for row in some])
+            answer[some] = states[1::3]
+
+        _in_threads(fill, [list(range(at, min(at + 1024, rows))) for at in range(0, rows, 1024)])
+        return answer
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text's tokens, special ones left out; nothing is cut."""
+        return [one.ids for one in self._counter.encode_batch(list(texts), add_special_tokens=False)]
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text, special ones left out; nothing is cut."""
-        encodings = self._counter.encode_batch(list(texts), add_special_tokens=False)
-        return [len(encoding.ids) for encoding in encodings]
+        return [len(ids) for ids in self.token_ids(texts)]
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens the model has vectors for."""
+        return len(self._words)
+
+    @property
+    def unknown(self) -> int | None:
+        """The id of the token for what the tokenizer does not know."""
+        made: int | None = self._counter.token_to_id(self._counter.model.unk_token)
+        return made
 
     def _forward(self, ids: Sequence[Sequence[int]]) -> Floats:
-        """The texts one behind the other, so that nothing is padded; only attention takes them one by one."""
+        """The pooled vectors of texts, as ids."""
+        import numpy as np
+
+        states, spans = self._states(ids)
+        return np.stack([self._pool(states[span]) for span in spans])
+
+    def _states(self, ids: Sequence[Sequence[int]]) -> tuple[Floats, list[slice]]:
+        """The last layer's states of all tokens, and where each text's are.
+
+        The texts lie one behind the other, so that nothing is padded; only attention takes them one by one.
+        """
         import numpy as np
 
         lengths = [len(one) for one in ids]
@@ -150,13 +210,19 @@ class NumpyBert:
         _normalise(states, self._norm, self._folder.epsilon)
         for layer in self._layers:
             states = layer(states, spans)
-        return np.stack([self._pool(states[span]) for span in spans])
+        return states, spans
 
     def _pool(self, states: Floats) -> Floats:
         pooled: Floats = states[0]
         if self._folder.pooling != "cls":
             pooled = states.mean(0) if self._folder.pooling == "mean" else states.max(0)
         return pooled
+
+
+@functools.lru_cache(maxsize=1)
+def load_bert(folder: BertFolder) -> NumpyBert:
+    """The model of a folder. The last one is kept: ranking and judging mostly use the same. Raises InvalidData."""
+    return NumpyBert(folder)
 
 
 Linear = tuple["Floats", "Floats"]

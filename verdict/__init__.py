@@ -1,6 +1,6 @@
 """Evidence and verdict: which sentences bear on the claim, and what they say about it."""
 
-from .conclude import conclude
+from .conclude import conclude, nothing_bears
 from .evidence import choose_sentences, choose_sentences_many
 from .judge import Case, Judge, Judged, StanceMethod, all_judged, with_stances
 
@@ -13,5 +13,6 @@ __all__ = [
     "choose_sentences",
     "choose_sentences_many",
     "conclude",
+    "nothing_bears",
     "with_stances",
 ]

@@ -45,7 +45,7 @@ BATCH_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """A premise to read: of which case, which piece of its evidence, and about how long."""
+    """A premise to read, with its case, its piece of evidence and its approximate length."""
 
     case: int
     piece: int

@@ -22,13 +22,11 @@ Embed: TypeAlias = Callable[[Sequence[str]], Vector]
 Rerank: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """A claim and sentences to one score in 0..1 for each sentence."""
 
-EMBEDDING_SHARE = 0.2
-"""What the embedding counts in the mix. `benchmarks/evidence.py` has the comparison."""
-READ_SENTENCES = 4
-"""How many sentences of a document a model reads, or twice as many as are wanted: those that share most with the claim.
-More found no more of SciFact's rationales, and cost their time."""
+MATCH_SHARE = 0.6
+"""What the comparison of tokens counts in the mix. `benchmarks/evidence.py` has the comparison."""
 EMBEDDED_SENTENCES = 64
-"""The same where the embedding alone counts."""
+"""How many sentences of a document an embedding model or a reranker reads, or twice as many as are wanted: those that
+share most with the claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +46,10 @@ def choose_sentences(
     method: EvidenceMethod = "mix",
     embed: Embed | None = None,
     rerank: Rerank | None = None,
+    match: Rerank | None = None,
 ) -> list[tuple[Sentence, ...]]:
     """`choose_sentences_many` for one claim: the sentences of each of its documents."""
-    return choose_sentences_many([(claim, documents)], count, method, embed, rerank)[0]
+    return choose_sentences_many([(claim, documents)], count, method, embed, rerank, match)[0]
 
 
 def choose_sentences_many(
@@ -59,18 +58,20 @@ def choose_sentences_many(
     method: EvidenceMethod = "mix",
     embed: Embed | None = None,
     rerank: Rerank | None = None,
+    match: Rerank | None = None,
     claim_vectors: Vector | None = None,
 ) -> list[list[tuple[Sentence, ...]]]:
     """For each claim and each of its documents the up to `count` sentences that bear most on the claim, best first.
 
     `lexical`: the share of the claim's terms that a sentence has, each weighted by its rarity among the sentences of
-    all the claim's documents (inverse document frequency). `embedding`: the cosine of claim and sentence. `mix`: the
-    weighted mean of the two; without `embed` it is `lexical`. `reranker`: what `rerank` says. Questions count half:
-    they raise a matter and do not settle it. Sentences that score 0 are left out, and those that a model was not given
-    to read (`READ_SENTENCES`).
+    all the claim's documents (inverse document frequency). `mix`: the weighted mean of that and of what `match` says,
+    which compares the tokens of claim and sentence; without `match` it is `lexical`. `embedding`: the cosine of claim
+    and sentence. `reranker`: what `rerank` says. Questions count half: they raise a matter and do not settle it.
+    Sentences that score 0 are left out, and those that a model was not given to read (`EMBEDDED_SENTENCES`).
 
-    All sentences of all cases are embedded in one call, equal ones once; a claim's sentences are reranked in one call.
-    `claim_vectors`, shape [cases, dimensions], are the claims' embeddings where they are known, of the same model.
+    All sentences of all cases are embedded in one call, equal ones once; a claim's sentences are matched or reranked in
+    one call. `claim_vectors`, shape [cases, dimensions], are the claims' embeddings where they are known, of the same
+    model.
 
     Raises UsageError where the method lacks its model, InvalidData where the model's answer can't be used.
     """
@@ -90,17 +91,18 @@ def choose_sentences_many(
             if document.text not in spans:
                 spans[document.text] = sentence_spans(document.text)
     candidates = [_candidates(claim, documents, spans) for claim, documents in cases]
-    most = max(2 * count, EMBEDDED_SENTENCES if method == "embedding" else READ_SENTENCES)
-    reads = [_read(case, most) for case in candidates]
     if method == "reranker" and rerank is not None:
-        scores = [_by_reranker(case[0], read, rerank) for case, read in zip(cases, reads, strict=True)]
-    elif method in ("mix", "embedding") and embed is not None:
-        share = EMBEDDING_SHARE if method == "mix" else 1.0
-        scores = _by_embedding([claim for claim, _ in cases], candidates, reads, embed, claim_vectors, share)
+        reads = [_read(case, max(2 * count, EMBEDDED_SENTENCES)) for case in candidates]
+        scores = [_scored(case[0], read, rerank, "the reranker") for case, read in zip(cases, reads, strict=True)]
+    elif method == "embedding" and embed is not None:
+        reads = [_read(case, max(2 * count, EMBEDDED_SENTENCES)) for case in candidates]
+        scores = _by_embedding([claim for claim, _ in cases], reads, embed, claim_vectors)
     else:
         scores = [
             {candidate.text: candidate.lexical for sentences in case for candidate in sentences} for case in candidates
         ]
+        if method == "mix" and match is not None:
+            scores = [_mixed(case[0], lexical, match) for case, lexical in zip(cases, scores, strict=True)]
     return [
         [_best(document, sentences, scored, count) for document, sentences in zip(documents, case, strict=True)]
         for (_, documents), case, scored in zip(cases, candidates, scores, strict=True)
@@ -141,26 +143,26 @@ def _read(case: Sequence[Sequence[_Candidate]], most: int) -> list[str]:
     return list(read)
 
 
-def _by_reranker(claim: str, read: Sequence[str], rerank: Rerank) -> dict[str, float]:
+def _mixed(claim: str, lexical: dict[str, float], match: Rerank) -> dict[str, float]:
+    matched = _scored(claim, list(lexical), match, "the comparison of tokens")
+    return {text: MATCH_SHARE * matched[text] + (1 - MATCH_SHARE) * value for text, value in lexical.items()}
+
+
+def _scored(claim: str, read: Sequence[str], score: Rerank, who: str) -> dict[str, float]:
     if not read:
         return {}
-    values = [float(value) for value in rerank(claim, [clean(text) for text in read])]
+    values = [float(value) for value in score(clean(claim), [clean(text) for text in read])]
     if len(values) != len(read) or not all(0 <= value <= 1 for value in values):
         raise InvalidData(
-            f"the reranker gave {len(values)} scores for {len(read)} sentences. It must give one for each, in 0..1"
+            f"{who} gave {len(values)} scores for {len(read)} sentences. It must give one for each, in 0..1"
         )
     return dict(zip(read, values, strict=True))
 
 
 def _by_embedding(
-    claims: Sequence[str],
-    candidates: Sequence[Sequence[Sequence[_Candidate]]],
-    reads: Sequence[Sequence[str]],
-    embed: Embed,
-    claim_vectors: Vector | None,
-    share: float,
+    claims: Sequence[str], reads: Sequence[Sequence[str]], embed: Embed, claim_vectors: Vector | None
 ) -> list[dict[str, float]]:
-    """The score of each sentence that was read, for each claim."""
+    """The cosine of each sentence that was read, for each claim."""
     import numpy as np
 
     asked = [claim for claim, read in zip(claims, reads, strict=True) if read and claim_vectors is None]
@@ -176,19 +178,13 @@ def _by_embedding(
             "finite. Use the evidence method lexical, or another model"
         )
     answer: list[dict[str, float]] = []
-    for number, (claim, read, case) in enumerate(zip(claims, reads, candidates, strict=True)):
+    for number, (claim, read) in enumerate(zip(claims, reads, strict=True)):
         if not read:
             answer.append({})
             continue
-        lexical = {candidate.text: candidate.lexical for sentences in case for candidate in sentences}
         claim_vector = vectors[row[claim]] if claim_vectors is None else claim_vectors[number]
         cosines = _cosines(vectors[[row[text] for text in read]], claim_vector)
-        answer.append(
-            {
-                text: share * float(cosine) + (1 - share) * lexical[text]
-                for text, cosine in zip(read, cosines, strict=True)
-            }
-        )
+        answer.append({text: float(cosine) for text, cosine in zip(read, cosines, strict=True)})
     return answer
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..analysis import terms
 from ..errors import InvalidData, NotFound
+from ..llm import quoted
 from ..types import Label
 from .labels import parse_stance
 
@@ -59,6 +60,18 @@ def load_pairs(path: Path) -> list[LabelledPair]:
     if not pairs:
         raise InvalidData(f"{path} contains no examples. Each line needs claim, evidence and label")
     return pairs
+
+
+def labelled_abstracts(pairs: Sequence[LabelledPair], longest: int) -> str:
+    """Pairs as the paper of climatecheck-hybrid shows them (figure 3): a claim a line, with its labelled abstracts.
+
+    An abstract is cut after `longest` characters. Empty without pairs.
+    """
+    claims: dict[str, list[dict[str, str]]] = {}
+    for pair in pairs:
+        claims.setdefault(pair.claim, []).append({"label": pair.label, "abstract": pair.evidence[:longest]})
+    lines = [quoted({"claim": claim, "abstracts": abstracts}) for claim, abstracts in claims.items()]
+    return "\n".join(["\nExamples, a claim a line with the labels of its abstracts:", *lines, ""]) if lines else ""
 
 
 class ExampleChooser:

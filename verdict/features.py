@@ -38,6 +38,8 @@ NEAR = 3
 """How many of the nearest sentences are compared with the claim word by word."""
 COUNTS = 26 + RELATIONS
 """The number of features that are not embeddings."""
+ONE_SENTENCE = COUNTS - 8
+"""The place among them of the one that is 1 for a document of one sentence, else 0."""
 EMBEDDING_SCALE = 3.0
 """Factor for the embeddings, which are unit vectors, beside counts of deviation 1: they share one regularisation."""
 LARGEST = 5.0
@@ -144,42 +146,59 @@ def sentences_of(document: Document) -> list[str]:
 
 
 def pair_features(
-    pairs: Sequence[tuple[str, Document]], embed: Callable[[Sequence[str]], NDArray[np.float32]]
+    pairs: Sequence[tuple[str, Document]],
+    embed: Callable[[Sequence[str]], NDArray[np.float32]],
+    *,
+    read: int = MAX_SENTENCES,
 ) -> NDArray[np.float32]:
     """The features of claims and documents, shape [pairs, 4 * dimensions + COUNTS]. Each text is embedded once.
 
-    A document must have a sentence or a title.
+    Of a document with more than `read` sentences, those are embedded that share most words with the claim. A document
+    must have a sentence or a title.
     """
     import numpy as np
 
     if not pairs:
         return np.zeros((0, 0), dtype=np.float32)
-    sentences = [_nearest_words(clean(claim), sentences_of(document)) for claim, document in pairs]
+    all_sentences = [sentences_of(document) for _, document in pairs]
+    chosen = [_nearest_words(clean(claim), some, read) for (claim, _), some in zip(pairs, all_sentences, strict=True)]
     titles = [clean(document.title).strip() for _, document in pairs]
     texts = dict.fromkeys(
-        [clean(claim) for claim, _ in pairs] + [one for some in sentences for one in some] + [t for t in titles if t]
+        [clean(claim) for claim, _ in pairs]
+        + [some[place] for some, places in zip(all_sentences, chosen, strict=True) for place in places]
+        + [title for title in titles if title]
     )
     vectors = embed(list(texts))
-    place = {text: number for number, text in enumerate(texts)}
+    place_of = {text: number for number, text in enumerate(texts)}
     rows = []
-    for (claim, _), some, title in zip(pairs, sentences, titles, strict=True):
-        u = vectors[place[clean(claim)]]
-        near = vectors[[place[one] for one in some]]
+    for (claim, _), some, places, title in zip(pairs, all_sentences, chosen, titles, strict=True):
+        u = vectors[place_of[clean(claim)]]
+        near = vectors[[place_of[some[place]] for place in places]]
         cosines = near @ u
         order = np.argsort(-cosines, kind="stable")
         best = int(order[0])
         v = near[best]
         words = read_words(clean(claim))
-        said = [relations(words, read_words(some[number])) for number in order[:NEAR]]
+        said = [relations(words, read_words(some[places[number]])) for number in order[:NEAR]]
         counts = [
-            *_counts(clean(claim), some[best], title),
+            *_counts(clean(claim), some[places[best]], title),
             *np.mean(said, axis=0),
             *_coverage(words.kinds, [*some, title]),
-            *_placed(cosines[order], best),
-            float(vectors[place[title]] @ u) if title else 0.0,
+            *_placed(cosines[order], places[best], len(some)),
+            float(vectors[place_of[title]] @ u) if title else 0.0,
         ]
         rows.append(np.concatenate([u, v, np.abs(u - v), u * v, np.array(counts, dtype=np.float32)]))
     return np.stack(rows)
+
+
+def pair_counts(
+    pairs: Sequence[tuple[str, Document]],
+    embed: Callable[[Sequence[str]], NDArray[np.float32]],
+    *,
+    read: int = MAX_SENTENCES,
+) -> NDArray[np.float32]:
+    """Those of `pair_features` that are not embeddings, shape [pairs, COUNTS]."""
+    return pair_features(pairs, embed, read=read)[:, -COUNTS:]
 
 
 def scaled(row: NDArray[np.float32], weights: dict[str, Any]) -> NDArray[np.float64]:
@@ -193,13 +212,13 @@ def scaled(row: NDArray[np.float32], weights: dict[str, Any]) -> NDArray[np.floa
     return taken
 
 
-def _nearest_words(claim: str, sentences: Sequence[str]) -> list[str]:
-    if len(sentences) <= MAX_SENTENCES:
-        return list(sentences)
+def _nearest_words(claim: str, sentences: Sequence[str], most: int) -> list[int]:
+    """The places of up to `most` sentences that share most words with the claim, in the document's order."""
+    if len(sentences) <= most:
+        return list(range(len(sentences)))
     wanted = set(terms(claim))
     shared = [len(wanted.intersection(terms(sentence))) for sentence in sentences]
-    best = sorted(range(len(sentences)), key=lambda number: (-shared[number], number))[:MAX_SENTENCES]
-    return [sentences[number] for number in sorted(best)]
+    return sorted(sorted(range(len(sentences)), key=lambda number: (-shared[number], number))[:most])
 
 
 def _counts(claim: str, sentence: str, title: str) -> list[float]:
@@ -231,17 +250,20 @@ def _coverage(words: set[str], texts: Sequence[str]) -> list[float]:
     return [len(words & given) / max(1, len(words)), len(words - given)]
 
 
-def _placed(cosines: NDArray[np.float32], best: int) -> list[float]:
-    """Where the nearest sentence stands, and how near the others are: 10 numbers. The cosines are sorted."""
-    count = len(cosines)
+def _placed(cosines: NDArray[np.float32], best: int, count: int) -> list[float]:
+    """Where of `count` sentences the nearest one stands, and how near those are that were read: 10 numbers.
+
+    The cosines are sorted.
+    """
+    second = min(1, len(cosines) - 1)
     return [
         math.log1p(count),
         best / max(1, count - 1),
         best == count - 1,
         count == 1,
         float(cosines[0]),
-        float(cosines[min(1, count - 1)]),
-        float(cosines[0] - cosines[min(1, count - 1)]),
+        float(cosines[second]),
+        float(cosines[0] - cosines[second]),
         float(cosines[:NEAR].mean()),
         float(cosines.mean()),
         float(cosines.std()),

@@ -2,7 +2,8 @@
 
 The strategies: `one-step`; `two-step` (is there evidence; on which side), `few-shot` and `hybrid` (both steps in one
 question) as in section 4.2 and appendix C of the paper on ClimateCheck's hybrid system; `batch` (many pairs in one
-question, answers by number) as in section 3.3 of the one on its winning system.
+question, answers by number) as in section 3.3 of the one on its winning system. The prompts are ccheck's own, with a
+reason, a quotation and a confidence; with `prompts = "paper"` they are the papers', which ask for the label alone.
 
 Claims and documents are put into prompts as JSON strings: they can't end their own quotation marks or begin a line, and
 the reply's shape is fixed whatever they say. A stance that could not be made has an error and no label.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -33,17 +34,22 @@ from ..llm import Prompt as PromptText
 from ..stages import VerdictStage
 from ..types import Claim, Document, Evidence, Sentence, Stance, Usage, Verdict
 from .conclude import conclude, counted
-from .examples import ExampleChooser, load_pairs
+from .examples import ExampleChooser, LabelledPair, labelled_abstracts, load_pairs
 from .judge import NO_TEXT, Case, Judged
 from .replies import (
     Batch,
     Conclusion,
+    Digits,
+    EvidenceOnly,
     Hybrid,
+    LabelOnly,
     OneStep,
     Polarity,
     Quoting,
     Relevance,
+    SideOnly,
     check_batch,
+    check_digits,
     check_quoting,
     check_rationale,
     quote_of,
@@ -62,14 +68,31 @@ PROMPTS = {
     "hybrid": ("claim", "document", "examples"),
     "batch": ("count", "pairs", "guidance"),
     "conclude": ("claim", "evidence"),
+    "paper-one-step": ("claim", "document"),
+    "paper-two-step-relevance": ("claim", "document"),
+    "paper-two-step-polarity": ("claim", "document"),
+    "paper-hybrid": ("claim", "document", "examples"),
+    "paper-batch": ("count", "pairs", "guidance"),
 }
 """The prompts of this room and the placeholders that each must have."""
-PROMPTS_ELSEWHERE = ("listwise", "rewrite", "expand", "hyde", "additional-summary", "additional-posts")
+PROMPTS_ELSEWHERE = (
+    *("listwise", "rewrite", "expand", "hyde", "additional-summary", "additional-posts"),
+    *("questions", "queries", "answer", "veracity", "ev2r", "figures", "grounding-passages"),
+    *("paper-listwise", "paper-rewrite", "paper-expand", "paper-hyde"),
+)
 LONGEST = 40_000
 """Characters of a document that a model reads, about 10,000 tokens: an abstract and far more."""
 _EXAMPLE = 4_000
-_REPLY_TOKENS = {OneStep: 120, Relevance: 60, Polarity: 120, Hybrid: 125}
-_BATCH_TOKENS = 45
+_REPLY_TOKENS: dict[Any, int] = {
+    OneStep: 120,
+    Relevance: 60,
+    Polarity: 120,
+    Hybrid: 125,
+    LabelOnly: 10,
+    EvidenceOnly: 10,
+    SideOnly: 10,
+}
+_BATCH_TOKENS, _DIGIT_TOKENS = 45, 3
 
 T = TypeVar("T", bound=BaseModel)
 _Made = tuple[Stance, tuple[Sentence, ...], Usage]
@@ -101,15 +124,21 @@ class LlmStances:
         Raises UsageError for few-shot without examples, NotFound or InvalidData for examples or prompts that can't be
         used.
         """
-        self.name = f"llm:{llm.name} ({stage.strategy})"
+        self.name = f"llm:{llm.name} ({stage.strategy}{', paper' if stage.prompts == 'paper' else ''})"
         self.llm = llm
         self._stage = stage
         refuse_unknown(llm.prompts_dir, (*PROMPTS, *PROMPTS_ELSEWHERE))
+        self._paper = stage.prompts == "paper"
         names = ("two-step-relevance", "two-step-polarity") if stage.strategy == "two-step" else (stage.strategy,)
-        self._prompts: dict[str, PromptText] = {name: _prompt(llm, name) for name in names}
+        # The paper's few-shot is its hybrid prompt with examples.
+        own = {name: f"paper-{name}".replace("few-shot", "hybrid") if self._paper else name for name in names}
+        self._prompts: dict[str, PromptText] = {name: _prompt(llm, file) for name, file in own.items()}
+        self._pairs: list[LabelledPair] = []
         self._chooser: ExampleChooser | None = None
         if stage.strategy in ("few-shot", "hybrid") and stage.examples is not None:
-            self._chooser = ExampleChooser(load_pairs(stage.examples), embed)
+            self._pairs = load_pairs(stage.examples)
+            if stage.choice == "similar":
+                self._chooser = ExampleChooser(self._pairs, embed)
         elif stage.strategy == "few-shot":
             raise UsageError(
                 "the strategy few-shot needs examples. Name a JSON Lines file of claim, evidence and label with "
@@ -130,15 +159,16 @@ class LlmStances:
         """What would be asked, without asking. Of `two-step`, the second question is there for every document."""
         if self._stage.strategy == "batch":
             return [
-                self._planned(self._batch_question(some), _BATCH_TOKENS * len(some)) for some in self._batches(cases)
+                self._planned(self._batch_question(some), self._batch_tokens * len(some))
+                for some in self._batches(cases)
             ]
         planned = []
         for claim, document in _pairs(cases):
             if self._stage.strategy == "two-step":
                 relevance = self._relevance(claim, document)
-                planned.append(self._planned(relevance, _REPLY_TOKENS[Relevance]))
+                planned.append(self._planned(relevance, _REPLY_TOKENS[relevance.reply]))
                 polarity = self._polarity(claim, document)
-                planned.append(self._planned(polarity, _REPLY_TOKENS[Polarity], conditional=True))
+                planned.append(self._planned(polarity, _REPLY_TOKENS[polarity.reply], conditional=True))
             else:
                 question = self._question(claim, document)
                 planned.append(self._planned(question, _REPLY_TOKENS[question.reply]))
@@ -160,20 +190,30 @@ class LlmStances:
         stream.finish()
         stream.check()
 
-    def _question(self, claim: Claim, document: Document) -> Question[Quoting]:
+    def _question(self, claim: Claim, document: Document) -> Question[Any]:
         values = {"claim": quoted(claim.text), "document": _document(document)}
+        if self._paper:
+            values["document"] = quoted(_read(document).content)
+            if self._stage.strategy != "one-step":
+                values["examples"] = labelled_abstracts(self._shown_pairs(claim, document), _EXAMPLE)
+            return Question(self._prompts[self._stage.strategy].messages(**values), LabelOnly)
         if self._stage.strategy != "one-step":
             values["examples"] = self._examples(claim, document)
         shape: type[Quoting] = Hybrid if self._stage.strategy == "hybrid" else OneStep
         messages = self._prompts[self._stage.strategy].messages(**values)
         return Question(messages, shape, lambda reply: check_quoting(reply, _read(document)))
 
+    def _shown_pairs(self, claim: Claim, document: Document) -> list[LabelledPair]:
+        if self._chooser is not None:
+            return self._chooser.choose(claim.text, document.text, self._stage.shots)
+        return self._pairs[: self._stage.shots]
+
     def _examples(self, claim: Claim, document: Document) -> str:
-        if self._chooser is None:
+        if not self._pairs:
             return ""
         hybrid = self._stage.strategy == "hybrid"
         lines = []
-        for pair in self._chooser.choose(claim.text, document.text, self._stage.shots):
+        for pair in self._shown_pairs(claim, document):
             shown = {"claim": pair.claim, "paper": pair.evidence[:_EXAMPLE]}
             if hybrid:
                 relevant = pair.label != "NOT_ENOUGH_INFO"
@@ -208,17 +248,25 @@ class LlmStances:
                     made.append(_combined(outcome, second.take(), document))
                 else:
                     reply = outcome.value
-                    made.append((stance_of("NOT_ENOUGH_INFO", reply.confidence, reply.rationale), (), outcome.usage))
+                    made.append((_left_open(reply), (), outcome.usage))
             second.finish()
             yield from second.deliver(made)
         first.finish()
         first.check()
 
-    def _relevance(self, claim: Claim, document: Document) -> Question[Relevance]:
+    def _relevance(self, claim: Claim, document: Document) -> Question[Any]:
+        if self._paper:
+            return self._of_paper("two-step-relevance", claim, document, EvidenceOnly)
         messages = self._prompts["two-step-relevance"].messages(claim=quoted(claim.text), document=_document(document))
         return Question(messages, Relevance, check_rationale)
 
-    def _polarity(self, claim: Claim, document: Document) -> Question[Polarity]:
+    def _of_paper(self, prompt: str, claim: Claim, document: Document, shape: type[T]) -> Question[T]:
+        shown = {"claim": quoted(claim.text), "document": quoted(_read(document).content)}
+        return Question(self._prompts[prompt].messages(**shown), shape)
+
+    def _polarity(self, claim: Claim, document: Document) -> Question[Any]:
+        if self._paper:
+            return self._of_paper("two-step-polarity", claim, document, SideOnly)
         messages = self._prompts["two-step-polarity"].messages(claim=quoted(claim.text), document=_document(document))
         return Question(messages, Polarity, lambda reply: check_quoting(reply, _read(document)))
 
@@ -246,12 +294,24 @@ class LlmStances:
         pairs = list(_pairs(cases))
         return [pairs[start : start + self._stage.batch] for start in range(0, len(pairs), self._stage.batch)]
 
-    def _batch_question(self, pairs: Sequence[tuple[Claim, Document]]) -> Question[Batch]:
+    @property
+    def _batch_tokens(self) -> int:
+        return _DIGIT_TOKENS if self._paper else _BATCH_TOKENS
+
+    def _batch_question(self, pairs: Sequence[tuple[Claim, Document]]) -> Question[Any]:
+        share = self._stage.open_share
+        if self._paper:
+            lines = [
+                quoted({"number": number, "claim": claim.text, "abstract": _read(document).content})
+                for number, (claim, document) in enumerate(pairs, 1)
+            ]
+            guidance = "" if share is None else f"\nTry to give 1 for no less than {share:.0%} of the pairs.\n"
+            messages = self._prompts["batch"].messages(count=str(len(pairs)), pairs="\n".join(lines), guidance=guidance)
+            return Question(messages, Digits, lambda reply: check_digits(reply, len(pairs)), _DIGIT_TOKENS * len(pairs))
         lines = [
             quoted({"number": number, "claim": claim.text, "paper": _shown(document)})
             for number, (claim, document) in enumerate(pairs, 1)
         ]
-        share = self._stage.open_share
         guidance = "" if share is None else f"Of pairs like these, expect at least {share:.0%} to be NOT_ENOUGH_INFO.\n"
         messages = self._prompts["batch"].messages(count=str(len(pairs)), pairs="\n".join(lines), guidance=guidance)
         return Question(messages, Batch, lambda reply: check_batch(reply, len(pairs)), _BATCH_TOKENS * len(pairs))
@@ -346,7 +406,15 @@ def _quoting(outcome: Answer[Quoting] | Failure, document: Document) -> _Made:
     if isinstance(outcome, Failure):
         return _failed(outcome)
     reply = outcome.value
+    if isinstance(reply, LabelOnly | SideOnly):
+        return Stance(reply.label), (), outcome.usage
     return stance_of(reply.label, reply.confidence, reply.rationale), quote_of(reply, document), outcome.usage
+
+
+def _left_open(reply: Relevance | EvidenceOnly) -> Stance:
+    if isinstance(reply, EvidenceOnly):
+        return Stance("NOT_ENOUGH_INFO")
+    return stance_of("NOT_ENOUGH_INFO", reply.confidence, reply.rationale)
 
 
 def _combined(relevance: Answer[Relevance], polarity: Answer[Polarity] | Failure, document: Document) -> _Made:
@@ -358,8 +426,10 @@ def _combined(relevance: Answer[Relevance], polarity: Answer[Polarity] | Failure
     return stance, quotes, relevance.usage + usage
 
 
-def _answers(outcome: Answer[Batch] | Failure, size: int) -> list[_Made]:
+def _answers(outcome: Answer[Any] | Failure, size: int) -> list[_Made]:
     """One for each pair of a batch; the first has the usage."""
+    if isinstance(outcome, Answer) and isinstance(outcome.value, Digits):
+        return [(Stance(label), (), Usage() if n else outcome.usage) for n, label in enumerate(outcome.value.labels)]
     if isinstance(outcome, Failure):
         last = getattr(outcome.error, "value", None)
         items = sure_answers(last, size) if isinstance(last, Batch) else {}

@@ -54,14 +54,8 @@ def open_method(
         if method == "stance" and settings.stance_model is None:
             try:
                 return _calibrated(_stance(stage, settings, notify), stage)
-            except MissingExtra as error:
-                raise NotFound(f"{NOT_SET_UP}, which needs pip install 'ccheck[{error.extra}]'") from error
-            except NotFound as error:
-                from .classifier import DEFAULT_STANCE_MODEL
-
-                raise NotFound(
-                    f"{NOT_SET_UP}. The default stance model, {DEFAULT_STANCE_MODEL}, is not installed"
-                ) from error
+            except (MissingExtra, NotFound) as error:
+                raise NotFound(f"{NOT_SET_UP}. The packaged stance model can't run here: {error}") from error
     if method == "llm":
         from .llm import LlmStances
 
@@ -75,11 +69,29 @@ def open_method(
     return _calibrated(made, stage)
 
 
-def _stance(stage: VerdictStage, settings: Settings, notify: Callable[[str], None]) -> StanceMethod:
-    from .classifier import DEFAULT_STANCE_MODEL, StanceClassifier
+def default_stance_model() -> str:
+    """The stance model where none is named: the classifier, if it is on this machine, else the packaged model."""
+    from ..models import find_model, models_installed
+    from .classifier import DEFAULT_STANCE_MODEL
+    from .packaged_model import PACKAGED
 
-    name = stage.model or settings.stance_model or DEFAULT_STANCE_MODEL
+    if not models_installed():
+        return PACKAGED
+    try:
+        find_model(DEFAULT_STANCE_MODEL, allow_download=False)
+    except NotFound:
+        return PACKAGED
+    return DEFAULT_STANCE_MODEL
+
+
+def _stance(stage: VerdictStage, settings: Settings, notify: Callable[[str], None]) -> StanceMethod:
     from ..models import folder_of
+    from .packaged_model import PACKAGED, PackagedStances
+
+    name = stage.model or settings.stance_model or default_stance_model()
+    if name == PACKAGED:
+        return PackagedStances(on_load=lambda: notify("loading the packaged stance model"))
+    from .classifier import StanceClassifier
     from .features import FeatureStances, is_feature_model
 
     folder = folder_of(name)

@@ -71,6 +71,41 @@ class Batch(Reply):
     answers: list[BatchItem]
 
 
+class LabelOnly(Reply):
+    """What the paper's prompts ask for: the label, no reason and no confidence."""
+
+    label: StanceLabel
+
+
+class SideOnly(Reply):
+    """The second of the paper's two questions."""
+
+    label: Literal["SUPPORTS", "REFUTES"]
+
+
+class EvidenceOnly(Reply):
+    """The first of the paper's two questions."""
+
+    label: Literal["EVIDENCE", "UNKNOWN"]
+
+    @property
+    def relevant(self) -> bool:
+        return self.label == "EVIDENCE"
+
+
+class Digits(Reply):
+    """The paper's answers for many pairs: 1 not enough information, 2 supports, 3 refutes."""
+
+    answers: list[Annotated[int, Field(ge=1, le=3)]]
+
+    @property
+    def labels(self) -> list[StanceLabel]:
+        return [_DIGITS[digit] for digit in self.answers]
+
+
+_DIGITS: dict[int, StanceLabel] = {1: "NOT_ENOUGH_INFO", 2: "SUPPORTS", 3: "REFUTES"}
+
+
 class Conclusion(Reply):
     """What follows for the claim."""
 
@@ -107,6 +142,12 @@ def check_batch(reply: Batch, size: int) -> None:
         raise ValueError(f"answers has the number {next(n for n in numbers if numbers.count(n) > 1)} more than once")
     if missing := sorted(set(range(1, size + 1)).difference(numbers)):
         raise ValueError(f"answers lacks the numbers {', '.join(map(str, missing[:20]))}")
+
+
+def check_digits(reply: Digits, size: int) -> None:
+    """Raises ValueError where there is not one digit for each pair: which belongs to which would be a guess."""
+    if len(reply.answers) != size:
+        raise ValueError(f"answers has {len(reply.answers)} digits, and there are {size} pairs")
 
 
 def sure_answers(reply: Batch, size: int) -> dict[int, BatchItem]:

@@ -11,9 +11,11 @@ import pytest
 from ccheck.analysis import sentence_spans
 from ccheck.encode.dense import load_embedder
 from ccheck.errors import InvalidData, UsageError
+from ccheck.pipeline.resources import Resources
+from ccheck.settings import Settings
 from ccheck.types import Document, Sentence
 from ccheck.verdict import choose_sentences
-from ccheck.verdict.evidence import READ_SENTENCES, choose_sentences_many
+from ccheck.verdict.evidence import EMBEDDED_SENTENCES, Rerank, choose_sentences_many
 
 TEXT = (
     "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).  It was measured by J. A. Church, i.e. by tide "
@@ -110,11 +112,19 @@ def minilm() -> Embedding:
 HEART = Document("h", "", "Heart attacks were rarer. The cost was moderate. Patients went home after a week.")
 
 
-def test_an_embedding_finds_a_sentence_in_other_words(minilm):
+@pytest.fixture(scope="module")
+def match() -> Rerank:
+    """The comparison of tokens that ccheck has."""
+    made = Resources(Settings()).matcher()
+    assert made is not None
+    return made
+
+
+def test_a_model_finds_a_sentence_in_other_words(minilm, match):
     claim = "Fewer myocardial infarctions"
-    assert choose_sentences(claim, [HEART], 1) == [()]
+    assert choose_sentences(claim, [HEART], 1) == choose_sentences(claim, [HEART], 1, "mix") == [()]
     for method in ("mix", "embedding"):
-        ((sentence,),) = choose_sentences(claim, [HEART], 1, method, minilm)
+        ((sentence,),) = choose_sentences(claim, [HEART], 1, method, minilm, match=match)
         assert sentence.text == "Heart attacks were rarer." == HEART.text[sentence.start : sentence.end]
         assert 0 < sentence.score <= 1
     ((exact,),) = choose_sentences("The cost was moderate.", [HEART], 1, "embedding", minilm)
@@ -125,18 +135,31 @@ def test_many_claims_are_embedded_in_one_call_and_equal_sentences_once(minilm):
     documents = [HEART, Document("copy", "", HEART.text), Document("empty", "", "")]
     minilm.calls.clear()
     cases = [("Fewer myocardial infarctions", documents), ("Patients went home early", documents[:1])]
-    first, second = choose_sentences_many(cases, 2, "mix", minilm)
+    first, second = choose_sentences_many(cases, 2, "embedding", minilm)
     (read,) = minilm.calls
     sentences = ["Heart attacks were rarer.", "The cost was moderate.", "Patients went home after a week."]
     assert sorted(read) == sorted([*sentences, *(claim for claim, _ in cases)])
     assert first[0] == first[1] and first[2] == ()
     assert second[0][0].text == "Patients went home after a week."
-    # Each claim is answered as if it were alone.
-    assert [first, second] == [choose_sentences_many([case], 2, "mix", minilm)[0] for case in cases]
     # Nothing to read, nothing to ask.
     minilm.calls.clear()
-    assert choose_sentences_many([("claim", [documents[2]]), ("claim", [])], 2, "mix", minilm) == [[()], []]
+    assert choose_sentences_many([("claim", [documents[2]]), ("claim", [])], 2, "embedding", minilm) == [[()], []]
     assert minilm.calls == []
+
+
+def test_each_claim_is_matched_in_one_call_as_if_it_were_alone(match):
+    asked: list[tuple[str, Sequence[str]]] = []
+
+    def told(claim: str, sentences: Sequence[str]) -> Sequence[float]:
+        asked.append((claim, sentences))
+        return match(claim, sentences)
+
+    documents = [HEART, Document("copy", "", HEART.text), Document("empty", "", "")]
+    cases = [("Fewer myocardial infarctions", documents), ("Patients went home early", documents[:1]), ("none", [])]
+    made = choose_sentences_many(cases, 2, "mix", match=told)
+    assert [(claim, len(sentences)) for claim, sentences in asked] == [(cases[0][0], 3), (cases[1][0], 3)]
+    assert made[0][0] == made[0][1] and made[0][2] == () and made[2] == []
+    assert made == [choose_sentences_many([case], 2, "mix", match=match)[0] for case in cases]
 
 
 WAYS = {
@@ -180,14 +203,20 @@ def test_claims_whose_vectors_are_known_are_not_embedded():
         asked.extend(texts)
         return pointing(texts)
 
-    choose_sentences_many([("up", [Document("a", "", "sea up.")])], 1, "mix", embed, claim_vectors=pointing(["down"]))
+    cases = [("up", [Document("a", "", "sea up.")])]
+    choose_sentences_many(cases, 1, "embedding", embed, claim_vectors=pointing(["down"]))
     assert asked == ["sea up."]
 
 
-def test_the_mix_is_four_fifths_words_and_one_fifth_embedding():
+def similar(claim: str, sentences: Sequence[str]) -> list[float]:
+    return [{"sea up.": 1.0, "sea both.": 0.5, "sea away.": 0.0, "fog.": 0.25}[one] for one in sentences]
+
+
+def test_the_mix_is_six_tenths_tokens_and_four_tenths_words():
+    document = Document("a", "", "sea up. sea both. sea away. fog.")
+    ((*mixed,),) = choose_sentences("sea", [document], 4, "mix", pointing, match=similar)
+    assert scores(mixed) == pytest.approx({"sea up.": 1, "sea both.": 0.7, "sea away.": 0.4, "fog.": 0.15}, abs=1e-6)
     text = "sea up. sea both. sea away."
-    ((*mixed,),) = choose_sentences("sea", [Document("a", "", text)], 3, "mix", pointing)
-    assert scores(mixed) == pytest.approx({"sea up.": 1.0, "sea both.": 0.8 + 0.2 * 0.6, "sea away.": 0.8}, abs=1e-6)
     ((*alone,),) = choose_sentences("sea", [Document("a", "", text)], 3, "embedding", pointing)
     # What points away is left out, as what shares nothing is.
     assert scores(alone) == pytest.approx({"sea up.": 1.0, "sea both.": 0.6}, abs=1e-6)
@@ -195,15 +224,16 @@ def test_the_mix_is_four_fifths_words_and_one_fifth_embedding():
     assert scores(words) == dict.fromkeys(["sea up.", "sea both.", "sea away."], 1.0)
 
 
-def test_of_a_long_document_only_the_nearest_sentences_are_read(minilm):
-    text = " ".join(f"Number {number} is about frogs in the pond." for number in range(50)) + " The sea rises."
-    for count, most in ((1, READ_SENTENCES), (3, 6)):
-        minilm.calls.clear()
-        ((sentence, *_),) = choose_sentences("The sea rises fast", [Document("a", "", text)], count, "mix", minilm)
-        assert sentence.text == "The sea rises."
-        assert len(minilm.calls[0]) == 1 + most
-    ((*many,),) = choose_sentences("The sea rises fast in the frogs pond", [Document("a", "", text)], 10, "mix", minilm)
-    assert len(many) == 10
+def test_of_a_long_document_an_embedding_model_reads_only_the_nearest_sentences():
+    text = " ".join(f"Number {number} is about frogs in the pond." for number in range(100)) + " The sea rises."
+    asked: list[str] = []
+
+    def embed(texts: Sequence[str]) -> np.ndarray:
+        asked.extend(texts)
+        return np.array([[1.0, 0.0]] * len(texts), np.float32)
+
+    choose_sentences("The sea rises fast", [Document("a", "", text)], 1, "embedding", embed)
+    assert len(asked) == 1 + EMBEDDED_SENTENCES and "The sea rises." in asked
 
 
 def test_the_reranker_chooses_by_its_own_scores():
@@ -224,21 +254,23 @@ def test_other_methods_leave_the_reranker_alone():
     def never(claim: str, sentences: Sequence[str]) -> list[float]:
         raise AssertionError
 
-    for method, score in (("lexical", 1.0), ("mix", 0.8 + 0.2)):
+    for method in ("lexical", "mix"):
         ((sentence,),) = choose_sentences("sea", [Document("a", "", "sea up.")], 1, method, pointing, never)
-        assert sentence.score == pytest.approx(score, abs=1e-6)
+        assert sentence.score == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("answer", [[0.5], [0.5, 0.5, 1.5], [0.5, float("nan"), 0.1]])
 def test_scores_that_make_no_sense_are_an_error(answer):
     with pytest.raises(InvalidData, match="one for each"):
         choose_sentences("cost", [HEART], 1, "reranker", rerank=lambda claim, sentences: answer)
+    with pytest.raises(InvalidData, match="the comparison of tokens"):
+        choose_sentences("cost", [HEART], 1, "mix", match=lambda claim, sentences: answer)
 
 
 @pytest.mark.parametrize("vectors", [np.zeros((1, 4)), np.full((4, 4), np.nan)])
 def test_vectors_that_make_no_sense_are_an_error(vectors):
     with pytest.raises(InvalidData, match="not finite"):
-        choose_sentences("cost", [HEART], 1, "mix", lambda texts: vectors)
+        choose_sentences("cost", [HEART], 1, "embedding", lambda texts: vectors)
 
 
 @pytest.mark.parametrize("method", ["embedding", "reranker"])
@@ -247,8 +279,8 @@ def test_a_method_without_its_model_is_an_error(method):
         choose_sentences("cost", [HEART], 1, method)
 
 
-def test_hostile_text_is_embedded_and_keeps_its_offsets(minilm):
+def test_hostile_text_is_read_and_keeps_its_offsets(match):
     text = "The sea \ud83d rises\0 fast. " + "x" * 20_000 + " . 🌊 The sea is wet."
-    (sentences,) = choose_sentences("the sea rises \ud83d", [Document("a", "", text)], 3, "mix", minilm)
+    (sentences,) = choose_sentences("the sea rises \ud83d", [Document("a", "", text)], 3, "mix", match=match)
     assert sentences[0].text == "The sea \ud83d rises\0 fast."
     assert all(text[s.start : s.end] == s.text for s in sentences)

@@ -12,13 +12,16 @@ from scripted_llm import Said, say, scripted
 from verdict_questions import OPEN, case, document, reply
 
 from ccheck.errors import InvalidData
+from ccheck.evaluation import ev2r
+from ccheck.grounding.asking import ELEMENTS, PASSAGES
 from ccheck.ingest import additional
 from ccheck.llm import load_prompt
 from ccheck.pipeline import rewriting
+from ccheck.questions import asking
 from ccheck.rerank.listwise import PLACEHOLDERS
 from ccheck.stages import VerdictStage
 from ccheck.types import Claim
-from ccheck.verdict.llm import PROMPTS, LlmStances
+from ccheck.verdict.llm import PROMPTS, PROMPTS_ELSEWHERE, LlmStances
 from ccheck.verdict.quotes import find_quote
 
 pytest.importorskip("openai", reason="needs the extra llm")
@@ -117,7 +120,10 @@ def test_the_prompts_are_documented_with_their_placeholders():
     text = (Path(__file__).parents[2] / "docs" / "language-models.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w-]+)\.txt` \|(.*)$", text, re.MULTILINE)
     documented = {name: set(re.findall(r"\$(\w+)", row)) for name, row in rows}
-    every = PROMPTS | rewriting.PROMPTS | additional.PROMPTS | {"listwise": PLACEHOLDERS}
+    every = PROMPTS | rewriting.PROMPTS | additional.PROMPTS | asking.PROMPTS | {"listwise": PLACEHOLDERS}
+    every |= {f"paper-{name}": known for name, known in {**rewriting.PROMPTS, "listwise": PLACEHOLDERS}.items()}
+    every |= {"ev2r": ev2r.PLACEHOLDERS, "figures": ELEMENTS, "grounding-passages": PASSAGES}
+    assert set(every) == {*PROMPTS, *PROMPTS_ELSEWHERE}
     assert documented == {name: set(known) for name, known in every.items()}
     for name, known in PROMPTS.items():
         load_prompt("ccheck.verdict", name, known)

@@ -1,0 +1,121 @@
+"""The stance model that ccheck carries."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ccheck.errors import InvalidData, NotFound
+from ccheck.settings import resolve
+from ccheck.stages import VerdictStage
+from ccheck.types import Claim, Document, Evidence, Hit
+from ccheck.verdict import open as opening
+from ccheck.verdict.features import COUNTS, ONE_SENTENCE
+from ccheck.verdict.judge import Case
+from ccheck.verdict.labels import STANCES
+from ccheck.verdict.packaged_model import (
+    FOLDER,
+    PackagedStances,
+    design,
+    probabilities,
+    read_weights,
+    stance_of,
+)
+
+SEA = Document("sea", "", "Global mean sea level rose by 20 cm between 1900 and 2018.")
+FISH = Document("fish", "", "Cod live in cold water and eat small fish.")
+
+
+def judged(claim: str, *documents: Document):
+    evidence = tuple(Evidence(Hit(rank, one, 1.0)) for rank, one in enumerate(documents, 1))
+    (answer,) = PackagedStances()([Case(Claim(claim), evidence)])
+    return answer.stances
+
+
+def test_stances_have_calibrated_probabilities_and_an_empty_document_an_error():
+    about, apart, empty = judged("Sea level rose by 20 cm since 1900.", SEA, FISH, Document("none", "", " "))
+    assert about.label == "SUPPORTS" and apart.label == "NOT_ENOUGH_INFO"
+    assert empty.label is None and "neither title nor text" in str(empty.error)
+    for stance in (about, apart):
+        assert set(stance.probabilities) == set(STANCES)
+        assert sum(stance.probabilities.values()) == pytest.approx(1, abs=1e-5)
+        assert stance.confidence == stance.probabilities[stance.label]
+
+
+def test_a_document_is_judged_alike_alone_and_among_others():
+    together = judged("Sea level rose by 20 cm since 1900.", SEA, FISH)
+    (alone,) = judged("Sea level rose by 20 cm since 1900.", FISH)
+    assert alone.label == together[1].label
+    assert alone.confidence == pytest.approx(together[1].confidence, abs=1e-4)
+
+
+def test_below_the_threshold_it_does_not_guess():
+    assert stance_of((0.38, 0.35, 0.27), 0.4).label == "NOT_ENOUGH_INFO"
+    assert stance_of((0.38, 0.35, 0.27), 0.4).confidence == 0.27
+    assert stance_of((0.41, 0.35, 0.24), 0.4).label == "SUPPORTS"
+
+
+def test_a_document_of_one_sentence_has_weights_of_its_own():
+    weights = read_weights()
+    counts = np.tile(np.asarray(weights.mean), (2, 1))
+    counts[:, ONE_SENTENCE] = 0, 1
+    many, one = design(counts, weights)
+    assert not many[COUNTS:-1].any() and many[-1] == -1 and one[-1] == 1
+    assert list(one[COUNTS:-1]) == list(one[:COUNTS])
+    values = probabilities(counts, weights)
+    assert values.sum(axis=1) == pytest.approx([1, 1])
+    assert abs(values[0] - values[1]).max() > 0.01
+
+
+def test_a_broken_file_is_named(tmp_path):
+    with pytest.raises(InvalidData, match="Install ccheck again"):
+        read_weights(tmp_path)
+    data = json.loads((FOLDER / "model.json").read_text())
+    data["coefficients"][0].pop()
+    (tmp_path / "model.json").write_text(json.dumps(data))
+    with pytest.raises(InvalidData, match="do not fit"):
+        read_weights(tmp_path)
+
+
+def test_the_card_tells_the_figures_of_the_file():
+    card = (FOLDER / "README.md").read_text(encoding="utf-8")
+    figures = json.loads((FOLDER / "figures.json").read_text(encoding="utf-8"))
+    assert read_weights().weighted_f1 == round(figures["held out"]["SciFact"]["weighted_f1"], 2)
+    for kind in figures.values():
+        for one in kind.values():
+            assert f"{one['weighted_f1']:.3f}" in card and f"{one['calibration_error']:.3f}" in card
+    for licence in ("CC BY 4.0", "CC BY-SA 3.0"):
+        assert licence in card
+
+
+@pytest.mark.parametrize("method", ["auto", "stance"])
+def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
+    def missing(name: str, **options: object):
+        raise NotFound("not here") if "DeBERTa" in name else AssertionError(name)
+
+    monkeypatch.setattr("ccheck.models.find_model", missing)
+    settings = resolve({}).settings
+    made = opening.open_method(VerdictStage(method=method), settings, lambda name: pytest.fail("no language model"))
+    assert isinstance(made, PackagedStances) and "packaged stance model; weighted F1" in made.name
+    named = opening.open_method(VerdictStage(method="stance", model="packaged"), settings, lambda name: pytest.fail(""))
+    assert isinstance(named, PackagedStances)
+
+
+def test_it_needs_no_torch():
+    code = (
+        "import sys\n"
+        "from ccheck.verdict.packaged_model import PackagedStances\n"
+        "from ccheck.verdict.judge import Case\n"
+        "from ccheck.types import Claim, Document, Evidence, Hit\n"
+        "case = Case(Claim('tea helps'), (Evidence(Hit(1, Document('a', '', 'Tea does not help.'), 1.0)),))\n"
+        "print(next(PackagedStances()([case])).stances[0].label)\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'sklearn', 'pandas', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() in STANCES
