@@ -1,8 +1,8 @@
 """Stores and what they are asked. Light to import: tantivy and elasticsearch come when they are needed."""
 
 from ..types import Filter
-from .filters import before, parse_filter
-from .open import open_store
+from .filters import after, before, parse_filter
+from .open import open_local_store, open_store
 from .store import Store, StoreInfo
 
-__all__ = ["Filter", "Store", "StoreInfo", "before", "open_store", "parse_filter"]
+__all__ = ["Filter", "Store", "StoreInfo", "after", "before", "open_local_store", "open_store", "parse_filter"]

@@ -6,22 +6,30 @@ including numbers written as text ("2010"). Other values are compared as text. D
 
 from __future__ import annotations
 
+import calendar
 import datetime
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from ..errors import UsageError
 from ..text import is_unicode
-from ..types import Filter
+from ..types import Filter, Operator
 
 PUBLISHED = "published"
 """The field of a document's own date, beside its metadata."""
 DOCUMENT_ID = "_id"
 """The field of a document's id, beside its metadata: a scope of one document. Only = and != apply to it."""
 
-_FORM = re.compile(r"\s*(?P<field>[^\s=!<>\"]+)\s*(?P<operator>>=|<=|!=|==|=|<|>)\s*(?P<value>.+?)\s*", re.DOTALL)
+NEGATED: Mapping[Operator, Operator] = {"!=": "=", "not>": ">"}
+"""The operators that documents without the field pass, and what each negates."""
+
+_FORM = re.compile(
+    r"\s*(?P<field>'[^']+'|[^=!<>\"'\s](?:[^=!<>\"']*[^\s=!<>\"'])?)\s*(?P<operator>>=|<=|!=|==|=|<|>)\s*(?P<value>.+?)\s*",
+    re.DOTALL,
+)
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?|[0-9]{5,}|now\b.*")
 NAMED = 20
@@ -70,8 +78,8 @@ def refuse_ordered_ids(filters: Sequence[Filter]) -> None:
 def _unknown(one: Filter, fields: Mapping[str, Kind], store: str) -> str:
     if one.field == PUBLISHED:
         return (
-            f"no document in {store} has a date, so --before {one.value} would exclude all of them. Name the field of "
-            "the date at ingest (--date-field), or leave out --before"
+            f"no document in {store} has a date, so --before and --after would exclude all of them. Name the field "
+            "of the date at ingest (--date-field), or leave out the condition"
         )
     names = sorted(name for name in fields if name != PUBLISHED)
     if not names:
@@ -132,12 +140,49 @@ def parse_filter(text: str) -> Filter:
         raise UsageError(f"the filter {text!r} has two operators in a row: {hint}")
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         value = value[1:-1]
-    return Filter(match["field"], "=" if operator == "==" else operator, value)  # type: ignore[arg-type]
+    field = match["field"].strip("'") if match["field"].startswith("'") else match["field"]
+    return Filter(field, "=" if operator == "==" else operator, value)  # type: ignore[arg-type]
+
+
+def named(filters: Sequence[Filter], fields: Mapping[str, Kind]) -> list[Filter]:
+    """The filters with the names that the store's fields have: `Year` becomes `year`, where only that is there."""
+    folded: dict[str, list[str]] = {}
+    for name in fields:
+        folded.setdefault(name.casefold(), []).append(name)
+    answer = []
+    for one in filters:
+        same = folded.get(one.field.casefold(), [])
+        answer.append(replace(one, field=same[0]) if one.field not in fields and len(same) == 1 else one)
+    return answer
+
+
+_PART = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
 
 
 def before(day: str) -> Filter:
-    """A filter for documents that were certainly published before a day (ISO 8601). Raises UsageError."""
+    """A filter for documents that were certainly published before a day, month or year (ISO 8601).
+
+    Raises UsageError.
+    """
+    return Filter(PUBLISHED, "<", _day(day, last=False))
+
+
+def after(day: str) -> Filter:
+    """A filter for documents that were published after a day, month or year. Raises UsageError.
+
+    Of a date that is only known to the year its last day counts: 2015 is after 2014, not after 2015.
+    """
+    return Filter(PUBLISHED, ">", _day(day, last=True))
+
+
+def _day(text: str, *, last: bool) -> str:
+    """The day, or the first or last of a month or year."""
+    text = text.strip()
+    match = _PART.fullmatch(text)
     try:
-        return Filter(PUBLISHED, "<", datetime.date.fromisoformat(day.strip()).isoformat())
-    except ValueError as error:
-        raise UsageError(f"{day!r} is not a date like 2015-01-31") from error
+        if match is None:
+            return datetime.date.fromisoformat(text).isoformat()
+        year, month = int(match[1]), int(match[2]) if match[2] else 12 if last else 1
+        return datetime.date(year, month, calendar.monthrange(year, month)[1] if last else 1).isoformat()
+    except (ValueError, IndexError) as error:
+        raise UsageError(f"{text!r} is not a date like 2015-01-31, 2015-01 or 2015") from error

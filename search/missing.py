@@ -27,6 +27,10 @@ def missing(retriever: Retriever, layout: Layout) -> str | None:
     return "additional texts" if "additional" in retriever.fields and layout.additional is None else None
 
 
+def no_store(name: str) -> NotFound:
+    return NotFound(f"there is no store {name}. Create it with ccheck ingest FILE --store {name}")
+
+
 def not_held(store: str, what: str, command: str | None = None) -> NotFound:
     """The error for what a store lacks, with the `command` that adds it."""
     how = "with an embedding model" if what == "vectors" else "for a recipe that uses them"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ..errors import UsageError
 from ..settings import Settings
 from ..text import is_unicode
 from .store import Store
+
+if TYPE_CHECKING:
+    from .local import LocalStore
 
 DEFAULT_INDEX = "papers"
 _NAME = re.compile(r"[\w][\w.-]*")
@@ -48,6 +52,17 @@ def open_store(settings: Settings) -> Store:
     if not is_unicode(str(folder.absolute())):
         raise UsageError(f"the store {str(folder)!r} has a name that is not valid UTF-8. Choose another folder")
     return LocalStore(folder, str(folder.absolute()))
+
+
+def open_local_store(settings: Settings, why: str) -> LocalStore:
+    """As `open_store`, for what only local stores can do. Raises UsageError with `why` for a store on a server."""
+    from .local import LocalStore
+
+    store = open_store(settings)
+    if not isinstance(store, LocalStore):
+        store.close()
+        raise UsageError(f"{store.name} is not a local store. {why}")
+    return store
 
 
 def elastic_url(settings: Settings) -> tuple[str | None, bool]:

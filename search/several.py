@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ..errors import CcheckError, UsageError
@@ -59,12 +60,14 @@ def search_several(
     *,
     k: int,
     filters: Sequence[Filter] = (),
+    pooled: bool = False,
 ) -> list[Ranking | CcheckError]:
     """The `k` best documents or units for each question. A question that failed has an error in its place.
 
     A question is one or more queries. With `rrf`, a hit's score is the sum of weight / (k + rank) over all queries and
     retrievers, with ranks within each query (AVeriTeC's 1 / (4 + rank) is `Fusion(k=4)`). `Hit.scores` and `Hit.ranks`
-    have each retriever's best over the queries. A question without queries finds nothing. Raises as `Store.search`.
+    have each retriever's best over the queries. A question without queries finds nothing. With `pooled`, a retriever's
+    `depth` counts over all queries of a question: those with its highest scores. Raises as `Store.search`.
     """
     granularity = searched_units(retrievers)
     found = iter(store.rankings([query for question in questions for query in question], retrievers, filters=filters))
@@ -82,6 +85,8 @@ def search_several(
             if not isinstance(one, CcheckError)
             for name, ranking in one.items()
         }
+        if pooled:
+            rankings = _pooled(rankings, {name: stage.depth for name, stage in retrievers.items()})
         weights = {key: retrievers[key[0]].weight for key in rankings}
         several = len(rankings) > 1
         top = fuse(rankings, weights, fusion)[:k] if several else list(*rankings.values())[:k]
@@ -91,6 +96,24 @@ def search_several(
     for place, ranking in zip(places, hits_of(store, granularity, tops, scored, fusions), strict=True):
         answers[place] = ranking
     return answers
+
+
+def _pooled(
+    rankings: Mapping[tuple[str, int], Scored[str]], depths: Mapping[str, int]
+) -> dict[tuple[str, int], Scored[str]]:
+    """The beginnings of the rankings that hold the `depth` highest scores of each retriever over all queries."""
+    kept: dict[tuple[str, int], Scored[str]] = dict.fromkeys(rankings, ())
+    for name, depth in depths.items():
+        rows = [
+            (-score, rank, number)
+            for (retriever, number), ranking in rankings.items()
+            if retriever == name
+            for rank, (_, score) in enumerate(ranking)
+        ]
+        counts = Counter(number for _, _, number in sorted(rows)[:depth])
+        for number, count in counts.items():
+            kept[name, number] = rankings[name, number][:count]
+    return kept
 
 
 def _best(rankings: Mapping[tuple[str, int], Scored[str]]) -> dict[str, Scored[str]]:

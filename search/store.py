@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
@@ -93,6 +94,11 @@ class Store(Protocol):
         """The units with these keys (see `unit_key`). Raises NotFound if the store lacks the granularity."""
         ...
 
+    def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
+        """All documents that pass the filters, a few at a time, in no particular order; what is written meanwhile may
+        be among them or not."""
+        ...
+
     def count(self, filters: Sequence[Filter] = ()) -> int:
         """How many documents pass the filters."""
         ...
@@ -143,11 +149,17 @@ class Store(Protocol):
     def mark_ingested(self, source: str) -> None: ...
 
     def removal(self) -> str:
-        """What `drop` would remove, worded for a question. Raises InvalidData if somebody else uses any of it."""
+        """What `drop` would remove, worded for a question, even if the store is damaged.
+
+        Raises NotFound if there is no store, and InvalidData if somebody else uses any of it.
+        """
         ...
 
-    def drop(self) -> None:
-        """Remove the whole store. Raises as `removal` does."""
+    def drop(self) -> list[Path]:
+        """Remove the whole store. Returns the files in its folder that ccheck did not make, which stay.
+
+        Raises as `removal` does.
+        """
         ...
 
     def close(self) -> None: ...

@@ -17,9 +17,9 @@ from ...analysis import terms_text
 from ...errors import InvalidData
 from ...layout import Layout, analysis_key
 from ...types import Entry, Passage, SparseVector, UnitEntry, Vector
+from .client import THREADS, Client
 from .errors import Busy, from_response, may_pass, reason_of, translate
 from .mappings import ADDITIONAL, ID, SPARSE, TERMS, UNITS
-from .server import THREADS, Server
 
 CHUNK_BYTES = 5 << 20
 CHUNK_DOCUMENTS = 500
@@ -50,7 +50,7 @@ class Outcome:
         self.refused |= other.refused
 
 
-def write(server: Server, path: str, index: str, operations: Iterable[Operation], params: Mapping[str, Any]) -> Outcome:
+def write(client: Client, path: str, index: str, operations: Iterable[Operation], params: Mapping[str, Any]) -> Outcome:
     """Send all operations; done when each is stored or refused.
 
     Operations must bear being done twice: a request whose answer was lost is sent again. Raises a CcheckError where
@@ -58,12 +58,12 @@ def write(server: Server, path: str, index: str, operations: Iterable[Operation]
     """
     total = Outcome()
     pending: deque[Future[Outcome]] = deque()
-    with server.stopping() as stopped, ThreadPoolExecutor(THREADS, "ccheck-bulk") as pool:
+    with client.stopping() as stopped, ThreadPoolExecutor(THREADS, "ccheck-bulk") as pool:
         try:
             for chunk in _chunks(operations):
                 if len(pending) >= 2 * THREADS:
                     total.add(pending.popleft().result())
-                pending.append(pool.submit(_send, server, path, params, index, stopped, chunk))
+                pending.append(pool.submit(_send, client, path, params, index, stopped, chunk))
             while pending:
                 total.add(pending.popleft().result())
         except BaseException:
@@ -160,7 +160,7 @@ def _chunks(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
 
 
 def _send(
-    server: Server,
+    client: Client,
     path: str,
     params: Mapping[str, Any],
     index: str,
@@ -172,22 +172,22 @@ def _send(
 
     def attempt() -> None:
         nonlocal left
-        answer = server.send("POST", path, b"".join(operation.lines for operation in left), params)
-        left, busy = _settle(answer["items"], left, outcome, server, index)
+        answer = client.send("POST", path, b"".join(operation.lines for operation in left), params)
+        left, busy = _settle(answer["items"], left, outcome, client, index)
         if busy is not None:
             raise busy
 
     try:
-        server.again(path, attempt, stopped, slow=True)
+        client.again(path, attempt, stopped, slow=True)
     except (ApiError, TransportError, Busy) as error:
         if isinstance(error, ApiError) and error.meta.status == 413:
-            return _halved(left, outcome, functools.partial(_send, server, path, params, index, stopped))
-        raise translate(error, server.connection, index) from error
+            return _halved(left, outcome, functools.partial(_send, client, path, params, index, stopped))
+        raise translate(error, client.connection, index) from error
     return outcome
 
 
 def _settle(
-    items: Sequence[Mapping[str, Any]], sent: Sequence[Operation], outcome: Outcome, server: Server, index: str
+    items: Sequence[Mapping[str, Any]], sent: Sequence[Operation], outcome: Outcome, client: Client, index: str
 ) -> tuple[list[Operation], Busy | None]:
     """Sort an answer's items into `outcome`. Returns the operations to send again, with the reason of one."""
     again: list[Operation] = []
@@ -203,7 +203,7 @@ def _settle(
         elif status == 400:
             outcome.refused[operation.id] = ": ".join(filter(None, reason_of(error)))
         else:
-            raise from_response(status, error, server.connection, index)
+            raise from_response(status, error, client.connection, index)
     return again, busy
 
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ..filters import PUBLISHED, Kind
+from .client import Client
 from .fields import NUMBERS
 from .schema import Index
-from .server import Server
 
 COUNTED_AT_ONCE = 200
 _METADATA: Final = "metadata."
@@ -23,21 +23,21 @@ _KINDS: dict[str, Kind] = {
 }
 
 
-def field_kinds(server: Server, name: str, index: Index) -> dict[str, Kind]:
+def field_kinds(client: Client, name: str, index: Index) -> dict[str, Kind]:
     """See `Store.fields`. Which fields are empty the server knows without looking at documents."""
     path = f"/{quote(name, safe='')}/_field_caps"
     asked = {"fields": "*", "include_empty_fields": False, "filters": "-metadata"}
-    types: Mapping[str, Mapping[str, Any]] = server.request("GET", path, params=asked, index=name)["fields"]
-    return dict(_made_here(server, name, types) if index.made_here else _found(index, types))
+    types: Mapping[str, Mapping[str, Any]] = client.request("GET", path, params=asked, index=name)["fields"]
+    return dict(_made_here(client, name, types) if index.made_here else _found(index, types))
 
 
-def _made_here(server: Server, name: str, types: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Kind]]:
+def _made_here(client: Client, name: str, types: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Kind]]:
     """Every metadata field is a keyword, with its number beside it where it is one."""
     if any(field == PUBLISHED or field.startswith(f"{PUBLISHED}.") for field in types):
         yield PUBLISHED, "dates"
     own = [field for field in types if field.startswith(_METADATA) and "keyword" in types[field]]
     numeric = [field for field in own if "double" in types.get(field + _AS_NUMBER, {})]
-    with_text = _with_text(server, name, numeric)
+    with_text = _with_text(client, name, numeric)
     for field in own:
         if field == _METADATA + PUBLISHED:
             continue  # filters mean the document's own date by this name
@@ -45,7 +45,7 @@ def _made_here(server: Server, name: str, types: Mapping[str, Mapping[str, Any]]
         yield field.removeprefix(_METADATA), kind
 
 
-def _with_text(server: Server, name: str, fields: Sequence[str]) -> set[str]:
+def _with_text(client: Client, name: str, fields: Sequence[str]) -> set[str]:
     """Of fields with numbers, those in which a document has something else."""
     found: set[str] = set()
     for first in range(0, len(fields), COUNTED_AT_ONCE):
@@ -60,7 +60,7 @@ def _with_text(server: Server, name: str, fields: Sequence[str]) -> set[str]:
             for place, field in enumerate(some)
         }
         body = {"size": 0, "track_total_hits": False, "aggs": {"others": {"filters": {"filters": others}}}}
-        answer = server.request("POST", f"/{quote(name, safe='')}/_search", body, index=name)
+        answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, index=name)
         buckets = answer["aggregations"]["others"]["buckets"]
         found |= {some[int(place)] for place, bucket in buckets.items() if bucket["doc_count"]}
     return found

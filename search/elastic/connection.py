@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ...errors import UsageError
-from ...keys import key_for
+from ...keys import key_for, place
 from ...redaction import keep_secret, keep_secrets_of
 
 if TYPE_CHECKING:
@@ -25,12 +25,20 @@ class Connection:
     """
 
     url: str | None = field(default=None)
+    hosts: tuple[str, ...] = ()
+    """Further addresses of the same cluster, which are asked in turn with `url`."""
     cloud_id: str | None = None
     api_key: str | None = field(default=None, repr=False)
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     ca_certs: Path | None = None
+    ca_fingerprint: str | None = None
+    """SHA-256 of a certificate in the server's chain. It replaces `ca_certs` and the check of the host's name."""
+    client_cert: Path | None = None
+    client_key: Path | None = None
     verify_certs: bool = True
+    compress: bool = False
+    opaque_id: str = "ccheck"
     request_timeout: float = 30.0
     retry_seconds: float = 120.0
     withheld: str | None = None
@@ -39,22 +47,26 @@ class Connection:
     def __post_init__(self) -> None:
         """Raises UsageError where there is no address, or none that makes sense."""
         address = _cloud_address(self.cloud_id) if self.url is None and self.cloud_id else self.url
-        try:
-            parts = urlsplit((address or "").strip())
-            port = parts.port or (443 if parts.scheme == "https" else 80)
-        except ValueError:
-            parts = urlsplit("")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError("no usable Elasticsearch address. Set ELASTICSEARCH_URL to one such as https://host:9200")
-        user, _, host = parts.netloc.rpartition("@")
+        url, user = _address(address or "", "ELASTICSEARCH_URL")
         if user and self.username is None and self.api_key is None:
             username, _, password = user.partition(":")
             object.__setattr__(self, "username", unquote(username))
             object.__setattr__(self, "password", unquote(password))
         keep_secrets_of(self.url or "")
         keep_secret(self.api_key, self.password, _basic(self.username, self.password))
-        netloc = host if parts.port else f"{host.rstrip(':')}:{port}"
-        object.__setattr__(self, "url", urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", "")))
+        hosts = [_address(host, "ELASTICSEARCH_HOSTS")[0] for host in self.hosts]
+        for host in hosts:
+            if urlsplit(host).scheme != urlsplit(url).scheme:
+                raise UsageError(
+                    f"{url} and {host} belong to one cluster, but only one of them is https. Write both alike in "
+                    "ELASTICSEARCH_URL and ELASTICSEARCH_HOSTS"
+                )
+        if self.client_key is not None and self.client_cert is None:
+            raise UsageError(
+                "ELASTICSEARCH_CLIENT_KEY is set without a certificate. Set ELASTICSEARCH_CLIENT_CERT as well"
+            )
+        object.__setattr__(self, "url", url)
+        object.__setattr__(self, "hosts", tuple(dict.fromkeys(host for host in hosts if host != url)))
 
     @property
     def name(self) -> str:
@@ -63,25 +75,56 @@ class Connection:
 
 
 def connection_from(settings: Settings, url: str | None = None) -> Connection:
-    """The connection that the settings describe, to `url` where that is given. Raises UsageError without an address."""
-    address, cloud_id = url or settings.elasticsearch_url, settings.elasticsearch_cloud_id
+    """The connection that the settings describe, to `url` where that is given. Raises UsageError without an address.
+
+    ELASTICSEARCH_HOSTS counts for the cluster that it belongs to: where `url` is among it, or is ELASTICSEARCH_URL.
+    """
+    cloud_id, hosts = settings.elasticsearch_cloud_id, settings.elasticsearch_hosts or ()
+    address = url or settings.elasticsearch_url or next(iter(hosts if cloud_id is None else ()), None)
     target = address or (_cloud_address(cloud_id) if cloud_id else "")
+    if place(target) not in {place(one) for one in (*hosts, settings.elasticsearch_url or "")}:
+        hosts = ()
     clouds = [_cloud_address(one) for one in settings.yours("elasticsearch_cloud_id") if one]
+    # All addresses get the same key, so that it is withheld from all if one of them is not the user's.
     key, password = (
-        key_for(settings, name, target, clouds) for name in ("elasticsearch_api_key", "elasticsearch_password")
+        next((key for key in keys if key.withheld), keys[0])
+        for keys in (
+            [key_for(settings, name, one, clouds) for one in (target, *hosts)]
+            for name in ("elasticsearch_api_key", "elasticsearch_password")
+        )
     )
     return Connection(
         url=address,
+        hosts=hosts,
         cloud_id=cloud_id,
         api_key=key.value,
         username=settings.elasticsearch_username if password.withheld is None else None,
         password=password.value,
         withheld=key.withheld or password.withheld,
         ca_certs=settings.elasticsearch_ca_certs,
+        ca_fingerprint=settings.elasticsearch_ca_fingerprint,
+        client_cert=settings.elasticsearch_client_cert,
+        client_key=settings.elasticsearch_client_key,
         verify_certs=settings.elasticsearch_verify_certs,
+        compress=settings.elasticsearch_compress,
+        opaque_id=settings.elasticsearch_opaque_id,
         request_timeout=settings.elasticsearch_timeout,
         retry_seconds=settings.elasticsearch_retry_seconds,
     )
+
+
+def _address(address: str, variable: str) -> tuple[str, str]:
+    """A URL with its port and without user and password, and these. Raises UsageError where it is none."""
+    try:
+        parts = urlsplit(address.strip())
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"no usable Elasticsearch address. Set {variable} to one such as https://host:9200")
+    user, _, host = parts.netloc.rpartition("@")
+    netloc = host if parts.port else f"{host.rstrip(':')}:{port}"
+    return urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", "")), user
 
 
 def _basic(user: str | None, password: str | None) -> str | None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import CcheckError
+from .client import Client
 from .connection import Connection
-from .server import Server
 
 NATIVE_LICENCES = ("trial", "enterprise")
 OLDEST = (8, 19)
@@ -19,24 +19,24 @@ Finding = tuple[str, bool, str]
 def diagnose(connection: Connection) -> Iterator[Finding]:
     """The server's version, licence and health. A failure is a finding; nothing is raised."""
     try:
-        server = Server(connection)
+        client = Client(connection)
     except CcheckError as error:
         yield "elasticsearch", False, str(error)
         return
     try:
         try:
-            yield _version(server.request("GET", "/", patient=False), connection)
+            yield _version(client.request("GET", "/", patient=False), connection)
         except CcheckError as error:
             yield "elasticsearch", False, str(error)
             return
         for part, path, read in (("licence", "/_license", _licence), ("cluster", "/_cluster/health", _health)):
             try:
-                yield part, *read(server.request("GET", path, patient=False))
+                yield part, *read(client.request("GET", path, patient=False))
             except (CcheckError, KeyError) as error:
                 # A key that may only search is fine.
                 yield part, True, f"not known ({error}); the first search tries the server's rrf"
     finally:
-        server.close()
+        client.close()
 
 
 def _version(answer: dict[str, Any], connection: Connection) -> Finding:

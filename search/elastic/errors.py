@@ -36,6 +36,7 @@ WHOLE = {"allow_partial_search_results": False}
 """Makes a search fail unless all shards answer."""
 _STATUS = {"security_exception": 403, "index_not_found_exception": 404, "routing_missing_exception": 400}
 """The status of errors that come without one in a part of an answer; all others are the server's fault."""
+_TOO_MANY_CLAUSES = frozenset({"too_many_clauses", "too_many_nested_clauses"})
 _LONGEST = 600
 _MOST_ERRORS = 50
 
@@ -97,7 +98,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     where = f"{connection.name}/{index}" if index else connection.name
     kind, reason = reason_of(body)
     if status == 404 and kind in ("index_not_found_exception", "alias_missing", "aliases_not_found_exception"):
-        return NotFound(f"there is no index {where}. Make it with ccheck ingest FILE --store {where}")
+        return NotFound(f"there is no index {where}. Create it with ccheck ingest FILE --store {where}")
     if status == 401:
         return ServerError(
             f"{connection.name} does not accept the credentials ({reason}): "
@@ -155,15 +156,19 @@ def refuse_parts(answer: Mapping[str, Any], connection: Connection, index: str |
         )
 
 
-def is_licence(status: int, body: Any) -> bool:
+def is_licence(body: Any) -> bool:
     """Whether an answer says that the server's licence does not allow what was asked."""
-    return status == 403 and "non-compliant" in reason_of(body)[1]
+    return any("license.expired.feature" in error for error in _errors(body))
 
 
 def too_many_clauses(body: Any) -> bool:
     """Whether an answer says that a query has more clauses than the server takes, or than it has memory for."""
-    said = str(body)
-    return "maxClauseCount" in said or "data for [query] would be" in said
+    return any(
+        error.get("type") in _TOO_MANY_CLAUSES
+        # A circuit breaker is named in its text only.
+        or (error.get("type") == "circuit_breaking_exception" and "data for [query]" in str(error.get("reason")))
+        for error in _errors(body)
+    )
 
 
 def may_pass(status: int, body: Any) -> bool:

@@ -9,9 +9,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ...errors import InvalidData
+from .client import Client
 from .errors import WHOLE, part_error, refuse_parts
 from .fields import CONFLICT, NUMBERS, SEMANTIC, TEXT_TYPES, VECTOR_TYPES, Field, FieldNames, flatten, text_of
-from .server import Server
 
 TITLES = ("title", "headline", "name", "paper_title", "doc_title", "subject")
 TEXTS = (
@@ -156,7 +156,7 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
     )
 
 
-def sampler(server: Server, name: str) -> Sampling:
+def sampler(client: Client, name: str) -> Sampling:
     """Looks at some documents that have a field, for each of several fields."""
 
     def sampling(names: Sequence[str]) -> Mapping[str, Sample]:
@@ -168,12 +168,12 @@ def sampler(server: Server, name: str) -> Sampling:
         if not lines:
             return {}
         body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-        answer = server.request("POST", f"/{quote(name, safe='')}/_msearch", body, index=name)
+        answer = client.request("POST", f"/{quote(name, safe='')}/_msearch", body, index=name)
         samples: dict[str, Sample] = {}
         for one, response in zip(names, answer["responses"], strict=True):
             if "error" in response:
-                raise part_error(response, server.connection, name)
-            refuse_parts(response, server.connection, name)
+                raise part_error(response, client.connection, name)
+            refuse_parts(response, client.connection, name)
             hits = response["hits"]["hits"]
             values = (flatten(hit.get("_source", {})) for hit in hits)
             found = (text_of(some.get(one, some.get(f"{one}.text"))) for some in values)

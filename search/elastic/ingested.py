@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from ...errors import CcheckError
 from .bulk import Outcome
+from .client import Client
 from .schema import Index
-from .server import Server
 
 KEPT = 200
 """How many files an index remembers."""
@@ -31,8 +31,8 @@ class Writes:
         self._before: int | None = None
         self._done = Outcome()
 
-    def begin(self, server: Server, index: Index) -> None:
-        operations = _operations(server, index)
+    def begin(self, client: Client, index: Index) -> None:
+        operations = _operations(client, index)
         with self._guard:
             self._before, self._done = operations, Outcome()
 
@@ -40,9 +40,9 @@ class Writes:
         with self._guard:
             self._done.add(Outcome(outcome.results))
 
-    def marks(self, server: Server, index: Index, source: str) -> dict[str, Any] | None:
+    def marks(self, client: Client, index: Index, source: str) -> dict[str, Any] | None:
         """What the index is to remember of its files, this one among them; None where others wrote to it meanwhile."""
-        operations = _operations(server, index)
+        operations = _operations(client, index)
         with self._guard:
             results = self._done.results
             if operations is None or self._before is None or operations != self._before + sum(results.values()):
@@ -53,9 +53,9 @@ class Writes:
         return {"operations": operations, "sources": [*(old for old in kept if old != source), source][-KEPT:]}
 
 
-def is_ingested(server: Server, index: Index, source: str) -> bool:
+def is_ingested(client: Client, index: Index, source: str) -> bool:
     marked = index.meta.get(KEY, {})
-    return source in marked.get("sources", ()) and _operations(server, index) == marked["operations"]
+    return source in marked.get("sources", ()) and _operations(client, index) == marked["operations"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class Figures:
     state: str
 
 
-def figures(server: Server, index: Index) -> Figures | None:
+def figures(client: Client, index: Index) -> Figures | None:
     """None where the key or user lacks the privilege."""
     path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs,store"
     try:
-        answer = server.request("GET", path, params={"level": "shards"})
+        answer = client.request("GET", path, params={"level": "shards"})
         numbers, seen = 0, []
         for uuid, shard, primary in sorted(_primaries(answer["indices"]), key=lambda found: found[:2]):
             last, docs = int(primary["seq_no"]["max_seq_no"]), primary["docs"]
@@ -93,7 +93,7 @@ def _primaries(indices: Mapping[str, Any]) -> Iterator[tuple[str, int, Mapping[s
                     yield str(found["uuid"]), int(number), copy
 
 
-def _operations(server: Server, index: Index) -> int | None:
+def _operations(client: Client, index: Index) -> int | None:
     """How many writes the index has had; None where the key or user lacks the privilege."""
-    found = figures(server, index)
+    found = figures(client, index)
     return None if found is None else found.operations

@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 from ...errors import InvalidData
+from .client import Client
 from .errors import refuse_parts
 from .ingested import figures
 from .schema import Index
-from .server import Server
 
 _CONDITIONS = {"filter": "a filter", "index_routing": "a routing", "search_routing": "a routing"}
 
@@ -31,9 +31,9 @@ class Removal:
         return f"the index {self.index} with {self.documents:,} documents{size}{alias}"
 
 
-def refuse_writing(server: Server, name: str, index: Index) -> None:
+def refuse_writing(client: Client, name: str, index: Index) -> None:
     """Raise InvalidData where what is written by this name would not reach the whole of one index, and it alone."""
-    for concrete, found in _described(server, name).items():
+    for concrete, found in _described(client, name).items():
         _refuse_data_stream(index, concrete, found, "write to")
         _refuse_conditions(index, name, concrete, found, "to write")
         if found.get("aliases", {}).get(name, {}).get("is_write_index") is False:
@@ -43,11 +43,11 @@ def refuse_writing(server: Server, name: str, index: Index) -> None:
             )
 
 
-def removal(server: Server, name: str, index: Index) -> Removal:
+def removal(client: Client, name: str, index: Index) -> Removal:
     """What removing the store would remove. Raises InvalidData where somebody else uses any of it."""
     if not index.made_here:
         raise InvalidData(f"{index.name} was not made by ccheck. ccheck removes only what it made")
-    found = _described(server, name)
+    found = _described(client, name)
     (concrete,) = index.concrete
     described = found.get(concrete, {})
     _refuse_data_stream(index, concrete, described, "remove")
@@ -59,15 +59,15 @@ def removal(server: Server, name: str, index: Index) -> Removal:
             "ccheck does not remove an index that others use. Remove those aliases first (POST _aliases), or name "
             "its only alias with --store"
         )
-    counted = server.request("GET", f"/{quote(concrete, safe='')}/_count", index=concrete)
-    refuse_parts(counted, server.connection, concrete)
-    sizes = figures(server, index)
+    counted = client.request("GET", f"/{quote(concrete, safe='')}/_count", index=concrete)
+    refuse_parts(counted, client.connection, concrete)
+    sizes = figures(client, index)
     return Removal(concrete, name if index.is_alias else None, int(counted["count"]), sizes.bytes if sizes else None)
 
 
-def _described(server: Server, name: str) -> Mapping[str, Any]:
+def _described(client: Client, name: str) -> Mapping[str, Any]:
     """Every index behind the name, with all of its aliases."""
-    return server.request("GET", f"/{quote(name, safe='')}", index=name)
+    return client.request("GET", f"/{quote(name, safe='')}", index=name)
 
 
 def _refuse_data_stream(index: Index, concrete: str, found: Mapping[str, Any], doing: str) -> None:

@@ -10,7 +10,7 @@ from ...errors import InvalidData, NotFound, UsageError
 from ...layout import analysis_key
 from ...stages import Bm25, Dense, Fusion, Retriever, Sparse
 from ...types import Filter, Query, SparseVector, Vector
-from ..filters import DOCUMENT_ID, PUBLISHED, number_of, refuse_ordered_ids
+from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, number_of, refuse_ordered_ids
 from ..missing import missing, not_held
 from . import reading, units
 from .fields import CONFLICT, NUMBERS, SEMANTIC
@@ -234,8 +234,8 @@ def _filter(filters: Sequence[Body]) -> Body:
 
 
 def _condition(index: Index, filter_: Filter) -> Body:
-    if filter_.operator == "!=":
-        return _not(_condition(index, Filter(filter_.field, "=", filter_.value)))
+    if filter_.operator in NEGATED:
+        return _not(_condition(index, Filter(filter_.field, NEGATED[filter_.operator], filter_.value)))
     if filter_.field == DOCUMENT_ID:
         return _has_id(index, filter_)
     if filter_.field == PUBLISHED and index.published is not None:

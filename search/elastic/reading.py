@@ -12,29 +12,32 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from ...types import Document
+from .client import Client
 from .errors import WHOLE, part_error, refuse_parts
 from .schema import Index, document
-from .server import Server
 
 DOCUMENTS_AT_ONCE, IDS_AT_ONCE = 1_000, 10_000
 """How many hits one request may ask for, with and without what is stored of them. The second is the server's limit."""
+
+SCANNED_AT_ONCE, KEEP_ALIVE = 500, "5m"
+"""How many documents one page of a scan has, and how long the server keeps the scan's point in time."""
 
 Key: TypeAlias = tuple[str, str]
 """A document's index and id: an alias can stand for several indices."""
 
 
-def found_by_id(server: Server, name: str, index: Index, ids: Iterable[str]) -> dict[Key, Document]:
+def found_by_id(client: Client, name: str, index: Index, ids: Iterable[str]) -> dict[Key, Document]:
     """The documents with these ids as searches see them, each under the index that it is in."""
-    hits = _hits_by_id(server, name, index, ids, index.source or True, DOCUMENTS_AT_ONCE)
+    hits = _hits_by_id(client, name, index, ids, index.source or True, DOCUMENTS_AT_ONCE)
     return {key: document(index, key[1], hit["_source"]) for key, hit in hits if "_source" in hit}
 
 
-def shared_ids(server: Server, name: str, index: Index, ids: Iterable[str]) -> frozenset[str]:
+def shared_ids(client: Client, name: str, index: Index, ids: Iterable[str]) -> frozenset[str]:
     """Those of the ids that documents in several of the indices have."""
     if len(index.concrete) == 1:
         return frozenset()
     homes: dict[str, set[str]] = {}
-    for (concrete, id_), _ in _hits_by_id(server, name, index, ids, False, IDS_AT_ONCE):
+    for (concrete, id_), _ in _hits_by_id(client, name, index, ids, False, IDS_AT_ONCE):
         homes.setdefault(id_, set()).add(concrete)
     return frozenset(id_ for id_, some in homes.items() if len(some) > 1)
 
@@ -45,10 +48,10 @@ def public_id(key: Key, shared: frozenset[str]) -> str:
     return f"{concrete}/{id_}" if id_ in shared else id_
 
 
-def got(server: Server, name: str, index: Index, ids: Sequence[str]) -> dict[str, Document]:
+def got(client: Client, name: str, index: Index, ids: Sequence[str]) -> dict[str, Document]:
     """Documents of an index that ccheck did not make by public ids. An id that several indices share is not one."""
     homes = {id_: home_of(index, id_) for id_ in ids}
-    found = found_by_id(server, name, index, dict.fromkeys([*ids, *(one[1] for one in homes.values() if one)]))
+    found = found_by_id(client, name, index, dict.fromkeys([*ids, *(one[1] for one in homes.values() if one)]))
     by_id: dict[str, list[Document]] = {}
     for (_, id_), one in found.items():
         by_id.setdefault(id_, []).append(one)
@@ -62,17 +65,45 @@ def got(server: Server, name: str, index: Index, ids: Sequence[str]) -> dict[str
     return documents
 
 
+def scan(client: Client, name: str, index: Index, query: Mapping[str, Any]) -> Iterator[Document]:
+    """All documents that a query matches, at one point in time."""
+    keep = {"keep_alive": KEEP_ALIVE}
+    held = client.request("POST", f"/{quote(name, safe='')}/_pit", params=keep, index=name)["id"]
+    body: dict[str, Any] = {
+        "query": query,
+        "size": SCANNED_AT_ONCE,
+        "sort": [{"_shard_doc": "asc"}],
+        "_source": index.source or True,
+        "track_total_hits": False,
+    }
+    try:
+        while True:
+            answer = client.request("POST", "/_search", {**body, "pit": {"id": held, **keep}}, index=name, slow=True)
+            refuse_parts(answer, client.connection, name)
+            held = answer.get("pit_id", held)
+            hits = answer.get("hits", {}).get("hits", ())
+            if not hits:
+                return
+            shared = shared_ids(client, name, index, [hit["_id"] for hit in hits])
+            for hit in hits:
+                id_ = public_id((hit["_index"], hit["_id"]), shared)
+                yield document(index, id_, hit.get("_source", {}))
+            body["search_after"] = hits[-1]["sort"]
+    finally:
+        client.request("DELETE", "/_pit", {"id": held}, index=name)
+
+
 def stored(
-    server: Server, name: str, ids: Sequence[str], source: Mapping[str, list[str]]
+    client: Client, name: str, ids: Sequence[str], source: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Ids with what an index made by ccheck stores for them, as last written. Raises an error of any of them."""
     for some in batches(ids, DOCUMENTS_AT_ONCE):
         params = {f"_source_{which}": ",".join(fields) for which, fields in source.items()}
         path = f"/{quote(name, safe='')}/_mget"
-        answer = server.request("POST", path, {"ids": some}, params=params, index=name, slow=True)
+        answer = client.request("POST", path, {"ids": some}, params=params, index=name, slow=True)
         for one in answer["docs"]:
             if "error" in one:
-                raise part_error(one, server.connection, name)
+                raise part_error(one, client.connection, name)
             if one.get("found"):
                 yield one["_id"], one.get("_source", {})
 
@@ -92,7 +123,7 @@ def batches(items: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def _hits_by_id(
-    server: Server, name: str, index: Index, ids: Iterable[str], source: Any, at_once: int
+    client: Client, name: str, index: Index, ids: Iterable[str], source: Any, at_once: int
 ) -> Iterator[tuple[Key, Mapping[str, Any]]]:
     copies = len(index.concrete)
     for some in batches(ids, max(1, at_once // copies)):
@@ -103,7 +134,7 @@ def _hits_by_id(
             "sort": ["_doc"],
             "track_total_hits": False,
         }
-        answer = server.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
-        refuse_parts(answer, server.connection, name)
+        answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
+        refuse_parts(answer, client.connection, name)
         for hit in answer.get("hits", {}).get("hits", ()):
             yield (hit["_index"], hit["_id"]), hit

@@ -53,7 +53,7 @@ def read_index(name: str, mappings: Mapping[str, Any], names: FieldNames, where:
     """Understand what `GET /NAME/_mapping` answered; `where` is how messages call it.
 
     `sampling` looks at documents of an index that ccheck did not make. Raises InvalidData for an index of a later
-    ccheck, for an alias of several of which ccheck made one, and where nothing can be searched.
+    ccheck, for an alias that mixes ccheck's indices with others, and if nothing can be searched.
     """
     concrete = tuple(sorted(mappings))
     metas = [mappings[index]["mappings"].get("_meta", {}).get(OURS) for index in concrete]

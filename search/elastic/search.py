@@ -17,6 +17,7 @@ from ...errors import CcheckError, InvalidData, ServerError
 from ...fusion import fuse, ranking_of
 from ...stages import Bm25, Dense, Fusion, Retriever
 from ...types import Document, Filter, Query, Ranking
+from .client import Client
 from .errors import (
     WHOLE,
     Busy,
@@ -31,7 +32,6 @@ from .errors import (
 from .queries import FUZZY_CLAUSES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
 from .reading import Key, found_by_id, public_id, shared_ids
 from .schema import Index, document
-from .server import Server
 from .units import EXPECTED, INNER_HITS, granularity_of
 from .units import ranked as ranked_units
 
@@ -109,7 +109,7 @@ class Searcher:
     `clauses`: what fuzzy words may become, of `FUZZY_CLAUSES`; `stored_ids`: read ids from where documents are stored.
     """
 
-    server: Server
+    client: Client
     name: str
     index: Index
     retrievers: Mapping[str, Retriever]
@@ -207,7 +207,7 @@ class Searcher:
             found = self._ask(plans)
         except WithoutId:
             if self.stored_ids:
-                raise ServerError(f"{self.server.connection.name} returned documents without ids") from None
+                raise ServerError(f"{self.client.connection.name} returned documents without ids") from None
             stored = replace(self, stored_ids=True)
             return stored._answer([stored._plan(plan.query) for plan in plans])
         except InvalidData as error:
@@ -236,10 +236,10 @@ class Searcher:
         def attempt() -> None:
             nonlocal left
             lines = b"".join(plan.lines for plan in left.values())
-            answer = self.server.send("POST", path, lines, params) if lines else {"responses": ()}
+            answer = self.client.send("POST", path, lines, params) if lines else {"responses": ()}
             again: dict[int, Plan] = {}
             busy: Busy | None = None
-            with self.server.understanding():
+            with self.client.understanding():
                 responses = iter(answer["responses"])
                 for place, plan in left.items():
                     own = {name: next(responses) for name in plan.searches}
@@ -253,20 +253,20 @@ class Searcher:
                 raise busy
 
         try:
-            self.server.again(path, attempt)
+            self.client.again(path, attempt)
         except Busy as error:
-            found |= dict.fromkeys(left, translate(error, self.server.connection, self.name))
+            found |= dict.fromkeys(left, translate(error, self.client.connection, self.name))
         except (ApiError, TransportError) as error:
             if isinstance(error, ApiError) and any(NATIVE in plan.searches for plan in plans):
                 self._check_native(error.meta.status, error.body)
             if not found:
-                raise translate(error, self.server.connection, self.name) from error
-            found |= dict.fromkeys(left, translate(error, self.server.connection, self.name))
+                raise translate(error, self.client.connection, self.name) from error
+            found |= dict.fromkeys(left, translate(error, self.client.connection, self.name))
         return [found[place] for place in range(len(plans))]
 
     def _check_native(self, status: int, body: Any) -> None:
         """Raise NotNative where an error means that."""
-        if is_licence(status, body):
+        if is_licence(body):
             raise NotNative(licensed=False)
         if status == 400 and self.weighted and not too_many_clauses(body):
             raise NotNative(licensed=True)
@@ -277,9 +277,9 @@ class Searcher:
                 status = response.get("status", 500)
                 if NATIVE in responses:
                     self._check_native(status, response)
-                return from_response(status, response, self.server.connection, self.name)
+                return from_response(status, response, self.client.connection, self.name)
             try:
-                refuse_parts(response, self.server.connection, self.name)
+                refuse_parts(response, self.client.connection, self.name)
             except ServerError as error:
                 return error
         rankings = {name: self._ranked(name, responses[name]) if name in responses else [] for name in self.retrievers}
@@ -287,6 +287,10 @@ class Searcher:
         fused: Ranked = []
         if NATIVE in responses:
             fused = self._ranked(NATIVE, responses[NATIVE])
+            if plan.searches != (NATIVE,):
+                # The server orders equal scores by its own numbers of documents, which change from ingest to ingest.
+                order = {key: place for place, (key, _) in enumerate(fuse(rankings, weights, self.fusion))}
+                fused.sort(key=lambda one: order.get(one[0], len(order)))
         elif len(self.retrievers) == 1:
             fused = next(iter(rankings.values()))
         elif not self.only_rankings:
@@ -315,7 +319,7 @@ class Searcher:
         found = [one for one in answers if isinstance(one, Found)]
         wanted = {id_ for one in found for _, id_ in one.missing}
         try:
-            documents = found_by_id(self.server, self.name, self.index, sorted(wanted)) if wanted else {}
+            documents = found_by_id(self.client, self.name, self.index, sorted(wanted)) if wanted else {}
         except CcheckError as error:
             return [error if isinstance(one, Found) and one.missing else one for one in answers]
         for one in found:
@@ -329,7 +333,7 @@ class Searcher:
         found = [one for one in answers if isinstance(one, Found)]
         ids = {id_ for one in found for ranked in (one.fused, *one.rankings.values()) for (_, id_), _ in ranked}
         try:
-            shared = shared_ids(self.server, self.name, self.index, sorted(ids)) if ids else frozenset()
+            shared = shared_ids(self.client, self.name, self.index, sorted(ids)) if ids else frozenset()
         except CcheckError as error:
             return [error if isinstance(one, Found) else one for one in answers]
         for one in found:
@@ -339,7 +343,7 @@ class Searcher:
     def _unreadable(self, found: Found) -> CcheckError:
         concrete, id_ = found.missing[0]
         return ServerError(
-            f"{self.server.connection.name}/{self.name} found {len(found.missing)} documents but did not return "
+            f"{self.client.connection.name}/{self.name} found {len(found.missing)} documents but did not return "
             f"them, such as {concrete}/{id_}. Try again, and check that the index keeps _source"
         )
 

@@ -9,19 +9,22 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from ...analysis import open_analysis
+from ...closing import Closing
 from ...errors import CcheckError, InvalidData, NotFound, UsageError
 from ...layout import Layout
 from ...stages import Bm25, Fusion, Retriever
 from ...types import Document, Entry, Filter, Query, Ranking, Unit
 from ..filters import Kind
+from ..missing import no_store
 from ..several import search_several, searched_units
 from ..store import StoreInfo
 from . import bulk, ingested, mappings, ownership, reading, schema, units
+from .client import Client
 from .comparable import field_kinds
 from .connection import Connection
 from .errors import WHOLE, AlreadyExists, TooManyFields, refuse_parts
@@ -30,7 +33,6 @@ from .found import sampler
 from .queries import check, filter_bodies
 from .schema import Index
 from .search import NotNative, Searcher
-from .server import Server
 
 FIRST = "-000001"
 """Suffix of the index behind an alias."""
@@ -41,7 +43,7 @@ KNOWN_SECONDS = 30.0
 FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
 
 
-class ElasticStore:
+class ElasticStore(Closing):
     """An index or alias on a server; see `ccheck.search.store.Store` for what the methods promise.
 
     Safe to use from several threads, and from several processes that write different documents.
@@ -57,7 +59,7 @@ class ElasticStore:
         self.name = f"{connection.name}/{index}"
         self._connection = connection
         self._names = names or FieldNames()
-        self._server = Server(connection)
+        self._client = Client(connection)
         self._known: tuple[float, Index] | None = None
         self._read: tuple[Mapping[str, Any], Index] | None = None
         self._native = self._native_weights = True
@@ -86,7 +88,7 @@ class ElasticStore:
                 details["left out"] = "; ".join(said[:MOST_SAID]) + more
         elif index.id is not None and (strangers := self._count(_without(index.id))):
             details["not written by ccheck"] = f"{strangers:,} document{'' if strangers == 1 else 's'}"
-        figures = ingested.figures(self._server, index)
+        figures = ingested.figures(self._client, index)
         return StoreInfo(
             name=self.name,
             documents=self.count(),
@@ -104,32 +106,37 @@ class ElasticStore:
 
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
         check(self._index(), Bm25(units=granularity))
-        return units.got(self._server, self.index, granularity, keys)
+        return units.got(self._client, self.index, granularity, keys)
 
     def count(self, filters: Sequence[Filter] = ()) -> int:
         return self._count({"bool": {"filter": filter_bodies(self._index(), filters)}} if filters else None)
 
+    def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
+        index = self._index()
+        query = {"bool": {"filter": filter_bodies(index, filters)}} if filters else {"match_all": {}}
+        return reading.scan(self._client, self.index, index, query)
+
     def fields(self) -> Mapping[str, Kind]:
-        return field_kinds(self._server, self.index, self._index())
+        return field_kinds(self._client, self.index, self._index())
 
     def _count(self, query: Mapping[str, Any] | None = None) -> int:
         answer = self._request("POST" if query else "GET", self._path("_count"), {"query": query} if query else None)
-        with self._server.understanding():
+        with self._client.understanding():
             refuse_parts(answer, self._connection, self.index)
             return int(answer["count"])
 
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
         if not self._index().made_here:
             return {}
-        found = reading.stored(self._server, self.index, ids, {"includes": ["digest"]})
+        found = reading.stored(self._client, self.index, ids, {"includes": ["digest"]})
         # What somebody else wrote has none: it is as unknown as if it were not there.
         return {id_: digest for id_, source in found if isinstance(digest := source.get("digest"), str)}
 
     def get(self, ids: Sequence[str]) -> dict[str, Document]:
         index = self._index()
         if not index.made_here:
-            return reading.got(self._server, self.index, index, ids)
-        found = reading.stored(self._server, self.index, ids, index.source)
+            return reading.got(self._client, self.index, index, ids)
+        found = reading.stored(self._client, self.index, ids, index.source)
         return {id_: schema.document(index, id_, source) for id_, source in found}
 
     # -- writing
@@ -143,11 +150,11 @@ class ElasticStore:
         elif not index.made_here:
             raise self._foreign()
         index.layout.check(layout, self.name)
-        ownership.refuse_writing(self._server, self.index, index)
+        ownership.refuse_writing(self._client, self.index, index)
         if index.layout != layout:
             self._remember(index, mappings.remembered(layout), mappings.layout_mappings(layout))
             self._load()
-        self._writes.begin(self._server, index)
+        self._writes.begin(self._client, index)
 
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         refused: dict[str, str] = {}
@@ -167,28 +174,29 @@ class ElasticStore:
         return self._write(map(bulk.delete_operation, dict.fromkeys(ids))).results.get("deleted", 0)
 
     def abandon(self) -> None:
-        self._server.abandon()
+        self._client.abandon()
 
     def publish(self) -> None:
         self._writable()
         refuse_parts(self._request("POST", self._path("_refresh"), slow=True), self._connection, self.index)
 
     def is_ingested(self, source: str) -> bool:
-        return ingested.is_ingested(self._server, self._index(fresh=True), source)
+        return ingested.is_ingested(self._client, self._index(fresh=True), source)
 
     def mark_ingested(self, source: str) -> None:
         index = self._writable(fresh=True)
-        marks = self._writes.marks(self._server, index, source)
+        marks = self._writes.marks(self._client, index, source)
         if marks is not None:
             self._remember(index, {**index.meta, "ingested": marks})
 
     def removal(self) -> str:
-        return str(ownership.removal(self._server, self.index, self._index(fresh=True)))
+        return str(ownership.removal(self._client, self.index, self._index(fresh=True)))
 
-    def drop(self) -> None:
-        going = ownership.removal(self._server, self.index, self._index(fresh=True))
+    def drop(self) -> list[Path]:
+        going = ownership.removal(self._client, self.index, self._index(fresh=True))
         self._request("DELETE", f"/{quote(going.index, safe='')}", patient=False)
         self._known = None
+        return []
 
     # -- searching
 
@@ -205,7 +213,7 @@ class ElasticStore:
         if searched_units(retrievers) is not None:
             return search_several(self, [[query] for query in queries], retrievers, fusion, k=k, filters=filters)
         index = self._index_for(retrievers)
-        searcher = Searcher(self._server, self.index, index, retrievers, fusion, k, filters, details)
+        searcher = Searcher(self._client, self.index, index, retrievers, fusion, k, filters, details)
         try:
             if self._native and (self._native_weights or not searcher.weighted):
                 try:
@@ -222,7 +230,7 @@ class ElasticStore:
     ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
         searched_units(retrievers)  # they rank the same things, or this says so
         index = self._index_for(retrievers)
-        searcher = Searcher(self._server, self.index, index, retrievers, Fusion(), 0, filters, True, only_rankings=True)
+        searcher = Searcher(self._client, self.index, index, retrievers, Fusion(), 0, filters, True, only_rankings=True)
         try:
             return searcher.run_rankings(queries)
         except CcheckError:
@@ -244,7 +252,7 @@ class ElasticStore:
         patient: bool = True,
         slow: bool = False,
     ) -> dict[str, Any]:
-        return self._server.request(method, path, body, params=params, index=self.index, patient=patient, slow=slow)
+        return self._client.request(method, path, body, params=params, index=self.index, patient=patient, slow=slow)
 
     def _load(self) -> Index | None:
         """The current index; None where it does not exist."""
@@ -258,8 +266,8 @@ class ElasticStore:
         return index
 
     def _understood(self, found: Mapping[str, Any]) -> Index:
-        with self._server.understanding():
-            index = schema.read_index(self.index, found, self._names, self.name, sampler(self._server, self.index))
+        with self._client.understanding():
+            index = schema.read_index(self.index, found, self._names, self.name, sampler(self._client, self.index))
         # As long as the mapping stays, the same fields are searched, whichever documents come.
         self._read = (found, index) if index.made_here or self.count() else None
         return index
@@ -270,7 +278,7 @@ class ElasticStore:
             return known[1]
         index = self._load()
         if index is None:
-            raise NotFound(f"there is no store {self.name}. Make it with ccheck ingest FILE --store {self.name}")
+            raise no_store(self.name)
         return index
 
     def _index_for(self, retrievers: Mapping[str, Retriever]) -> Index:
@@ -329,7 +337,7 @@ class ElasticStore:
         # Without this a bulk request would make a bare index in the place of one that was removed.
         params: dict[str, Any] = {"require_alias": True} if index.is_alias else {}
         params["filter_path"] = bulk.WANTED
-        outcome = bulk.write(self._server, self._path("_bulk"), self.index, operations, params)
+        outcome = bulk.write(self._client, self._path("_bulk"), self.index, operations, params)
         self._writes.add(outcome)
         return outcome
 
@@ -346,15 +354,7 @@ class ElasticStore:
         return int(answer["aggregations"]["passages"]["doc_count"])
 
     def close(self) -> None:
-        self._server.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._client.close()
 
 
 def _without(field: str) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from typing import Any
 from ...fusion import projected
 from ...stages import Bm25, Dense, Retriever
 from ...types import Unit, document_of, unit_key
+from .client import Client
 from .fields import text_of
 from .mappings import UNITS
 from .reading import Key, stored
-from .server import Server
 
 INNER_HITS = "units"
 """The name of the inner hits in an answer."""
@@ -65,14 +65,14 @@ def ranked(
     return projected(best, lambda key: [(key[0], document_of(key[1]))], retriever.parents)
 
 
-def got(server: Server, name: str, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
+def got(client: Client, name: str, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
     """The units of those keys, as they were written last."""
     path = path_of(granularity)
     source = {"includes": [f"{path}.{part}" for part in ("number", "start", "end", "content")]}
     wanted = frozenset(keys)
     ids = [id_ for id_ in dict.fromkeys(map(document_of, keys)) if id_]
     units: dict[str, Unit] = {}
-    for id_, found in stored(server, name, ids, source):
+    for id_, found in stored(client, name, ids, source):
         for one in found.get(UNITS, {}).get(granularity, ()):
             key = unit_key(id_, one["number"])
             if key in wanted:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from ...types import Filter
-from ..filters import DOCUMENT_ID, PUBLISHED, Kind, is_number, number_of
+from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, Kind, is_number, number_of
 
 
 def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
@@ -37,11 +37,12 @@ def condition(filter_: Filter) -> tuple[str, list[str | float]]:
     if filter_.field == DOCUMENT_ID:
         return f"id {filter_.operator} ?", [filter_.value]
     if filter_.field == PUBLISHED:
-        return f"coalesce(published {filter_.operator} ?, ?)", [filter_.value, int(filter_.operator == "!=")]
+        compared = "<=" if filter_.operator == "not>" else filter_.operator
+        return f"coalesce(published {compared} ?, ?)", [filter_.value, int(filter_.operator in NEGATED)]
     # json_each yields a scalar as one row and a list as one row for each of its values.
     path = "$." + json.dumps(filter_.field, ensure_ascii=False)
-    negated = filter_.operator == "!="
-    operator = "=" if negated else filter_.operator
+    negated = filter_.operator in NEGATED
+    operator = NEGATED.get(filter_.operator, filter_.operator)
     text = "CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE atom END"
     parameters: list[str | float] = [filter_.value]
     sql = f"type NOT IN ('integer', 'real') AND {text} {operator} ?"

@@ -139,3 +139,16 @@ def _index_of(retriever: Retriever) -> str:
     if isinstance(retriever, Dense):
         return unit_vectors(retriever.units) if retriever.units is not None else retriever.field or MAIN_VECTORS
     return SPARSE
+
+
+MANY_IDS = 2_000
+"""To look up at least this many ids, the ids of all documents are read, once in a generation."""
+
+
+def ids_of(snapshot: Snapshot, database: Database, wanted: Sequence[int]) -> dict[int, str]:
+    """The ids of these documents that still exist, and perhaps of others."""
+    if not snapshot.ids and len(wanted) < MANY_IDS:
+        return database.ids_by_seq(wanted)
+    if not snapshot.ids:
+        snapshot.ids.update(database.ids())
+    return snapshot.ids

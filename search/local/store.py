@@ -15,20 +15,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from filelock import FileLock, Timeout
 
 from ...analysis import open_analysis
-from ...errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
+from ...closing import Closing
+from ...errors import CcheckError, Incomplete, InvalidData, ServerError, UsageError
 from ...fusion import fuse, ranking_of
 from ...layout import MAIN_VECTORS, Layout
 from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Filter, Query, Ranking, Unit, document_of, unit_key
 from ..filters import Kind
-from ..missing import not_held, refuse_missing
+from ..missing import no_store, not_held, refuse_missing
 from ..several import searched_units
 from ..store import StoreInfo
 from . import upkeep, vectors
@@ -38,20 +38,20 @@ from .files import DATABASE, LOCK, Damaged, Verified, is_leftover, is_remnant, m
 from .records import UNIT_BITS, unit_number, vectors_of
 from .reported import reported
 from .scopes import Changed, Masks, scopes
-from .snapshot import Ranked, Snapshot
+from .snapshot import Ranked, Snapshot, ids_of
 
 COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
 """During an ingest the BM25 indices catch up with the database after so many documents, or so many seconds."""
 
-MANY_IDS = 2_000
-"""To look up at least this many ids, the ids of all documents are read, once in a generation."""
+SCANNED_AT_ONCE = 500
+"""How many documents `scan` reads at a time."""
 RACES = 5
 """How often a search is repeated because a writer replaced a document between ranking and reading it."""
 
 R = TypeVar("R")
 
 
-class LocalStore:
+class LocalStore(Closing):
     """A store in a folder. `ccheck.search.store.Store` says what the methods promise.
 
     Several threads can use one object.
@@ -114,6 +114,18 @@ class LocalStore:
     def count(self, filters: Sequence[Filter] = ()) -> int:
         with self._guard:
             return len(self._database().passing(filters)) if filters else self._database().count()
+
+    def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
+        seqs = self._reading(lambda database: sorted(database.passing(filters) if filters else database.ids()))
+        for start in range(0, len(seqs), SCANNED_AT_ONCE):
+            some = seqs[start : start + SCANNED_AT_ONCE]
+            found = self._reading(partial(Database.documents_by_seq, seqs=some))
+            yield from (found[seq] for seq in some if seq in found)
+
+    @reported
+    def _reading(self, work: Callable[[Database], R]) -> R:
+        with self._guard:
+            return work(self._database())
 
     @reported
     def fields(self) -> Mapping[str, Kind]:
@@ -227,11 +239,16 @@ class LocalStore:
 
     @reported
     def removal(self) -> str:
-        documents = self.count()
+        try:
+            documents = self.count()
+        except InvalidData as error:
+            if not (self.path / DATABASE).exists():
+                raise
+            return f"the files of the store in {self.path} ({error})"
         return f"the files of the store in {self.path} with its {documents:,} document{'' if documents == 1 else 's'}"
 
     @reported
-    def drop(self) -> None:
+    def drop(self) -> list[Path]:
         """Remove the store. Files that ccheck did not make stay, and then their folder stays too."""
         if not (self.path / DATABASE).exists():
             raise self._missing()
@@ -246,8 +263,9 @@ class LocalStore:
                 if database is not None:
                     database.close()
             self._reader = self._writer = self._snapshot = None
-            remove_store(self.path)
+            left = remove_store(self.path)
             self.close()
+        return left
 
     # -- searching
 
@@ -296,7 +314,7 @@ class LocalStore:
             snapshot, rankings = self._rank(queries, retrievers, filters)
             found = {key for ranking in rankings for ranked in ranking.values() for key, _ in ranked}
             wanted = sorted({key >> bits for key in found})
-            ids = self._read(snapshot, wanted, partial(_ids, snapshot))
+            ids = self._read(snapshot, wanted, partial(ids_of, snapshot))
             if ids.keys() >= set(wanted):
                 break
         # Documents that another process kept removing in the meantime are left out.
@@ -348,7 +366,7 @@ class LocalStore:
                 f"the folder {self.path} contains a store without its database, {DATABASE}. Put that file back, or "
                 "remove the folder and ingest again"
             )
-        return NotFound(f"the store {self.name} does not exist. Create it with ccheck ingest FILE --store {self.name}")
+        return no_store(self.name)
 
     def _restless(self) -> ServerError:
         return ServerError(f"the store {self.name} keeps changing. Search it again when its writer is done")
@@ -479,20 +497,3 @@ class LocalStore:
             if self._lock is not None:
                 self._lock.release()
             self._reader = self._writer = self._lock = self._snapshot = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _ids(snapshot: Snapshot, database: Database, wanted: Sequence[int]) -> dict[int, str]:
-    """The ids of these documents that still exist, and perhaps of others."""
-    if not snapshot.ids and len(wanted) < MANY_IDS:
-        return database.ids_by_seq(wanted)
-    if not snapshot.ids:
-        snapshot.ids.update(database.ids())
-    return snapshot.ids

@@ -64,5 +64,5 @@ def stub() -> Iterator[Stub]:
 
 @pytest.fixture
 def store(stub: Stub) -> Iterator[ElasticStore]:
-    with ElasticStore(Connection(stub.url, retry_seconds=5, request_timeout=5), "papers") as store:
+    with ElasticStore(Connection(stub.url, retry_seconds=2, request_timeout=5), "papers") as store:
         yield store

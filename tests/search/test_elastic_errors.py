@@ -29,7 +29,12 @@ def body(type_: str, reason: str = "why") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "type_", "kind", "said"),
     [
-        (404, "index_not_found_exception", NotFound, "there is no index http://host:9200/papers. Make it with ccheck"),
+        (
+            404,
+            "index_not_found_exception",
+            NotFound,
+            "there is no index http://host:9200/papers. Create it with",
+        ),
         (404, "alias_missing", NotFound, "there is no index"),
         (404, "aliases_not_found_exception", NotFound, "there is no index"),
         (400, "index_not_found_exception", InvalidData, "refuses the request (400 index_not_found_exception): why"),
@@ -66,20 +71,42 @@ def test_without_an_index_the_server_is_named() -> None:
     assert str(from_response(500, body("x"), HERE, None)).startswith("http://host:9200 failed (500 x)")
 
 
+def failed_shard(cause: dict[str, str]) -> dict[str, Any]:
+    """How a server says why a search failed."""
+    shard = {"reason": {"type": "query_shard_exception", "reason": "failed to create query", "caused_by": cause}}
+    return {"error": {"type": "search_phase_execution_exception", "failed_shards": [shard]}}
+
+
 @pytest.mark.parametrize(
-    "reason", ["maxClauseCount is set to 1024", "Data too large, data for [query] would be [9/5b]"]
+    "refused",
+    [
+        failed_shard({"type": "too_many_clauses", "reason": "any words"}),
+        failed_shard({"type": "too_many_nested_clauses", "reason": "any words"}),
+        body("circuit_breaking_exception", "Data too large, data for [query] would be [9/5b]"),
+    ],
 )
-def test_too_many_clauses_are_the_claims_matter(reason: str) -> None:
+def test_too_many_clauses_are_the_claims_matter(refused: dict[str, Any]) -> None:
     for status in (400, 429, 500):
-        error = from_response(status, body("x", reason), HERE, "papers")
+        error = from_response(status, refused, HERE, "papers")
         assert type(error) is TooManyClauses and "the claim has too many words" in str(error)
-        assert too_many_clauses(body("x", reason)) and not may_pass(status, body("x", reason))
-    assert not too_many_clauses(body("x"))
+        assert too_many_clauses(refused) and not may_pass(status, refused)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        body("x", "maxClauseCount is set to 1024"),
+        body("circuit_breaking_exception", "Data too large, data for [request] would be [9/5b]"),
+    ],
+)
+def test_other_refusals_are_not_the_claims_matter(other: dict[str, Any]) -> None:
+    assert not too_many_clauses(other)
 
 
 def test_licences() -> None:
-    refused = body("security_exception", "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]")
-    assert is_licence(403, refused) and not is_licence(400, refused) and not is_licence(403, body("security_exception"))
+    refused = {"error": {"type": "security_exception", "reason": "no", "license.expired.feature": "RRF"}}
+    assert is_licence(refused) and is_licence({"error": {"caused_by": refused["error"]}})
+    assert not is_licence(body("security_exception", "current license is non-compliant"))
 
 
 @pytest.mark.parametrize(

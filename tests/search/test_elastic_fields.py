@@ -142,7 +142,7 @@ def test_native_and_own_fusion_rank_alike(
     if what == "weighted":
         retrievers = {name: stage.model_copy(update={"weight": 0.5 + len(name)}) for name, stage in THREE.items()}
     sent: list[bytes] = []
-    send = scifact_store._server.send
+    send = scifact_store._client.send
 
     def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
         sent.append(body)
@@ -156,7 +156,7 @@ def test_native_and_own_fusion_rank_alike(
         assert all(isinstance(ranking, Ranking) for ranking in rankings)
         return rankings  # type: ignore[return-value]
 
-    monkeypatch.setattr(scifact_store._server, "send", record)
+    monkeypatch.setattr(scifact_store._client, "send", record)
     native = rank(True)
     takes_weights = "8." not in str(send("GET", "/")["version"]["number"])[:2]
     by_server = what in ("recipe", "three") or (what == "weighted" and takes_weights)

@@ -41,13 +41,13 @@ def test_the_servers_fusion_and_our_own_rank_alike(
     }
     eight = "_8_" in request.node.callspec.params["store"]
     sent: list[bytes] = []
-    send = store._server.send
+    send = store._client.send
 
     def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
         sent.append(body if isinstance(body, bytes) else json.dumps(body).encode())
         return send(method, path, body, params)
 
-    monkeypatch.setattr(store._server, "send", record)
+    monkeypatch.setattr(store._client, "send", record)
 
     def rank(native: bool) -> list[Ranking]:
         monkeypatch.setattr(store, "_native", native)

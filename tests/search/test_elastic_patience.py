@@ -12,7 +12,7 @@ from http_stub import Reply
 
 from ccheck.errors import CcheckError, InvalidData, ServerError
 from ccheck.search.elastic import Connection, ElasticStore, diagnose
-from ccheck.search.elastic import server as servers
+from ccheck.search.elastic import client as clients
 from ccheck.search.elastic.errors import busy_part, may_pass, reason_of
 from ccheck.stages import Bm25, Fusion
 from ccheck.types import Query
@@ -91,7 +91,13 @@ def test_an_answer_with_a_part_that_may_come_later_is_asked_for_again(
         {"_shards": {"failures": [{"status": 400, "reason": {"type": "query_shard_exception"}}]}},
         {"_shards": "three", "docs": {"error": 1}},
         {"status": 400, "error": {"type": "parsing_exception"}},
-        {"status": 429, "error": {"reason": "Data too large, data for [query] would be [1/1b]"}},
+        {
+            "status": 429,
+            "error": {
+                "type": "circuit_breaking_exception",
+                "reason": "Data too large, data for [query] would be [1/1b]",
+            },
+        },
     ],
 )
 def test_what_will_not_pass_is_asked_once(answer: dict[str, Any]) -> None:
@@ -137,14 +143,14 @@ def test_an_address_that_never_answered_is_not_waited_for(stub: Stub, monkeypatc
     with ElasticStore(Connection(stub.url, retry_seconds=3600), "papers") as store:
         with pytest.raises(ServerError, match="can't be reached: it closed the connection before it answered"):
             store.count()
-        assert len(stub.seen) == servers.ATTEMPTS
+        assert len(stub.seen) == clients.ATTEMPTS
     stub.answers["GET", "/"] = [(503, {})]
     (finding,) = diagnose(Connection(stub.url, retry_seconds=3600))
     assert finding[:2] == ("elasticsearch", False)
 
 
 def test_a_server_that_starts_is_waited_for(stub: Stub) -> None:
-    stub.answers["GET", "/papers/_count"] = [*[(503, {"error": "not ready"})] * 5, (200, {"count": 1})]
+    stub.answers["GET", "/papers/_count"] = [*[(503, {"error": "not ready"})] * 4, (200, {"count": 1})]
     with ElasticStore(Connection(stub.url, retry_seconds=3600), "papers") as store:
         assert store.count() == 1
 
@@ -174,7 +180,7 @@ def test_a_search_that_took_too_long_is_asked_once(stub: Stub) -> None:
 def test_waiting_is_said_once_in_each_silence(
     stub: Stub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, gone: Answer, said: str
 ) -> None:
-    monkeypatch.setattr(servers, "SAID_AFTER", 0.0)
+    monkeypatch.setattr(clients, "SAID_AFTER", 0.0)
     with ElasticStore(Connection(stub.url, username="u", password="s3cret", retry_seconds=60), "papers") as store:
         stub.answers["GET", "/papers/_count"] = [(200, {"count": 1})]
         store.count()

@@ -18,6 +18,7 @@ from ccheck.layout import Chunking, Embedding, Layout, SparseField
 from ccheck.search import parse_filter
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.bulk import index_operation
+from ccheck.search.elastic.client import Client
 from ccheck.search.elastic.errors import from_response
 from ccheck.search.elastic.fields import FieldNames
 from ccheck.search.elastic.found import Sample
@@ -25,7 +26,6 @@ from ccheck.search.elastic.ingested import KEPT, figures
 from ccheck.search.elastic.queries import check, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
 from ccheck.search.elastic.schema import Index, read_index
 from ccheck.search.elastic.search import Plan, _chunks
-from ccheck.search.elastic.server import Server
 from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.types import Document, Entry, Query, SparseVector
 
@@ -306,7 +306,7 @@ def test_figures_count_the_writes_of_primaries(stub: Stub) -> None:
     with_replica = stats((True, 4, 5, 0), (False, 9, 9, 9), (True, -1, 0, 0))
     for answer in (with_replica, stats((True, 4, 5, 0), (True, 0, 1, 0)), stats((True, 4, 5, 1), (True, 0, 1, 0)), {}):
         stub.answers["GET", path] = [(200, answer)]
-        seen.append(figures(Server(Connection(stub.url)), MINE_BY_NAME))
+        seen.append(figures(Client(Connection(stub.url)), MINE_BY_NAME))
     first, second, third, none = seen
     assert first is not None and second is not None and third is not None and none is None
     assert (first.operations, first.bytes) == (5, 77) and second.operations == third.operations == 6

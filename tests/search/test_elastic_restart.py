@@ -20,9 +20,17 @@ COUNT = 400
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
+def own_node() -> Iterator[Node]:
     with start_node("basic") as node:
         yield node
+
+
+@pytest.fixture
+def node(own_node: Node) -> Node:
+    """A node that runs, whatever the test before did to it."""
+    if not own_node.runs:
+        own_node.start()
+    return own_node
 
 
 @pytest.fixture
@@ -98,4 +106,3 @@ def test_an_interrupt_does_not_wait_for_a_node_that_is_gone(node: Node, store: s
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 130 and b"interrupted" in running.stderr.read()
         reading.join()
-    node.start()

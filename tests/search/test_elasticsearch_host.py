@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from elasticsearch_nodes import VERSION, VERSION_8, Licence, start_node
+from elasticsearch_nodes import VERSION, VERSION_8, Node, start_node
 
 DOCUMENTS = [
     {"text": "Sea level has risen 20 cm since 1900.", "vector": [1.0, 0.0, 0.0]},
@@ -21,10 +21,10 @@ RRF = {"rrf": {"retrievers": [TEXT, VECTOR], "rank_window_size": 10, "rank_const
 
 
 @pytest.fixture(scope="module")
-def own_url() -> Iterator[str]:
+def own_node() -> Iterator[Node]:
     """A node from the jars, whatever the environment names: what is tested is the stand-in."""
     with start_node() as node:
-        yield node.url
+        yield node
 
 
 def fill(url: str, index: str) -> None:
@@ -90,31 +90,38 @@ def test_rrf_takes_weights_in_version_9_alone(
     assert "unknown field [retriever]" in refused.text
 
 
-@pytest.mark.parametrize(("licence", "release"), [("trial", VERSION), ("basic", VERSION_8)])
-def test_node_keeps_its_data_over_a_crash(tmp_path: Path, licence: Licence, release: str) -> None:
-    with start_node(licence, tmp_path / "home", version=release) as node:
-        url = node.url
-        assert version(url) == release
-        fill(url, "kept")
-        node.kill()
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(url)
-        node.restart()
-        assert node.url == url
-        assert ids(search(url, "kept", {"query": {"match": {"text": "ocean"}}})) == ["2"]
+def check_that_data_outlives_a_crash(node: Node, release: str) -> None:
+    url = node.url
+    assert version(url) == release
+    fill(url, "kept")
+    node.kill()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url)
+    node.restart()
+    assert node.url == url
+    assert ids(search(url, "kept", {"query": {"match": {"text": "ocean"}}})) == ["2"]
+
+
+def test_node_keeps_its_data_over_a_crash(own_node: Node) -> None:
+    check_that_data_outlives_a_crash(own_node, VERSION)
+
+
+def test_node_of_version_8_keeps_its_data_over_a_crash(tmp_path: Path) -> None:
+    with start_node("basic", tmp_path / "home", version=VERSION_8) as node:
+        check_that_data_outlives_a_crash(node, VERSION_8)
 
 
 @pytest.mark.parametrize("pruned", [{}, {"prune": True}, {"prune": False, "pruning_config": {}}])
-def test_the_stand_in_for_sparse_vector_refuses_to_prune(own_url: str, pruned: dict[str, Any]) -> None:
+def test_the_stand_in_for_sparse_vector_refuses_to_prune(own_node: Node, pruned: dict[str, Any]) -> None:
     """It can't: a request of ccheck's that asked for pruning, or left it to the server, would not go unnoticed."""
-    index = f"sparse-{len(str(pruned))}"
+    url, index = own_node.url, f"sparse-{len(str(pruned))}"
     properties = {"sparse": {"type": "sparse_vector"}}
-    httpx.put(f"{own_url}/{index}", json={"mappings": {"properties": properties}}, timeout=60).raise_for_status()
-    httpx.put(f"{own_url}/{index}/_doc/0?refresh=true", json={"sparse": {"7": 2.0}}, timeout=60).raise_for_status()
+    httpx.put(f"{url}/{index}", json={"mappings": {"properties": properties}}, timeout=60).raise_for_status()
+    httpx.put(f"{url}/{index}/_doc/0?refresh=true", json={"sparse": {"7": 2.0}}, timeout=60).raise_for_status()
     query = {"field": "sparse", "query_vector": {"7": 1.0}}
-    asked = search(own_url, index, {"query": {"sparse_vector": query | {"prune": False}}})
+    asked = search(url, index, {"query": {"sparse_vector": query | {"prune": False}}})
     assert ids(asked) == ["0"]
-    refused = search(own_url, index, {"query": {"sparse_vector": query | pruned}})
+    refused = search(url, index, {"query": {"sparse_vector": query | pruned}})
     assert refused.status_code == httpx.codes.BAD_REQUEST and "is not pruned here" in refused.text
 
 

@@ -41,6 +41,7 @@ def flip(file: Path, at: int | None = None) -> None:
     file.write_bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")
 def test_random_damages_are_never_silently_wrong() -> None:
     from damage import run

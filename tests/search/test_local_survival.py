@@ -31,27 +31,41 @@ CREATOR = """
     import os, signal, sys
     from pathlib import Path
     sys.path[:0] = {tests!r}
+    import filelock, tantivy
     from local_entries import LAYOUT, LocalStore
-    steps = 0
-    def step(event, args):
-        global steps
-        if event in ("open", "os.mkdir", "os.rename", "os.chmod", "sqlite3.connect") and {folder!r} in str(args[0]):
-            steps += 1
-            if steps == {at}:
-                os.kill(os.getpid(), signal.SIGKILL)
-    sys.addaudithook(step)
-    LocalStore(Path({folder!r})).prepare(LAYOUT)
-    print(steps)
+
+    def create(folder, at):
+        steps = 0
+        def step(event, args):
+            nonlocal steps
+            if event in ("open", "os.mkdir", "os.rename", "os.chmod", "sqlite3.connect") and folder in str(args[0]):
+                steps += 1
+                if steps == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        sys.addaudithook(step)
+        LocalStore(Path(folder)).prepare(LAYOUT)
+
+    for at in range(1, 100):
+        child = os.fork()
+        if child == 0:
+            create(os.path.join({folder!r}, f"store{{at}}"), at)
+            os._exit(0)
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(ended)
+        if ended == 0:
+            break
 """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX systems do")
 def test_kill_while_a_store_is_created(tmp_path: Path) -> None:
     """At each touch of the folder: what is left is not a store, and the next creation turns it into one."""
-    for at in range(1, 100):
+    code = textwrap.dedent(CREATOR.format(tests=FOLDERS, folder=str(tmp_path)))
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    ended = [int(line) for line in process.stdout.split()]
+    assert len(ended) > 5 and ended == [-signal.SIGKILL] * (len(ended) - 1) + [0], process.stderr
+    for at in range(1, len(ended) + 1):
         folder = tmp_path / f"store{at}"
-        code = textwrap.dedent(CREATOR.format(tests=FOLDERS, folder=str(folder), at=at))
-        process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         with LocalStore(folder) as reader:
             info = reader.info()
             assert info is None or info.documents == 0
@@ -64,10 +78,6 @@ def test_kill_while_a_store_is_created(tmp_path: Path) -> None:
             store.publish()
             assert bm25_count(store) == 1
         assert not list(folder.glob(f"{UNBORN}*"))
-        if process.returncode == 0:
-            break
-        assert process.returncode == -signal.SIGKILL, process.stderr
-    assert at > 5
 
 
 def test_two_creations_at_once(tmp_path: Path) -> None:

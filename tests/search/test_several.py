@@ -24,6 +24,7 @@ class Scripted(LocalStore):
         "one": {"bm25": [("a", 9.0), ("b", 8.0), ("c", 7.0)], "dense": [("c", 0.9)]},
         "two": {"bm25": [("c", 3.0), ("d", 2.0)], "dense": []},
         "three": {"bm25": [("b", 1.0)], "dense": [("a", 0.3), ("c", 0.2)]},
+        "four": {"bm25": [("a", 2.5), ("b", 0.5)], "dense": []},
         "lost": ServerError("no answer"),
     }
 
@@ -57,6 +58,22 @@ def test_reciprocal_ranks_are_summed_over_queries(store: LocalStore) -> None:
     assert [hit.document.id for hit in hits(found)] == ["b", "c", "a"]
     best = {hit.document.id: (hit.scores["bm25"], hit.scores["rrf"]) for hit in hits(found)}
     assert best["c"] == (7.0, pytest.approx(1 / 7 + 1 / 5))
+
+
+@pytest.mark.parametrize(
+    ("depth", "scores"),
+    [
+        (1, {"a": 1 / 5}),
+        (3, {"a": 1 / 5, "b": 1 / 6, "c": 1 / 7}),
+        (4, {"a": 1 / 5 + 1 / 5, "b": 1 / 6, "c": 1 / 7}),
+        (9, {"a": 1 / 5 + 1 / 5, "b": 1 / 6 + 1 / 6, "c": 1 / 7}),
+    ],
+)
+def test_a_pooled_depth_counts_over_all_queries(store: LocalStore, depth: int, scores: dict[str, float]) -> None:
+    """As the SQL of AVeriTeC's OldJoe has it: the best rows of all queries, with their ranks within each query."""
+    retrievers: dict[str, Retriever] = {"bm25": Bm25(depth=depth)}
+    (found,) = search_several(store, [queries("one", "four")], retrievers, Fusion(k=4), k=10, pooled=True)
+    assert {hit.document.id: hit.score for hit in hits(found)} == pytest.approx(scores)
 
 
 def test_queries_and_retrievers_are_joined_with_their_weights(store: LocalStore) -> None:

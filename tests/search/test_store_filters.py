@@ -61,6 +61,14 @@ def test_a_store_without_metadata(make_store: Callable[[], Store]) -> None:
         refuse_unfit([parse_filter("a=1")], store.fields(), store.name)
 
 
+def test_what_is_not_after_a_day_has_another_date_or_none(store: Store) -> None:
+    """Of four documents, one is from the end of 2015; the fixture's three have no date."""
+    add(store, {"year": "n.d."}, first=3, published="2015-12-31")
+    for day, passing in (("2015-12-30", 3), ("2015-12-31", 4), ("2016-01-01", 4)):
+        assert store.count([Filter(PUBLISHED, "not>", day)]) == passing
+    assert store.count([Filter("volume", "not>", "10")]) == store.count() - store.count([Filter("volume", ">", "10")])
+
+
 @pytest.mark.parametrize(
     ("condition", "passing"),
     [
@@ -110,7 +118,7 @@ def test_documents_that_pass_are_counted(store: Store, condition: str, passing: 
         ),
         ("date>=2015", "date holds text"),
         ("pages<9", "pages holds text"),
-        ("published<2015-01-01", "no document in {} has a date, so --before 2015-01-01 would exclude all"),
+        ("published<2015-01-01", "no document in {} has a date, so --before and --after would exclude all"),
     ],
 )
 def test_filters_that_are_mistakes_are_refused(store: Store, condition: str, said: str) -> None:

@@ -299,6 +299,7 @@ def test_searches_take_what_a_licence_allows(stub: Stub) -> None:
     refusal = {
         "type": "security_exception",
         "reason": "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]",
+        "license.expired.feature": "Reciprocal Rank Fusion (RRF)",
     }
 
     def basic(body: bytes) -> Answer:
@@ -359,8 +360,8 @@ def test_a_key_that_may_not_ask_for_figures(stub: Stub, store: ElasticStore) -> 
 
 
 def test_fuzzy_words_that_a_server_refuses_become_fewer(stub: Stub, store: ElasticStore) -> None:
-    reason = "maxClauseCount is set to 1024"
-    failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "caused_by": {"reason": reason}}}
+    cause = {"type": "too_many_clauses", "reason": "maxClauseCount is set to 1024"}
+    failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "caused_by": cause}}
 
     def answer(body: bytes) -> Answer:
         refuses = b"fuzziness" in body and b'"max_expansions": 2' not in body

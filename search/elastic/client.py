@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +34,7 @@ _COMPATIBLE_WITH_8 = "application/vnd.elasticsearch+{}; compatible-with=8"
 _log = logging.getLogger(__name__)
 
 
-class Server:
+class Client:
     """The official client with retries and with errors that say what to do. Safe to use from several threads.
 
     A server that answered before and is now busy or gone is asked again for `Connection.retry_seconds`, counted from
@@ -54,22 +55,21 @@ class Server:
         self._waiting: set[threading.Event] = set()
         options: dict[str, Any] = {}
         if connection.name.startswith("https:"):
-            options |= {"verify_certs": connection.verify_certs, "ssl_show_warn": False}
-            if connection.ca_certs is not None:
-                if not connection.ca_certs.is_file():
-                    raise NotFound(f"{CERTIFICATES} names {connection.ca_certs}, which does not exist")
-                options["ca_certs"] = str(connection.ca_certs)
+            options |= _tls(connection)
         if connection.api_key:
             options["api_key"] = connection.api_key
         elif connection.username:
             options["basic_auth"] = (connection.username, connection.password or "")
-        if connection.cloud_id:
+        if connection.cloud_id or connection.compress:
             options["http_compress"] = True
+        addresses = [connection.name, *connection.hosts]
         try:
             self._client = elasticsearch.Elasticsearch(
-                connection.name,
+                addresses,
                 request_timeout=connection.request_timeout,
-                max_retries=0,
+                # Another host is asked at once when one can't be reached. All other waiting is `again`'s.
+                max_retries=len(addresses) - 1,
+                retry_on_status=(),
                 node_class=LimitedNode,
                 connections_per_node=2 * THREADS,
                 **options,
@@ -221,6 +221,7 @@ class Server:
                 "accept": _COMPATIBLE_WITH_8.format("json"),
                 "content-type": _COMPATIBLE_WITH_8.format(kind),
             }
+        headers["x-opaque-id"] = self.connection.opaque_id
         if body is None:
             del headers["content-type"]
         try:
@@ -234,6 +235,41 @@ class Server:
                 raise
             self._speaks_8 = True
             return self.send(method, path, body, params)
+
+
+def _tls(connection: Connection) -> dict[str, Any]:
+    """The client's options for a secure connection.
+
+    Raises NotFound for a missing file, UsageError for one that can't be used.
+    """
+    files = {
+        CERTIFICATES: connection.ca_certs,
+        "ELASTICSEARCH_CLIENT_CERT": connection.client_cert,
+        "ELASTICSEARCH_CLIENT_KEY": connection.client_key,
+    }
+    for variable, file in files.items():
+        if file is not None and not file.is_file():
+            raise NotFound(f"{variable} names {file}, which does not exist")
+    context = ssl.create_default_context()
+    if connection.client_cert is not None:
+        try:
+            context.load_cert_chain(connection.client_cert, connection.client_key)
+        except OSError as error:
+            raise UsageError(
+                f"the certificate in {connection.client_cert} (ELASTICSEARCH_CLIENT_CERT) and its private key "
+                f"(ELASTICSEARCH_CLIENT_KEY) can't be used: {error}. Both must be PEM files, and belong together"
+            ) from error
+    if connection.ca_fingerprint:
+        # The client takes a certificate of ours beside a fingerprint only in a context.
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return {"ssl_assert_fingerprint": connection.ca_fingerprint, "ssl_context": context, "ssl_show_warn": False}
+    options: dict[str, Any] = {"verify_certs": connection.verify_certs, "ssl_show_warn": False}
+    named = {
+        "ca_certs": connection.ca_certs,
+        "client_cert": connection.client_cert,
+        "client_key": connection.client_key,
+    }
+    return options | {name: str(file) for name, file in named.items() if file is not None}
 
 
 def _error(state: tenacity.RetryCallState) -> BaseException | None:
