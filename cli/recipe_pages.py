@@ -2,19 +2,19 @@
 
     python -m ccheck.cli.recipe_pages > docs/recipes.md
 
-The figures are lines of `ccheck evaluate --json` in benchmarks/recipes.jsonl, each with an optional `note`.
+The figures are lines of `ccheck evaluate --json` in recipes/measured.jsonl, each with an optional `note`.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from ..pipeline.needs import models_used, needs_of
+from ..pipeline.needs import Needs, models_used, needs_of
+from ..published import Table
 from ..recipe import Recipe, load_recipe, recipe_names
 from ..stages import (
     AdditionalStage,
@@ -28,21 +28,28 @@ from ..stages import (
     LearnedStage,
     ListwiseStage,
     ModelStage,
+    QuestionsStage,
     RewritingStage,
     Sparse,
     Stage,
+    UnitsStage,
     VerdictStage,
 )
+from .recipe_prompts import prompts_section
+from .recipe_tables import changes_of, lines_of, measured_on, read_measured, table_command
 
-MEASURED = Path(__file__).parents[1] / "benchmarks" / "recipes.jsonl"
 _HEAD = """# Recipes
 
 Generated with `python -m ccheck.cli.recipe_pages > docs/recipes.md`. Do not edit this page.
 
 A recipe describes a whole pipeline. `ccheck recipes show NAME` prints one, and `--recipe NAME|FILE` runs it.
-Published figures are the source's own, on its own data. The figures measured here are on other data, and another model
-stands in where the original was not available. They show that the pipeline runs and what each stage contributes, not
-that it reproduces the published figures. Intervals are 95% bootstrap intervals over the claims.
+Every command also takes `NAME:ABLATION`, which is the recipe with one of its ablations; `NAME:ONE+OTHER` has both.
+`ccheck recipes tables NAME` prints the tables of the recipe's source, and `ccheck evaluate NAME --ablation ONE,OTHER`
+measures ablations side by side and tests the differences.
+Published figures are the source's own, on its own data. In the tables below, CLAIMS and QRELS stand for that data, and
+what was measured here is in the rows below the published ones. The figures measured here are on other data, and
+another model stands in where the original was not available. They show that the pipeline runs and what each stage
+contributes, not that it reproduces the published figures. Intervals are 95% bootstrap intervals over the claims.
 """
 
 
@@ -55,6 +62,11 @@ A recipe is a TOML file. An unknown key is an error that names the closest known
 
 - `extends` names another recipe, or a file next to this one, and lays this recipe's tables over it. `false` in place of
   a table or key removes it.
+- `[ablations.NAME]` has a `description` and the tables that it lays over the recipe, for example
+  `retrievers.sparse = false`.
+- `[tables.NUMBER]` is a table of the source, with its `title`, the data (`on`) and their `split`, its `metrics`, and
+  `rows`: `"BM25" = {ablation = "bm25-only", published = [0.07, 0.12]}`. A row can name an `ablation` (or several joined
+  with `+`), another `recipe`, or a `command` of its own. `"-"` stands for a figure that was not published.
 - `[replace]` names models that stand in for others, like `--replace`.
 - Relative file names are looked up next to the recipe first. `examples` must be in the recipe's own folder.
 - A retriever's or reranker's name is its kind, unless you set `kind`. A reranker with any other name is a model.
@@ -77,6 +89,8 @@ _STAGES: dict[str, type[Stage]] = {
     "[rerankers.ensemble]": EnsembleStage,
     "[rerankers.listwise]": ListwiseStage,
     "[rerankers.learned]": LearnedStage,
+    "[questions]": QuestionsStage,
+    "[ingest.units.NAME]": UnitsStage,
     "[evidence]": EvidenceStage,
     "[verdict]": VerdictStage,
 }
@@ -89,15 +103,18 @@ def main() -> None:
 def page() -> str:
     """The whole page."""
     lines = [_HEAD]
-    measured = _measured()
+    measured = read_measured()
     for name in recipe_names():
         recipe = load_recipe(name)
         lines += [f"## {name}", "", recipe.description, ""]
         lines += _source(recipe)
         lines += _stages(recipe)
         lines += _models(recipe)
-        lines += _published(recipe)
-        lines += _runs([run for run in measured if run["recipe"] == name])
+        lines += _decisions(recipe)
+        lines += _ablations(recipe)
+        lines += _published(recipe, measured)
+        lines += _runs([run for run in measured if run["recipe"].partition(":")[0] == name])
+    lines += prompts_section()
     lines += [_TABLES]
     for title, stage in _STAGES.items():
         lines += _keys(title, stage)
@@ -153,6 +170,8 @@ def _stages(recipe: Recipe) -> list[str]:
     rewritten = any(retriever.query != "claim" for retriever in recipe.retrievers.values())
     if rewritten:
         rows.append(f"| rewriting | {_settings(recipe.rewriting) or 'as usual'} |")
+    if recipe.questions is not None:
+        rows.append(f"| questions | {_settings(recipe.questions, always=('count', 'queries', 'passages'))} |")
     if recipe.ingest.additional is not None:
         additional = _settings(recipe.ingest.additional, always=("summary", "posts"))
         rows.append(f"| at ingest | additional texts: {additional} |")
@@ -197,15 +216,67 @@ def _models(recipe: Recipe) -> list[str]:
     return [*head, *lines, *([""] if lines else []), *provided]
 
 
-def _published(recipe: Recipe) -> list[str]:
-    if not recipe.published:
-        return ["No figures were published for the whole system.", ""] if recipe.source is not None else []
-    rows = ["| published | figures |", "| --- | --- |"]
-    for published in recipe.published:
-        note = f": {published.note}" if published.note else ""
-        figures = ", ".join(f"{name} {_figure(value)}" for name, value in published.metrics.items())
-        rows.append(f"| {published.on}{note} | {figures} |")
+def _decisions(recipe: Recipe) -> list[str]:
+    if not recipe.decisions:
+        return []
+    return [
+        "Where this differs from its source, or decides what the source leaves open:",
+        "",
+        *(f"- {one}" for one in recipe.decisions),
+        "",
+    ]
+
+
+def _ablations(recipe: Recipe) -> list[str]:
+    if not recipe.ablations:
+        return []
+    rows = ["| ablation | | changes |", "| --- | --- | --- |"]
+    for name, ablation in recipe.ablations.items():
+        loaded = load_recipe(f"{recipe.name}:{name}")
+        own = " Needs an ingest of its own." if _needs_more(needs_of(loaded), needs_of(recipe)) else ""
+        rows.append(f"| `{name}` | {ablation.description}.{own} | `{changes_of(ablation)}` |")
     return [*rows, ""]
+
+
+def _needs_more(needs: Needs, known: Needs) -> bool:
+    """Whether a store that was made for the recipe lacks something, or has texts that the ablation must not find."""
+    dense = {(need.model, need.passages) for need in needs.dense} - {(one.model, one.passages) for one in known.dense}
+    return bool(
+        dense
+        or needs.sparse not in (None, known.sparse)
+        or any(one not in known.analyses for one in needs.analyses)
+        or needs.additional != known.additional
+    )
+
+
+def _published(recipe: Recipe, measured: list[dict[str, Any]]) -> list[str]:
+    """The source's tables, with what was measured below what was published."""
+    lines: list[str] = []
+    for number, table in recipe.tables.items():
+        lines += [f"**Table {number}: {table.title}** ({table.on}, {table.split}).", ""]
+        rows = [
+            f"| row | recipe | {' | '.join(table.metrics)} |",
+            f"| --- | --- |{' --- |' * len(table.metrics)}",
+        ]
+        found = list(lines_of(recipe, table, measured))
+        for line in found:
+            note = f" ({line.note})" if line.note else ""
+            about = f"`{line.recipe}`" if line.recipe else f"`{line.command}`" if line.command else "–"
+            rows.append(f"| {line.row}{note} | {about} | {_cells(table, line.published, {})} |")
+            for one in line.measured:
+                cells = _cells(table, one["metrics"], one.get("intervals", {}))
+                rows.append(f"| measured here: {measured_on(one)} | | {cells} |")
+        lines += [*rows, ""]
+        if table.command != "none" and any(line.recipe for line in found):
+            lines += [f"    {table_command(table)}", ""]
+    return lines
+
+
+def _cells(table: Table, figures: Mapping[str, float], intervals: Mapping[str, list[float]]) -> str:
+    return " | ".join(
+        f"{_figure(figures[metric])}{_interval(intervals.get(metric))}" if metric in figures else "–"
+        for metric in table.metrics
+    )
 
 
 def _runs(runs: list[dict[str, Any]]) -> list[str]:
@@ -218,7 +289,8 @@ def _runs(runs: list[dict[str, Any]]) -> list[str]:
             for name, value in run["metrics"].items()
         )
         swapped = "; ".join(f"{new} for {old}" for old, new in run.get("replaced", {}).items())
-        said = [run.get("note", ""), str(run["claims"]), figures, _shares(run), swapped or "–"]
+        ablation = f"`{run['recipe']}`: " if ":" in run["recipe"] else ""
+        said = [ablation + run.get("note", ""), str(run["claims"]), figures, _shares(run), swapped or "–"]
         rows.append(f"| {' | '.join(said)} |")
     return [*rows, ""]
 
@@ -238,16 +310,6 @@ def _figure(value: float) -> str:
 
 def _interval(interval: list[float] | None) -> str:
     return f" ({_figure(interval[0])} to {_figure(interval[1])})" if interval else ""
-
-
-def _measured() -> list[dict[str, Any]]:
-    return list(_lines()) if MEASURED.is_file() else []
-
-
-def _lines() -> Iterator[dict[str, Any]]:
-    for line in MEASURED.read_text(encoding="utf-8").splitlines():
-        if line.strip():
-            yield json.loads(line)
 
 
 if __name__ == "__main__":

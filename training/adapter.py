@@ -60,7 +60,7 @@ def train_adapter(
         ids = [document.id for document in needed]
         train = queries[: len(data.train)]
         dev = queries[len(data.train) :]
-        chosen = data.groups[data.chosen_by]
+        chosen = data.chosen_by
 
         def run_of(weight: Any) -> dict[str, dict[str, float]]:
             made = dev @ weight.T

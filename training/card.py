@@ -145,6 +145,9 @@ def _bullet(text: str) -> str:
 def _phases(phases: Sequence[Trained], metric: str) -> list[str]:
     lines = []
     for phase in phases:
+        if not phase.measured:
+            lines.append(f"{phase.phase}: {phase.steps} steps in {phase.seconds:.0f} s. The last weights were kept")
+            continue
         values = ", ".join(f"{value:.4f}" for _, _, value in phase.history)
         lines.append(
             f"{phase.phase}: {phase.steps} steps in {phase.seconds:.0f} s. {metric} before training and after each "

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import InvalidData, UsageError
 from ..files import write_text
-from ..models import find_model, fingerprint, loading_quietly
+from ..models import check_attention, find_model, fingerprint, loading_quietly
 from ..special_tokens import words_only_in
 from ..types import Claim, Document, Vector
 from .card import retrieval_card
@@ -85,21 +85,30 @@ def train_embedder(
     large = pool_of(data, measured, options.final_pool, options.seed)
     before_file = work / "before.json"
     if not before_file.is_file():
-        listener.message(f"measuring the base model on {len(large):,} documents")
+        if measured:
+            listener.message(f"measuring the base model on {len(large):,} documents")
         write_text(before_file, json.dumps(rank(model, measured, large, options, device)))
     before: dict[str, dict[str, float]] = json.loads(before_file.read_text(encoding="utf-8"))
     adapted = add_lora(model.transformers_model, options.lora) if options.lora is not None else None
     if options.gradient_checkpointing and adapted is not None:
         model.transformers_model.enable_input_require_grads()
-    chosen = data.groups[data.chosen_by]
+    chosen = data.chosen_by
     small = pool_of(data, chosen, options.pool, options.seed)
 
     def development() -> float:
         run = rank(model, chosen, small, options, device)
         return development_value(run, data.qrels, chosen, options.metric)
 
+    said: list[str] = []
+
     def trainer(phase: Phase) -> Any:
         rows = weak_rows(options, data) if phase.name == "weak" else embedder_rows(options, data)
+        if count := sum(len(row.negatives) for row in rows):
+            judged = sum(len(set(data.judged_not(row.claim)).intersection(row.negatives)) for row in rows)
+            said.append(
+                f"{phase.name}: {count:,} negatives, of which {judged:,} were judged not to be relevant to their claim"
+            )
+            listener.message(said[-1])
         listener.message(f"{phase.name}: {len(rows):,} pairs, {phase.epochs} epochs")
         return _trainer(model, options, data, rows, work / phase.name, device, phase.epochs, phase.learning_rate)
 
@@ -107,14 +116,17 @@ def train_embedder(
         Phase("weak", options.weak_epochs if options.weak_pairs else 0, options.weak_learning_rate),
         Phase("embedder", options.epochs, options.learning_rate),
     ]
-    phases, undone = run_phases(planned, model, work, options, trainer, development, listener)
+    measuring = development if chosen else None
+    phases, undone = run_phases(planned, model, work, options, trainer, measuring, listener)
     listener.message("measuring")
     values = figures(data, before, rank(model, measured, large, options, device), metrics)
-    notes = [f"the figures rank {len(large):,} of {len(data.documents):,} documents with this model alone"]
-    notes += undone
+    notes = []
+    if measured:
+        notes.append(f"the figures rank {len(large):,} of {len(data.documents):,} documents with this model alone")
+    notes += [*said, *undone]
     # A later phase can gain and still be below the base, where the one before it did harm.
     base_value = phases[0].history[0][2]
-    gained = any(value > base_value for phase in phases for _, _, value in phase.history[1:])
+    gained = not chosen or any(value > base_value for phase in phases for _, _, value in phase.history[1:])
     if not gained:
         notes.append(f"no epoch improved {options.metric} over the base. Use the base")
     notes += notes_on(values, metrics[0])
@@ -153,6 +165,7 @@ def load_base(options: TrainingOptions, device: str) -> tuple[Any, Callable[[], 
 
     found = find_model(options.base)
     fingerprint(found.path)  # NotFound without safetensors
+    check_attention(found.path)
     changed = {}
     file = found.path / "config.json"
     if options.attention_dropout is not None and file.is_file():
@@ -185,13 +198,22 @@ def embedder_rows(options: EmbedderOptions, data: RetrievalData) -> list[Embedde
 
     Without mined or judged ones, `multiple-negatives` has those of the batch alone.
     """
-    ranked = read_negatives(options.negatives, data.documents) if options.negatives is not None else {}
+    mined = read_negatives(options.negatives, data.documents) if options.negatives is not None else None
     triplet = options.loss == "triplet"
     wanted = max(1, options.hard) if triplet else options.hard
-    if not triplet and not ranked and not any(data.judged_not(claim) for claim in data.train):
+    if not triplet and not mined and not any(data.judged_not(claim) for claim in data.train):
         wanted = 0
-    drawn = draw_negatives(data, data.train, ranked, hard=wanted, random_count=wanted, seed=options.seed)
-    rows = [EmbedderRow(claim, positive, tuple(negatives[:wanted])) for claim, positive, negatives in drawn]
+    drawn = draw_negatives(
+        data,
+        data.train,
+        {},
+        hard=wanted,
+        random_count=wanted,
+        negatives_from=options.negatives_from,
+        mined=mined,
+        seed=options.seed,
+    )
+    rows = [EmbedderRow(row.claim, row.positive, row.negatives[:wanted]) for row in drawn]
     if triplet:
         return [EmbedderRow(row.claim, row.positive, (negative,)) for row in rows for negative in row.negatives]
     # Where the corpus is so small that some have fewer, all have as many as the fewest: a batch is a table.
@@ -211,7 +233,8 @@ def weak_rows(options: EmbedderOptions, data: RetrievalData) -> list[EmbedderRow
     claims = [claim for claim, _ in pairs]
     drawn = draw_negatives(data, claims, {}, hard=0, random_count=wanted, seed=options.seed, own=own)
     rows = []
-    for (claim, document), (_, _, negatives) in zip(pairs, drawn, strict=True):
+    for (claim, document), row in zip(pairs, drawn, strict=True):
+        negatives = row.negatives
         # Where the relevant one is without its title the other is too: it must not show by that.
         titled = bool(document.title) or not data.documents[document.id].title
         others = [data.documents[id_] for id_ in negatives]
@@ -235,6 +258,8 @@ def rank(
     model: Any, claims: Sequence[Claim], documents: Sequence[Document], options: TrainingOptions, device: str
 ) -> dict[str, dict[str, float]]:
     """The `DEPTH` documents of highest cosine for each claim."""
+    if not claims:
+        return {}
     queries, found = embed(model, claims, documents, options, device)
     return nearest(claims, queries, [document.id for document in documents], found)
 

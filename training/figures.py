@@ -97,6 +97,8 @@ def figures_of_group(group: str, judged: Qrels, before: Run, after: Run, metrics
 
 def notes_on(found: Sequence[Figure], metric: str) -> list[str]:
     """Notes on the figures: whether training helped on the claims whose documents it did not see."""
+    if not found:
+        return ["all claims were trained on and nothing was measured. The weights are those of the last step"]
     notes = []
     of = {figure.group: figure for figure in found if figure.metric == metric}
     unseen, seen = of.get(UNSEEN), of.get(SEEN)

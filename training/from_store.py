@@ -135,6 +135,8 @@ def open_candidates(
 
             def candidates(claims: Sequence[Claim], depth: int) -> dict[str, dict[str, float]]:
                 found: dict[str, dict[str, float]] = {}
+                if not claims:
+                    return found
                 for result in checker.check_many(claims, k=depth, details=False):
                     if result.error is not None:
                         raise result.error

@@ -71,8 +71,15 @@ class Trained:
     seconds: float
 
     @property
+    def measured(self) -> bool:
+        """False where no claims were there to measure on: the values are NaN, and the last weights were kept."""
+        return not math.isnan(self.history[0][2])
+
+    @property
     def gained(self) -> bool:
-        """Whether some epoch was better than what the phase began with."""
+        """Whether some epoch was better than what the phase began with, or nothing was measured."""
+        if not self.measured:
+            return True
         return max(value for _, _, value in self.history[1:]) > self.history[0][2]
 
 
@@ -210,13 +217,13 @@ def run_phase(
     folder: Path,
     options: TrainingOptions,
     make_trainer: Callable[[], Any],
-    evaluate: Callable[[], float],
+    evaluate: Callable[[], float] | None,
     listener: Listener,
 ) -> Trained:
     """Train, or go on training, and leave the best weights in the trainer's model.
 
-    `evaluate` gives the development metric of the model as it is. A finished phase is only loaded. Raises
-    UsageError if the loss is not finite or memory is too small.
+    `evaluate` gives the development metric of the model as it is; with None the last weights are kept. A finished phase
+    is only loaded. Raises UsageError if the loss is not finite or memory is too small.
     """
     import torch
 
@@ -265,7 +272,7 @@ def run_phases(
     work: Path,
     options: TrainingOptions,
     make_trainer: Callable[[Phase], Any],
-    evaluate: Callable[[], float],
+    evaluate: Callable[[], float] | None,
     listener: Listener,
 ) -> tuple[list[Trained], list[str]]:
     """Train the phases that have epochs, one after the other. A later one that gains nothing is undone, with a note.
@@ -321,7 +328,7 @@ def _watcher_class() -> type[Any]:
             folder: Path,
             options: TrainingOptions,
             model: Any,
-            evaluate: Callable[[], float],
+            evaluate: Callable[[], float] | None,
             listener: Listener,
         ) -> None:
             self.phase, self.folder, self.options = phase, folder, options
@@ -349,6 +356,8 @@ def _watcher_class() -> type[Any]:
         def best(self) -> int:
             """The step of the best weights, the untrained state's left out: the first of equals."""
             trained = self.history[1:]
+            if self.evaluate is None:
+                return trained[-1][0]
             return max(trained, key=lambda row: row[2])[0]
 
         def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
@@ -361,7 +370,7 @@ def _watcher_class() -> type[Any]:
                 self._measure(state.global_step, state.epoch)
                 trained = [value for _, _, value in self.history[1:]]
                 since = len(trained) - 1 - trained.index(max(trained))
-                if self.options.patience is not None and since >= self.options.patience:
+                if self.evaluate and self.options.patience is not None and since >= self.options.patience:
                     self.listener.message(f"{self.phase}: stopped early, after {since} measurements without a gain")
                     control.should_training_stop = True
 
@@ -391,6 +400,11 @@ def _watcher_class() -> type[Any]:
         def _measure(self, step: int, epoch: float) -> None:
             import torch
 
+            if self.evaluate is None:
+                self.history.append((step, epoch, math.nan))
+                if step:
+                    save_weights(self.model, self.folder / f"best-{step}.safetensors")
+                return
             was_training = self.model.training
             self.model.eval()
             # What measuring draws must not change what training draws.

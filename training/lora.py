@@ -31,12 +31,12 @@ def add_lora(model: Any, wanted: Lora, also: Iterable[Any] = ()) -> Any:
     layers = model.config.get_text_config().num_hidden_layers
     if wanted.last_layers is not None and wanted.last_layers > layers:
         raise UsageError(f"lora: the model has {layers} layers, not {wanted.last_layers}")
+    chosen = targets if wanted.last_layers is None else _in_layers(model, targets, layers - wanted.last_layers)
     config = peft.LoraConfig(
         r=wanted.r,
         lora_alpha=wanted.alpha,  # type: ignore[arg-type, unused-ignore] # peft divides it, whole or not
         lora_dropout=wanted.dropout,
-        target_modules=sorted(targets),
-        layers_to_transform=None if wanted.last_layers is None else list(range(layers - wanted.last_layers, layers)),
+        target_modules=sorted(chosen),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of peft about transformers: nothing that a user could change
@@ -44,6 +44,20 @@ def add_lora(model: Any, wanted: Lora, also: Iterable[Any] = ()) -> Any:
     for part in also:
         part.requires_grad_(True)
     return adapted
+
+
+def _in_layers(model: Any, targets: Iterable[str], first: int) -> set[str]:
+    """The whole names of the layers' modules, from the layer `first` on.
+
+    Not by peft's own setting, which wants a name before that of the list of layers, as models with a head have:
+    `model.layers.0`, but not `layers.0`.
+    """
+    found = set()
+    for name, _ in model.named_modules():
+        number = next((int(part) for part in name.split(".") if part.isdigit()), -1)
+        if name.rpartition(".")[2] in targets and number >= first:
+            found.add(name)
+    return found
 
 
 def merged(adapted: Any) -> Any:

@@ -70,9 +70,16 @@ class TrainingOptions(BaseModel):
         default="document", description="what training and development claims do not share"
     )
     dev_share: float = Field(
-        default=0.2, gt=0, lt=1, description="share of the claims to measure on, where --dev-claims are not given"
+        default=0.2,
+        ge=0,
+        lt=1,
+        description="share of the claims to measure on, where --dev-claims are not given; 0: train on all of them and "
+        "keep the last weights",
     )
     negatives: Path | None = Field(default=None, description="a file from ccheck mine")
+
+
+_JUDGED = "judged: only documents that were judged not to be relevant to some claim are negatives"
 
 
 class EmbedderOptions(TrainingOptions):
@@ -97,6 +104,7 @@ class EmbedderOptions(TrainingOptions):
     weak_epochs: int = Field(default=1, ge=1)
     weak_learning_rate: float = Field(default=2e-5, gt=0)
     hard: int = Field(default=1, ge=0, description="negatives for each pair; optional for multiple-negatives")
+    negatives_from: Literal["corpus", "judged"] = Field(default="corpus", description=_JUDGED)
     pool: int = Field(default=2000, ge=1, description="documents to rank when choosing the best epoch")
     final_pool: int = Field(default=20_000, ge=1, description="documents to rank for the figures at the end")
 
@@ -111,6 +119,7 @@ class AdapterOptions(TrainingOptions):
     towards_identity: float = Field(default=1e-2, ge=0, description="weight of the squared distance to the identity")
     patience: int | None = Field(default=5, ge=1)
     final_pool: int = Field(default=20_000, ge=1, description="documents to rank, beside all judged ones")
+    dev_share: float = Field(default=0.2, gt=0, lt=1)
 
 
 class RerankerOptions(TrainingOptions):
@@ -131,12 +140,24 @@ class RerankerOptions(TrainingOptions):
     weak_pairs: int = Field(default=0, ge=0, description="pairs made from the corpus itself, for a first phase")
     weak_epochs: int = Field(default=1, ge=1)
     weak_learning_rate: float = Field(default=5e-5, gt=0)
+    recipe: str | None = Field(default=None, description="the recipe whose retrieval finds candidates")
     loss: Literal["bce", "margin", "softmax"] = "bce"
     margin: float = Field(default=0.2, gt=0)
     margin_of: Literal["probabilities", "logits"] = "probabilities"
     depth: int = Field(default=200, ge=1, le=10_000, description="how deep in the ranking to look for negatives")
     hard: int = Field(default=4, ge=0, description="negatives from the ranking, for each relevant document")
     hard_choice: Literal["top", "random"] = Field(default="top", description="which negatives of the ranking to take")
+    keep: int | None = Field(
+        default=None, ge=1, description="draw hard negatives from the first this many that are left"
+    )
+    mined_by: Literal["retrieval", "base"] = Field(
+        default="retrieval", description="base: the untrained base reorders the ranking that negatives come from"
+    )
+    negatives_from: Literal["corpus", "judged"] = Field(default="corpus", description=_JUDGED)
+    negatives_per: Literal["document", "claim"] = Field(
+        default="document",
+        description="claim, for bce: a claim with several relevant documents has negatives only once",
+    )
     random: int = Field(default=4, ge=0, description="random negatives, for each relevant document")
     random_from: Literal["corpus", "relevant"] = Field(
         default="corpus",
@@ -165,6 +186,10 @@ class StanceOptions(TrainingOptions):
         default=256, ge=16, le=131_072, description="tokens of claim and document read at a time"
     )
     metric: Literal["weighted F1", "macro F1"] = "weighted F1"
+    split: Literal["document", "claim", "pair"] = Field(  # type: ignore[assignment] # one more way than other trainings
+        default="document", description="what training and test pairs do not share; pair: a share of each label's pairs"
+    )
+    dev_share: float = Field(default=0.2, gt=0, lt=1)
     gamma: float = Field(default=2.0, ge=0, description="how much less pairs count that are already right")
     class_weights: bool = Field(
         default=False, description="alpha is the inverse frequency of a class, scaled to sum to 3; otherwise alpha is 1"

@@ -31,7 +31,7 @@ from .loop import (
     run_phases,
     training_device,
 )
-from .negatives import draw_negatives
+from .negatives import Drawn, describe, draw_negatives, once_per_claim
 from .options import RerankerOptions
 from .rerank_model import RerankModel, load_rerank_model
 from .retrieval_data import RetrievalData, read_negatives, weak_pairs
@@ -86,8 +86,12 @@ def train_reranker(
     judge = _Judge(made, options, data, device, found)
     before = found if made.new_head else judge.reranked(measured)
 
+    said: list[str] = []
+
     def trainer(phase: Phase) -> Any:
-        rows = _rows(phase.name, options, data, candidates, judge, work)
+        rows, negatives = _rows(phase.name, options, data, candidates, judge, work)
+        said.append(f"{phase.name}: {negatives}")
+        listener.message(said[-1])
         listener.message(f"{phase.name}: {len(rows):,} rows, {phase.epochs} epochs")
         return _trainer(made, options, rows, work / phase.name, device, phase.epochs, phase.learning_rate)
 
@@ -96,11 +100,12 @@ def train_reranker(
         Phase("first", options.epochs, options.learning_rate),
         Phase("second", options.second_epochs, options.learning_rate),
     ]
-    phases, undone = run_phases(planned, made.model, work, options, trainer, judge.development, listener)
+    measuring = judge.development if data.chosen_by else None
+    phases, undone = run_phases(planned, made.model, work, options, trainer, measuring, listener)
     listener.message("measuring")
     after = judge.reranked(measured)
     values = figures(data, before, after, metrics)
-    notes = [*_notes(options, made, whole), *undone, *notes_on(values, metrics[0])]
+    notes = [*_notes(options, made, whole, bool(measured)), *said, *undone, *notes_on(values, metrics[0])]
     card = retrieval_card(
         "reranker",
         f"ccheck query CLAIM --rerank {output.name}",
@@ -144,13 +149,12 @@ def loss_of(scores: torch.Tensor, rows: Sequence[RerankerRow], options: Reranker
     return margin_ranking_loss(scores[0::2], scores[1::2], options.margin)
 
 
-def reranker_rows(
-    drawn: Iterable[tuple[Claim, str, Sequence[str]]], passages: Mapping[str, str], options: RerankerOptions
-) -> list[RerankerRow]:
+def reranker_rows(drawn: Iterable[Drawn], passages: Mapping[str, str], options: RerankerOptions) -> list[RerankerRow]:
     """Rows of what `draw_negatives` gave, in the shape that the loss wants; `passages` by document id."""
     rows: list[RerankerRow] = []
-    for claim, positive, negatives in drawn:
-        first = passages[positive]
+    for row in drawn:
+        claim, negatives = row.claim, row.negatives
+        first = passages[row.positive]
         if options.loss == "bce":
             rows.append(RerankerRow(claim.text, (first,), 1.0))
             rows += [RerankerRow(claim.text, (passages[id_],), 0.0) for id_ in negatives]
@@ -174,7 +178,7 @@ class _Judge:
     ) -> None:
         self._made, self._options, self._data, self._device, self._found = made, options, data, device, found
         made.model.to(device)
-        group = data.groups[data.chosen_by]
+        group = data.chosen_by
         # The same ones in every process: they are in the order of the claims' file.
         every = max(1, -(-len(group) // options.eval_claims))
         self._chosen = group[::every]
@@ -212,15 +216,20 @@ class _Judge:
 
 def _rows(
     phase: str, options: RerankerOptions, data: RetrievalData, candidates: Candidates, judge: _Judge, work: Path
-) -> list[RerankerRow]:
-    """The rows of a phase; what they were made of is kept in the folder, so that resuming trains on the same."""
+) -> tuple[list[RerankerRow], str]:
+    """The rows of a phase, and how many negatives of which kind they have.
+
+    What they were made of is kept in the folder, so that resuming trains on the same.
+    """
     file = work / f"{phase}-ranked.json"
     if phase == "weak":
         return _weak_rows(options, data, candidates, file)
-    if phase == "second":
-        ranked = _kept(file, lambda: _mined_again(options, data, candidates, judge))
+    mined = None
+    ranked: Mapping[str, Sequence[str]] = {}
+    if phase == "second" or (options.negatives is None and options.mined_by == "base"):
+        ranked = _kept(file, lambda: _ranked_by_model(options, data, candidates, judge))
     elif options.negatives is not None:
-        ranked = read_negatives(options.negatives, data.documents)
+        mined = read_negatives(options.negatives, data.documents)
     else:
         ranked = _kept(file, lambda: _orders(candidates(data.train, options.depth)))
     drawn = draw_negatives(
@@ -229,14 +238,22 @@ def _rows(
         ranked,
         hard=options.hard,
         hard_choice="top" if phase == "second" else options.hard_choice,
+        keep=options.keep,
         random_count=options.random,
         random_from=options.random_from,
+        negatives_from=options.negatives_from,
+        mined=mined,
         seed=options.seed + (phase == "second"),
     )
-    return reranker_rows(drawn, {id_: data.documents[id_].content for id_ in data.visible}, options)
+    if options.loss == "bce" and options.negatives_per == "claim":
+        drawn = once_per_claim(drawn)
+    passages = {id_: data.documents[id_].content for id_ in data.visible}
+    return reranker_rows(drawn, passages, options), describe(data, drawn)
 
 
-def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candidates, file: Path) -> list[RerankerRow]:
+def _weak_rows(
+    options: RerankerOptions, data: RetrievalData, candidates: Candidates, file: Path
+) -> tuple[list[RerankerRow], str]:
     pairs = list(weak_pairs(data, options.weak_pairs, options.seed))
     if not pairs:
         raise InvalidData(
@@ -258,15 +275,15 @@ def _weak_rows(options: RerankerOptions, data: RetrievalData, candidates: Candid
     for (claim, document), row in zip(pairs, drawn, strict=True):
         # Where the relevant one is without its title the others are too: it must not show by that.
         titled = bool(document.title) or not data.documents[document.id].title
-        passages = {id_: data.documents[id_].content if titled else data.documents[id_].text for id_ in row[2]} | {
-            document.id: document.content
-        }
-        assert claim.id == row[0].id
+        passages = {
+            id_: data.documents[id_].content if titled else data.documents[id_].text for id_ in row.negatives
+        } | {document.id: document.content}
+        assert claim.id == row.claim.id
         rows += reranker_rows([row], passages, options)
-    return rows
+    return rows, describe(data, drawn)
 
 
-def _mined_again(
+def _ranked_by_model(
     options: RerankerOptions, data: RetrievalData, candidates: Candidates, judge: _Judge
 ) -> dict[str, list[str]]:
     """What the retrieval found for the claims, in the model's order."""
@@ -334,12 +351,14 @@ class _Batch:
     encoded: list[Encoded]
 
 
-def _notes(options: RerankerOptions, made: RerankModel, documents: int) -> list[str]:
-    notes = [
-        f"the figures rerank the first {options.eval_depth} documents of a retrieval over {documents:,}. The figure "
-        "before training is for "
-        + ("the retrieval's own order, as the base is not a reranker" if made.new_head else "the base's order")
-    ]
+def _notes(options: RerankerOptions, made: RerankModel, documents: int, measured: bool) -> list[str]:
+    notes = []
+    if measured:
+        notes.append(
+            f"the figures rerank the first {options.eval_depth} documents of a retrieval over {documents:,}. The "
+            "figure before training is for "
+            + ("the retrieval's own order, as the base is not a reranker" if made.new_head else "the base's order")
+        )
     if options.prompt is not None or options.yes_token is not None:
         notes.append(
             "a recipe that uses this model needs the same prompt and yes_token, see the settings in its README.md"

@@ -48,9 +48,9 @@ class RetrievalData:
     messages: tuple[str, ...] = ()
 
     @property
-    def chosen_by(self) -> str:
-        """The group by which the best epoch is chosen."""
-        return next(iter(self.groups))
+    def chosen_by(self) -> tuple[Claim, ...]:
+        """The claims that choose the best epoch; none where nothing is measured."""
+        return next(iter(self.groups.values()), ())
 
     @property
     def visible(self) -> list[str]:
@@ -94,11 +94,12 @@ def retrieval_data(
 ) -> RetrievalData:
     """Put together what to train on and what to measure on.
 
-    Without `dev_claims` a `dev_share` of the claims is measured on, apart by document, and half as many of the others,
-    apart by claim (with `split = "claim"`: all of them so). Claims that are given to measure on are one group or two:
-    those of which no document is in training, and all.
+    With a `dev_share` of 0, training uses all claims and nothing is measured. Otherwise, without `dev_claims`, a
+    `dev_share` of the claims is held out by document, and half as many of the others by claim (with `split = "claim"`,
+    all of them by claim). Given `dev_claims` form one group or two: those without a document in training, and all (with
+    `split = "claim"`, only the latter).
 
-    Raises InvalidData where no relevant document is in the corpus or too few claims are left.
+    Raises InvalidData if no relevant document is in the corpus or too few claims are left.
     """
     by_id = {document.id: document for document in documents}
     messages: list[str] = []
@@ -106,7 +107,10 @@ def retrieval_data(
     if dev_claims is not None:
         merged = {**qrels, **(dev_qrels if dev_qrels is not None else qrels)}
         dev = _with_documents(dev_claims, merged, by_id, "claims to measure on", messages)
-        return _given(by_id, merged, judged, dev, messages)
+        return _given(by_id, merged, judged, dev, messages, apart=split == "document")
+    if not dev_share:
+        messages.append(f"{len(judged)} claims to train on, and none to measure on")
+        return RetrievalData(by_id, qrels, tuple(judged), {}, messages=tuple(messages))
     if split == "claim":
         one = split_by_claim(judged, qrels, dev_share, seed)
         return RetrievalData(
@@ -127,7 +131,10 @@ def _given(
     train: Sequence[Claim],
     dev: Sequence[Claim],
     messages: list[str],
+    *,
+    apart: bool,
 ) -> RetrievalData:
+    """`apart`: the claims of which no document is in training are a group of their own, the first."""
     ids = {claim.id for claim in dev}
     kept = [claim for claim in train if claim.id not in ids]
     if len(kept) < len(train):
@@ -140,8 +147,8 @@ def _given(
     messages.append(
         f"{len(kept)} claims to train on, {len(dev)} to measure on; {len(unseen)} of these are about new documents only"
     )
-    groups = {UNSEEN: unseen} if unseen else {}
-    if len(unseen) < len(dev):
+    groups = {UNSEEN: unseen} if unseen and apart else {}
+    if not apart or len(unseen) < len(dev):
         groups[SEEN] = tuple(dev)
     return RetrievalData(documents, qrels, tuple(kept), groups, hidden, tuple(messages))
 
@@ -165,12 +172,23 @@ def _with_documents(
     return found
 
 
-def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, list[str]]:
-    """What `ccheck mine` wrote, JSON Lines of `claim_id` and `negatives`: the ids for each claim, hardest first.
+@dataclass(frozen=True, slots=True)
+class MinedNegatives:
+    """What was mined for a claim and one of its relevant documents: ids, the hard ones best first."""
 
-    Raises NotFound, or InvalidData with the line's number for an invalid row and for a document that the corpus lacks.
+    hard: tuple[str, ...] = ()
+    random: tuple[str, ...] = ()
+
+
+def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, dict[str, MinedNegatives]]:
+    """What `ccheck mine` wrote, JSON Lines of `claim_id`, `positive_id` and `negatives`: by claim, then by relevant
+    document.
+
+    A negative without a `kind` is a hard one; a row without `positive_id` is for all relevant documents of its claim,
+    and found under "". Raises NotFound, or InvalidData with the line's number for an invalid row and for a document
+    that the corpus lacks.
     """
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, MinedNegatives]] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError as error:
@@ -182,23 +200,33 @@ def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, l
             continue
         try:
             row: Any = json.loads(line)
-            claim = str(row["claim_id"])
-            negatives = [(str(one["id"]), float(one.get("score") or 0.0)) for one in row["negatives"]]
+            claim, positive = str(row["claim_id"]), str(row.get("positive_id") or "")
+            scored = [(str(one["id"]), float(one.get("score") or 0.0), _kind(one)) for one in row["negatives"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidData(
                 f"{path}, line {number}: not a row of ccheck mine ({type(error).__name__}: {error})"
             ) from error
-        unknown = next((id_ for id_, _ in negatives if id_ not in documents), None)
+        unknown = next((id_ for id_, _, _ in scored if id_ not in documents), None)
         if unknown is not None:
             raise InvalidData(
                 f"{path}, line {number}: the corpus has no document {unknown!r}. Mine negatives from this corpus"
             )
-        best = found.setdefault(claim, {})
-        for id_, score in negatives:
-            best[id_] = max(score, best.get(id_, score))
+        before = found.setdefault(claim, {}).get(positive, MinedNegatives())
+        hard = [id_ for id_, _, kind in sorted(scored, key=lambda one: -one[1]) if kind == "hard"]
+        others = [id_ for id_, _, kind in scored if kind == "random"]
+        found[claim][positive] = MinedNegatives(
+            tuple(dict.fromkeys([*before.hard, *hard])), tuple(dict.fromkeys([*before.random, *others]))
+        )
     if not found:
         raise InvalidData(f"{path} contains no negatives")
-    return {claim: sorted(best, key=lambda id_: -best[id_]) for claim, best in found.items()}
+    return found
+
+
+def _kind(negative: Any) -> str:
+    kind = negative.get("kind", "hard")
+    if kind not in ("hard", "random"):
+        raise ValueError(f"the kind of a negative is hard or random, not {kind!r}")
+    return str(kind)
 
 
 _SENTENCE_CHARS = (40, 300)

@@ -1,7 +1,7 @@
 """Training of stance classifiers: sequence classification of claim and document, with transformers' Trainer.
 
 The model inside a `StanceClassifier` is trained, so that it learns and is measured on what it will read in use: a long
-document in windows, of which the one that says most counts.
+document in windows. The window with the clearest stance decides.
 """
 
 from __future__ import annotations
@@ -272,9 +272,9 @@ def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, liste
 def _labelled(row: StanceRow, premises: Sequence[str], draw: random.Random) -> Iterator[tuple[str, Label]]:
     """The windows of a row with labels.
 
-    Where it is known which sentences decide, theirs have the row's label and one other leaves the claim open. Else all
-    of a document that leaves it open do so, of which one is taken; of another the one that shares most with the claim
-    is taken to be what decides.
+    If the deciding sentences are known, their windows get the row's label, and one other window gets NOT_ENOUGH_INFO.
+    Otherwise one window is chosen: any one if the label is NOT_ENOUGH_INFO, else the one that shares most words with
+    the claim.
     """
     if len(premises) <= 1:
         yield from ((premise, row.label) for premise in premises)

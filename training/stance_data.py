@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -42,6 +43,20 @@ def join_files(files: Sequence[StanceRows]) -> list[StanceRow]:
     ]
 
 
+def stratified(rows: Sequence[StanceRow], share: float, seed: int) -> tuple[list[StanceRow], list[StanceRow]]:
+    """The rows without, and with, a share of the pairs of each label, at least one; in their order."""
+    places: dict[str, list[int]] = {}
+    for place, row in enumerate(rows):
+        places.setdefault(row.label, []).append(place)
+    draw = random.Random(seed)  # noqa: S311 - a split, not a secret
+    held = {
+        place
+        for label in sorted(places)
+        for place in draw.sample(places[label], max(1, round(share * len(places[label]))))
+    }
+    return [row for i, row in enumerate(rows) if i not in held], [row for i, row in enumerate(rows) if i in held]
+
+
 def stance_data(
     rows: Sequence[StanceRow],
     options: StanceOptions,
@@ -73,6 +88,13 @@ def stance_data(
         groups[UNSEEN] = tuple(test)
     elif dev:
         groups[GIVEN] = tuple(dev)
+    elif options.split == "pair":
+        left, dev = stratified(left, options.dev_share, options.seed)
+        groups[GIVEN] = tuple(dev)
+        messages.append(
+            f"{len(left):,} pairs to train on, {len(dev):,} to choose the best epoch on, drawn label by label. Their "
+            "claims and documents may be in training"
+        )
     else:
         left, unseen, split = split_rows(left, options.split, options.dev_share, options.seed)
         groups[UNSEEN if options.split == "document" else SEEN] = tuple(unseen)
@@ -81,6 +103,8 @@ def stance_data(
             left, seen, _ = split_rows(left, "claim", options.dev_share / 2, options.seed)
             groups[SEEN] = tuple(seen)
             messages.append(f"{len(seen):,} more pairs are measured on, by claim. Their documents may be in training")
+    if not dev and options.split == "pair":
+        left, dev = stratified(left, options.dev_share, options.seed)
     if not dev:
         share = min(CHOOSE_AT_MOST, max(CHOOSE_SHARE, CHOOSE_AT_LEAST / max(1, len(left))))
         left, chosen, split = split_rows(left, options.split, share, options.seed + 1)

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_training as tiny
-from paths import FOLDERS
 from weights import saved_weights
 
 from ccheck.encode.adapter import load_adapter
@@ -24,6 +18,8 @@ from ccheck.types import Claim
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
+
+from killed import kill_training  # noqa: E402
 
 from ccheck.encode.dense import load_embedder  # noqa: E402
 from ccheck.models import find_model, fingerprint  # noqa: E402
@@ -122,21 +118,11 @@ def test_a_step_is_that_of_plain_torch(tmp_path, base, loss, chunk):
 
 # -- whole trainings
 
-SCRIPT = """
-import os, signal, sys
-from pathlib import Path
-from ccheck.training.loop import Silent
-from ccheck.training.options import EmbedderOptions
+TRAIN = """
 from ccheck.training.embedder import train_embedder
+from ccheck.training.options import EmbedderOptions
 from tiny_training import DATA
-
-class Deadly(Silent):
-    def step(self, phase, step, steps, loss, seconds_left):
-        if step == int(sys.argv[3]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-train_embedder(EmbedderOptions.model_validate_json(sys.argv[1]), DATA, Path(sys.argv[2]), device="cpu",
-               listener=Deadly())
+train_embedder(EmbedderOptions.model_validate_json(options), DATA, output, device="cpu", listener=listener)
 """
 
 
@@ -144,15 +130,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_weights(tmp_path, base):
     lora = Lora(modules=("query",))
     chosen = options(base=str(base), epochs=3, learning_rate=1e-3, checkpoint_steps=3, lora=lora, weak_pairs=24)
     whole = train(tmp_path / "whole", chosen)
-    killed = subprocess.run(
-        [sys.executable, "-c", SCRIPT, chosen.model_dump_json(), str(tmp_path / "killed"), "8"],
-        cwd=Path(__file__).parent,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(FOLDERS), "OMP_NUM_THREADS": str(torch.get_num_threads())},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "embedder", 8)
     report = train(tmp_path / "killed", chosen, resume=True)
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1] and report.figures == whole.figures

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import tiny_training as tiny
-from paths import FOLDERS
 from tiny_rerankers import make_decoder, make_encoder
 
 from ccheck.errors import InvalidData, NotFound, UsageError
-from ccheck.training.negatives import draw_negatives
+from ccheck.training.negatives import Drawn, draw_negatives
 from ccheck.training.options import EmbedderOptions, Lora, RerankerOptions, load_options, preset_names
-from ccheck.training.retrieval_data import SEEN, UNSEEN, read_negatives, retrieval_data, weak_pairs
+from ccheck.training.retrieval_data import SEEN, UNSEEN, MinedNegatives, read_negatives, retrieval_data, weak_pairs
 from ccheck.types import Claim, Document
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
+
+from killed import kill_training  # noqa: E402
 
 from ccheck.rerank.load import load_scorer  # noqa: E402
 from ccheck.training import reranker  # noqa: E402
@@ -130,22 +126,12 @@ def test_two_batches_of_four_make_the_step_of_one_of_eight(tmp_path, base):
 
 # -- whole trainings
 
-SCRIPT = """
-import os, signal, sys
-from pathlib import Path
+TRAIN = """
 import tiny_training as tiny
-from ccheck.training.loop import Silent
 from ccheck.training.options import RerankerOptions
 from ccheck.training.reranker import train_reranker
-from tiny_training import DATA
-
-class Deadly(Silent):
-    def step(self, phase, step, steps, loss, seconds_left):
-        if (phase, step) == (sys.argv[3], int(sys.argv[4])):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-chosen = RerankerOptions.model_validate_json(sys.argv[1])
-train_reranker(chosen, DATA, Path(sys.argv[2]), tiny.candidates, device="cpu", listener=Deadly())
+chosen = RerankerOptions.model_validate_json(options)
+train_reranker(chosen, tiny.DATA, output, tiny.candidates, device="cpu", listener=listener)
 """
 
 
@@ -157,24 +143,12 @@ class Interrupting(Silent):
             raise KeyboardInterrupt
 
 
-def run_until(chosen, output, phase, step):
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT, chosen.model_dump_json(), str(output), phase, str(step)],
-        cwd=Path(__file__).parent,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(FOLDERS), "OMP_NUM_THREADS": str(torch.get_num_threads())},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(tmp_path, base):
     chosen = options(
         base=str(base), epochs=2, second_epochs=1, learning_rate=1e-3, checkpoint_steps=2, evaluations=2, accumulate=2
     )
     whole = train(tmp_path / "whole", chosen)
-    killed = run_until(chosen, tmp_path / "killed", "first", 5)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "first", 5)
     work = tmp_path / "killed.training"
     assert last_checkpoint(work / "first" / "checkpoints").name == "checkpoint-4"
     assert not (tmp_path / "killed").exists()
@@ -314,12 +288,10 @@ def test_no_document_to_measure_on_is_in_training():
     assert not unseen & {id_ for claim in DATA.train for id_ in DATA.qrels[claim.id]}
     ranked = {str(claim.id): list(DATA.documents) for claim in DATA.train}
     for source in ("corpus", "relevant"):
-        for claim, positive, negatives in draw_negatives(
-            DATA, DATA.train, ranked, hard=5, random_count=5, random_from=source, seed=0
-        ):
-            assert positive in DATA.relevant(claim)
-            assert len(set(negatives)) == 10
-            assert DATA.hidden.isdisjoint(negatives) and positive not in negatives
+        for row in draw_negatives(DATA, DATA.train, ranked, hard=5, random_count=5, random_from=source, seed=0):
+            assert row.positive in DATA.relevant(row.claim)
+            assert len(set(row.negatives)) == 10
+            assert DATA.hidden.isdisjoint(row.negatives) and row.positive not in row.negatives
     assert not {document.id for _, document in weak_pairs(DATA, 1000, 0)} & unseen
 
 
@@ -340,7 +312,7 @@ def test_judged_negatives_come_first():
     data = retrieval_data(tiny.corpus(), tiny.claims(), qrels, split="claim", dev_share=0.05)
     claim = next(claim for claim in tiny.claims() if claim.id == "c0-1")
     (row,) = draw_negatives(data, [claim], {"c0-1": ["d0-1", "d7-1", "d8-1"]}, hard=2, random_count=0, seed=0)
-    assert row == (claim, "d0-1", ["d5-1", "d7-1"])
+    assert row == Drawn(claim, "d0-1", ("d5-1", "d7-1"), ())
 
 
 def test_weak_pairs_are_made_of_titles_and_sentences():
@@ -363,7 +335,7 @@ def test_mined_negatives_are_read(tmp_path):
         {"claim_id": "c0-1", "negatives": [{"id": "d3-1", "score": None}]},
     ]
     file.write_text("\n".join(map(json.dumps, rows)) + "\n")
-    assert read_negatives(file, DATA.documents) == {"c0-1": ["d2-1", "d1-1", "d3-1"]}
+    assert read_negatives(file, DATA.documents) == {"c0-1": {"": MinedNegatives(("d2-1", "d1-1", "d3-1"))}}
     file.write_text('{"claim_id": "c0-1", "negatives": [{"id": "nothing", "score": 1}]}\n')
     with pytest.raises(InvalidData, match="line 1: the corpus has no document 'nothing'"):
         read_negatives(file, DATA.documents)

@@ -5,19 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from paths import FOLDERS
+from killed import kill_training
 from tiny_rerankers import make_encoder
 from tiny_stances import LABELS, options_for, rows_of
 from weights import saved_weights
@@ -233,38 +228,29 @@ def test_a_frozen_encoder_stays_as_it_is(base, tmp_path):
         train_stance(stance_data(rows_of(), options), options, tmp_path / "other", device="cpu")
 
 
-PROGRAM = """
-import os, sys
-from pathlib import Path
-sys.path[:0] = sys.argv[3].split(os.pathsep)
-from tiny_stances import options_for, rows_of
+TRAIN = """
+from tiny_stances import rows_of
+from ccheck.training.options import StanceOptions
 from ccheck.training.stance import train_stance
 from ccheck.training.stance_data import stance_data
-
-options = options_for(Path(sys.argv[1]), weak_pairs=0, epochs=int(sys.argv[5]))
-train_stance(stance_data(rows_of(), options), options, Path(sys.argv[2]), device="cpu", resume=sys.argv[4] == "resume")
+chosen = StanceOptions.model_validate_json(options)
+train_stance(stance_data(rows_of(), chosen), chosen, output, device="cpu", listener=listener)
 """
 
 
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(base, tmp_path):
-    from safetensors.torch import load_file
-
-    def run(output: Path, how: str) -> subprocess.Popen[bytes]:
-        arguments = [str(base), str(output), os.pathsep.join(FOLDERS), how, "20"]
-        return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], env={**os.environ, "OMP_NUM_THREADS": "1"})
-
-    whole = run(tmp_path / "whole", "new")
-    killed = run(tmp_path / "killed", "new")
-    checkpoints = tmp_path / "killed.training" / "stance" / "checkpoints"
-    while len(list(checkpoints.glob("checkpoint-*/whole"))) < 2 and killed.poll() is None:
-        time.sleep(0.002)
-    killed.send_signal(signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL and not (tmp_path / "killed").exists()
+    chosen = options_for(base, weak_pairs=0)
+    data = stance_data(rows_of(), chosen)
+    train_stance(data, chosen, tmp_path / "whole", device="cpu")
+    kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "stance", 8)
+    checkpoints = (tmp_path / "killed.training" / "stance" / "checkpoints").glob("checkpoint-*/whole")
+    assert {file.parent.name for file in checkpoints} == {"checkpoint-3", "checkpoint-6"}
+    assert not (tmp_path / "killed").exists()
     with pytest.raises(UsageError, match="--resume"):
-        train_stance(stance_data(rows_of(), options_for(base)), options_for(base), tmp_path / "killed", device="cpu")
-    assert run(tmp_path / "killed", "resume").wait() == 0 and whole.wait() == 0
-    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+        train_stance(data, chosen, tmp_path / "killed", device="cpu")
+    train_stance(data, chosen, tmp_path / "killed", device="cpu", resume=True)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
+    assert weights[0] == weights[1]
 
 
 def test_what_cant_be_trained_says_why(base, tmp_path):

@@ -1,0 +1,168 @@
+"""The tables of a recipe's source, and the ablations that their rows are about.
+
+Both are part of the recipe's file:
+
+    [ablations.no-sparse]
+    description = "without SPLADE"
+    retrievers.sparse = false
+
+    [tables.6]
+    title = "Retrieval by stage"
+    on = "ClimateCheck 2025, 394,269 abstracts"
+    split = "test"
+    metrics = ["ClimateCheck-R@2", "ClimateCheck-R@5"]
+
+    [tables.6.rows]
+    "BM25 + Dense" = {ablation = "no-sparse", published = [0.1115, 0.2204]}
+
+Everything but the description of an ablation is laid over the recipe, as a recipe that `extends` it would be. A figure
+is found by its table, row and metric; `split` names the part of the data that it was measured on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from .stages import Stage
+
+if TYPE_CHECKING:
+    from .recipe import Recipe
+
+EVALUATE = "ccheck evaluate {recipe} --claims CLAIMS --qrels QRELS {metrics}"
+"""The command of a row, unless its table or the row itself has another. CLAIMS and QRELS are files of the split."""
+_ABOUT_THE_RECIPE = {"name", "extends", "source", "fine_tuned", "replace", "tables", "ablations"}
+
+
+class Ablation(BaseModel):
+    """A change of the recipe that its source, or somebody else, measured."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    description: str
+
+    @model_validator(mode="after")
+    def _only_stages(self) -> Ablation:
+        if not self.changes:
+            raise ValueError("an ablation changes at least one stage, for example with retrievers.dense = false")
+        if other := sorted(_ABOUT_THE_RECIPE & self.changes.keys()):
+            raise ValueError(f"an ablation changes stages, not {', '.join(other)}")
+        return self
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The tables that are laid over the recipe."""
+        return dict(self.model_extra or {})
+
+
+class Row(Stage):
+    """A row of a published table: what was run, and its figures in the order of the table's metrics.
+
+    Without `ablation`, `recipe` and `command` it is the recipe itself.
+    """
+
+    published: tuple[float | Literal["-"], ...] = Field(
+        default=(), description="the figures, in the order of the table's metrics; - where the source has none"
+    )
+    ablation: str | None = Field(default=None, description="the ablation, or several joined with +")
+    recipe: str | None = Field(
+        default=None, description="another recipe, or another recipe's ablation as NAME:ABLATION"
+    )
+    command: str | None = Field(
+        default=None, description="the command, where it is not that of the table; none: nothing can run it"
+    )
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _one_system(self) -> Row:
+        if sum(one is not None for one in (self.ablation, self.recipe, self.command)) > 1:
+            raise ValueError("a row has one of ablation, recipe and command")
+        return self
+
+
+class Table(Stage):
+    """A table of the source, by its number there: `2`, or `1-test` where one table has figures of several splits."""
+
+    title: str
+    on: str = Field(description="the data")
+    split: str = Field(description="the part of the data: train, development or test")
+    metrics: tuple[str, ...] = Field(min_length=1, description="the columns, named as ccheck evaluate names them")
+    command: str = Field(
+        default=EVALUATE,
+        description="the command of each row: {recipe} stands for the recipe, {metrics} for --metric with each metric; "
+        "or none",
+    )
+    rows: dict[str, Row] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _whole_rows(self) -> Table:
+        for name, row in self.rows.items():
+            if row.published and len(row.published) != len(self.metrics):
+                raise ValueError(
+                    f"the row {name!r} has {len(row.published)} figures for {len(self.metrics)} metrics. "
+                    'Write "-" for one that was not published'
+                )
+        return self
+
+    def figures(self, row: str) -> dict[str, float]:
+        """The published figures of a row by metric."""
+        pairs = zip(self.metrics, self.rows[row].published, strict=False)
+        return {metric: value for metric, value in pairs if value != "-"}
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A row of a table that is about the recipe as it is run, with its figures by metric."""
+
+    table: str
+    row: str
+    on: str
+    split: str
+    metrics: Mapping[str, float]
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        """`table 6, BM25 + Dense`."""
+        return f"table {self.table}, {self.row}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def published(recipe: Recipe) -> list[Published]:
+    """The rows of the source's tables that are about this recipe, or about the ablation of it that was loaded."""
+    return [
+        Published(number, name, table.on, table.split, figures, row.note)
+        for number, table in recipe.tables.items()
+        for name, row in table.rows.items()
+        if row.recipe is None and row.command is None and row.ablation == recipe.ablation
+        if (figures := table.figures(name))
+    ]
+
+
+def row_recipe(recipe: Recipe, row: Row) -> str | None:
+    """The name with which commands load what a row is about; None where a command of its own makes it."""
+    if row.command is not None:
+        return None
+    own = recipe.name.partition(":")[0]
+    return row.recipe or (own if row.ablation is None else f"{own}:{row.ablation}")
+
+
+def row_command(recipe: Recipe, table: Table, row: Row) -> str | None:
+    """The command that runs a row; None where nothing can."""
+    reference = row_recipe(recipe, row)
+    if reference is None or table.command == "none":
+        return None if row.command == "none" else row.command
+    metrics = " ".join(f"--metric {metric}" for metric in table.metrics)
+    return table.command.replace("{recipe}", reference).replace("{metrics}", metrics).rstrip()
+
+
+def rows(recipe: Recipe, only: str | None = None) -> Iterator[tuple[str, Table, str, Row]]:
+    """Number, table, name and row of every row, or of those of the table `only`."""
+    for number, table in recipe.tables.items():
+        for name, row in table.rows.items() if only in (None, number) else ():
+            yield number, table, name, row
