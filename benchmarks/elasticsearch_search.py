@@ -75,18 +75,18 @@ def compare(store: ElasticStore, client: elasticsearch.Elasticsearch, queries: l
 def recorded(store: ElasticStore, search: Callable[[], None]) -> list[tuple[str, Any, Any]]:
     """The requests that a search makes, as (path, body of Python objects, which part of the answer it wants)."""
     requests: list[tuple[str, Any, Any]] = []
-    send = store._server.send
+    send = store._client.send
 
     def record(method: str, path: str, body: Any = None, params: Any = None) -> dict[str, Any]:
         lines = [json.loads(line) for line in body.splitlines()] if isinstance(body, bytes) else body
         requests.append((path, lines, (params or {}).get("filter_path")))
         return send(method, path, body, params)
 
-    store._server.send = record  # type: ignore[method-assign]
+    store._client.send = record  # type: ignore[method-assign]
     try:
         search()
     finally:
-        store._server.send = send  # type: ignore[method-assign]
+        store._client.send = send  # type: ignore[method-assign]
     return requests
 
 

@@ -1,4 +1,4 @@
-"""Which method finds the sentences of SciFact's rationales: lexical, embedding, or a mix of both?
+"""Which method finds the sentences of SciFact's rationales: lexical, embedding, or a mix of words and tokens?
 
     python benchmarks/evidence.py FOLDER [--model NAME]
 
@@ -14,6 +14,7 @@ sentences that it chooses.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import json
@@ -27,15 +28,14 @@ import numpy as np
 
 from ccheck.analysis import clean, sentence_spans
 from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
+from ccheck.pipeline.resources import Resources
+from ccheck.settings import Settings
 from ccheck.types import Document
 from ccheck.verdict import evidence
-from ccheck.verdict.evidence import Embed, EvidenceMethod, choose_sentences_many
+from ccheck.verdict.evidence import Embed, EvidenceMethod, Rerank, choose_sentences_many
 
 Cases = list[tuple[str, list[Document]]]
-ALL = 10_000
-SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-READ = (4, 6, 8, 12)
-"""How many of the lexically best sentences the embedding model reads."""
+SHARES = (0.2, 0.4, 0.8, 1.0)
 OTHERS = 9
 """Other abstracts beside the one that counts: the rarity of a word is measured over all of a claim's documents."""
 
@@ -64,7 +64,7 @@ def main(folder: Path, model: str) -> None:
         embedder.spec.dimensions,
     )
     print(f"{len(pairs)} pairs, {sure.sum()} of them with certain numbers; {model}; random choice beside")
-    print(f"{'share of the embedding':<24}{'first half':^27}{'second half':^27}{'all pairs, numbers uncertain':^29}")
+    print(f"{'share of the tokens':<24}{'first half':^27}{'second half':^27}{'all pairs, numbers uncertain':^29}")
     print(f"{'':<24}" + f"{'hit@1  hit@3  recall@3':^27}" * 3)
 
     def show(name: str, figures: np.ndarray) -> None:
@@ -75,23 +75,33 @@ def main(folder: Path, model: str) -> None:
         {cut[number][0] for number in pair["sentences"] if number < len(cut)}
         for pair, cut in zip(pairs, spans, strict=True)
     ]
-    show("lexical", _measured(cases, gold, "lexical", embed))
-    show("embedding", _measured(cases, gold, "embedding", embed))
-    show(f"mix, as ccheck has it: {evidence.EMBEDDING_SHARE}", _measured(cases, gold, "mix", embed))
-    for share, read in [*((share, ALL) for share in SHARES), *((evidence.EMBEDDING_SHARE, read) for read in READ)]:
-        # ccheck's own function, with other numbers.
-        before = evidence.EMBEDDING_SHARE, evidence.READ_SENTENCES
-        evidence.EMBEDDING_SHARE, evidence.READ_SENTENCES = share, read
+    matcher = Resources(Settings()).matcher()
+    if matcher is None:
+        raise SystemExit("the weights of all-MiniLM-L6-v2 are not installed")
+    once = functools.cache(lambda claim, sentences: matcher(claim, sentences))
+
+    def match(claim: str, sentences: Sequence[str]) -> Sequence[float]:
+        return once(claim, tuple(sentences))
+
+    show("lexical", _measured(cases, gold, "lexical", embed, match))
+    show("embedding", _measured(cases, gold, "embedding", embed, match))
+    show(f"mix, as ccheck has it: {evidence.MATCH_SHARE}", _measured(cases, gold, "mix", embed, match))
+    for share in SHARES:
+        # ccheck's own function, with another number.
+        before = evidence.MATCH_SHARE
+        evidence.MATCH_SHARE = share
         try:
-            show(f"mix {share}" + (f", of the best {read}" * (read < ALL)), _measured(cases, gold, "mix", embed))
+            show(f"mix {share}", _measured(cases, gold, "mix", embed, match))
         finally:
-            evidence.EMBEDDING_SHARE, evidence.READ_SENTENCES = before
+            evidence.MATCH_SHARE = before
     show("at random", np.array([_chance(len(cut), right) for cut, right in zip(spans, gold, strict=True)]))
     some = cases[:: len(cases) // 20]
-    for method in ("lexical", "mix"):
+    methods: tuple[EvidenceMethod, ...] = ("lexical", "mix", "embedding")
+    for method in methods:
         for count in (1, 3):
+            fresh = Resources(Settings()).matcher()  # which has read nothing yet
             started, used = time.perf_counter(), time.process_time()
-            choose_sentences_many(some, count, method, embedder.encode_documents)
+            choose_sentences_many(some, count, method, embedder.encode_documents, match=fresh)
             wall, cpu = time.perf_counter() - started, time.process_time() - used
             print(
                 f"{method}, {1 + OTHERS} documents a claim, {count} chosen: {1000 * wall / len(some):.0f} ms a claim, "
@@ -107,10 +117,15 @@ def _embedding_of(texts: set[str], encode: Embed, dimensions: int) -> Embed:
     return lambda asked: np.array([rows.get(text, nought) for text in asked])
 
 
-def _measured(cases: Cases, gold: Sequence[set[int]], method: EvidenceMethod, embed: Embed) -> np.ndarray:
+def _measured(
+    cases: Cases, gold: Sequence[set[int]], method: EvidenceMethod, embed: Embed, match: Rerank
+) -> np.ndarray:
     """hit@1 where one sentence is asked for, hit@3 and recall@3 where three are, of each pair."""
     one, three = (
-        [{sentence.start for sentence in chosen[0]} for chosen in choose_sentences_many(cases, count, method, embed)]
+        [
+            {sentence.start for sentence in chosen[0]}
+            for chosen in choose_sentences_many(cases, count, method, embed, match=match)
+        ]
         for count in (1, 3)
     )
     return np.array(

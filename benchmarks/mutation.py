@@ -60,7 +60,7 @@ TESTS = {
     "search/elastic/queries.py": ELASTIC,
     "search/elastic/reading.py": ["search/test_elastic_reading.py"],
     "search/elastic/search.py": ELASTIC,
-    "search/elastic/server.py": ["search/test_elastic_patience.py", "search/test_elastic_hostile.py"],
+    "search/elastic/client.py": ["search/test_elastic_patience.py", "search/test_elastic_hostile.py"],
 }
 """Which tests are to notice a change of a file."""
 

@@ -20,8 +20,11 @@ from .common import notice, warnings_said
 
 COMMANDS = {
     "demo": "Ingest the sample corpus and check a claim against it.",
+    "fetch": "Fetch papers on a topic from OpenAlex, PubMed or Europe PMC.",
     "ingest": "Read papers into a store.",
     "query": "Check a claim against the papers of a store.",
+    "figures": "Rank the figures and tables of an article for a claim.",
+    "passages": "Find the passages of an article that say how a claim was found.",
     "evaluate": "Measure recipes on claims with judgements.",
     "compare": "Compare runs claim by claim, with significance tests.",
     "sweep": "Measure a recipe over a grid of settings.",
@@ -29,7 +32,7 @@ COMMANDS = {
     "mine": "Find hard negatives: documents that rank high but are not relevant.",
     "train": "Train models on labelled data.",
     "calibrate": "Measure how reliable a judge's confidence is, and calibrate it.",
-    "index": "Inspect, check, rebuild or delete stores.",
+    "index": "Inspect stores and their documents, mend, empty or delete them.",
     "recipes": "List, show or check recipes.",
     "config": "Show the settings and where each one comes from.",
     "doctor": "Check the installation and say how to fix what does not work.",

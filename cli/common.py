@@ -158,7 +158,7 @@ def notice(message: str) -> None:
 
 
 def notice_new(name: str, messages: Iterable[str], seen: set[str]) -> None:
-    """Say what nobody said before, with the name of whom it is about; `seen` grows."""
+    """Print the messages that are not in `seen`, each after the name of what it is about, and add them to `seen`."""
     for message in messages:
         if message not in seen:
             seen.add(message)
@@ -211,6 +211,12 @@ def argument_text(text: str) -> str:
 def print_json(data: Any) -> None:
     """One line of JSON on standard output, at once."""
     sys.stdout.write(json_line(data))
+    sys.stdout.flush()
+
+
+def print_text(text: str) -> None:
+    """Text on standard output, at once."""
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 

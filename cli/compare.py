@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 
 from ..errors import UsageError
 from .common import counted, json_option, notice, options, print_hanging, print_json, printable, quiet_option, stdout
-from .tables import figure, print_table, table
+from .tables import difference_json, differences, figure, print_table, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,11 +120,7 @@ def _line(name: str, measured: Measured, compared: Comparison, texts: Mapping[st
 
 
 def _difference(one: Difference, texts: Mapping[str, str]) -> dict[str, Any]:
-    data = asdict(one)
-    for known in ("run", "metric", "baseline", "value"):
-        del data[known]
-    data["interval"] = None if one.interval is None else list(one.interval)
-    data["changes"] = [
+    changes = [
         {
             "claim": {"id": change.claim, "text": texts.get(change.claim)},
             "baseline": change.baseline,
@@ -133,7 +128,7 @@ def _difference(one: Difference, texts: Mapping[str, str]) -> dict[str, Any]:
         }
         for change in one.changes
     ]
-    return data
+    return difference_json(one) | {"changes": changes}
 
 
 # -- for a person
@@ -145,20 +140,7 @@ def _show(console: Console, compared: Comparison, names: list[str], texts: Mappi
         cells = [figure(measured.mean[name], measured.intervals.get(name)) for name in names]
         made.add_row(printable(run), *cells, f"{max(map(len, measured.by_claim.values())):,}")
     print_table(console, made)
-    made = table(
-        "against " + printable(compared.baseline), "metric", "difference", "p", "p (Holm)", "wins", "losses", "ties"
-    )
-    for one in compared.differences:
-        interval = "" if one.interval is None else f" [{one.interval[0]:+.3f}, {one.interval[1]:+.3f}]"
-        made.add_row(
-            printable(one.run),
-            one.metric,
-            f"{one.difference:+.4f}{interval}",
-            _p(one.p),
-            _p(one.p_holm),
-            *(f"{count:,}" for count in (one.wins, one.losses, one.ties)),
-        )
-    print_table(console, made)
+    print_table(console, differences(compared))
     for one in compared.differences:
         if one.metric == names[0] and one.changes:
             console.print(
@@ -175,7 +157,3 @@ def _show_change(console: Console, change: Change, texts: Mapping[str, str]) -> 
     text = texts.get(change.claim, "")
     shown = f"{text[:_CLAIM_CHARS].rstrip()} …" if len(text) > _CLAIM_CHARS else text
     print_hanging(console, figures, printable(f"{change.claim}  {shown}".rstrip()), len(figures))
-
-
-def _p(value: float) -> str:
-    return f"{value:.4f}" if value >= 0.0001 else "< 0.0001"

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +21,10 @@ from .common import (
     settings_from,
     stdout,
 )
-from .progress import checker
+from .progress import checker, ingest_progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 STORE = "local:demo"
 
@@ -57,22 +61,29 @@ def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bo
     claims = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
     settings = settings_from(store=store, device=device)
     with checker(settings, quiet=quiet) as checked:
-        checked.ingest(str(CORPUS))
-        if not quiet:
-            notice(f"{checked.store.count()} summaries of well-known papers are in {checked.store.name}")
+        with ingest_progress(quiet) as on_progress:
+            report = checked.ingest(str(CORPUS), on_progress=on_progress)
         result = checked.check(argument_text(claim or claims[0]), k=k)
         console = stdout()
-        show_result(console, result, checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers}))
-        for warning in () if quiet else result.warnings:
-            notice(warning)
+        ran = checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers})
+        show_result(console, result, ran, brief=True)
+        for message in () if quiet else dict.fromkeys((*report.notices, *result.warnings)):
+            notice(message)
     if claim is None:
-        console.print("\nTry next:", style="bold")
-        name = _called()
-        for text in claims[1:4]:
-            console.print(f'  {name} query --store {checked.store.name} "{text}"', markup=False, soft_wrap=True)
-        console.print(
-            f"  {name} ingest YOUR_PAPERS.jsonl   and   {name} query YOUR_CLAIM", markup=False, soft_wrap=True
-        )
+        _show_next(console, f'query --store {checked.store.name} "{claims[1]}"')
+
+
+def _show_next(console: Console, another: str) -> None:
+    steps = {
+        another: "check another claim",
+        "ingest YOUR_PAPERS.jsonl": "read your own papers",
+        'query "YOUR CLAIM"': "check a claim against them",
+    }
+    name = _called()
+    width = max(map(len, steps))
+    console.print("\nNext:", style="bold")
+    for step, what in steps.items():
+        console.print(f"  {name} {step:<{width}}  # {what}", markup=False, soft_wrap=True)
 
 
 def _called() -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,30 +32,69 @@ from .common import (
     store_option,
 )
 from .evaluation_options import (
-    claims_option,
+    claims_help,
     depth_option,
     fresh_option,
     limit_option,
-    qrels_option,
+    qrels_help,
     sample_option,
     seed_option,
 )
 from .progress import notifier, progress_bar
-from .tables import LABEL_COLUMNS, confusion, figure, labels_row, print_table, seconds, table
+from .tables import (
+    LABEL_COLUMNS,
+    confusion,
+    difference_json,
+    differences,
+    figure,
+    labels_row,
+    print_table,
+    seconds,
+    table,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..evaluation.evaluate import Evaluation
     from ..evaluation.session import EvaluationData
-    from ..stages import Published
+    from ..evaluation.types import Comparison
+    from ..published import Published
 
 
 @click.command()
-@click.argument("recipes", nargs=-1, required=True, metavar="RECIPE...")
+@click.argument("recipes", nargs=-1, metavar="[RECIPE]...")
 @options(
-    claims_option,
-    qrels_option,
+    click.option("--claims", metavar="FILE", help=claims_help),
+    click.option("--qrels", metavar="FILE", help=qrels_help),
+    click.option(
+        "--pairs",
+        metavar="FILE",
+        help="Measure only the judge, on labelled pairs: JSON Lines with claim, label, and evidence (the text) or "
+        "doc_id (a document in the store).",
+    ),
+    click.option(
+        "--verdict",
+        type=click.Choice(["auto", "stance", "llm", "local-llm"]),
+        help="Verdict method to measure with --pairs.  [default: the recipe's, auto]",
+    ),
+    click.option(
+        "--averitec",
+        metavar="FILE",
+        help="Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data.",
+    ),
+    click.option("--predictions", metavar="FILE", help="With --averitec: also write the task's prediction file."),
+    click.option(
+        "--score", metavar="FILE", help="With --averitec: measure this prediction file instead of running a recipe."
+    ),
+    click.option(
+        "--ev2r", metavar="MODEL", help="With --averitec: also let this language model judge the recall (Ev2R)."
+    ),
+    click.option(
+        "--download-nltk-data",
+        is_flag=True,
+        help="With --averitec: download WordNet and Punkt's model, which METEOR needs, if they are missing.",
+    ),
     click.option("--verdicts", metavar="FILE", help="True stances and verdicts, to measure the judge as well."),
     click.option(
         "--metric",
@@ -63,6 +103,12 @@ if TYPE_CHECKING:
         metavar="M",
         help="Metric, as ir-measures names it (nDCG@10), or MRR@5 or ClimateCheck. Repeatable.  "
         "[default: nDCG@10, R@100]",
+    ),
+    click.option(
+        "--ablation",
+        metavar="A,B",
+        help="Also measure the recipe with these ablations, or with all of them, and test the differences. ccheck "
+        "recipes tables lists them.",
     ),
     depth_option,
     click.option(
@@ -89,8 +135,16 @@ if TYPE_CHECKING:
 def evaluate(
     recipes: tuple[str, ...],
     *,
-    claims: str,
-    qrels: str,
+    ablation: str | None,
+    claims: str | None,
+    qrels: str | None,
+    pairs: str | None,
+    verdict: str | None,
+    averitec: str | None,
+    predictions: str | None,
+    score: str | None,
+    ev2r: str | None,
+    download_nltk_data: bool,
     verdicts: str | None,
     metrics: tuple[str, ...],
     depth: int | None,
@@ -115,15 +169,20 @@ def evaluate(
     \b
     ccheck evaluate bm25 default --claims queries.jsonl --qrels qrels.tsv
     ccheck evaluate mine.toml --claims C --qrels Q --verdicts V --report page.html
+    ccheck evaluate climatecheck-hybrid --ablation all --claims C --qrels Q
+    ccheck evaluate --pairs pairs.jsonl --verdict auto --json
+    ccheck evaluate averitec-questions --averitec dev.jsonl --predictions p.json
 
     Prints a table with 95% intervals, and any figures that were published for a recipe next to the measured ones.
     Results are cached, so an interrupted run continues where it stopped, and another recipe computes only what differs.
     Claims that fail are named and left out of the means, and the exit code is 7.
-    """
-    from ..evaluation.session import load_recipes, open_session, read_evaluation_data
 
-    found = load_recipes(recipes, replacements(replace))
-    settings = settings_from(
+    With --pairs, nothing is searched: the judge reads each pair. Pairs that it can't judge count as wrong, and the exit
+    code is 7.
+    """
+    context = click.get_current_context()
+    chosen = partial(
+        settings_from,
         store=store,
         embedding_model=model,
         device=device,
@@ -131,6 +190,52 @@ def evaluate(
         stance_model=stance,
         trust_remote_code=trust_remote_code,
     )
+    if pairs is not None:
+        _check_pairs_options(context, recipes)
+        from .evaluate_pairs import evaluate_pairs
+
+        failed: list[str] = []
+        names: list[str | None] = [*with_ablations(recipes, ablation)]
+        for name in names or [None]:
+            settings = chosen(recipe=name)
+            try:
+                evaluate_pairs(pairs, verdict, settings, name, as_json=as_json, quiet=quiet)
+            except Incomplete as error:  # the others can be measured all the same
+                failed.append(f"{name}: {error}" if name else str(error))
+        if failed:
+            raise Incomplete("; ".join(failed))
+        return
+    if averitec is not None:
+        from ..evaluation.session import load_recipes
+        from .evaluate_averitec import evaluate_averitec
+
+        settings = chosen()
+        evaluate_averitec(
+            averitec,
+            load_recipes(with_ablations(recipes, ablation), replacements(replace)) if recipes else {},
+            settings,
+            predictions=predictions,
+            score_file=score,
+            ev2r=ev2r,
+            download=download_nltk_data,
+            limit=limit,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        return
+    if predictions is not None or score is not None or ev2r is not None or download_nltk_data:
+        raise UsageError("--predictions, --score, --ev2r and --download-nltk-data need --averitec FILE")
+    if not recipes:
+        raise click.MissingParameter(ctx=context, param_type="argument", param_hint="'RECIPE...'")
+    if claims is None or qrels is None:
+        missing = "--claims" if claims is None else "--qrels"
+        raise click.MissingParameter(ctx=context, param_type="option", param_hint=f"'{missing}'")
+    if verdict is not None:
+        raise UsageError("--verdict is for --pairs. Set the verdict method of a recipe in its [verdict] table")
+    from ..evaluation.session import load_recipes, open_session, read_evaluation_data
+
+    found = load_recipes(with_ablations(recipes, ablation), replacements(replace))
+    settings = chosen()
     if not quiet and (message := in_place_of_rerankers(settings)):
         notice(message)
     data = read_evaluation_data(
@@ -154,12 +259,13 @@ def evaluate(
 
                     write_run(runs[name], one.run, name)
                 if as_json:
-                    print_json(one.to_dict() | {"recipe": name})
+                    against = _against(done, data) if ablation is not None else None
+                    print_json(one.to_dict() | {"recipe": name} | _differences(against, name))
                 if not quiet:
                     notice_new(name, one.warnings, seen)
         finally:  # what is done is shown, also where a recipe fails or somebody interrupts
             if done and not as_json:
-                _show(stdout(), done, data)
+                _show(stdout(), done, data, _against(done, data) if ablation is not None else None)
             if done and not quiet:
                 from ..evaluation.metrics import coverage
 
@@ -174,6 +280,32 @@ def evaluate(
         raise Incomplete("; ".join(failed))
 
 
+def _check_pairs_options(context: click.Context, recipes: tuple[str, ...]) -> None:
+    """Raises UsageError for what has no meaning with --pairs."""
+    if len(recipes) > 1:
+        raise UsageError("--pairs measures one judge. Name at most one recipe")
+    useless = (
+        "claims",
+        "qrels",
+        "verdicts",
+        "metrics",
+        "depth",
+        "run_path",
+        "report",
+        "replace",
+        "limit",
+        "sample",
+    )
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in (*useless, "seed", "fresh")
+        and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UsageError(f"{', '.join(given)} can't be used with --pairs, which measures a judge without retrieval")
+
+
 def _run_files(path: str | None, names: list[str]) -> dict[str, Path]:
     """Where the run of each recipe goes. Raises UsageError."""
     if path is None:
@@ -185,37 +317,84 @@ def _run_files(path: str | None, names: list[str]) -> dict[str, Path]:
         raise UsageError(f"{path} is not a folder. The runs of several recipes need one")
     check_folder(folder, "the runs")
     folder.mkdir(parents=True, exist_ok=True)
-    return {name: folder / f"{Path(name).stem if Path(name).suffix == '.toml' else name}.run" for name in names}
+    stems = {name: (Path(name).stem if Path(name).suffix == ".toml" else name).replace(":", "-") for name in names}
+    return {name: folder / f"{stem}.run" for name, stem in stems.items()}
+
+
+def with_ablations(recipes: tuple[str, ...], ablation: str | None) -> list[str]:
+    """The recipes, and for the only one of them the names with which its ablations are loaded.
+
+    Raises UsageError for ablations of several recipes, and NotFound for a recipe without any.
+    """
+    if ablation is None:
+        return list(recipes)
+    if not recipes:
+        raise UsageError("--ablation needs the recipe that it changes")
+    if len(recipes) > 1:
+        raise UsageError("--ablation changes one recipe. Give only one, or name ablations as RECIPE:ABLATION")
+    from ..recipe import load_recipe
+
+    (recipe,) = recipes
+    names = [one.strip() for one in ablation.split(",") if one.strip()]
+    if names == ["all"]:
+        names = list(load_recipe(recipe).ablations)
+    if not names:
+        raise UsageError(f"the recipe {recipe} has no ablations. Add [ablations.NAME] tables to its file")
+    return [recipe, *(f"{recipe}:{name}" for name in names)]
+
+
+def _against(done: Mapping[str, Evaluation], data: EvaluationData) -> Comparison | None:
+    """Every recipe so far against the first one, over the claims that all of them answered."""
+    if len(done) < 2:
+        return None
+    from ..evaluation.compare import compare
+
+    return compare({name: one.run for name, one in done.items()}, data.qrels, data.metrics, changes=0, common=True)
+
+
+def _differences(compared: Comparison | None, name: str) -> dict[str, Any]:
+    if compared is None:
+        return {}
+    own = {one.metric: difference_json(one) for one in compared.differences if one.run == name}
+    return {"baseline": compared.baseline, "differences": own}
 
 
 # -- for a person
 
 
-def _show(console: Console, done: Mapping[str, Evaluation], data: EvaluationData) -> None:
+def _show(
+    console: Console, done: Mapping[str, Evaluation], data: EvaluationData, compared: Comparison | None = None
+) -> None:
+    from ..published import published
+
     made = table("recipe", *data.metrics, "claims", "per claim")
+    left: dict[str, None] = {}
     for name, one in done.items():
         cells = [figure(one.measured.mean[metric], one.measured.intervals.get(metric)) for metric in data.metrics]
         star = " *" if one.remembered else ""
         made.add_row(name, *cells, f"{one.judged_claims:,}", f"{seconds(one.seconds['total'])}{star}")
         for old, new in one.recipe.replace.items():
             made.add_row(f"  {new} stands in for {old}", style="dim")
-        for published in one.recipe.published:
-            figures = _published(published, data.metrics)
-            if any(figures):
-                made.add_row(f"  published: {published.on}", *figures, style="dim")
+        shown: set[tuple[str, ...]] = set()
+        for row in published(one.recipe):
+            figures = _published(row, data.metrics)
+            if any(figures) and tuple(figures) not in shown:  # tables repeat the rows of other tables
+                made.add_row(f"  published: {row.label} ({row.on}, {row.split})", *figures, style="dim")
+                shown.add(tuple(figures))
+            known = dict(zip(data.metrics, figures, strict=True))
+            if others := {key: value for key, value in row.metrics.items() if not _among(key, known)}:
+                said = ", ".join(f"{key} {value:g}" for key, value in others.items())
+                left[f"{name}, published in {row.label} ({row.on}, {row.split}): {said}"] = None
     print_table(console, made)
     for name, one in done.items():
         if one.usage:
             console.print(f"{name}, language model calls per claim: {_asked_of_llms(one)}", style="dim", markup=False)
     if any(one.remembered for one in done.values()):
         console.print("* partly from the cache, which took no time; --fresh computes everything again", style="dim")
-    for name, one in done.items():
-        for published in one.recipe.published:
-            known = dict(zip(data.metrics, _published(published, data.metrics), strict=True))
-            others = {key: value for key, value in published.metrics.items() if not _among(key, known)}
-            if others:
-                said = ", ".join(f"{key} {value:g}" for key, value in others.items())
-                console.print(f"{name}, published on {published.on}: {said}", style="dim", markup=False)
+    for line in left:
+        console.print(line, style="dim", markup=False)
+    if compared is not None:
+        print_table(console, differences(compared))
     if len(done) == 1:
         (one,) = done.values()
         _show_stages(console, one, data)
@@ -235,12 +414,12 @@ def _asked_of_llms(one: Evaluation) -> str:
 
 
 def _show_stages(console: Console, one: Evaluation, data: EvaluationData) -> None:
-    from ..evaluation.trace import gains, ways
+    from ..evaluation.trace import gains, trace_documents
 
     if len(one.stages) < 2:
         return
     top = 10
-    moved = gains(one, ways(one, data.qrels, top))
+    moved = gains(one, trace_documents(one, data.qrels, top))
     made = table("stage", *data.metrics, f"relevant in top {top}", "won", "lost", title="Stages")
     for name, measured in one.stages_measured.items():
         gain = moved[name]

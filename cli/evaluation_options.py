@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import click
 
-claims_option = click.option(
-    "--claims", required=True, metavar="FILE", help="Claims: BEIR's queries, TREC topics, or a data set's own file."
-)
-qrels_option = click.option(
-    "--qrels", required=True, metavar="FILE", help="Relevance judgements: which documents are relevant to which claim."
-)
+claims_help = "Claims: BEIR's queries, TREC topics, or a data set's own file."
+qrels_help = "Relevance judgements: which documents are relevant to which claim."
+claims_option = click.option("--claims", required=True, metavar="FILE", help=claims_help)
+qrels_option = click.option("--qrels", required=True, metavar="FILE", help=qrels_help)
 depth_option = click.option(
     "--depth",
     type=click.IntRange(1, 10_000),

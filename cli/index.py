@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from ..errors import InvalidData, NotFound, UsageError
 from .common import (
     counted,
     json_option,
@@ -17,18 +16,24 @@ from .common import (
     stdout,
     store_option,
 )
+from .index_documents import export, fields, remove, sample, show
 
 
 @click.group()
 def index() -> None:
-    """Inspect, check, rebuild or delete stores.
+    """Inspect stores and their documents, mend, empty or delete them.
 
     \b
     ccheck index info
-    ccheck index list
-    ccheck index check
-    ccheck index delete --store local:papers
+    ccheck index fields
+    ccheck index show 10.1007/s10712-011-9119-1
+    ccheck index remove --filter retracted=true
+    ccheck index export papers.jsonl
     """
+
+
+for command in (fields, show, sample, export, remove):
+    index.add_command(command)
 
 
 @index.command()
@@ -40,11 +45,12 @@ def info(*, store: str | None, as_json: bool) -> None:
     ccheck index info --store https://host:9200/papers
     """
     from ..search import open_store
+    from ..search.missing import no_store
 
     with open_store(settings_from(store=store)) as opened:
         found = opened.info()
         if found is None:
-            raise NotFound(f"there is no store {opened.name}. Create it with ccheck ingest FILE --store {opened.name}")
+            raise no_store(opened.name)
     if as_json:
         print_json(
             {
@@ -109,12 +115,9 @@ def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
     Compares everything with its checksum and changes nothing. If something is damaged, the output says what to run, and
     the exit code is 5.
     """
-    from ..search import open_store
-    from ..search.local import LocalStore
+    from ..search import open_local_store
 
-    with open_store(settings_from(store=store)) as opened:
-        if not isinstance(opened, LocalStore):
-            raise UsageError("this command checks only local stores. Elasticsearch checks its own files")
+    with open_local_store(settings_from(store=store), "Elasticsearch checks its own files") as opened:
         found = opened.check()
     problems = [
         {"file": str(damage.where), "problem": damage.problem, "run": damage.commands(opened.name)} for damage in found
@@ -140,12 +143,9 @@ def rebuild(*, store: str | None, quiet: bool) -> None:
 
     The index is built from the stored documents, which stay unchanged. Remains of deleted documents are removed.
     """
-    from ..search import open_store
-    from ..search.local import LocalStore
+    from ..search import open_local_store
 
-    with open_store(settings_from(store=store)) as opened:
-        if not isinstance(opened, LocalStore):
-            raise UsageError("this command rebuilds only local stores. Elasticsearch maintains its own index")
+    with open_local_store(settings_from(store=store), "Elasticsearch maintains its own index") as opened:
         opened.rebuild()
         if not quiet:
             notice(f"{opened.name} was rebuilt: {counted(opened.count(), 'document')}")
@@ -165,24 +165,13 @@ def delete(*, store: str | None, yes: bool, quiet: bool) -> None:
     folder of a local store it deletes only the files that ccheck made.
     """
     from ..search import open_store
-    from ..search.local import LocalStore
 
     with open_store(settings_from(store=store)) as opened:
-        try:
-            if opened.info() is None:
-                raise NotFound(f"there is no store {opened.name}")
-            what = opened.removal()
-        except InvalidData as error:
-            if not isinstance(opened, LocalStore):
-                raise
-            notice(str(error))  # a damaged store can be removed, too
-            what = f"the files of the store in {opened.path}"
+        what = opened.removal()
         if not yes and not click.confirm(f"Delete {opened.name}: {what}?", err=True):
             notice("nothing was deleted")
             return
-        opened.drop()
-        if isinstance(opened, LocalStore) and opened.path.exists():
-            left = [path for path in sorted(opened.path.rglob("*")) if path.is_symlink() or not path.is_dir()]
+        if left := opened.drop():
             notice(
                 f"{opened.name} was deleted. These files are not ccheck's and were left: {', '.join(map(str, left))}"
             )

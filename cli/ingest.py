@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from ..errors import CcheckError, Incomplete, InvalidData, UsageError
 from ..files import check_output
+from ..ingest.kinds import Format
 from .common import (
     counted,
     device_option,
@@ -33,12 +32,11 @@ from .common import (
     store_option,
     usage_said,
 )
-from .progress import notifier
+from .progress import ingest_progress, notifier
 
 if TYPE_CHECKING:
-    from ..ingest import Encoders, IngestOptions, PlannedQuestions, Preview, Progress, Report
-    from ..pipeline.resources import Resources
-    from ..recipe import Recipe
+    from ..ingest import Encoders, IngestOptions, PlannedQuestions, Preview, Report
+    from ..ingest.sources import Reading
     from ..search import Store
     from ..settings import Settings
 
@@ -51,6 +49,28 @@ if TYPE_CHECKING:
     click.option("--title-field", metavar="NAME", help="Field with the title, instead of title."),
     click.option("--text-field", metavar="NAME", help="Field with the text, instead of text."),
     click.option("--date-field", metavar="NAME", help="Field with the date or year of publication."),
+    click.option(
+        "--format",
+        "format_",
+        type=click.Choice(get_args(Format)),
+        metavar="NAME",
+        help=f"Format of the files: {', '.join(get_args(Format))}.  [default: what their names and first bytes tell]",
+    ),
+    click.option(
+        "--delimiter",
+        metavar="CHAR",
+        help="What separates the cells of CSV files, such as ';' or tab.  [default: what the first lines tell]",
+    ),
+    click.option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of text files, such as latin-1.  [default: UTF-8, or what the files tell]",
+    ),
+    click.option(
+        "--dedupe",
+        type=click.Choice(["doi"]),
+        help="Keep only the first paper with a DOI, also across ingests.",
+    ),
     click.option(
         "--recipe",
         metavar="NAME|FILE",
@@ -96,6 +116,10 @@ def ingest(
     title_field: str | None,
     text_field: str | None,
     date_field: str | None,
+    format_: Format | None,
+    delimiter: str | None,
+    encoding: str | None,
+    dedupe: str | None,
     recipe: str | None,
     replace: tuple[str, ...],
     no_dense: bool,
@@ -118,25 +142,26 @@ def ingest(
     \b
     ccheck ingest corpus.jsonl
     ccheck ingest papers/ --store https://host:9200/papers
+    ccheck ingest zotero.ris pubmed.nbib scopus.csv --dedupe doi
     ccheck ingest 'dump-*.csv.gz' --id-field doi --text-field abstract --dry-run
     ccheck ingest corpus.jsonl --recipe mine.toml
 
-    Reads JSON Lines, CSV, TSV and Parquet, plain or compressed with gzip or zstd; - is standard input. Fields other
-    than id, title and text become metadata that you can filter on. If a run is interrupted, start it again and it
+    Reads JSON, CSV, Excel and Parquet; RIS, BibTeX, PubMed's .nbib and XML; exports of Zotero, Scopus and Web of
+    Science; answers and dumps of OpenAlex, Crossref, Europe PMC and Semantic Scholar; PDF, Word and text files; plain
+    or compressed with gzip or zstd. - is standard input. Fields other than id, title and text become metadata that you
+    can filter on. A paper without an abstract is stored by its title. If a run is interrupted, start it again and it
     continues. Records that can't be used are listed in a file (--rejects) with the reason, and the exit code is 7.
     """
-    from ..adjust import adjusted
     from ..ingest import IngestOptions
     from ..ingest import ingest as run
     from ..ingest.encoders import chunking_for
     from ..ingest.sources import find_sources
-    from ..pipeline.encoders import open_encoders
-    from ..pipeline.needs import needs_of
+    from ..pipeline.ingest import open_ingest, recipe_to_ingest
 
     if replace and recipe is None:
         raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
-    needed = _recipe(recipe, replacements(replace), llm) if recipe is not None else None
-    found = find_sources(sources)  # what is not there says so before a model is loaded
+    reading = _reading(format_, delimiter, encoding)
+    found = find_sources(sources, reading)  # what is not there says so before a model is loaded
     if rejects is not None:
         check_output(rejects, "the rejects", [*(source.path for source in found), recipe])
     settings = settings_from(
@@ -147,18 +172,20 @@ def ingest(
         llm_max_calls=max_calls,
         llm_max_cost=max_cost,
     )
-    if recipe is None:  # the settings' recipe counts where it searches in what a store has not by itself, as in Python
-        own = adjusted(settings)
-        needed = own if needs_of(own).own else None
-    with _opened(settings, quiet) as (opened, loaded):
-        # Before the progress, which is that of the ingest.
-        dense = False if no_dense else True if model is not None else None
-        encoders = open_encoders(loaded, opened.info(), needed, dense)
+    needed = recipe_to_ingest(settings, recipe, replacements(replace), llm)
+    dense = False if no_dense else True if model is not None else None
+    with open_ingest(settings, needed, dense, notifier(quiet)) as ingesting:
+        opened, encoders = ingesting.store, ingesting.encoders
         made_options = IngestOptions(
             id_field=id_field,
             title_field=title_field,
             text_field=text_field,
             date_field=date_field,
+            format=reading.format,
+            delimiter=reading.delimiter,
+            encoding=reading.encoding,
+            dedupe_doi=dedupe is not None,
+            titles=needed is None or needed.ingest.titles,
             rejects=Path(rejects) if rejects else None,
             strict=strict,
             force=force,
@@ -170,7 +197,7 @@ def ingest(
             _preview(sources, opened, encoders, made_options, settings, as_json=as_json, quiet=quiet)
             return
         try:
-            with _progress(quiet) as on_progress:
+            with ingest_progress(quiet) as on_progress:
                 report = run(list(sources), opened, encoders, made_options, on_progress)
         except KeyboardInterrupt:
             notice(f"what was stored stays in {opened.name}. Run the same command again to continue")
@@ -185,10 +212,8 @@ def ingest(
             told = {"store": opened.name, "seconds": round(report.seconds, 3), "rejects": rejects}
             print_json(asdict(report) | told)
         if not quiet:
-            for message in [*_report(report, opened.name), *loaded.notices]:
+            for message in [*_report(report, opened.name, dedupe is not None), *ingesting.resources.notices]:
                 notice(message)
-            if not encoders.dense and not no_dense and needed is None:
-                notice("only BM25 can search them. For embeddings, pip install 'ccheck[models]' and ingest again")
     if report.exit_code:
         where = (
             f". {report.rejects} lists them with the reasons"
@@ -199,29 +224,24 @@ def ingest(
         raise kind(f"{counted(report.rejected, 'record')} could not be used{where}")
 
 
-def _recipe(name: str, replace: Mapping[str, str], llm: str | None) -> Recipe:
-    """The recipe; a language model that a flag names takes the place of the one that it has for additional texts."""
-    from ..recipe import load_recipe
+def _reading(format_: Format | None, delimiter: str | None, encoding: str | None) -> Reading:
+    """What the flags say about files. Raises UsageError."""
+    import codecs
 
-    recipe = load_recipe(name, replace)
-    stage = recipe.ingest.additional
-    if llm is None or stage is None or stage.llm in (None, llm):
-        return recipe
-    own = next((old for old, new in recipe.replace.items() if new == stage.llm), stage.llm)
-    return load_recipe(name, {**replace, own: llm})
+    from ..ingest.sources import Reading
 
-
-@contextmanager
-def _opened(settings: Settings, quiet: bool) -> Iterator[tuple[Store, Resources]]:
-    """The store, and what loads models, which says on the terminal what takes long."""
-    from ..pipeline.resources import Resources
-    from ..search import open_store
-
-    with ExitStack() as stack:
-        store = stack.enter_context(open_store(settings))
-        loaded = Resources(settings, notify=notifier(quiet))
-        stack.callback(loaded.close)
-        yield store, loaded
+    if delimiter is not None:
+        delimiter = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}.get(delimiter, delimiter)
+        if len(delimiter) != 1 or delimiter in '"\r\n':
+            raise UsageError(f"--delimiter {delimiter}: give one character, such as ';', or the word tab")
+    if encoding is not None:
+        try:
+            codecs.lookup(encoding).incrementaldecoder("replace").decode(b"")
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise UsageError(
+                f"--encoding {encoding}: there is no such text encoding. Use utf-8, latin-1, cp1252, utf-16 …"
+            ) from error
+    return Reading(format_, delimiter, encoding)
 
 
 def _preview(
@@ -263,23 +283,7 @@ def _planned(planned: PlannedQuestions, each: int, settings: Settings) -> str:
     )
 
 
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """A bar with the rate, on a terminal."""
-    from .progress import progress_bar
-
-    started = time.monotonic()
-    with progress_bar("reading", quiet) as update:
-
-        def show(progress: Progress) -> None:
-            rate = progress.documents / max(1e-9, time.monotonic() - started)
-            facts = f"{progress.documents:,} documents, {rate:,.0f}/s"
-            update(progress.bytes_done, progress.bytes_total, facts=facts, name=progress.phase)
-
-        yield show
-
-
-def _report(report: Report, store: str) -> Iterator[str]:
+def _report(report: Report, store: str, deduped: bool) -> Iterator[str]:
     """What was done, in a few lines."""
     yield from report.notices
     yield from usage_said({"additional": report.usage})
@@ -300,10 +304,20 @@ def _report(report: Report, store: str) -> Iterator[str]:
     said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     rate = report.read / report.seconds if report.seconds else 0
     yield f"{store}: {said} in {report.seconds:.1f} s ({rate:,.0f} records/s)"
+    for name, kind in report.kinds.items():
+        without = f", {kind.without_text:,} without an abstract" if kind.without_text else ""
+        yield f"{name}: {counted(kind.papers, 'paper')}{without}"
+    if report.without_text:
+        yield f"{counted(report.without_text, 'paper')} without an abstract can be found by their titles"
+    if report.retracted:
+        yield f"{counted(report.retracted, 'paper')} retracted. --filter 'retracted!=true' leaves them out of a search"
+    if report.same_doi:
+        left = "were left out" if deduped else "were stored beside it. --dedupe doi keeps only the first"
+        yield f"{counted(report.same_doi, 'paper')} with the DOI of a paper before {left}"
     if report.without_id:
         yield f"{report.without_id:,} records without an id got one from their content (see --id-field)"
     if report.dates_unread:
-        yield f"{report.dates_unread:,} records have a date that could not be read. --before leaves them out"
+        yield f"{report.dates_unread:,} records have a date that could not be read. Filters on dates leave them out"
 
 
 def _show_preview(preview: Preview, *, as_json: bool) -> None:

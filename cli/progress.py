@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .common import stderr
 
 if TYPE_CHECKING:
+    from ..ingest import Progress
     from ..pipeline.checker import Checker
     from ..settings import Settings
 
@@ -24,11 +26,18 @@ def _silent(message: str) -> None:
 
 
 def notifier(quiet: bool) -> Callable[[str], None]:
-    """Says on a terminal what takes long."""
+    """Says on a terminal what takes long, the same thing once."""
     console = stderr()
     if quiet or not console.is_terminal:
         return _silent
-    return lambda message: console.print(f"{message} …", style="dim", markup=False)
+    said: set[str] = set()
+
+    def say(message: str) -> None:
+        if message not in said:
+            said.add(message)
+            console.print(f"{message} …", style="dim", markup=False)
+
+    return say
 
 
 @contextmanager
@@ -52,7 +61,7 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
         yield lambda done, total, *, facts="", name=None: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[facts]}"))
-    times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+    times = TimeElapsedColumn(), TextColumn("·"), TimeRemainingColumn(), TextColumn("left")
     with Progress(*columns, *times, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(escape(name), total=None, facts="")
 
@@ -66,6 +75,20 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
             bar.update(task, completed=done, total=total, facts=escape(facts))
 
         yield update
+
+
+@contextmanager
+def ingest_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """A bar of an ingest with its rate, on a terminal."""
+    started = time.monotonic()
+    with progress_bar("reading", quiet) as update:
+
+        def show(progress: Progress) -> None:
+            rate = progress.documents / max(1e-9, time.monotonic() - started)
+            facts = f"{progress.documents:,} documents, {rate:,.0f}/s"
+            update(progress.bytes_done, progress.bytes_total, facts=facts, name=progress.phase)
+
+        yield show
 
 
 @contextmanager

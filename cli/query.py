@@ -27,6 +27,7 @@ from .common import (
     notice,
     options,
     print_json,
+    print_text,
     quiet_option,
     remote_code_option,
     replace_option,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from ..search import Filter
     from ..settings import Resolved
     from ..types import Usage
+    from .citing import Citing
     from .report import About
 
 
@@ -75,7 +77,13 @@ if TYPE_CHECKING:
         help="Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable.",
     ),
     click.option(
-        "--before", metavar="DAY", help="Search only documents published before this day, such as 2015-01-31."
+        "--before",
+        metavar="DATE",
+        help="Search only documents published before this day, month or year, such as 2015.  [default: for recipes "
+        "that ask questions, the claim's own date, if it has one]",
+    ),
+    click.option(
+        "--after", metavar="DATE", help="Search only documents published after this day, month or year, such as 2009."
     ),
     click.option(
         "--recipe",
@@ -106,11 +114,28 @@ if TYPE_CHECKING:
         help="Examples to show the language model: JSON Lines with claim, evidence and label.",
     ),
     stance_option,
+    click.option(
+        "--deadline",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help="With a recipe that asks questions: time for each claim. What is ready then is judged, and what is not is "
+        "named.",
+    ),
+    click.option(
+        "--all-pages",
+        is_flag=True,
+        help="With a recipe that asks questions: search all pages, not only those of the claim's own collection.",
+    ),
     max_calls_option,
     max_cost_option,
     click.option("--dry-run", is_flag=True, help="Print the prompts and estimate their tokens, without sending them."),
     remote_code_option,
     click.option("--strict", is_flag=True, help="Treat a reranker that fails as an error, not as a warning."),
+    click.option(
+        "--deep",
+        is_flag=True,
+        help="Show the figures and passages of each paper that ground its stance, where the store has its full text.",
+    ),
     click.option("--explain", is_flag=True, help="Show how each stage ranked each document."),
     click.option(
         "--resume",
@@ -121,6 +146,12 @@ if TYPE_CHECKING:
     click.option("--run", "run_file", metavar="FILE", help="Also write the rankings to FILE as a TREC run."),
     click.option("--report", metavar="FILE", help="Also write an HTML report to FILE."),
     json_option,
+    click.option(
+        "--format",
+        "format_",
+        type=click.Choice(["bibtex", "csv", "md"]),
+        help="Print the evidence to cite it: BibTeX, CSV (one row for each document) or Markdown.",
+    ),
     store_option,
     model_option,
     device_option,
@@ -133,6 +164,7 @@ def query(
     claims: str | None,
     filters: tuple[str, ...],
     before: str | None,
+    after: str | None,
     recipe: str | None,
     replace: tuple[str, ...],
     fields: str | None,
@@ -144,16 +176,20 @@ def query(
     strategy: str | None,
     examples: str | None,
     stance: str | None,
+    deadline: float | None,
+    all_pages: bool,
     max_calls: int | None,
     max_cost: float | None,
     dry_run: bool,
     trust_remote_code: bool | None,
     strict: bool,
+    deep: bool,
     explain: bool,
     resume: str | None,
     run_file: str | None,
     report: str | None,
     as_json: bool,
+    format_: str | None,
     store: str | None,
     model: str | None,
     device: str | None,
@@ -166,6 +202,7 @@ def query(
     ccheck query "vaccines cause autism" -k 3 --filter 'year>=2010' --explain
     ccheck query --claims claims.jsonl --run my.run > answers.jsonl
     ccheck query --claims claims.jsonl --resume answers.jsonl > all.jsonl
+    ccheck query "vaccines cause autism" --recipe averitec-questions --deadline 90
 
     Shows the documents that bear on CLAIM, best first, each with its most important sentence. If CLAIM is -, it is read
     from standard input. With --claims, a claim that can't be checked gets an object with its error, the other claims
@@ -192,9 +229,13 @@ def query(
         "trust_remote_code": trust_remote_code,
     }
     resolved = resolved_from(**flags)
-    changes = Changes(fields, no_dense, rerank_depth, verdict, strategy, examples, replacements(replace))
+    changes = Changes(
+        fields, no_dense, rerank_depth, verdict, strategy, examples, replacements(replace), deadline, all_pages
+    )
     pipeline = adjusted(resolved.settings, changes)
-    asked = _Asked(k, _conditions(filters, before), run_file, report, quiet, resume)
+    asked = _Asked(
+        k, _conditions(filters, before, after), run_file, report, quiet, resume, _citing(format_, as_json, resume)
+    )
     text = ""
     if claim is not None:
         text = (_standard_input() if claim == "-" else argument_text(claim)).strip()
@@ -202,9 +243,10 @@ def query(
             raise UsageError('the claim is empty: ccheck query "what somebody said"')
     if not dry_run:
         check_outputs([(run_file, RUN), (report, REPORT)], (claims, examples, resume, resolved.settings.recipe))
-    with checker(resolved.settings, quiet=quiet, recipe=pipeline, strict=strict) as checked:
+    with checker(resolved.settings, quiet=quiet, recipe=pipeline, strict=strict, deep=deep) as checked:
         about = functools.partial(_about, resolved, checked)
         key = settings_key(resolved.settings, checked.recipe, checked.store.name, k, asked.filters, strict)
+        key = f"{key}-deep" if deep else key
         if dry_run:
             _show_prompts(checked, asked, claims, text)
         elif claims is not None:
@@ -223,6 +265,7 @@ class _Asked:
     report: str | None
     quiet: bool
     resume: str | None
+    citing: Citing | None = None
 
 
 def _check_one(
@@ -237,7 +280,9 @@ def _check_one(
         for result in checked.check_many([Claim(text)], k=asked.k, filters=asked.filters):
             if result.error is not None:
                 raise result.error
-            if as_json:
+            if asked.citing is not None:
+                print_text(asked.citing.text(result))
+            elif as_json:
                 print_json(result.to_dict() | {"settings": key})
             else:
                 from .show import show_result
@@ -285,7 +330,10 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
             warned += len(result.warnings) > len(warnings)
             for stage, usage in result.usage_by_stage.items():
                 by_stage = add_usage(by_stage, stage, usage)
-            print_json(answer)
+            if asked.citing is not None:
+                print_text(asked.citing.text(result))
+            else:
+                print_json(answer)
             write(result)
     if not asked.quiet:
         for warning in warnings:
@@ -366,14 +414,26 @@ def _show_prompts(checked: Checker, asked: _Asked, file: str | None, text: str) 
         )
 
 
+def _citing(format_: str | None, as_json: bool, resume: str | None) -> Citing | None:
+    from .citing import Citing
+
+    if format_ is None:
+        return None
+    if as_json or resume is not None:
+        raise click.UsageError("--format prints no JSON: leave out --json and --resume")
+    return Citing(format_)
+
+
 def _standard_input() -> str:
     return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
 
 
-def _conditions(filters: tuple[str, ...], before_day: str | None) -> list[Filter]:
-    from ..search import before, parse_filter
+def _conditions(filters: tuple[str, ...], before_day: str | None, after_day: str | None) -> list[Filter]:
+    from ..search import after, before, parse_filter
 
-    return [parse_filter(text) for text in filters] + ([before(before_day)] if before_day is not None else [])
+    days = [before(before_day)] if before_day is not None else []
+    days += [after(after_day)] if after_day is not None else []
+    return [parse_filter(text) for text in filters] + days
 
 
 def _lines(file: str) -> int | None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
+from ..citation import citation_of
 from ..files import writing
 from ..page import environment, inert
 from ..settings import SECRETS, shown
@@ -61,7 +62,7 @@ STANCES = {
 FUSIONS = get_args(Fusion.model_fields["method"].annotation)
 """Names of fusion methods, as in recipes and results."""
 
-STAGES = ("ingest", "rewriting", "retrievers", "fusion", "rerankers", "evidence", "verdict")
+STAGES = ("ingest", "rewriting", "retrievers", "fusion", "rerankers", "questions", "evidence", "verdict")
 """The parts of a recipe that a report shows."""
 _RARE = ("ingest", "rewriting")
 
@@ -210,6 +211,7 @@ def _page(summary: _Summary, about: About, claims: IO[str]) -> dict[str, Any]:
 def _document(evidence: Evidence) -> dict[str, Any]:
     document = evidence.document
     metadata = document.metadata
+    cited = citation_of(document)
     doi = metadata.get("doi") or metadata.get("DOI")
     spans = evidence_spans(document, evidence.sentences, "text")
     parts = pieces(document.text, spans, CONTEXT_CHARS)
@@ -218,7 +220,10 @@ def _document(evidence: Evidence) -> dict[str, Any]:
         "evidence": evidence,
         "id": document.id,
         "title": _title(document, evidence),
-        "year": metadata.get("year") or (document.published or "")[:4],
+        "year": metadata.get("year") or cited.year,
+        "names": cited.names(),
+        "journal": cited.journal,
+        "retracted": cited.retracted,
         "doi": doi,
         "url": doi_url(doi),
         "parts": [(part.kind, document.text[part.start : part.end]) for part in parts],

@@ -17,7 +17,7 @@ KEY = "CCHECK_SERVE_API_KEY"
 
 
 def _option(name: str, **given: Any) -> Any:
-    """An option with its twin in the environment, both of which its help names."""
+    """An option that an environment variable can set as well; the help names both."""
     variable = f"CCHECK_SERVE_{name.removeprefix('--').replace('-', '_').upper()}"
     return click.option(name, envvar=variable, show_envvar=True, show_default="default" in given, **given)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from ..analysis import matches
+from ..citation import citation_of
 from .common import print_hanging, printable
 from .excerpt import evidence_spans, in_place, pieces
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..recipe import Recipe
     from ..search import Filter
-    from ..types import Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+    from ..types import Document, Evidence, Hit, QuestionAnswer, Result, Sentence, Stance, Verdict
 
 STYLES = {"SUPPORTS": "bold green", "REFUTES": "bold red", "CONFLICTING": "bold yellow", "NOT_ENOUGH_INFO": "bold"}
 STANCES = {
@@ -27,33 +28,53 @@ STANCES = {
 }
 """A document's stance on the claim, in words."""
 INDENT = 5
+MARK = "»"
+"""Before the sentence that decides."""
 CLAIM_CHARS = 500
 """Characters of a claim that are shown."""
+CAPTION_CHARS = 200
+"""Characters of a figure's caption that are shown."""
 CONTEXT_CHARS = 90
 """Characters shown of a sentence next to the evidence."""
 
 
 def show_result(
-    console: Console, result: Result, recipe: Recipe, *, filters: Sequence[Filter] = (), explain: bool = False
+    console: Console,
+    result: Result,
+    recipe: Recipe,
+    *,
+    filters: Sequence[Filter] = (),
+    explain: bool = False,
+    brief: bool = False,
 ) -> None:
     """Print the ranking with its sentences, then the verdict line.
 
     A terminal gets the sentences amid the text around them, which is dimmed; a pipe gets each on a line of its own.
-    `recipe` has the stages that ran; `explain` adds each document's way through them.
+    `recipe` has the stages that ran; `explain` adds each document's way through them. `brief` prints no more than the
+    sentences, and marks each document's best one.
     """
     claim = printable(result.claim.text)
     if len(claim) > CLAIM_CHARS:
         claim = f"{claim[:CLAIM_CHARS].rstrip()} … ({len(claim):,} characters)"
     print_hanging(console, Text("Claim  ", "bold"), claim, 7)
     console.print()
-    if not result.evidence:
+    if result.questions is not None:
+        _show_questions(console, result.questions)
+    elif not result.evidence:
         passing = " and ".join(f"{one.field}{one.operator}{one.value}" for one in filters)
         passing = f" with {printable(passing)}" if passing else ""
         console.print(f"No document{passing} bears on this claim.\n", markup=False, soft_wrap=True)
+    if result.relevance is not None and result.relevance < recipe.verdict.least_relevance and result.evidence:
+        note = (
+            f"Nothing in this collection seems to bear on the claim (probability {result.relevance:.2f}). What follows "
+            "only shares words or a subject with it."
+        )
+        print_hanging(console, "", Text(note, "bold yellow"), 0)
+        console.print()
     # What failed for many documents is said once, with the verdict.
     said = {result.verdict.error or ""} if result.verdict is not None else set()
     for evidence in result.evidence:
-        _show_evidence(console, evidence, result.claim.text, said)
+        _show_evidence(console, evidence, result.claim.text, said, brief)
         if explain:
             _show_way(console, evidence.hit, recipe)
         console.print()
@@ -61,27 +82,72 @@ def show_result(
         print_hanging(console, Text("Verdict  ", "bold"), _verdict(result.verdict), 9)
         if result.verdict.label is not None and result.verdict.error:
             print_hanging(console, " " * 9, Text(printable(result.verdict.error), "yellow"), 9)
+        if result.verdict.label is not None:
+            print_hanging(console, " " * 9, Text(f"Judged by {printable(result.verdict.method)}", "dim"), 9)
 
 
-def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[str]) -> None:
+def _show_questions(console: Console, questions: Sequence[QuestionAnswer]) -> None:
+    """Each question with its answer, what the answer cites, and what was searched for."""
+    for number, one in enumerate(questions, 1):
+        print_hanging(console, Text(f"{f'Q{number}':>3}  ", "bold"), Text(printable(one.question), "bold cyan"), INDENT)
+        if one.answer is not None:
+            _print_below(console, Text(printable(one.answer), "" if one.answered else "yellow"))
+        if one.error is not None:
+            _print_below(console, Text(f"no answer: {printable(one.error)}", "yellow"))
+        for citation in one.citations:
+            place = f"{citation.doc_id} [{citation.start}:{citation.end}]"
+            _print_below(console, Text(printable(place), "dim"))
+        if one.queries:
+            _print_below(console, Text(f"searched for: {printable('; '.join(one.queries))}", "dim"))
+        console.print()
+    if not questions:
+        console.print("No question was asked about this claim.\n", markup=False, soft_wrap=True)
+
+
+def _show_evidence(console: Console, evidence: Evidence, claim: str, said: set[str], brief: bool) -> None:
     """`said` has the errors that need not be told again, and gets this one's."""
     document = evidence.document
-    year = document.metadata.get("year") or (document.published or "")[:4]
+    cited = citation_of(document)
+    year = document.metadata.get("year") or cited.year
     title = printable(document.title) or printable(document.text[:80])
     year = printable(str(year)).strip()
     head = Text.assemble((title, "bold cyan"), f" ({year})" if year else "")
     if evidence.stance is not None:
         head.append("  ").append(_stance(evidence.stance, said))
     print_hanging(console, Text(f"{evidence.hit.rank:>3}  ", "bold"), head, INDENT)
+    if cited.retracted:
+        _print_below(console, Text("This paper was retracted.", "bold red"))
     if evidence.stance is not None and (reason := _reason(evidence.stance)):
         _print_below(console, Text(reason))
+    if cited.authors or cited.journal:
+        where = " · ".join(part for part in (cited.names(), cited.journal) if part)
+        _print_below(console, Text(printable(where), "dim"))
+    if brief:
+        best = max(evidence.sentences, key=lambda sentence: sentence.score, default=None)
+        for sentence in evidence.sentences:
+            mark = Text(MARK if sentence is best else " ", "bold green")
+            print_hanging(console, Text.assemble(" " * INDENT, mark, " "), _marked(sentence.text, claim), INDENT + 2)
+        return
     # Dimming is all that tells the evidence from what is around it.
     amid = console.is_terminal and not console.is_dumb_terminal
     for line in _in_context(document, evidence.sentences, claim) if amid else _alone(evidence.sentences, claim):
         _print_below(console, line)
-    doi = document.metadata.get("doi")
+    for line in _grounding(evidence):
+        _print_below(console, line)
+    doi = cited.doi or document.metadata.get("doi")
     facts = [f"{evidence.hit.score:.4g}", *_found_by(evidence.hit), *([f"doi:{doi}"] if doi else []), document.id]
     _print_below(console, Text(printable(" · ".join(facts)), "dim"))
+
+
+def _grounding(evidence: Evidence) -> Iterator[Text]:
+    """The figures and passages of the full text that ground the stance."""
+    for figure in (evidence.grounding or {}).get("figures", ()):
+        label, image = printable(figure["label"]), printable(figure["image"] or "")
+        caption = printable(figure["caption"][:CAPTION_CHARS])
+        yield Text.assemble((label, "bold"), f"  {caption}", (f"  [{image}]" if image else "", "dim"))
+    for passage in (evidence.grounding or {}).get("passages", ()):
+        section = printable(passage["section"])
+        yield Text.assemble((f"{section}: " if section else "", "dim"), f"“{printable(passage['text'])}”")
 
 
 def _print_below(console: Console, text: Text) -> None:
@@ -99,7 +165,9 @@ def _stance(stance: Stance, said: set[str]) -> Text:
 
 
 def _reason(stance: Stance) -> str:
-    sure = f"confidence {stance.confidence:.2f}" if stance.confidence is not None else ""
+    sure = (
+        f"confidence {stance.confidence:.2f}, {_in_words(stance.confidence)}" if stance.confidence is not None else ""
+    )
     return " · ".join(part for part in (sure, printable(stance.rationale or "").strip()) if part)
 
 
@@ -164,10 +232,15 @@ def _sum(ranks: Mapping[str, int], recipe: Recipe) -> str:
     return " + ".join(f"{weight:g}/({recipe.fusion.k} + {ranks[name]})" for name, weight in found.items()) + " = "
 
 
+def _in_words(confidence: float) -> str:
+    """About how often a calibrated judge is right: nearly always, mostly, or about as often as not."""
+    return "high" if confidence >= 0.85 else "moderate" if confidence >= 0.65 else "low"
+
+
 def _verdict(verdict: Verdict) -> Text:
     if verdict.label is None:
         return Text(printable(f"none: {verdict.error}"), "yellow")
     line = Text(verdict.label, STYLES[verdict.label])
     if verdict.confidence is not None:
-        line.append(f" ({verdict.confidence:.2f})", "default")
+        line.append(f" ({verdict.confidence:.2f}, {_in_words(verdict.confidence)} confidence)", "default")
     return line.append(f"  {printable(verdict.rationale)}" if verdict.rationale else "", "default")

@@ -117,7 +117,7 @@ def sweep(
     once and cached, so an interrupted sweep continues where it stopped.
     """
     from ..evaluation.session import load_recipes, open_session, read_evaluation_data
-    from ..evaluation.sweep import best, describe, hold_out, parse_grid
+    from ..evaluation.sweep import best, describe, empty_points, hold_out, parse_grid
     from ..evaluation.sweep import sweep as measure_grid
 
     ((name, base),) = load_recipes([recipe], replacements(replace)).items()
@@ -125,6 +125,8 @@ def sweep(
     if not quiet and (message := in_place_of_rerankers(settings)):
         notice(message)
     axes = parse_grid(grid)
+    for said in empty_points(base, axes) if not quiet else ():
+        notice(f"left out, because no retriever is left: {said}")
     data = read_evaluation_data(claims, qrels, metrics=[metric], depth=depth, limit=limit, sample=sample, seed=seed)
     if save is not None:
         check_output(save, "the recipe", (claims, qrels, recipe))
@@ -218,9 +220,9 @@ def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point], s
 
 def _saved(target: Path, recipe: str, base: Recipe, point: Point, metric: str, held: HeldOut) -> str:
     from ..evaluation.sweep import describe, recipe_toml
-    from ..recipe import recipe_names
+    from ..recipe import recipe_names, without_ablations
 
-    packaged = recipe in recipe_names()
+    packaged = without_ablations(recipe)[0] in recipe_names()
     extends = recipe if packaged else os.path.relpath(recipe, target.absolute().parent)
     said = redact(
         f"{base.name} with {describe(point.settings)}, the best of a sweep by {metric}: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from .common import NO_WIDTH, printable
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from ..evaluation.types import Classified, Interval
+    from ..evaluation.types import Classified, Comparison, Difference, Interval
 
 
 def figure(value: float, interval: Interval | None = None) -> str:
@@ -77,3 +78,31 @@ def confusion(title: str, classified: Classified) -> Table:
     for label, row in zip(classified.labels, classified.confusion, strict=True):
         made.add_row(label, *(f"{count:,}" for count in row))
     return made
+
+
+def differences(compared: Comparison) -> Table:
+    """Each run against the baseline, with p-values."""
+    columns = ("metric", "difference", "p", "p (Holm)", "wins", "losses", "ties")
+    made = table(f"against {compared.baseline}", *columns)
+    for one in compared.differences:
+        interval = "" if one.interval is None else f" [{one.interval[0]:+.3f}, {one.interval[1]:+.3f}]"
+        made.add_row(
+            one.run,
+            one.metric,
+            f"{one.difference:+.4f}{interval}",
+            _p(one.p),
+            _p(one.p_holm),
+            *(f"{count:,}" for count in (one.wins, one.losses, one.ties)),
+        )
+    return made
+
+
+def difference_json(one: Difference) -> dict[str, Any]:
+    """A difference as JSON values, without the claims that changed."""
+    known = ("run", "metric", "baseline", "value", "changes")
+    data = {key: value for key, value in asdict(one).items() if key not in known}
+    return data | {"interval": None if one.interval is None else list(one.interval)}
+
+
+def _p(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else "< 0.0001"

@@ -205,10 +205,10 @@ def reranker(**given: Any) -> None:
     from ..training.options import RerankerOptions
     from ..training.reranker import train_reranker
 
-    chosen, run = _prepared(RerankerOptions, given, also=("store", "recipe"))
+    chosen, run = _prepared(RerankerOptions, given, also=("store",))
     with listening(run.quiet) as listener:
         data = _data(run, chosen, listener)
-        settings = settings_from(store=run.store, recipe=run.recipe, device=run.device)
+        settings = settings_from(store=run.store, recipe=chosen.recipe, device=run.device)
         corpus = run.corpus if run.store is None else None
         with open_candidates(settings, data.documents, corpus=corpus, notify=listener.message) as candidates:
             report = train_reranker(
@@ -236,7 +236,7 @@ class _Run:
         if self.dev_qrels and not self.dev_claims:
             raise UsageError("--dev-qrels needs --dev-claims")
         self.output = Path(str(values["output"]))
-        self.store, self.recipe = values.get("store"), values.get("recipe")
+        self.store = values.get("store")
         self.device: str | None = flags["device"]
         self.resume, self.overwrite = bool(flags.get("resume")), bool(flags["overwrite"])
         self.quiet, self.as_json = bool(flags["quiet"]), bool(flags["as_json"])

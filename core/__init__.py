@@ -22,6 +22,7 @@ __all__ = [
     "Claim",
     "Document",
     "Evidence",
+    "Filter",
     "Hit",
     "Recipe",
     "Result",
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from .pipeline.checker import Checker
     from .recipe import Recipe, load_recipe
     from .settings import Settings
-    from .types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+    from .types import Claim, Document, Evidence, Filter, Hit, Result, Sentence, Stance, Verdict
     from .verdict import Judge
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from .errors import NotFound, UsageError
 from .recipe import Recipe, load_recipe, name_clash
 from .settings import FLAG, Settings
-from .stages import Bm25, Dense, ModelStage, VerdictStage
+from .stages import Bm25, Dense, ModelStage, QuestionsStage, VerdictStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Changes:
     strategy: str | None = None
     examples: str | None = None
     replace: Mapping[str, str] | None = None
+    deadline: float | None = None
+    all_pages: bool = False
 
 
 _NONE = Changes()
@@ -41,6 +43,7 @@ def adjusted(settings: Settings, changes: Changes = _NONE, recipe: Recipe | None
         "retrievers": _retrievers(recipe, changes),
         "rerankers": _rerankers(recipe, settings, changes.rerank_depth),
         "verdict": _verdict(recipe, settings, changes),
+        "questions": _questions(recipe, settings, changes),
     }
     if problem := name_clash(update["retrievers"], update["rerankers"]):
         raise UsageError(f"the recipe {recipe.name} with the reranker {settings.rerank}: {problem}")
@@ -53,6 +56,33 @@ def in_place_of_rerankers(settings: Settings) -> str | None:
         return None
     origin = settings.origins.get("rerank", FLAG)
     return f"the reranker {settings.rerank} takes the place of the recipes' own (the setting rerank, from {origin})"
+
+
+def _questions(recipe: Recipe, settings: Settings, changes: Changes) -> QuestionsStage | None:
+    stage = recipe.questions
+    flag = "--deadline" if changes.deadline is not None else "--all-pages" if changes.all_pages else None
+    if stage is None:
+        if flag is not None:
+            raise UsageError(
+                f"{flag} is for recipes that check with questions, and {recipe.name} does not: use --recipe "
+                "averitec-questions"
+            )
+        return None
+    if changes.strategy is not None or changes.examples is not None or changes.verdict in ("stance", "local-llm"):
+        raise UsageError(
+            f"the recipe {recipe.name} judges by the answers to questions. Leave out --strategy, --examples and "
+            "--verdict, or use --verdict none"
+        )
+    if settings.rerank not in (None, "none") and settings.origins.get("rerank", FLAG) == FLAG:
+        raise UsageError(f"the recipe {recipe.name} searches for questions without a reranker. Leave out --rerank")
+    update: dict[str, Any] = {}
+    if settings.llm_model is not None and settings.origins.get("llm_model") == FLAG:
+        update["llm"] = settings.llm_model
+    if changes.deadline is not None:
+        update["deadline"] = changes.deadline
+    if changes.all_pages:
+        update["collection"] = None
+    return stage.model_copy(update=update)
 
 
 def _retrievers(recipe: Recipe, changes: Changes) -> dict[str, Any]:
@@ -87,15 +117,17 @@ def _fields(text: str) -> dict[str, float]:
 
 def _rerankers(recipe: Recipe, settings: Settings, depth: int | None) -> dict[str, Any]:
     stages: dict[str, Any] = dict(recipe.rerankers)
-    rerank = settings.rerank
+    rerank = settings.rerank if recipe.questions is None else "none"
     if rerank == "none":
         stages = {}
     elif rerank == "late":
-        stages = dict(load_recipe("late").rerankers)
+        stages = {"late": load_recipe("default").rerankers["late"]}
+    elif rerank == "auto":
+        stages = dict(load_recipe("default").rerankers)
     elif rerank is not None:
         own = next((stage for stage in stages.values() if isinstance(stage, ModelStage)), ModelStage())
-        # What somebody names must be there; auto takes what there is. And it is its code that is trusted.
-        named = {"model": rerank, "required": rerank != "auto", "trust_remote_code": settings.trust_remote_code}
+        # What somebody names must be there, and it is its code that is trusted.
+        named = {"model": rerank, "required": True, "trust_remote_code": settings.trust_remote_code}
         stages = {"rerank": own.model_copy(update=named)}
     if depth is not None:
         if not stages:

@@ -40,7 +40,9 @@ class MissingExtra(CcheckError):
     exit_code = 3
 
     def __init__(self, purpose: str, extra: str) -> None:
-        super().__init__(f"{purpose} needs an optional part that is not installed: pip install 'ccheck[{extra}]'")
+        from .install import install_command
+
+        super().__init__(f"{purpose} needs an optional part that is not installed: {install_command(extra)}")
         self.extra = extra
 
 

@@ -16,8 +16,8 @@ from .settings import Settings, variables
 Place: TypeAlias = tuple[str, str, int]
 """A URL's scheme, host and port."""
 NAMED_BY = {
-    "elasticsearch_api_key": ("store", "elasticsearch_url"),
-    "elasticsearch_password": ("store", "elasticsearch_url"),
+    "elasticsearch_api_key": ("store", "elasticsearch_hosts", "elasticsearch_url"),
+    "elasticsearch_password": ("store", "elasticsearch_hosts", "elasticsearch_url"),
     "rerank_api_key": ("rerank", "rerank_url"),
     "llm_api_key": ("llm_base_url",),
 }
@@ -51,7 +51,8 @@ def key_for(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -
 
 def is_yours(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -> bool:
     """Whether the user named the server at `url` for this key."""
-    named = [value for setting in NAMED_BY[name] for value in settings.yours(setting) if isinstance(value, str)]
+    said = [value for setting in NAMED_BY[name] for value in settings.yours(setting)]
+    named = [one for value in said for one in (value.split(",") if isinstance(value, str) else value or ())]
     return place(url) in {found for one in (*named, *also) if (found := place(one)) is not None}
 
 

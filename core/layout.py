@@ -73,14 +73,16 @@ def named_fields(fields: Iterable[DenseField]) -> dict[str, DenseField]:
 class UnitField:
     """How documents are cut into units of one granularity, which are searched by themselves.
 
-    `cut`: at the ends of sentences, at blank lines, or in windows of whole sentences of at most `tokens` words, each
-    repeating up to `overlap` words of the one before it. `embedding`: the model of their vectors; without, BM25 only.
+    `cut`: at the ends of sentences, at blank lines, in windows of whole sentences of at most `tokens` words, each
+    repeating up to `overlap` words of the one before it, or in chunks of at most `characters`. `embedding`: the
+    model of their vectors; without, BM25 only.
     """
 
-    cut: Literal["sentence", "paragraph", "window"]
+    cut: Literal["sentence", "paragraph", "window", "chunk"]
     tokens: int = 0
     overlap: int = 0
     embedding: Embedding | None = None
+    characters: int = 0
 
 
 def analysis_key(analysis: Analysis) -> str:
@@ -211,7 +213,8 @@ def _same(field: DenseField, other: DenseField | None) -> bool:
 
 def _same_units(units: UnitField, other: UnitField | None) -> bool:
     """Whether units of the one may join those of the other."""
-    if other is None or (units.cut, units.tokens, units.overlap) != (other.cut, other.tokens, other.overlap):
+    sizes = ("cut", "tokens", "overlap", "characters")
+    if other is None or any(getattr(units, size) != getattr(other, size) for size in sizes):
         return False
     mine, theirs = units.embedding, other.embedding
     return mine is None or (theirs is not None and mine.fingerprint == theirs.fingerprint)
@@ -241,5 +244,6 @@ def _texts(texts: AdditionalTexts) -> str:
 
 def _cut(name: str, units: UnitField) -> str:
     size = f" of {units.tokens} words with {units.overlap} overlapping" if units.cut == "window" else ""
+    size = f" of {units.characters:,} characters" if units.cut == "chunk" else size
     vectors = f" with vectors made with {units.embedding.model}" if units.embedding is not None else ""
     return f"units {name} ({units.cut}s{size}{vectors})"

@@ -12,6 +12,9 @@ import importlib.util
 import json
 import logging
 import os
+import platform
+import re
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,14 +51,27 @@ PACKAGED = {
 
 CHOSEN = {
     *PACKAGED,
+    "BAAI/bge-large-en-v1.5",
+    "BAAI/bge-reranker-large",
     "BAAI/bge-reranker-v2-gemma",
+    "BAAI/bge-reranker-v2-minicpm-layerwise",
     "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli",
-    "cross-encoder/ms-marco-MiniLM-L6-v2",
+    "Qwen/Qwen3-14B-AWQ",
+    "Qwen/Qwen3-8B-FP8",
     "infly/inf-retriever-v1",
+    "intfloat/e5-mistral-7b-instruct",
+    "jinaai/jina-embeddings-v3",
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "mixedbread-ai/mxbai-rerank-large-v2",
     "naver/splade-v3",
+    "openai/gpt-oss-120b",
 }
 """Names that ccheck and its recipes choose. They mean the published models: the current folder can be a stranger's, and
 have folders of these names."""
+
+
+BIDIRECTIONAL = (5, 2)
+"""The first release of transformers that makes decoders bidirectional where their configuration says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +118,22 @@ def find_model(
         if spec is not None and spec.origin is not None:
             path = Path(spec.origin).parent / packaged.folder
             if not tokenizer_only:
-                _check_weights(path / "model.safetensors", packaged)
+                _check_weights(path / "model.safetensors", packaged, f"Reinstall {packaged.module}")
             return FoundModel(name, path, "package")
     wanted = _TOKENIZER if tokenizer_only else [*_WEIGHTS, *(_CODE if with_code else [])]
     try:
-        return FoundModel(name, _from_hub(name, allow_download, wanted), "hub")
+        path = _from_hub(name, allow_download, wanted)
     except NotFound as error:
         error.model = given
         raise
+    if packaged is not None and not tokenizer_only:
+        _check_weights(path / "model.safetensors", packaged, f"Delete {path} and try again")
+    return FoundModel(name, path, "hub")
 
 
-def _check_weights(file: Path, packaged: PackagedModel) -> None:
+def _check_weights(file: Path, packaged: PackagedModel, what_to_do: str) -> None:
     if file_hash(file) != packaged.sha256:
-        raise InvalidData(f"{file} is not the published model (its SHA-256 differs). Reinstall {packaged.module}")
+        raise InvalidData(f"{file} is not the published model (its SHA-256 differs). {what_to_do}")
 
 
 def _from_hub(name: str, allow_download: bool, wanted: list[str]) -> Path:
@@ -123,11 +142,9 @@ def _from_hub(name: str, allow_download: bool, wanted: list[str]) -> Path:
         f"Download it on a machine that can reach the hub (hf download {what}) and name the folder, "
         "or set HF_HOME to a folder that contains it"
     )
-    try:
-        import huggingface_hub
-        from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-    except ModuleNotFoundError as error:
-        raise NotFound(f"the model {name} is neither a folder nor in an installed package. {what_to_do}") from error
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
     here = None
     try:
         here = Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, local_files_only=True))
@@ -144,16 +161,33 @@ def _from_hub(name: str, allow_download: bool, wanted: list[str]) -> Path:
         lacking = "is not installed" if here is None else f"is only partly downloaded ({here})"
         raise NotFound(f"the model {name} {lacking} and {why}. {what_to_do}")
     try:
-        return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
+        with _bars_where_seen():
+            return Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted))
     except Exception as error:
         # A network can fail in any way, and the client raises what its HTTP library of the day does.
         raise NotFound(f"the model {name} could not be downloaded from the hub: {error}. {what_to_do}") from error
 
 
-def _has_all(here: Path, wanted: list[str]) -> bool:
-    """Whether a snapshot, of which any part may have been downloaded before, has what was asked for.
+@contextlib.contextmanager
+def _bars_where_seen() -> Iterator[None]:
+    """The client's progress bars on a terminal, unless --quiet keeps the log quiet; nothing elsewhere."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
-    Weights in several files are all there where their index names none that is missing.
+    seen = sys.stderr.isatty() and logging.getLogger("ccheck").isEnabledFor(logging.WARNING)
+    if seen or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
+
+
+def _has_all(here: Path, wanted: list[str]) -> bool:
+    """Whether a snapshot, which may have been downloaded in part, has the files that were asked for.
+
+    Weights in several files are complete if every file that their index names is there.
     """
     if wanted == _TOKENIZER:
         return (here / _TOKENIZER[0]).is_file()
@@ -194,6 +228,11 @@ def _answers(url: str) -> bool:
     return answered.is_set()
 
 
+def slow_to_load(name: str) -> str:
+    """What is said before a model is loaded with torch, and why it takes time."""
+    return f"loading {name} (torch takes some seconds to start)"
+
+
 def require_models(purpose: str) -> None:
     """Raises MissingExtra without torch and sentence-transformers."""
     if not models_installed():
@@ -215,8 +254,22 @@ def check_device(name: str) -> None:
         raise UsageError(f"models can't run on the device {name!r} here: {reason}") from error
 
 
+def gpu_driver_here() -> bool:
+    """Whether this machine has the driver of a GPU that torch can use: seen without torch, which takes seconds."""
+    if sys.platform == "darwin":
+        return platform.machine() == "arm64"
+    if sys.platform == "win32":
+        from ctypes.util import find_library
+
+        return find_library("nvcuda") is not None
+    # NVIDIA's, NVIDIA's within WSL, AMD's.
+    return any(Path("/dev", name).exists() for name in ("nvidiactl", "nvidia0", "dxg", "kfd"))
+
+
 def best_device() -> str:
     """The fastest device here, as torch names it."""
+    if not gpu_driver_here():
+        return "cpu"
     import torch
 
     if torch.cuda.is_available():
@@ -294,6 +347,7 @@ def load_encoder(
     keep_few_shapes()
     if device is not None:
         check_device(device)
+    check_attention(found.path)
     with loading_quietly():
         try:
             import sentence_transformers
@@ -313,6 +367,31 @@ def load_encoder(
             raise InvalidData(f"{found.path} can't be loaded as {what}: {reason}") from error
     words_only_in(model)
     return model
+
+
+def check_attention(folder: Path) -> None:
+    """Raise UsageError where a model needs attention to both sides and the installed transformers ignores that.
+
+    Decoders such as INF-Retriever-v1 say `is_causal: false`; their own code, which never runs here, makes it so, and
+    transformers does from 5.2 on. Before that their vectors would be others.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        installed = version("transformers")
+    except (OSError, ValueError, PackageNotFoundError):
+        return  # the loading says what is wrong
+    if isinstance(config, dict) and config.get("is_causal") is False and _release(installed) < BIDIRECTIONAL:
+        raise UsageError(
+            f"the model {folder} reads texts in both directions (is_causal is false), which transformers {installed} "
+            "ignores. Run pip install 'transformers>=5.2'"
+        )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def keep_few_shapes() -> None:

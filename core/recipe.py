@@ -18,13 +18,15 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import Field, ValidationError, model_validator
 
 from .errors import CcheckError, InvalidData, NotFound, UsageError
+from .grounding_stages import FiguresStage, PassagesStage
+from .published import Ablation, Table
 from .redaction import keep_secrets_of
 from .stages import (
     EvidenceStage,
     FineTuned,
     Fusion,
     IngestStage,
-    Published,
+    QuestionsStage,
     RerankerStage,
     Retriever,
     RewritingStage,
@@ -35,9 +37,11 @@ from .stages import (
 
 _MODEL_KEYS = ("model", "models", "llm", "subwords")
 """The keys of stages that name models."""
+_NO_STAGES = ("fine_tuned", "replace", "ablations", "tables")
+"""The tables of a recipe that name models and yet load none."""
 _SENT_KEYS = ("examples",)
 """The keys of stages that name files whose content is sent to language models."""
-_FILE_KEYS = ("calibration", "adapter", "model", "models")
+_FILE_KEYS = ("calibration", "adapter", "model", "models", "expressions")
 """The keys of stages that name files or folders, looked for beside the recipe first. A model's name is none where there
 is nothing of that name."""
 
@@ -56,7 +60,12 @@ class Recipe(Stage):
     description: str = ""
     extends: str | None = None
     source: Source | None = None
-    published: list[Published] = Field(default=[], description="the figures that the source reports")
+    ablation: str | None = Field(default=None, description="the ablation that is laid over it; commands set this")
+    ablations: dict[str, Ablation] = Field(default={}, description="changes that the source measured, by name")
+    tables: dict[str, Table] = Field(default={}, description="the source's tables, by number")
+    decisions: list[str] = Field(
+        default=[], description="where it differs from its source, or decides what the source leaves open"
+    )
     fine_tuned: dict[str, FineTuned] = Field(default={}, description="models that you have to train first")
     replace: dict[str, str] = Field(default={}, description="models that replace others")
     ingest: IngestStage = IngestStage()
@@ -64,14 +73,30 @@ class Recipe(Stage):
     retrievers: dict[str, Retriever] = Field(min_length=1)
     fusion: Fusion = Fusion()
     rerankers: dict[str, RerankerStage] = Field(default={}, description="in the order in which they run")
+    questions: QuestionsStage | None = None
     evidence: EvidenceStage = EvidenceStage()
     verdict: VerdictStage = VerdictStage()
+    figures: FiguresStage | None = Field(default=None, description="for ccheck figures, inside articles")
+    passages: PassagesStage | None = Field(default=None, description="for ccheck passages, inside articles")
 
     @model_validator(mode="after")
     def _one_name_each(self) -> Recipe:
         """Results keep scores and ranks by stage: two of one name would overwrite each other's."""
         if problem := name_clash(self.retrievers, self.rerankers):
             raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _questions_alone(self) -> Recipe:
+        """A stage that would not run has no place in a recipe."""
+        if self.questions is None:
+            return self
+        if self.rerankers:
+            raise ValueError("questions are searched for without rerankers: leave out [rerankers]")
+        if any(stage.query != "claim" for stage in self.retrievers.values()):
+            raise ValueError("questions have queries of their own: leave out query in [retrievers]")
+        if self.verdict.method not in ("auto", "llm", "none"):
+            raise ValueError("[questions] judges with its language model: verdict.method is llm or none")
         return self
 
     def model_post_init(self, context: Any) -> None:
@@ -101,10 +126,11 @@ def recipe_names() -> list[str]:
 
 
 def recipe_text(name: str) -> str:
-    """The TOML of a packaged recipe or of a file.
+    """The TOML of a packaged recipe or of a file; of NAME:ABLATION that of NAME.
 
     Raises NotFound where there is neither, naming the nearest.
     """
+    name, _ = without_ablations(name)
     if name in recipe_names():
         return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
     path = Path(name)
@@ -124,7 +150,7 @@ def recipe_files(name: str) -> Iterator[Path]:
     Raises NotFound or InvalidData.
     """
     seen: set[Path] = set()
-    base: Any = name
+    base: Any = without_ablations(name)[0]
     while isinstance(base, str) and base not in recipe_names() and (path := Path(base).resolve()) not in seen:
         text = recipe_text(base)
         seen.add(path)
@@ -135,15 +161,37 @@ def recipe_files(name: str) -> Iterator[Path]:
 def load_recipe(name: str, replace: Mapping[str, str] | None = None) -> Recipe:
     """A packaged recipe by name, or one from a file, with the models of `replace` in the place of others.
 
+    `NAME:ABLATION` is the recipe with one of its ablations laid over it, `NAME:ONE+OTHER` with several.
     Raises NotFound or InvalidData, and UsageError for a model to replace that the recipe does not name.
     """
-    data = _with_kinds(_tables(name, ()))
+    data = _with_kinds(_without_files(_tables(name, ())))
     data["name"] = data.get("name") or Path(name).stem
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
         raise InvalidData(f"the recipe {name}: {'; '.join(_explain(error))}") from error
     return replaced(recipe, {**recipe.replace, **(replace or {})})
+
+
+def without_ablations(name: str) -> tuple[str, list[str]]:
+    """The recipe's name or file, and the ablations that `NAME:ONE+OTHER` names."""
+    base, colon, ablations = name.rpartition(":")
+    if not colon or not base or name in recipe_names() or Path(name).exists() or {"/", "\\"} & set(ablations):
+        return name, []
+    return base, ablations.split("+")
+
+
+def _changes(name: str, known: Any, ablation: str) -> dict[str, Any]:
+    """The tables of an ablation."""
+    if not isinstance(known, dict) or not isinstance(known.get(ablation), dict):
+        names = list(known) if isinstance(known, dict) else []
+        near = difflib.get_close_matches(ablation, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"its ablations are: {', '.join(names) or 'none'}"
+        raise NotFound(f"the recipe {name} has no ablation {ablation!r}: {hint}")
+    try:
+        return Ablation.model_validate(known[ablation]).changes
+    except ValidationError as error:
+        raise InvalidData(f"the recipe {name}: ablations.{ablation}: {'; '.join(_explain(error))}") from error
 
 
 def models_of(recipe: Recipe) -> list[str]:
@@ -214,13 +262,27 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
         else:
             place[last] = value
     try:
-        return Recipe.model_validate(_with_kinds(data))
+        return Recipe.model_validate(_with_kinds(_without_files(data)))
     except ValidationError as error:
         raise UsageError(f"the recipe {recipe.name} with {dict(changes)}: {'; '.join(_explain(error))}") from error
 
 
-def _tables(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
-    """The TOML of a recipe laid over that of the one it extends. `seen`: the files on the way here."""
+def _tables(reference: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    """The TOML of a recipe laid over that of the one it extends, and its ablations over both.
+
+    `seen`: the files on the way here.
+    """
+    name, ablations = without_ablations(reference)
+    data = _whole(name, seen)
+    for ablation in ablations:
+        data = _laid_over(data, _changes(name, data.get("ablations"), ablation))
+    if ablations:
+        data["ablation"] = "+".join(ablations)
+        data["name"] = f"{data.get('name') or Path(name).stem}:{data['ablation']}"
+    return data
+
+
+def _whole(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     data = _parsed(name, recipe_text(name))
     packaged = name in recipe_names()
     key = name if packaged else str(Path(name).resolve())
@@ -232,7 +294,7 @@ def _tables(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     if base is None:
         return data
     below = _tables(base, (*seen, key))
-    for inherited in ("name", "source", "published", "description"):
+    for inherited in ("name", "source", "tables", "description", "ablation", "decisions"):
         below.pop(inherited, None)  # another pipeline than the one that was published
     return _laid_over(below, data)
 
@@ -249,8 +311,11 @@ def _extended(name: str, data: Mapping[str, Any]) -> str | None:
     base = data.get("extends")
     if not isinstance(base, str):
         return None
-    beside = Path(name).parent / base
-    return str(beside) if name not in recipe_names() and base not in recipe_names() and beside.is_file() else base
+    file, ablations = without_ablations(base)
+    beside = Path(name).parent / file
+    if name in recipe_names() or file in recipe_names() or not beside.is_file():
+        return base
+    return f"{beside}:{'+'.join(ablations)}" if ablations else str(beside)
 
 
 def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
@@ -277,6 +342,15 @@ def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
         else:
             laid[key] = _laid_over(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
     return laid
+
+
+def _without_files(data: dict[str, Any]) -> dict[str, Any]:
+    """The tables without files that are `false`: `examples = false` shows none, also where there were none before."""
+    return {
+        key: _without_files(value) if isinstance(value, dict) and key != "ablations" else value
+        for key, value in data.items()
+        if value is not False or key not in (*_SENT_KEYS, "calibration", "adapter")
+    }
 
 
 def _beside(name: str, data: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
@@ -325,7 +399,7 @@ def _naming(data: Any) -> Iterable[list[str]]:
             yield [value]
         elif key in _MODEL_KEYS and isinstance(value, list):
             yield value
-        elif key not in ("fine_tuned", "replace"):
+        elif key not in _NO_STAGES:
             yield from _naming(value)
 
 
@@ -339,7 +413,7 @@ def _swap(data: Any, replace: Mapping[str, str]) -> Any:
         elif key in _MODEL_KEYS and value is not None:
             swapped[key] = replace.get(str(value), value)
         else:
-            swapped[key] = value if key in ("fine_tuned", "replace") else _swap(value, replace)
+            swapped[key] = value if key in _NO_STAGES else _swap(value, replace)
     return swapped
 
 

@@ -98,12 +98,26 @@ class Settings(BaseModel):
         2 << 30, ge=0, description="largest size of the cached embeddings, in bytes; 0 keeps none"
     )
     elasticsearch_url: str | None = Field(None, description="the server for stores named elasticsearch:INDEX")
+    elasticsearch_hosts: tuple[str, ...] | None = Field(
+        None, description="further addresses of that server's cluster; separate several with commas"
+    )
     elasticsearch_cloud_id: str | None = Field(None, description="the same for Elastic Cloud")
     elasticsearch_api_key: SecretStr | None = Field(None, description="from the environment only")
     elasticsearch_username: str | None = Field(None, description="the user name, where there is no API key")
     elasticsearch_password: SecretStr | None = Field(None, description="from the environment only")
     elasticsearch_ca_certs: Path | None = Field(
         None, description="PEM file of the authority that signed the server's certificate"
+    )
+    elasticsearch_ca_fingerprint: str | None = Field(
+        None, description="SHA-256 of that authority's certificate, as the server prints it at its first start"
+    )
+    elasticsearch_client_cert: Path | None = Field(None, description="PEM file of your certificate for the server")
+    elasticsearch_client_key: Path | None = Field(None, description="PEM file of its private key")
+    elasticsearch_compress: Annotated[bool, Here()] = Field(False, description="compress requests and answers")
+    elasticsearch_opaque_id: Annotated[str, Here()] = Field(
+        "ccheck",
+        pattern=r"^[\x21-\x7e]{1,100}$",
+        description="X-Opaque-Id of each request: it names ccheck in the server's logs and lists of tasks",
     )
     elasticsearch_verify_certs: bool = Field(True, description="false: accept any certificate, for tests only")
     elasticsearch_timeout: Annotated[float, Here()] = Field(30, gt=0, description="seconds for one request")
@@ -186,12 +200,14 @@ class Settings(BaseModel):
                 keep_secret(value.get_secret_value())
             elif isinstance(value, str) and "://" in value:
                 keep_secrets_of(value)
+        for address in self.elasticsearch_hosts or ():
+            keep_secrets_of(address)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, redact(value) if isinstance(value, str) else value
 
-    @field_validator("elasticsearch_text_fields", mode="before")
+    @field_validator("elasticsearch_text_fields", "elasticsearch_hosts", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
@@ -246,6 +262,10 @@ def resolve(
     except ValidationError as error:
         problem = error.errors()[0]
         name = str(problem["loc"][0])
+        if name not in Settings.model_fields:
+            near = difflib.get_close_matches(name, Settings.model_fields, 1)
+            hint = f"Did you mean {near[0]!r}?" if near else "ccheck config shows the settings"
+            raise UsageError(f"there is no setting {name!r}. {hint}") from error
         raise UsageError(f"the setting {name} (from {origins.get(name)}): {problem['msg']}") from error
     settings._origins = origins
     settings._yours = {

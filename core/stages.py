@@ -110,15 +110,20 @@ class Sparse(Stage):
 Retriever: TypeAlias = Annotated[Bm25 | Dense | Sparse, Field(discriminator="kind")]
 
 
+Prompts: TypeAlias = Literal["own", "paper"]
+_PROMPTS = "paper: the published system's way of asking, see below, in the place of ccheck's own"
+
+
 class RewritingStage(Stage):
     """What a language model makes of the claim, for retrievers whose `query` asks for it.
 
     `rewrite`: the claim in the plain words of papers; `expand`: the claim and a few sentences as an abstract would have
-    them; `hyde`: hypothetical papers that would answer it, of which dense retrievers take the mean embedding (Gao et
-    al., ACL 2023).
+    them; `hyde`: hypothetical papers that would answer it. Dense retrievers take the mean of their embeddings (Gao
+    et al., ACL 2023).
     """
 
     llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
+    prompts: Prompts = Field(default="own", description=_PROMPTS)
     papers: int = Field(default=1, ge=1, le=8, description="how many hypothetical papers hyde writes")
     with_claim: bool = Field(default=False, description="true: the claim's embedding is part of hyde's mean")
     required: bool = Field(default=True, description="false: where it fails, search for the claim itself")
@@ -138,10 +143,17 @@ _GRANULARITY = re.compile("[a-z0-9][a-z0-9-]*")
 class UnitsStage(Stage):
     """Parts of each document that are searched by themselves: sentences, paragraphs or windows."""
 
-    cut: Literal["sentence", "paragraph", "window"] = "sentence"
+    cut: Literal["sentence", "paragraph", "window", "chunk"] = Field(
+        default="sentence",
+        description="chunk: as much as fits in characters, cut where the meaning breaks (headings, paragraphs, "
+        "sentences, words)",
+    )
     tokens: int = Field(default=256, ge=16, le=8192, description="for windows: the largest number of words")
     overlap: int = Field(
         default=0, ge=0, le=4096, description="for windows: how many words of the previous window are repeated"
+    )
+    characters: int = Field(
+        default=2048, ge=100, le=100_000, description="for chunks: the largest number of characters"
     )
     dense: bool = Field(default=False, description="true: make vectors with the store's main model")
 
@@ -155,6 +167,10 @@ class UnitsStage(Stage):
 class IngestStage(Stage):
     """What an ingest adds to the store beyond what the retrievers search."""
 
+    titles: bool = Field(
+        default=True,
+        description="false: titles become metadata, so that only the text is searched, reranked and judged",
+    )
     additional: AdditionalStage | None = None
     units: dict[str, UnitsStage] = Field(default={}, description="granularities by name")
 
@@ -189,7 +205,7 @@ class ModelStage(Stage):
     """Reorders documents with a model that reads claim and document together.
 
     `model`: a name, a folder, the URL of a server, or `auto` (the sidecar of the settings, else what suits this
-    machine). A document that is longer than `max_tokens` allows is cut, or scored by windows of which the best counts.
+    machine). A document that is longer than `max_tokens` allows is cut, or its best window is scored.
 
     With an `alpha`, which all rerankers can have, documents are ordered by alpha * before + (1 - alpha) * own, both
     scaled to 0..1 over those that it reads. `before` are the scores of the reranker before it, else of the retrieval.
@@ -220,14 +236,22 @@ class LateStage(Stage):
     """Documents ordered again by late interaction: for each token of the claim the most similar token of the document.
 
     `model` is an embedding model, whose token embeddings are used as they are, or one that was trained for this
-    (ColBERT); of the latter the authors' own scores are those with `window = 0` and `idf = false`. A document that is
-    longer than `max_tokens` is cut.
+    (ColBERT); of the latter the authors' own scores are those with `documents = "contextual"`, `window = 0` and
+    `idf = false`. `documents`: the tokens of documents have the embeddings of a table, one for each token of the model
+    (`static`), or those that the model gives them in their text, which takes a hundred times as long (`contextual`).
+    A document that is longer than `max_tokens` is cut.
     """
 
     kind: Literal["late"] = "late"
     model: str = Field(default="sentence-transformers/all-MiniLM-L6-v2", description="a name or a folder")
-    depth: int = Field(default=20, ge=1, le=10_000, description="how many documents it reads")
+    documents: Literal["static", "contextual"] = "static"
+    depth: int = Field(default=30, ge=1, le=10_000, description="how many documents it reads")
     alpha: float = Field(default=0.5, ge=0, le=1, description=_ALPHA)
+    before: Literal["ranking", "retrievers"] = Field(
+        default="ranking",
+        description="the scores from before: those of the ranking, or the weighted sum of the retrievers' own, each "
+        "scaled to 0..1",
+    )
     window: int = Field(
         default=48,
         ge=0,
@@ -235,7 +259,9 @@ class LateStage(Stage):
         description="how many tokens the matches may span; the best span counts; 0: the whole document",
     )
     idf: bool = Field(default=True, description="rare tokens count more")
-    max_tokens: int | None = Field(default=None, ge=32, le=131_072, description="default: the model's own")
+    max_tokens: int | None = Field(
+        default=None, ge=32, le=131_072, description="default: all of a static document, else the model's own"
+    )
     required: bool = Field(default=True, description=_REQUIRED)
 
 
@@ -265,7 +291,10 @@ class ListwiseStage(Stage):
     window: int = Field(default=20, ge=2, le=100)
     stride: int = Field(default=10, ge=1, le=100)
     alpha: float = Field(default=0.4, ge=0, le=1, description=_ALPHA)
-    examples: Path | None = Field(default=None, description="labelled rankings to show; JSON Lines")
+    examples: Path | None = Field(
+        default=None, description="labelled rankings, or labelled pairs of several documents a claim; JSON Lines"
+    )
+    prompts: Prompts = Field(default="own", description=_PROMPTS)
     required: bool = Field(default=True, description=_REQUIRED)
 
 
@@ -298,6 +327,38 @@ class EvidenceStage(Stage):
     method: Literal["mix", "lexical", "embedding", "reranker"] = "mix"
 
 
+class QuestionsStage(Stage):
+    """Checks a claim with questions: a language model asks them, answers each from what is found, and judges the claim
+    by the answers alone (Ftouhi et al., FEVER 2025: the system OldJoe at AVeriTeC).
+
+    The model analyses the claim and writes `count` questions, and for each `queries` search queries. A question and its
+    queries search together. The `depth` of a retriever then counts over all queries of a question, and [fusion] sums
+    weight / (k + rank within the query) by hit, over queries and retrievers. The best `passages` go to the model, which
+    answers from them, or says that they hold no answer.
+    """
+
+    llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
+    count: int = Field(default=4, ge=1, le=20, description="how many questions a claim gets")
+    queries: int = Field(default=3, ge=0, le=10, description="how many search queries each question gets")
+    passages: int = Field(default=10, ge=1, le=100, description="how many passages the model reads for an answer")
+    context: int = Field(
+        default=8192,
+        ge=1024,
+        le=1_048_576,
+        description="the model's context, in tokens; passages that do not fit are left out, the last ones first",
+    )
+    parallel: int = Field(default=4, ge=1, le=64, description="how many questions of a claim are worked on at a time")
+    deadline: float | None = Field(
+        default=None, gt=0, description="seconds for each claim; what is ready then is judged; default: no limit"
+    )
+    collection: str | None = Field(
+        default=None,
+        description="metadata field with the ids of the claims whose collections a page is in; a claim with an id "
+        "searches only its own collection",
+    )
+    until_claim: bool = Field(default=True, description="true: leave out pages from after the claim's own date")
+
+
 class VerdictStage(Stage):
     """Who judges. `auto`: the best judge that is configured; `none`: nobody.
 
@@ -311,6 +372,10 @@ class VerdictStage(Stage):
     documents: int = Field(default=10, ge=1, le=1000, description="how many hits are judged")
     examples: Path | None = Field(default=None, description="labelled pairs for few-shot; JSON Lines")
     shots: int = Field(default=4, ge=1, le=50, description="how many examples are shown")
+    choice: Literal["similar", "fixed"] = Field(
+        default="similar", description="fixed: the first examples of the file, for every claim"
+    )
+    prompts: Prompts = Field(default="own", description=_PROMPTS)
     batch: int = Field(default=50, ge=1, le=200, description="pairs in one prompt of the strategy batch")
     open_share: float | None = Field(
         default=None, ge=0, le=1, description="for batch: the expected share of open pairs"
@@ -319,6 +384,13 @@ class VerdictStage(Stage):
         default="rule", description="what turns stances into the claim's verdict"
     )
     calibration: Path | None = Field(default=None, description="a file that ccheck wrote from labelled pairs")
+    least_relevance: float = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="if the probability that anything found bears on the claim is lower, the verdict is "
+        "NOT_ENOUGH_INFO and nobody is asked; 0 always asks",
+    )
 
 
 class Source(Stage):
@@ -328,14 +400,6 @@ class Source(Stage):
     authors: str
     venue: str
     url: str | None = None
-
-
-class Published(Stage):
-    """Figures that the source reports for the system: `on` says of which data, `metrics` by ir-measures' names."""
-
-    on: str
-    metrics: dict[str, float] = Field(min_length=1)
-    note: str = ""
 
 
 class FineTuned(Stage):

@@ -6,7 +6,7 @@ Offsets (`start`, `end`) count characters of the stored field, end exclusive: `d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Claim:
 
     text: str
     id: str | None = None
+    date: str | None = None
+    """The day on which it was made (ISO 8601), where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Document:
 
 def document_text(title: str, text: str) -> str:
     """A document as one text, which models read and indexes hold: its title, a line end, and its text."""
-    return f"{title}\n{text}" if title else text
+    return f"{title}\n{text}" if title and text else title or text
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,8 @@ class Entry:
     units: Mapping[str, tuple[UnitEntry, ...]] = field(default_factory=dict)
 
 
-Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "not>"]
+"""`not>` passes what is not above the value, and what has none, as `!=` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,11 +293,16 @@ def add_usage(by_stage: Mapping[str, Usage], stage: str, used: Usage) -> Mapping
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A hit with its sentences and stance."""
+    """A hit with its sentences and stance.
+
+    `grounding` has the `figures` and `passages` of the full text that ground the claim, as JSON values, where they were
+    asked for (`ccheck query --deep`).
+    """
 
     hit: Hit
     sentences: tuple[Sentence, ...] = ()
     stance: Stance | None = None
+    grounding: Mapping[str, Any] | None = None
 
     @property
     def document(self) -> Document:
@@ -313,8 +321,46 @@ class Evidence:
             "cut": list(self.hit.cut),
             "stance": _fields(self.stance),
             "sentences": [_fields(sentence) for sentence in self.sentences],
+            **({} if self.grounding is None else {"grounding": dict(self.grounding)}),
             "metadata": dict(document.metadata),
         }
+
+
+NO_ANSWER = "No answer could be found."
+"""The answer to a question that the passages do not answer, in AVeriTeC's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A passage that an answer rests on: `text` is what stands at `start` to `end` of the document's text."""
+
+    doc_id: str
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAnswer:
+    """A question about a claim, with what became of it.
+
+    `queries` are what was searched for beside the question itself. An answer cites at least one passage, or it is
+    `NO_ANSWER`. Where there is none because something failed, `answer` is None and `error` says why.
+    """
+
+    question: str
+    queries: tuple[str, ...] = ()
+    answer: str | None = None
+    citations: tuple[Citation, ...] = ()
+    error: str | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is an answer that is more than a gap."""
+        return bool(self.citations)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"queries": list(self.queries), "citations": [asdict(one) for one in self.citations]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,12 +368,18 @@ class Result:
     """The answer for one claim. `error` is set, and the evidence empty, where the claim could not be checked.
 
     `usage_by_stage` has the stages that asked a language model, as `timings_ms` names them: `rewrite`, `rerank`,
-    `verdict`.
+    `questions`, `queries`, `answers`, `verdict`.
 
     `stages` has, where it was asked for, the ids of the documents after each stage, best first, by the names of the
     retrievers, of the fusion's method and of the rerankers, in the order in which they ran.
 
     `scored_by` has the kind of each stage that can be in `Hit.scores`, by its name there.
+
+    `questions` are those of a recipe that checks with questions, else None. The evidence is then what their answers
+    cite.
+
+    `relevance` is the probability, in 0..1, that something that was found bears on the claim. It is low where the
+    collection has nothing about it. None where it was not estimated.
     """
 
     claim: Claim
@@ -341,6 +393,46 @@ class Result:
     error: CcheckError | None = None
     stages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scored_by: Mapping[str, StageKind] = field(default_factory=dict)
+    questions: tuple[QuestionAnswer, ...] | None = None
+    relevance: float | None = None
+
+    def __repr__(self) -> str:
+        label = self.verdict.label if self.verdict is not None else None
+        said = f"error {str(self.error)!r}" if self.error is not None else f"verdict {label}"
+        bears = f", relevance {self.relevance:.2f}" if self.relevance is not None else ""
+        return f"<Result {self.claim.text[:60]!r}: {said}{bears}, {len(self.evidence)} documents>"
+
+    def to_frame(self) -> Any:
+        """The evidence as a pandas data frame, a row for each hit. Raises ImportError without pandas."""
+        import pandas  # type: ignore[import-untyped,unused-ignore]
+
+        return pandas.DataFrame(
+            {
+                "rank": piece.hit.rank,
+                "doc_id": piece.document.id,
+                "title": piece.document.title,
+                "score": piece.hit.score,
+                "stance": piece.stance.label if piece.stance is not None else None,
+                "confidence": piece.stance.confidence if piece.stance is not None else None,
+                "sentences": [sentence.text for sentence in piece.sentences],
+                **{f"metadata.{name}": value for name, value in piece.document.metadata.items()},
+            }
+            for piece in self.evidence
+        )
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        from html import escape
+
+        label = (self.verdict.label if self.verdict is not None else None) or "no verdict"
+        rows = "".join(
+            f"<tr><td>{piece.hit.rank}</td><td>{escape(piece.document.title or piece.document.id)}</td>"
+            f"<td>{escape((piece.stance.label if piece.stance is not None else None) or '')}</td>"
+            f"<td>{escape(' … '.join(sentence.text for sentence in piece.sentences))}</td></tr>"
+            for piece in self.evidence
+        )
+        head = f"<p><b>{escape(self.claim.text)}</b><br>{escape(label)}</p>"
+        return f"{head}<table><tr><th></th><th>document</th><th>stance</th><th>evidence</th></tr>{rows}</table>"
 
     @property
     def by_document(self) -> tuple[Evidence, ...]:
@@ -359,7 +451,9 @@ class Result:
         """One object of `ccheck query --json`, as docs/json.md describes it."""
         answer: dict[str, Any] = {
             "claim": {"id": self.claim.id, "text": self.claim.text},
+            "relevance": self.relevance,
             "verdict": _fields(self.verdict),
+            **({} if self.questions is None else {"questions": [one.to_dict() for one in self.questions]}),
             "evidence": [evidence.to_dict() for evidence in self.evidence],
             "recipe": self.recipe,
             "store": self.store,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import InvalidData, NotFound, UsageError
 from ..text import printable
 from ..types import Claim, Document, Evidence, Hit, Result
-from .datasets import ClaimRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
     from ..search import Filter
     from ..settings import Settings
+    from .datasets import ClaimRecord
 
 Key = tuple[str | None, str]
 """A claim's id and text."""
@@ -113,6 +113,8 @@ def unjudged(result: Result) -> bool:
     """Whether a judge failed on the claim or on one of its documents."""
     verdict = result.verdict
     no_verdict = verdict is not None and verdict.error is not None and verdict.method != "none"
+    if result.questions is not None:
+        return no_verdict or any(one.error is not None for one in result.questions)
     return bool(result.evidence) and (
         no_verdict or any(piece.stance is not None and piece.stance.error is not None for piece in result.evidence)
     )
@@ -121,8 +123,8 @@ def unjudged(result: Result) -> bool:
 def earlier_answers(file: str, key: str, claims: Collection[Key]) -> dict[Key, Answer]:
     """The answers of an earlier run that can be kept: those in which nothing failed.
 
-    A last line that was cut off is passed over. Raises NotFound, UsageError, or InvalidData for a file that is none of
-    these claims, asked about in this way.
+    A last line that was cut off is passed over. Raises NotFound, UsageError, or InvalidData if
+    the file does not hold answers to these claims with these settings.
     """
     answers: dict[Key, Answer] = {}
     for number, line, last in _lines(file):
@@ -193,6 +195,7 @@ def _failed(answer: Answer) -> bool:
     stances = [one.get("stance") for one in answer["evidence"]]
     return (
         "error" in answer
-        or (judged and verdict.get("error") is not None and bool(stances))
+        or (judged and verdict.get("error") is not None and bool(stances or "questions" in answer))
+        or any(one.get("error") is not None for one in answer.get("questions") or ())
         or any(isinstance(stance, dict) and stance.get("error") is not None for stance in stances)
     )

@@ -59,13 +59,19 @@ class CalibrationReport:
 
 @contextmanager
 def open_stance_method(
-    settings: Settings, changes: Changes | None = None, notify: Callable[[str], None] = lambda message: None
+    settings: Settings,
+    changes: Changes | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+    *,
+    calibrated: bool = False,
 ) -> Iterator[StanceMethod]:
-    """The stance method of the settings' recipe, without a calibration.
+    """The stance method of the settings' recipe; without the recipe's calibration unless `calibrated`.
 
     Raises UsageError where the recipe has no judge, NotFound or MissingExtra for a model that is not here.
     """
-    stage = adjusted(settings, changes or Changes()).verdict.model_copy(update={"calibration": None})
+    stage = adjusted(settings, changes or Changes()).verdict
+    if not calibrated:
+        stage = stage.model_copy(update={"calibration": None})
     if stage.method == "none":
         raise UsageError("the recipe has no judge. Name one with --stance or --llm")
     with closing(Resources(settings, notify=notify)) as resources:

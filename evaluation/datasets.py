@@ -8,13 +8,14 @@ several of these at once: pairs of claim and document with a label are claims, j
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..errors import CcheckError, InvalidData
 from ..ingest import Record, Reject, read
-from ..ingest.documents import make_document
+from ..ingest.documents import last_day, make_document
 from ..text import is_unicode
 from ..types import Claim, Document, Label
 from ..verdict.labels import parse_label, parse_stance
@@ -117,7 +118,7 @@ def _claims(records: Iterator[Record | Reject]) -> Iterator[ClaimRecord]:
             continue
         first, first_number, line = firsts.setdefault(id_, (text, number, record.line))
         if first_number == number:
-            yield ClaimRecord(Claim(text, id_))
+            yield ClaimRecord(Claim(text, id_, _date(data.get("claim_date"))))
         elif text != first or _found(data, DOCUMENTS)[0] is None:
             problem = f"the claim on line {line} already has the id {id_!r}. Give each claim its own id"
             yield ClaimRecord(Claim(text, id_), f"{where}{problem}")
@@ -192,7 +193,7 @@ class Corpus(NamedTuple):
 def read_corpus(path: str | os.PathLike[str]) -> Corpus:
     """The documents of a corpus file, as `ccheck ingest` reads them; the last one of an id counts.
 
-    Raises NotFound, UsageError, MissingExtra (Parquet), or InvalidData where there is no document.
+    Raises NotFound, UsageError, MissingExtra (Parquet), or InvalidData if the file has no documents.
     """
     corpus = Corpus({}, [])
     for record in read([path]):
@@ -322,7 +323,8 @@ def _claim_id(data: Mapping[str, Any], number: int, *, any_text: bool = False) -
         return _id(value, name, any_text=any_text)
     if any(known in data for known in CLAIM_IDS):
         raise InvalidData("the claim's id is empty")
-    return str(number)
+    # AVeriTeC's files and its knowledge store number claims from 0.
+    return str(number - ("location_ISO_code" in data))
 
 
 def _found(data: Mapping[str, Any], names: Sequence[str]) -> tuple[str | None, Any]:
@@ -342,6 +344,18 @@ def _id(value: object, name: str, *, any_text: bool = False) -> str:
     ):
         raise InvalidData(f"{name} is not an id: {str(value)[:80]!r}")
     return str(value).strip()
+
+
+_DAY_FIRST = re.compile(r"(\d{1,2})-(\d{1,2})-(\d{4})")
+
+
+def _date(value: object) -> str | None:
+    """The day on which a claim was made: ISO 8601, or AVeriTeC's 31-10-2020. None where it can't be read."""
+    text = _text(value)
+    if day_first := _DAY_FIRST.fullmatch(text):
+        day, month, year = day_first.groups()
+        text = f"{year}-{month}-{day}"
+    return last_day(text)
 
 
 def _text(value: object) -> str:

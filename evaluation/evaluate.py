@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..errors import CcheckError, InvalidData, UsageError, batch_error
+from ..published import published
 from ..stages import EvidenceStage, VerdictStage
 from ..types import Claim, Label, Result, Stance, Usage, Verdict, add_usage, strictly_decreasing
 from .metrics import measure
@@ -57,7 +58,7 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
     errors: Mapping[str, str] = field(default_factory=dict)
     remembered: Mapping[str, int] = field(default_factory=dict)
-    """How many values of which kind came from a memory, and cost no time."""
+    """How many values came from a memory and cost no time, by kind."""
     unmeasured: tuple[str, ...] = ()
     """What could not be measured although it was asked for, and why."""
 
@@ -109,7 +110,7 @@ class Evaluation:
             "stages": {name: measured.mean for name, measured in self.stages_measured.items()},
             "stances": None if self.stances is None else labelled(self.stances),
             "verdicts": None if self.verdicts is None else labelled(self.verdicts),
-            "published": [one.model_dump(mode="json") for one in self.recipe.published],
+            "published": [one.to_dict() for one in published(self.recipe)],
             "replaced": dict(self.recipe.replace),
             "seconds_per_claim": dict(self.seconds),
             "tokens_per_claim": self.per_claim(self.usage),

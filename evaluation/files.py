@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidData, NotFound
 from ..ingest import Record, Reject
+from ..ingest.kinds import Compression, Format
 from ..ingest.lines import read_lines
 from ..ingest.readers import read_source
 from ..ingest.records import LINE_BYTES, NOT_UTF8
-from ..ingest.sources import STDIN, Compression, Format, Source, find_sources
+from ..ingest.sources import STDIN, Source, find_sources
 
 SHOWN = 5
 """How many bad lines a message lists."""
@@ -34,7 +36,11 @@ def records_of(
     source, start = _opened(os.fspath(path))
     if by_name and start and os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst").endswith(JSON_LINES):
         start = b"{"
-    return iter(()) if start is None else _records(source, start, columns)
+    if start is None:
+        return iter(())
+    # A claim a line; with tabs they are TREC's topics, and with the names of columns a table.
+    alone = by_name and os.fspath(path).lower().removesuffix(".gz").removesuffix(".zst").endswith(".txt")
+    return _records(source, start, columns, alone=alone)
 
 
 def read_records(path: str | os.PathLike[str], columns: frozenset[str]) -> Iterator[Record]:
@@ -118,18 +124,49 @@ def _opened(name: str) -> tuple[Source, bytes | None]:
     return source, b"{" if first.problem else first.data
 
 
-def _records(source: Source, start: bytes, columns: frozenset[str]) -> Iterator[Record | Reject]:
+def _records(
+    source: Source, start: bytes, columns: frozenset[str], *, alone: bool = False
+) -> Iterator[Record | Reject]:
     if source.path is None or source.format == "parquet":
         yield from read_source(source)
     elif start.lstrip().startswith((b"{", b"[")):
         yield from read_source(_as(source, "json"))
     else:
         first = start.decode("utf-8", "replace")
-        delimiter = "\t" if "\t" in first else ","
-        if columns & set(_cells(first, delimiter)):
-            yield from read_source(_as(source, "tsv" if delimiter == "\t" else "csv"))
+        known = {column.casefold() for column in columns}
+        cut = (one for one in "\t,;|" if known & {cell.casefold() for cell in _cells(first, one)})
+        delimiter = next(cut, None)
+        if delimiter is not None:
+            table = replace(_as(source, "tsv" if delimiter == "\t" else "csv"), delimiter=delimiter)
+            yield from (_with_known_names(one, columns) for one in read_source(table))
+        elif alone and "\t" not in first:
+            yield from _lines_alone(source)
         else:
             yield from _without_header(source, "\t" in first)
+
+
+def _with_known_names(record: Record | Reject, columns: frozenset[str]) -> Record | Reject:
+    """The record with the names of columns as they are known: `Claim` is `claim`."""
+    if isinstance(record, Reject) or not any(
+        name not in columns and name.casefold() in columns for name in record.data
+    ):
+        return record
+    names = {name: name.casefold() if name.casefold() in columns else name for name in record.data}
+    return replace(record, data={names[name]: value for name, value in record.data.items()})
+
+
+def _lines_alone(source: Source) -> Iterator[Record | Reject]:
+    """Each line that is not blank as a text."""
+    for line in read_lines(source, _ignore, LINE_BYTES):
+        try:
+            text = line.data.decode("utf-8").strip()
+        except UnicodeDecodeError:
+            yield Reject(source.name, line.number, NOT_UTF8)
+            continue
+        if line.problem:
+            yield Reject(source.name, line.number, line.problem)
+        elif text:
+            yield Record(source.name, line.number, {"text": text})
 
 
 def _cells(line: str, delimiter: str) -> list[str]:

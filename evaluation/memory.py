@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..cache import Cache
+from ..closing import Closing
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 FOLDER = "evaluation"
 
 
-class DiskMemory:
+class DiskMemory(Closing):
     """A `Memory` in a file. `notice` says where something is wrong with the file: then nothing outlasts the run.
 
     `fresh`: what earlier runs left is not used, and written anew. `hits` and `misses` count values, by kind.
@@ -46,12 +47,6 @@ class DiskMemory:
 
     def close(self) -> None:
         self._cache.close()
-
-    def __enter__(self) -> DiskMemory:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def open_memory(settings: Settings, *, fresh: bool = False) -> DiskMemory:

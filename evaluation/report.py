@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..files import writing
 from ..page import environment
+from ..published import published
 from ..text import shortened
 from . import plots
 from .compare import compare
 from .evaluate import Evaluation, as_run
 from .metrics import measure, only
-from .trace import Way, gains, ways
+from .trace import DocumentTrace, gains, trace_documents
 from .types import Classified, Qrels
 
 if TYPE_CHECKING:
@@ -94,10 +95,11 @@ def _page(evaluations: Mapping[str, Evaluation], qrels: Qrels, texts: Mapping[st
 
 
 def _published(one: Evaluation, metrics: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for published in one.recipe.published:
-        cells = [published.metrics.get(metric) for metric in metrics]
-        rest = {name: value for name, value in published.metrics.items() if name not in metrics}
-        yield {"on": published.on, "cells": cells, "rest": rest, "note": published.note}
+    for row in published(one.recipe):
+        cells = [row.metrics.get(metric) for metric in metrics]
+        rest = {name: value for name, value in row.metrics.items() if name not in metrics}
+        said = "; ".join(filter(None, (row.label, row.note)))
+        yield {"on": f"{row.on}, {row.split}", "cells": cells, "rest": rest, "note": said}
 
 
 # -- plots
@@ -117,7 +119,7 @@ def _recalls(runs: Mapping[str, tuple[Mapping[str, Any], Qrels]]) -> Plot:
     return Plot(plots.recall_by_depth(curves), "Recall by depth", ["", *(f"R@{cut}" for cut in columns)], rows)
 
 
-def _stages(one: Evaluation, metric: str, traced: Sequence[Way]) -> Plot:
+def _stages(one: Evaluation, metric: str, traced: Sequence[DocumentTrace]) -> Plot:
     moved = gains(one, traced)
     rows = []
     for name, measured in one.stages_measured.items():
@@ -192,7 +194,7 @@ def _against(evaluations: Mapping[str, Evaluation], qrels: Qrels, metrics: Seque
 
 
 def _recipe(name: str, one: Evaluation, qrels: Qrels, metrics: Sequence[str], top: int) -> dict[str, Any]:
-    traced = ways(one, qrels, top)
+    traced = trace_documents(one, qrels, top)
     # Documents that end among the first and were never lost on the way are left out.
     telling = [way for way in traced if way.won or way.lost or not way.in_top]
     judged = only(qrels, one.run)

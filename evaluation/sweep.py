@@ -72,7 +72,8 @@ def parse_grid(grid: Sequence[str]) -> dict[str, list[Any]]:
 def points_of(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[tuple[dict[str, Any], Recipe]]:
     """All combinations, each with its recipe; the last key changes fastest.
 
-    Raises UsageError for a key or value that the recipe does not take, and for too many combinations.
+    Combinations without any retriever are left out, see `empty_points`. Raises UsageError for a key or value that the
+    recipe does not take, and for too many combinations.
     """
     if not axes:
         raise UsageError("the grid is empty: name a key and its values, such as fusion.k=10,20,60")
@@ -80,7 +81,22 @@ def points_of(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[tuple[d
     if count > MAX_POINTS:
         raise UsageError(f"the grid has {count:,} combinations; at most {MAX_POINTS:,} are measured")
     combined = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    return [(settings, changed(recipe, settings)) for settings in combined]
+    points = [(settings, changed(recipe, settings)) for settings in combined if _searches(recipe, settings)]
+    if not points:
+        raise UsageError("no combination of the grid has a retriever, so that nothing would be found")
+    return points
+
+
+def empty_points(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[str]:
+    """The combinations that `points_of` leaves out, because they turn off every retriever, in words."""
+    combined = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
+    return [describe(settings) for settings in combined if not _searches(recipe, settings)]
+
+
+def _searches(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
+    """Whether a retriever is left."""
+    off = {key.removeprefix("retrievers.") for key, value in settings.items() if value is False}
+    return not off.issuperset(recipe.retrievers)
 
 
 def sweep(

@@ -10,7 +10,7 @@ from .types import Qrels
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DocumentTrace:
     """A relevant document's way through the stages.
 
     `ranks` has its place, from 1, after each stage, None where it is not there. `won` and `lost` are the stages that
@@ -46,12 +46,12 @@ class Gain:
     lost: int
 
 
-def ways(evaluation: Evaluation, qrels: Qrels, top: int) -> list[Way]:
+def trace_documents(evaluation: Evaluation, qrels: Qrels, top: int) -> list[DocumentTrace]:
     """The way of each relevant document of the claims that were answered, in the order of the claims."""
     stages = evaluation.stages
     retrievers = [name for name in stages if name in evaluation.recipe.retrievers]
     later = [name for name in stages if name not in retrievers]
-    found: list[Way] = []
+    found: list[DocumentTrace] = []
     for claim in evaluation.claims:
         id_ = str(claim.id)
         if id_ not in evaluation.run:
@@ -68,11 +68,11 @@ def ways(evaluation: Evaluation, qrels: Qrels, top: int) -> list[Way]:
                 if now != before:
                     (won if now else lost).append(name)
                 before = now
-            found.append(Way(id_, document, grade, ranks, top, tuple(won), tuple(lost)))
+            found.append(DocumentTrace(id_, document, grade, ranks, top, tuple(won), tuple(lost)))
     return found
 
 
-def gains(evaluation: Evaluation, traced: Sequence[Way]) -> dict[str, Gain]:
+def gains(evaluation: Evaluation, traced: Sequence[DocumentTrace]) -> dict[str, Gain]:
     """The effect of each stage, in the order in which they ran."""
     return {
         name: Gain(

@@ -136,32 +136,43 @@ def _intervals(
     counts = np.zeros((len(place), len(labels), len(labels)))
     for claim, true, label in zip(claims, expected, given, strict=True):
         counts[place[claim], labels.index(true), labels.index(label)] += 1
-    flat = counts.reshape(len(place), -1)
-    rng = np.random.default_rng(seed)
-    drawn = []
-    block = max(1, 2_000_000 // len(place))
-    for start in range(0, resamples, block):
-        # How often each claim is in a resample, times its confusion matrix.
-        times = rng.multinomial(len(place), np.full(len(place), 1 / len(place)), size=min(block, resamples - start))
-        drawn.append(times @ flat)
-    figures = _figures(np.concatenate(drawn).reshape(resamples, len(labels), len(labels)))
+    sums = resampled(counts.reshape(len(place), -1), resamples, seed)
+    figures = label_figures(sums.reshape(resamples, len(labels), len(labels)))
     ends = {name: np.percentile(values, (2.5, 97.5)) for name, values in figures.items()}
     return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
 
-def _figures(confusions: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Accuracy and F1 of many confusion matrices, shape [resamples, true, predicted]: scikit-learn takes one a call."""
+def resampled(rows: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
+    """The sum of as many rows as there are, drawn with replacement: shape [resamples, columns]."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    drawn = []
+    block = max(1, 2_000_000 // len(rows))
+    for start in range(0, resamples, block):
+        # How often each row is in a resample, times the rows.
+        times = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=min(block, resamples - start))
+        drawn.append(times @ rows)
+    return np.concatenate(drawn)
+
+
+def label_figures(confusions: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Accuracy and F1 of many confusion matrices, shape [resamples, true, predicted]: scikit-learn takes one a call.
+
+    Predicted labels beyond the true ones are no labels: what was not judged is wrong.
+    """
     import numpy as np
 
     right = np.diagonal(confusions, axis1=1, axis2=2)
-    true, predicted = confusions.sum(axis=2), confusions.sum(axis=1)
+    true = confusions.sum(axis=2)
+    predicted = confusions.sum(axis=1)[:, : true.shape[1]]
     occurs = true + predicted > 0
     f1 = np.divide(2 * right, true + predicted, out=np.zeros_like(right), where=occurs)
     total = true.sum(axis=1)
     return {
-        "accuracy": right.sum(axis=1) / total,
         "weighted_f1": (f1 * true).sum(axis=1) / total,
         "macro_f1": f1.sum(axis=1) / occurs.sum(axis=1),
+        "accuracy": right.sum(axis=1) / total,
     }
 
 

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from weakref import WeakValueDictionary
 
 from .. import event_loop
+from ..closing import Closing
 from ..errors import CcheckError, MissingExtra, ServerError, UsageError
 from ..http import Patience
 from ..keys import Key, key_for
@@ -64,7 +64,7 @@ class _Shape:
     max_tokens: int
 
 
-class LanguageModel:
+class LanguageModel(Closing):
     """A model that answers questions. `name` is the model's, as its server calls it.
 
     Questions are asked `llm_concurrency` at a time, with temperature 0 and a fixed seed where the server takes them.
@@ -143,6 +143,20 @@ class LanguageModel:
             for future in waiting:
                 future.cancel()
 
+    async def answer(self, question: Question[T]) -> Answer[T] | Failure:
+        """The answer to one question, for coroutines in `event_loop`. Cancelling it cancels the request."""
+        return await self._answer(question)
+
+    @property
+    def answered(self) -> bool:
+        """Whether its server answered anything yet."""
+        return self._answered
+
+    @property
+    def most_at_once(self) -> int:
+        """How many questions it asks at a time."""
+        return self._concurrency
+
     def is_cached(self, question: Question[T]) -> bool:
         """Whether the question would cost nothing."""
 
@@ -159,14 +173,6 @@ class LanguageModel:
             self._cache.close()
 
         event_loop.run(end())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- in the event loop
 
@@ -314,7 +320,8 @@ class LanguageModel:
         return None
 
     def _limit(self, question: Question[T]) -> int:
-        return max(self._max_tokens, 2 * question.tokens)
+        limit = max(self._max_tokens, 2 * question.tokens)
+        return limit if question.most is None else min(limit, question.most)
 
     def _key(self, question: Question[T]) -> bytes:
         return answer_key(

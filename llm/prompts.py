@@ -1,4 +1,4 @@
-"""Prompts: text files that come with the package, each of which a file of the same name in a folder can replace.
+"""Prompts: text files that come with the package. A file of the same name in your own folder replaces one.
 
 A prompt has two sections, `[system]` and `[user]`, each of these words on a line of its own. `$name` or `${name}` is
 replaced by a value, `$$` is a dollar sign (`string.Template`). Lines before the first section are comments.

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..adjust import adjusted
+from ..closing import Closing
 from ..errors import CcheckError, UsageError
 from ..memory import Memory
 from ..recipe import Recipe
-from ..search import Filter, Store, open_store
-from ..search.filters import refuse_unfit
+from ..search import Filter, Store, open_store, parse_filter
+from ..search.filters import named, refuse_unfit
 from ..settings import Settings
+from ..stages import VerdictStage
 from ..types import Claim, Result
 from ..verdict import Judge
 from .encoders import open_encoders
@@ -25,6 +27,7 @@ from .run import ClaimState, Run, going
 from .steps import (
     cases,
     choose_evidence,
+    estimate_relevance,
     filtered_out,
     judge_with,
     judged,
@@ -46,11 +49,12 @@ MEASURED_BATCH = 512
 """The same where recipes are measured: texts of like length meet, and what is read once serves many."""
 
 
-class Checker:
+class Checker(Closing):
     """A store and a recipe, ready to ingest and to check claims.
 
     `judge` decides on stances and verdicts, instead of the recipe's judge. With `strict` a reranker that fails is the
-    claim's error; without, the ranking stays as it was and the result has a warning. `notify` gets a short message
+    claim's error; without, the ranking stays as it was and the result has a warning. With `deep`, evidence has the
+    figures and passages that ground it, where the full text is stored. `notify` gets a short message
     when something takes long. `resources` and `store` can be shared by several checkers, and stay open when one of them
     is closed; the memory of `resources` keeps what the stages compute. `recipe` is by default that of the settings, see
     `adjusted`.
@@ -63,6 +67,7 @@ class Checker:
         recipe: Recipe | None = None,
         judge: Judge | None = None,
         strict: bool = False,
+        deep: bool = False,
         notify: Callable[[str], None] = lambda message: None,
         resources: Resources | None = None,
         store: Store | None = None,
@@ -71,7 +76,7 @@ class Checker:
         self.settings = settings
         self.recipe = recipe or adjusted(settings)
         self.store: Store = store or open_store(settings)
-        self._judge, self._strict = judge, strict
+        self._judge, self._strict, self._deep = judge, strict, deep
         self._resources = resources or Resources(settings, notify=notify)
         self._owns_models, self._owns_store = resources is None, store is None
         self._plan: Plan | None = None
@@ -82,7 +87,7 @@ class Checker:
 
     # -- checking
 
-    def check(self, claim: str | Claim, *, k: int = 10, filters: Sequence[Filter] = ()) -> Result:
+    def check(self, claim: str | Claim, *, k: int = 10, filters: Sequence[str | Filter] = ()) -> Result:
         """Check one claim against the `k` documents that bear on it most. Raises CcheckError."""
         claim = Claim(claim) if isinstance(claim, str) else claim
         result = next(self.check_many([claim], k=k, filters=filters))
@@ -92,14 +97,14 @@ class Checker:
 
     def check_many(
         self,
-        claims: Iterable[Claim],
+        claims: Iterable[str | Claim],
         *,
         k: int = 10,
-        filters: Sequence[Filter] = (),
+        filters: Sequence[str | Filter] = (),
         details: bool = True,
         trace: bool = False,
     ) -> Iterator[Result]:
-        """Check many claims, in their order, in batches.
+        """Check many claims, in their order, in batches. `filters` can be written as on the command line: "year>=2010".
 
         A claim that can't be checked is a result with its error and no evidence. What fails before any claim was
         answered (no store, a wrong key, a model that is not there) would fail for every claim and is raised. What fails
@@ -110,26 +115,48 @@ class Checker:
         that the recipe says, and chooses sentences only for the documents that are judged.
         """
         run = self._run(k, filters, details=details, trace=trace)
-        for states in self._prepared(run, claims):
+        asked = (Claim(one) if isinstance(one, str) else one for one in claims)
+        if run.plan.asking is not None:
+            yield from self._questioned(run, asked)
+            return
+        for states in self._prepared(run, asked):
             done: Iterable[ClaimState] = states
             if self.recipe.verdict.method != "none":
                 judge = self._judge
                 done = judged(run, states) if judge is None else (judge_with(judge, state) for state in states)
             for state in done:
-                yield state.result(run)
+                yield self._grounded(state.result(run))
+
+    def _grounded(self, result: Result) -> Result:
+        """With `deep`, the result with the figures and passages of its full texts."""
+        if not self._deep:
+            return result
+        from .deep import ground
+
+        return ground(result, self.recipe, self._resources)
 
     def prompts(
-        self, claims: Iterable[Claim], *, k: int = 10, filters: Sequence[Filter] = ()
+        self, claims: Iterable[Claim], *, k: int = 10, filters: Sequence[str | Filter] = ()
     ) -> Iterator[PlannedPrompt]:
         """What a language model would be asked to judge these claims, without asking it anything.
 
         Claims that can't be checked are left out; what would have to be asked before, a listwise reranker or rewriting,
-        does not run. Raises UsageError where no language model judges.
+        does not run. Where claims are checked with questions, only what asks for these is known. Raises
+        UsageError where no language model judges.
         """
+        from ..llm import estimate_tokens
         from ..verdict.calibration import Calibrated
-        from ..verdict.llm import LlmStances
+        from ..verdict.llm import LlmStances, PlannedPrompt
 
         plan = self.plan()
+        if plan.asking is not None:
+            for state in self._run(k, filters, details=False).states(claims):
+                if state.error is None:
+                    question = plan.asking.questions(state.text)
+                    tokens = estimate_tokens(question.messages)
+                    known = plan.asking.llm.is_cached(question)
+                    yield PlannedPrompt(question.messages, tokens, question.tokens, known)
+            return
         method = plan.method.method if isinstance(plan.method, Calibrated) else plan.method
         if not isinstance(method, LlmStances):
             raise UsageError("no language model judges here: choose one with --llm MODEL (the verdict method llm)")
@@ -150,13 +177,26 @@ class Checker:
             )
         return self._plan
 
-    def _run(self, k: int, filters: Sequence[Filter], *, details: bool, trace: bool = False) -> Run:
+    def _run(self, k: int, given: Sequence[str | Filter], *, details: bool, trace: bool = False) -> Run:
         if k < 1:
             raise UsageError(f"k is {k}; it must be at least 1")
         plan = self.plan()
+        filters = [parse_filter(one) if isinstance(one, str) else one for one in given]
         if filters:
-            refuse_unfit(filters, self.store.fields(), self.store.name)
+            fields = self.store.fields()
+            filters = named(filters, fields)
+            refuse_unfit(filters, fields, self.store.name)
         return Run(plan, self.recipe, self.store, k, filters, details, trace, self._strict, self.memory)
+
+    def _questioned(self, run: Run, claims: Iterable[Claim]) -> Iterator[Result]:
+        """The results of a recipe that checks with questions."""
+        from .questioning import check_with_questions
+
+        assert run.plan.asking is not None
+        if self._judge is not None:
+            raise UsageError(f"the recipe {self.recipe.name} judges by answers to questions, and takes no other judge")
+        for state in check_with_questions(run, run.plan.asking, iter(claims)):
+            yield state.result(run)
 
     def _prepared(self, run: Run, claims: Iterable[Claim]) -> Iterator[list[ClaimState]]:
         """The claims, some at a time, with all but stances and verdicts."""
@@ -167,6 +207,7 @@ class Checker:
             states = run.states(batch)
             try:
                 retrieve(run, states)
+                estimate_relevance(run, states)
                 for state in going(states) if run.filters else ():
                     state.warnings += [] if state.hits else [reason()]
             except CcheckError as error:
@@ -179,7 +220,7 @@ class Checker:
                 yield states
                 continue
             answered = answered or bool(going(states))
-            for some in _batches(states, BATCH if run.trace else ANSWERED_AT_ONCE):
+            for some in _batches(states, at_once(self.recipe.verdict, BATCH if run.trace else ANSWERED_AT_ONCE)):
                 rerank(run, some)
                 choose_evidence(run, some, documents)
                 yield some
@@ -193,28 +234,30 @@ class Checker:
 
     def ingest(
         self,
-        *sources: str,
+        *sources: Any,
         options: IngestOptions | None = None,
         dense: bool | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Report:
-        """Read files, folders or globs into the store. Raises CcheckError; what is bad in them is in the report.
+        """Read papers into the store. Raises CcheckError; what is bad in them is in the report.
+
+        A source is a file, folder or glob, a record as a dict, several of them, or a data frame with a row for each.
 
         The store gets what a recipe that names models of its own searches in (sparse vectors, say). `dense=False` makes
-        no vectors, `dense=True` insists on them; by default they are made where the models extra is installed.
+        no vectors, `dense=True` insists on them; by default they are made where the model can be had.
         """
         from ..ingest import IngestOptions, ingest
+        from ..ingest.given import as_files
         from .needs import needs_of
 
         self._plan = None
         needing = self.recipe if needs_of(self.recipe).own else None
-        return ingest(
-            list(sources),
-            self.store,
-            open_encoders(self._resources, self.store.info(), needing, dense),
-            options or IngestOptions(cache_dir=self.settings.cache_dir, cache_bytes=self.settings.cache_bytes),
-            on_progress,
-        )
+        options = options or IngestOptions(cache_dir=self.settings.cache_dir, cache_bytes=self.settings.cache_bytes)
+        if not self.recipe.ingest.titles:
+            options = replace(options, titles=False)
+        encoders = open_encoders(self._resources, self.store.info(), needing, dense)
+        with as_files(sources) as paths:
+            return ingest(paths, self.store, encoders, options, on_progress)
 
     # --
 
@@ -225,13 +268,17 @@ class Checker:
         if self._owns_store:
             self.store.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+def at_once(verdict: VerdictStage, claims: int) -> int:
+    """How many claims are judged together, of about `claims`.
+
+    The strategy batch asks about many pairs in one prompt, whose answers depend on how many they are: so many claims as
+    fill prompts.
+    """
+    if verdict.strategy != "batch":
+        return claims
+    fill = math.ceil(verdict.batch / verdict.documents)
+    return max(fill, claims // fill * fill)
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

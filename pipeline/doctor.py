@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import CcheckError, MissingExtra, NotFound, ServerError, UsageError
+from ..install import install_command
 from ..keys import key_for
 from ..redaction import redact
 from ..settings import FILE, shown, waiting
@@ -33,13 +34,16 @@ BASE = (
     "elasticsearch",
     "filelock",
     "httpx",
+    "huggingface-hub",
     "jinja2",
     "numpy",
     "nupunkt",
     "pydantic",
     "rich",
+    "safetensors",
     "tantivy",
     "tenacity",
+    "tokenizers",
 )
 EXTRAS = {
     "models": ("torch", "transformers", "sentence-transformers"),
@@ -71,9 +75,9 @@ class Finding:
 def findings(resolved: Resolved) -> Iterator[Finding]:
     """Check Python, packages, models, recipe, servers and store, one after the other. Raises nothing on purpose."""
     yield Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
-    yield _packages("packages", BASE, "pip install ccheck")
+    yield _packages("packages", BASE, install_command())
     for extra, names in EXTRAS.items():
-        yield _packages(extra, names, f"pip install 'ccheck[{extra}]'")
+        yield _packages(extra, names, install_command(extra))
     yield _tried("device", lambda: _device(resolved))
     yield _tried("model", lambda: _model(resolved))
     yield _tried("reranker", lambda: _reranker(resolved))
@@ -109,16 +113,21 @@ def _version(name: str) -> str | None:
 
 
 def _device(resolved: Resolved) -> Finding:
-    if importlib.util.find_spec("torch") is None:
-        return Finding("device", "absent", "not checked: torch is not installed")
-    import torch
+    """Imports torch, which takes seconds, only where a device is named or this machine may have a GPU."""
+    from ..models import check_device, gpu_driver_here
 
     wanted = resolved.settings.device
+    if wanted in (None, "cpu") and not gpu_driver_here():
+        return Finding("device", "ok", "cpu" if wanted else "cpu: no driver of a GPU on this machine")
+    if _version("torch") is None:
+        if wanted not in (None, "cpu"):
+            raise MissingExtra(f"the device {wanted}", "models")
+        return Finding("device", "ok", f"cpu: to use the GPU, {install_command('models')}")
     if wanted is not None:
-        from ..models import check_device
-
         check_device(wanted)
         return Finding("device", "ok", f"{wanted} (from the settings)")
+    import torch
+
     if torch.cuda.is_available():
         memory = torch.cuda.mem_get_info()[1] / 2**30
         return Finding("device", "ok", f"cuda: {torch.cuda.get_device_name()}, {memory:.0f} GiB")
@@ -135,26 +144,35 @@ def _tried(part: str, find: Callable[[], Finding]) -> Finding:
 
 
 def _model(resolved: Resolved) -> Finding:
-    from ..encode.dense import DEFAULT_MODEL
-    from ..models import find_model, fingerprint, models_installed
+    from ..encode.dense import DEFAULT_MODEL, run_by_numpy
+    from ..models import find_model, fingerprint, require_models
 
-    name = resolved.settings.embedding_model or DEFAULT_MODEL
-    if not models_installed():
-        return Finding("model", "absent", f"{name}: without the models extra, only BM25 retrieval works")
-    found = find_model(name, allow_download=False)
-    return Finding("model", "ok", f"{found.name}, weights {fingerprint(found.path)[:8]}, {found.origin} {found.path}")
+    named, device = resolved.settings.embedding_model, resolved.settings.device
+    try:
+        found = find_model(named or DEFAULT_MODEL, allow_download=False)
+    except NotFound as error:
+        if named is not None:
+            raise
+        return Finding("model", "absent", f"{error}. With access to the hub, the first ingest or query downloads it")
+    by_numpy = run_by_numpy(found, device) is not None
+    if not by_numpy:
+        require_models(f"the embedding model {found.name}")
+    how = "numpy" if by_numpy else "sentence-transformers"
+    weights = fingerprint(found.path)[:8]
+    return Finding("model", "ok", f"{found.name}, weights {weights}, {found.origin} {found.path}, run with {how}")
 
 
 def _reranker(resolved: Resolved) -> Finding:
     """The reranker that --rerank auto would choose. A server is asked whether it is there."""
     from ..models import find_model
     from ..rerank.open import choose_model, is_url, open_remote
+    from ..stages import LateStage
 
     settings = resolved.settings
     try:
         name = settings.rerank if settings.rerank not in (None, "auto") else choose_model(settings)
-    except MissingExtra as error:
-        return Finding("reranker", "absent", str(error))
+    except (MissingExtra, NotFound):
+        name = "late"
     if name == "none":
         return Finding("reranker", "ok", "none (from the settings)")
     if is_url(name):
@@ -162,18 +180,20 @@ def _reranker(resolved: Resolved) -> Finding:
         server("a claim", ["a passage", "another passage"])
         return Finding("reranker", "ok", "; ".join(filter(None, (f"{server.name} answers", server.notice))))
     try:
-        found = find_model(name, allow_download=False)
+        found = find_model(LateStage().model if name == "late" else name, allow_download=False)
     except NotFound as error:
         if settings.rerank == name:
             raise
         return Finding("reranker", "absent", str(error))
-    return Finding("reranker", "ok", f"{found.name}, {found.origin} {found.path}")
+    how = "late interaction with " if name == "late" else ""
+    return Finding("reranker", "ok", f"{how}{found.name}, {found.origin} {found.path}")
 
 
 def _verdict(resolved: Resolved) -> Finding:
     """The judge that --verdict auto would choose. A language model is not asked, since that may cost money."""
     from ..models import find_model, models_installed
-    from ..verdict.classifier import DEFAULT_STANCE_MODEL
+    from ..verdict.open import default_stance_model
+    from ..verdict.packaged_model import PACKAGED, PackagedStances
 
     settings = resolved.settings
     if settings.llm_model is not None:
@@ -183,7 +203,12 @@ def _verdict(resolved: Resolved) -> Finding:
         said = "with a key" if key.value else "with no key"
         asked = f"llm: {settings.llm_model} at {redact(settings.llm_base_url)}, {said}; not asked"
         return Finding("verdict", "ok", "; ".join(filter(None, (asked, key.withheld))))
-    name = settings.stance_model or DEFAULT_STANCE_MODEL
+    name = settings.stance_model or default_stance_model()
+    if name == PACKAGED:
+        try:
+            return Finding("verdict", "ok", PackagedStances(allow_download=False).name)
+        except NotFound as error:
+            return Finding("verdict", "absent", f"no language model is configured, and {error}")
     if not models_installed():
         return Finding("verdict", "absent", f"{name} needs the models extra, and no language model is configured")
     try:
@@ -243,7 +268,7 @@ def _only_searching(recipe: Recipe) -> Recipe:
 
 def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
     """The models that searching needs and that are not on this machine."""
-    from ..models import find_model, models_installed
+    from ..models import find_model
     from ..stages import Dense
     from .needs import models_used
 
@@ -253,7 +278,7 @@ def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
     if unnamed and info.dimensions is not None:
         used |= {settings.embedding_model or (made_with.model if made_with else "")} - {""}
     away = []
-    for name in sorted(used) if models_installed() else ():
+    for name in sorted(used):
         try:
             find_model(name, allow_download=False, tokenizer_only=models_used(recipe).get(name) == "tokenizer")
         except NotFound:

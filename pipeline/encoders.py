@@ -31,7 +31,7 @@ def open_encoders(
 
     They make all fields that the store has, by the models that made them, and what the recipe needs beyond: its models
     where it names some, else the settings' or the default embedding model. Without a recipe a store that has nothing
-    but words gets the vectors of one embedding model, where the models extra is installed. `dense=False` makes no
+    but words gets the vectors of one embedding model, where it can be had. `dense=False` makes no
     embeddings, `dense=True` insists on those of the settings' model.
 
     Raises NotFound, MissingExtra or UsageError for what can't be had, naming it and what to do, and InvalidData where
@@ -89,15 +89,12 @@ class _Opening:
 
 def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) -> tuple[DenseEncoder, ...]:
     from ..encode.dense import DEFAULT_MODEL
-    from ..models import models_installed
 
-    resources, info, recipe = opening.resources, opening.info, opening.recipe
+    resources, recipe = opening.resources, opening.recipe
     if dense is False:
         if any(need.required for need in needs.dense):
             raise UsageError(f"the recipe {opening.recipe_name} searches embeddings. Leave out --no-dense")
         return ()
-    if info is not None and info.dimensions is not None and dense is None and not models_installed():
-        raise MissingExtra(f"adding to the store {info.name}, which has vectors,", "models")
     made: list[DenseEncoder] = []
     named = resources.settings.embedding_model
     for number, field in enumerate(layout.dense.values()):
@@ -106,8 +103,8 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
     own = next((need for need in needs.dense if need.model is None), None)
     # A store that a recipe shaped without embeddings gets none unasked.
     unshaped = recipe is None and layout == Layout()
-    if own is None and not made and (dense or (unshaped and models_installed())):
-        own = DenseNeed(None, True, required=True)
+    if own is None and not made and (dense or unshaped):
+        own = DenseNeed(None, True, required=bool(dense))
     if own is not None and not made:
         # First, since the store's own model is that of its main field.
         name = named or DEFAULT_MODEL
@@ -124,10 +121,9 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
 
 def _further(opening: _Opening, need: DenseNeed, model: str, made: Iterable[DenseEncoder]) -> list[DenseEncoder]:
     """The encoder of a model that the recipe names, where there is none yet."""
-    from ..models import find_model, fingerprint, require_models
+    from ..models import find_model, fingerprint
 
     def have() -> Embedder | None:
-        require_models("dense retrieval")
         identity = fingerprint(find_model(model).path)
         for encoder in made:
             if encoder.embedder.spec.fingerprint == identity:
@@ -213,9 +209,9 @@ def _units(opening: _Opening, layout: Layout, needs: Needs, dense: Sequence[Dens
         if need.cut is None:
             units[name] = replace(units[name], embedding=embedding)
         else:
-            window = need.cut.cut == "window"
+            window, chunk = need.cut.cut == "window", need.cut.cut == "chunk"
             size = (need.cut.tokens, need.cut.overlap) if window else (0, 0)
-            units[name] = UnitField(need.cut.cut, *size, embedding)
+            units[name] = UnitField(need.cut.cut, *size, embedding, need.cut.characters if chunk else 0)
     return units
 
 

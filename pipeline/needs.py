@@ -25,7 +25,7 @@ ModelKind: TypeAlias = Literal["tokenizer", "embedding", "sparse", "reranker", "
 
 @dataclass(frozen=True, slots=True)
 class DenseNeed:
-    """A field of vectors: of which model (None: the store's own, else the default), and whether of passages.
+    """A field of vectors. `model` makes them (None: the store's own model, else the default), of passages or documents.
 
     `required`: some retriever can't go on without it.
     """
@@ -37,9 +37,9 @@ class DenseNeed:
 
 @dataclass(frozen=True, slots=True)
 class UnitsNeed:
-    """Units of one granularity: how documents are cut, and whether with vectors, of which model (None: the main one).
+    """Units of one granularity: how documents are cut, whether units have vectors, and which model makes these.
 
-    `cut` is None where the recipe searches units that it does not define.
+    `model` is None for the main one. `cut` is None if the recipe searches units that it does not define.
     """
 
     cut: UnitsStage | None
@@ -129,6 +129,8 @@ def models_used(recipe: Recipe) -> dict[str, ModelKind]:
             used[recipe.verdict.model] = "stance"
         else:
             llms.append(recipe.verdict.model)
+    if recipe.questions is not None:
+        llms.append(recipe.questions.llm)
     if recipe.ingest.additional is not None:
         llms.append(recipe.ingest.additional.llm)
     return used | dict.fromkeys([name for name in llms if name is not None], "language model")

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from ..errors import CcheckError, InvalidData, MissingExtra, NotFound
 from ..recipe import Recipe, with_ways_to_get
 from ..rerank import AnyReranker
+from ..rerank.open import AUTO
 from ..search import StoreInfo
 from ..search.missing import not_held, refuse_missing
 from ..search.several import searched_units
-from ..stages import Bm25, Dense, RerankerStage, Retriever, Sparse
+from ..stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
 from ..verdict.open import Conclude, open_conclusion
 from .resources import Resources
 
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from ..encode.dense import Embedder
     from ..encode.sparse import SparseEmbedder
     from ..llm import LanguageModel
+    from ..questions.asking import Asking
     from ..types import Vector
     from ..verdict import StanceMethod
-    from ..verdict.evidence import EvidenceMethod
+    from ..verdict.evidence import EvidenceMethod, Rerank
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,10 @@ class Plan:
     """What can run: retrievers with their encoders, rerankers, who judges, and what the user should know.
 
     `state` is the store's when the plan was made (`StoreInfo.state`), by which a memory knows it again.
-    `embedder` is the model of the store's main vectors, where it is used. `rewriter` is who rewrites claims, None where
-    nobody does. Where nobody judges, though the recipe asks for it, `no_method` says why.
+    `embedder` is the model of the store's main vectors, where it is used. `match` compares the tokens of a claim with
+    those of sentences, where its model is here. `rewriter` is who rewrites claims, None where nobody does. `asking` is
+    who asks and answers questions about claims, None for recipes without. Where nobody judges, though the recipe asks
+    for it, `no_method` says why.
     """
 
     retrievers: dict[str, Retriever]
@@ -49,11 +53,13 @@ class Plan:
     rewriter: LanguageModel | None
     rerankers: dict[str, tuple[RerankerStage, AnyReranker]]
     sentences_by: EvidenceMethod
+    match: Rerank | None
     method: StanceMethod | None
     no_method: str
     conclude: Conclude
     warnings: tuple[str, ...]
     state: str | None = None
+    asking: Asking | None = None
 
     @property
     def found_by(self) -> str:
@@ -89,14 +95,20 @@ def make_plan(
     rewriter = _open_rewriter(recipe, retrievers, resources, warnings)
     rerankers: dict[str, tuple[RerankerStage, AnyReranker]] = {}
     for name, stage in recipe.rerankers.items():
+        if isinstance(stage, LateStage) and not stage.required and embedder is None:
+            continue  # what is searched by words alone needs no model
         try:
             rerankers[name] = stage, resources.reranker(stage)
         except (NotFound, MissingExtra) as error:
+            if isinstance(stage, ModelStage) and stage.model == AUTO and len(recipe.rerankers) > 1:
+                continue  # `auto` takes what there is beside the others
             if stage.required or strict:
                 raise with_ways_to_get(error, recipe) from error
             warnings.append(f"not reranked: {error}")
     told = (getattr(reranker, "notice", None) for _, reranker in rerankers.values())
     warnings += [notice for notice in told if notice]
+    asking = _open_asking(recipe, resources)
+    judges = judges and asking is None
     method, no_method = _open_method(recipe, embedder, resources) if judges else (None, "")
     sentences_by = recipe.evidence.method
     if (sentences_by == "reranker" and not any(scores_texts(stage) for stage, _ in rerankers.values())) or (
@@ -105,7 +117,8 @@ def make_plan(
         warnings.append(
             f"evidence sentences are chosen by shared words, because there is no model for the method {sentences_by}"
         )
-        sentences_by = "mix" if embedder is not None else "lexical"
+        sentences_by = "mix"
+    match = resources.matcher() if sentences_by == "mix" and (embedder is not None or rerankers) else None
     judged_by = method.name if method is not None else "none"
     conclude = open_conclusion(recipe.verdict, resources.language_model, judged_by)
     return Plan(
@@ -115,11 +128,13 @@ def make_plan(
         rewriter,
         rerankers,
         sentences_by,
+        match,
         method,
         no_method,
         conclude,
         (*warnings, *resources.notices),
         info.state,
+        asking,
     )
 
 
@@ -129,9 +144,8 @@ def embedder_for(info: StoreInfo, resources: Resources, model: str | None = None
     Raises NotFound or MissingExtra where it is not here, InvalidData for other weights than the store's.
     """
     from ..encode.dense import DEFAULT_MODEL
-    from ..models import find_model, fingerprint, require_models
+    from ..models import find_model, fingerprint
 
-    require_models("dense retrieval")
     made_with = info.layout.embedding
     name = model or resources.settings.embedding_model or (made_with.model if made_with else DEFAULT_MODEL)
     found = fingerprint(find_model(name).path) if made_with is not None or model is not None else ""
@@ -186,7 +200,7 @@ def _ingesting(recipe: Recipe, store: str) -> str:
     from ..recipe import recipe_names
 
     # A recipe of a file is found by its path, which is not known here.
-    name = recipe.name if recipe.name in recipe_names() else "NAME"
+    name = recipe.name if recipe.name.partition(":")[0] in recipe_names() else "NAME"
     stand_ins = [f"--replace {shlex.quote(f'{old}={new}')}" for old, new in recipe.replace.items()]
     return " ".join(["ccheck ingest FILE --recipe", name, *stand_ins, "--store", shlex.quote(store)])
 
@@ -207,10 +221,7 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
     if info.dimensions is None and not info.made_here:
         raise NotFound(f"{info.name} has no indexed dense_vector field, which dense retrieval needs")
     if info.dimensions is None:
-        from ..models import models_installed
-
-        again = "ingest again" if models_installed() else "pip install 'ccheck[models]' and ingest again"
-        raise NotFound(f"the store {info.name} has no vectors. To add them, {again}")
+        raise NotFound(f"the store {info.name} has no vectors. To add them, ingest again")
     if info.layout.embedding is None and not (stage.model or resources.settings.embedding_model):
         raise NotFound(
             f"{info.name} does not say which model made its vectors ({info.dimensions} dimensions). To search them, "
@@ -236,12 +247,11 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
 
 def _open_dense_units(stage: Dense, info: StoreInfo, resources: Resources, how: str) -> tuple[Dense, Encoder]:
     """A retriever of units, with the model that made their vectors."""
-    from ..models import find_model, fingerprint, require_models
+    from ..models import find_model, fingerprint
 
     refuse_missing({stage.kind: stage}, info.layout, info.name, how)
     embedding = info.layout.units[str(stage.units)].embedding
     assert embedding is not None
-    require_models("dense retrieval")
     model = stage.model or resources.settings.embedding_model or embedding.model
     if (found := fingerprint(find_model(model).path)) != embedding.fingerprint:
         raise InvalidData(
@@ -289,6 +299,19 @@ def _open_rewriter(
             raise
         warnings.append(f"claims are not rewritten: {error}")
         return None
+
+
+def _open_asking(recipe: Recipe, resources: Resources) -> Asking | None:
+    """Who asks and answers questions, where the recipe checks with them."""
+    if recipe.questions is None:
+        return None
+    from ..questions.asking import Asking
+    from ..verdict.llm import PROMPTS, PROMPTS_ELSEWHERE
+
+    try:
+        return Asking(resources.language_model(recipe.questions.llm), recipe.questions, (*PROMPTS, *PROMPTS_ELSEWHERE))
+    except NotFound as error:
+        raise with_ways_to_get(error, recipe) from error
 
 
 def _open_method(recipe: Recipe, embedder: Embedder | None, resources: Resources) -> tuple[StanceMethod | None, str]:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ..errors import MissingExtra, NotFound
 from ..memory import Memory
+from ..models import slow_to_load
 from ..rerank.open import open_reranker
 from ..settings import Settings
 from ..stages import RerankerStage, VerdictStage
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from ..rerank import AnyReranker
     from ..types import Vector
     from ..verdict import StanceMethod
+    from ..verdict.evidence import Rerank
 
 T = TypeVar("T")
 
@@ -44,14 +47,14 @@ class Resources:
         """See `load_embedder`."""
         from ..encode.dense import load_embedder
 
-        load = lambda: load_embedder(name, self.settings.device, known, lambda: self._notify(f"loading {name}"))  # noqa: E731
+        load = lambda: load_embedder(name, self.settings.device, known, lambda: self._notify(slow_to_load(name)))  # noqa: E731
         return self._once(("embedder", name), load)
 
     def sparse_embedder(self, name: str, known: SparseField | None = None) -> SparseEmbedder:
         """See `load_sparse_embedder`."""
         from ..encode.sparse import load_sparse_embedder
 
-        load = lambda: load_sparse_embedder(name, self.settings.device, known, lambda: self._notify(f"loading {name}"))  # noqa: E731
+        load = lambda: load_sparse_embedder(name, self.settings.device, known, lambda: self._notify(slow_to_load(name)))  # noqa: E731
         return self._once(("sparse", name), load)
 
     def adapter(self, folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
@@ -67,6 +70,22 @@ class Resources:
             ("reranker", key),
             lambda: open_reranker(stage, self.settings, self.language_model, self._notify, self.memory),
         )
+
+    def matcher(self) -> Rerank | None:
+        """What compares the tokens of a claim with those of sentences (see `StaticEncoder`); None without its model."""
+        from ..encode.dense import DEFAULT_MODEL
+        from ..encode.late import load_late_encoder
+        from ..rerank.late import LateReranker
+
+        def load() -> Rerank | None:
+            try:
+                encoder = load_late_encoder(DEFAULT_MODEL, cache=self.settings.cache_dir, allow_download=False)
+            except (NotFound, MissingExtra):
+                return None
+            late = LateReranker(encoder, DEFAULT_MODEL, window=0)
+            return lambda claim, sentences: late(claim, sentences).values
+
+        return self._once(("matcher",), load)
 
     def stance_method(self, stage: VerdictStage, embed: Callable[[Sequence[str]], Vector] | None) -> StanceMethod:
         """See `open_method`."""

@@ -50,6 +50,13 @@ class Expansion(Reply):
     sentences: str
 
 
+class CorrectedExpansion(Reply):
+    """The same as the paper's prompt asks for it: the claim corrected, and sentences."""
+
+    corrected: str
+    sentences: str
+
+
 class Paper(Reply):
     """A hypothetical paper."""
 
@@ -68,15 +75,20 @@ def rewrite(
 ) -> list[Rewritten]:
     """The texts of those kinds for each claim, or why they could not be made. `claim`, the text as it is, is no kind.
 
-    Each kind is one question a claim; all are asked together. `expand` gives the claim and the sentences after it,
+    Each kind is one question a claim; all are asked together. `expand` gives the claim and the sentences after it
+    (with the paper's prompts the corrected claim),
     `hyde` a title, a line end and an abstract for each paper.
 
     Raises InvalidData or NotFound for prompts that can't be used, and, of a stage that is required, Refused where the
     server answers no question at all.
     """
     wanted = [kind for kind in PROMPTS if kind in kinds]
-    prompts = {kind: load_prompt(__package__, kind, PROMPTS[kind], llm.prompts_dir) for kind in wanted}
-    answers = llm.ask_many(_questions(claims, prompts, stage.papers))
+    paper = stage.prompts == "paper"
+    prompts = {
+        kind: load_prompt(__package__, f"paper-{kind}" if paper else kind, PROMPTS[kind], llm.prompts_dir)
+        for kind in wanted
+    }
+    answers = llm.ask_many(_questions(claims, prompts, stage.papers, paper))
     made: list[Rewritten] = []
     try:
         for claim in claims:
@@ -88,12 +100,16 @@ def rewrite(
     return made
 
 
-def _questions(claims: Sequence[str], prompts: Mapping[QueryText, Prompt], papers: int) -> Iterator[Question[Any]]:
+def _questions(
+    claims: Sequence[str], prompts: Mapping[QueryText, Prompt], papers: int, paper: bool
+) -> Iterator[Question[Any]]:
     for claim in claims:
         shown = quoted(claim[:LONGEST_CLAIM])
         for kind, prompt in prompts.items():
             if kind == "rewrite":
                 yield Question(prompt.messages(claim=shown), Rewrite, lambda reply: _check(reply.rewritten))
+            elif kind == "expand" and paper:
+                yield Question(prompt.messages(claim=shown), CorrectedExpansion, _check_corrected)
             elif kind == "expand":
                 yield Question(prompt.messages(claim=shown), Expansion, lambda reply: _check(reply.sentences))
             else:
@@ -112,9 +128,16 @@ def _rewritten(claim: str, answers: Mapping[QueryText, Answer[Any] | Failure]) -
             texts[kind] = (_plain(reply.rewritten),)
         elif isinstance(reply, Expansion):
             texts[kind] = (f"{claim} {_plain(reply.sentences)}",)
+        elif isinstance(reply, CorrectedExpansion):
+            texts[kind] = (f"{_plain(reply.corrected)} {_plain(reply.sentences)}",)
         else:
             texts[kind] = tuple(f"{_plain(paper.title)}\n{_plain(paper.abstract)}" for paper in reply.papers)
     return Rewritten(texts, usage)
+
+
+def _check_corrected(reply: CorrectedExpansion) -> None:
+    _check(reply.corrected, "corrected")
+    _check(reply.sentences, "sentences")
 
 
 def _check(text: str, what: str = "the text") -> None:

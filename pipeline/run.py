@@ -11,9 +11,10 @@ from ..errors import CcheckError, InvalidData
 from ..memory import Memory
 from ..recipe import Recipe
 from ..search import Filter, Store
-from ..stages import LearnedStage, Retriever
-from ..types import Claim, Evidence, Hit, Query, Result, StageKind, Usage, Verdict, add_usage
+from ..stages import LateStage, LearnedStage, Retriever
+from ..types import Claim, Evidence, Hit, Query, QuestionAnswer, Result, StageKind, Usage, Verdict, add_usage
 from .plan import Plan
+from .relevance import HITS as RELEVANCE_HITS
 
 MAX_CLAIM_CHARS = 100_000
 
@@ -47,13 +48,31 @@ class Run:
 
     @property
     def window(self) -> int:
-        """How many hits the rerankers and the caller look at."""
-        return max([self.k, *(stage.depth for stage, _ in self.plan.rerankers.values())])
+        """How many hits the rerankers, the estimate of relevance and the caller look at."""
+        return max(
+            [
+                self.k,
+                RELEVANCE_HITS if self.estimates else 1,
+                *(stage.depth for stage, _ in self.plan.rerankers.values()),
+            ]
+        )
+
+    @property
+    def estimates(self) -> bool:
+        """Whether it is estimated if anything that was found bears on a claim: where somebody sees it, or judges."""
+        return self.details or self.recipe.verdict.method != "none"
 
     @property
     def reads_details(self) -> bool:
-        """Whether somebody reads each retriever's scores and ranks: the caller, or a learned reranker."""
-        return self.details or any(isinstance(stage, LearnedStage) for stage, _ in self.plan.rerankers.values())
+        """Whether somebody reads each retriever's scores and ranks: the caller, the estimate, or a reranker."""
+        return (
+            self.details
+            or self.estimates
+            or any(
+                isinstance(stage, LearnedStage) or (isinstance(stage, LateStage) and stage.before == "retrievers")
+                for stage, _ in self.plan.rerankers.values()
+            )
+        )
 
     @functools.cached_property
     def scored_by(self) -> Mapping[str, StageKind]:
@@ -75,7 +94,8 @@ class ClaimState:
     """A claim on its way through the stages, which fill it in. `text` is the cleaned claim, which all stages read.
 
     `hits` become `evidence` when sentences are chosen. A claim with an `error` is passed over by every later stage.
-    `reranked_by` is the last reranker that ordered the hits.
+    `reranked_by` is the last reranker that ordered the hits. `relevance` is the probability that one of them bears on
+    the claim.
     """
 
     claim: Claim
@@ -85,6 +105,8 @@ class ClaimState:
     hits: tuple[Hit, ...] = ()
     reranked_by: str = ""
     evidence: tuple[Evidence, ...] = ()
+    questions: tuple[QuestionAnswer, ...] | None = None
+    relevance: float | None = None
     verdict: Verdict | None = None
     timings_ms: dict[str, float] = field(default_factory=dict)
     usage_by_stage: Mapping[str, Usage] = field(default_factory=dict)
@@ -108,6 +130,8 @@ class ClaimState:
             self.error,
             self.stages,
             run.scored_by,
+            self.questions,
+            None if self.error is not None else self.relevance,
         )
 
 

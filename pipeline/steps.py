@@ -12,9 +12,10 @@ from ..rerank.apply import rerank_many
 from ..search import Filter, Store
 from ..stages import ListwiseStage, RerankerStage
 from ..types import Evidence, Hit, Ranking, Sentence, Stance, Verdict
-from ..verdict import Case, Judge, all_judged, choose_sentences_many, conclude, with_stances
+from ..verdict import Case, Judge, all_judged, choose_sentences_many, conclude, nothing_bears, with_stances
 from .plan import Plan, scores_texts
 from .queries import encode_claims, rewrite_claims
+from .relevance import relevance
 from .retrieval import search
 from .run import ClaimState, Run, going
 
@@ -38,6 +39,21 @@ def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
         del timings["rewrite"]
     for state in going(asked):
         state.timings_ms |= timings
+
+
+def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
+    """Fill in the probability that something that was found bears on the claim."""
+    if not run.estimates:
+        return
+    embedder = run.plan.embedder
+    fingerprint = embedder.spec.fingerprint if embedder is not None else None
+    for state in going(states):
+        state.relevance = round(relevance(state.text, state.hits, run.plan.retrievers, fingerprint), 4)
+
+
+def irrelevant(run: Run, state: ClaimState) -> bool:
+    """Whether nothing that was found bears on the claim, so that nobody needs to judge it."""
+    return state.relevance is not None and state.relevance < run.recipe.verdict.least_relevance
 
 
 def filtered_out(store: Store, filters: Sequence[Filter]) -> str:
@@ -71,6 +87,7 @@ def rerank(run: Run, states: Sequence[ClaimState]) -> None:
             name,
             before,
             [state.reranked_by for state in these],
+            {name: retriever.weight for name, retriever in run.plan.retrievers.items()},
         )
         share = _milliseconds(time.perf_counter() - started, len(these))
         for state, answer in zip(these, answers, strict=True):
@@ -106,6 +123,7 @@ def choose_evidence(run: Run, states: Sequence[ClaimState], documents: int | Non
         run.plan.sentences_by,
         embed=run.plan.embedder.encode_documents if run.plan.embedder is not None else None,
         rerank=_sentence_scorer(run.plan.rerankers),
+        match=run.plan.match,
         claim_vectors=matrix,
     )
     spent = _milliseconds(time.perf_counter() - started, len(asked))
@@ -144,7 +162,7 @@ def cases(run: Run, states: Sequence[ClaimState]) -> list[Case]:
             ),
         )
         for state in going(states)
-        if state.evidence
+        if state.evidence and not irrelevant(run, state)
     ]
 
 
@@ -154,7 +172,10 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
     asked = cases(run, states)
     answers = zip(all_judged(method, asked), asked, strict=False) if method is not None else iter(())
     for state in states:
-        if state.error is None and method is None:
+        if state.error is None and irrelevant(run, state):
+            state.verdict = nothing_bears(state.relevance or 0.0, len(state.evidence))
+            state.timings_ms["verdict"] = 0.0
+        elif state.error is None and method is None:
             state.verdict = Verdict(None, error=run.plan.no_method)
             state.timings_ms["verdict"] = 0.0
         elif state.error is None and method is not None and not state.evidence:

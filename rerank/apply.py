@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import CcheckError, UsageError
-from ..stages import RerankerStage
+from ..stages import LateStage, RerankerStage
 from ..types import Hit, Ranking, Usage
 from .types import AnyReranker, BatchReranker, HitReranker, Request, Reranker, Scores, only
 
@@ -33,13 +33,15 @@ def rerank_many(
     name: str,
     before: str,
     previous: Sequence[str],
+    retrievers: Mapping[str, float] | None = None,
 ) -> list[tuple[Ranking, Usage] | CcheckError]:
     """Rankings with their first `stage.depth` documents in the order of the reranker's scores; the others come after.
 
     `name` is the stage's, under which `Hit.scores` has the raw score; `Hit.score` is the one in 0..1. With the stage's
     `alpha` the order and `Hit.score` are those of `interpolated` with the scores of the reranker that came before
-    (`previous`), else with those of the ranking. `before` is what `Hit.ranks` calls the place that a document had
-    before any reranker. An error in the place of a query for which the reranker failed.
+    (`previous`), else with those of the ranking, or where the stage wants it with those of the `retrievers`, which are
+    given with their weights. `before` is what `Hit.ranks` calls the place that a document had before any reranker. An
+    error in the place of a query for which the reranker failed.
     """
     heads = [ranking.hits[: stage.depth] for ranking in rankings]
     answers: list[tuple[Ranking, Usage] | CcheckError] = []
@@ -49,7 +51,9 @@ def rerank_many(
         if isinstance(scores, CcheckError):
             answers.append(scores)
             continue
-        order = interpolated(_before(head, earlier), scores.values, stage.alpha) if stage.alpha else None
+        own = retrievers if isinstance(stage, LateStage) and stage.before == "retrievers" else None
+        past = _of_retrievers(head, own or {}) or _before(head, earlier)
+        order = interpolated(past, scores.values, stage.alpha) if stage.alpha else None
         answers.append((reordered(ranking, scores, name, before, order), scores.usage))
     return answers
 
@@ -81,6 +85,20 @@ def _before(head: Sequence[Hit], earlier: str) -> list[float]:
         if raw == sorted(raw, reverse=True):
             return raw
     return [hit.score for hit in head]
+
+
+def _of_retrievers(head: Sequence[Hit], weights: Mapping[str, float]) -> list[float]:
+    """The weighted sum of the retrievers' scores, each scaled to 0..1 over the hits that it found; 0 for others.
+
+    Nothing where no retriever's scores are known.
+    """
+    total = [0.0] * len(head)
+    known = [name for name in weights if any(name in hit.scores for hit in head)]
+    for name in known:
+        places = [place for place, hit in enumerate(head) if name in hit.scores]
+        for place, scaled in zip(places, _scaled([head[place].scores[name] for place in places]), strict=True):
+            total[place] += weights[name] * scaled
+    return total if known else []
 
 
 def _scored(

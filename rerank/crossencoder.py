@@ -65,9 +65,9 @@ class CrossEncoderModules:
 
 
 def modules(path: Path) -> list[str]:
-    """The modules of which sentence-transformers put a model together; none where there is just the model.
+    """The modules of a sentence-transformers model; empty if the folder has only the model itself.
 
-    Raises InvalidData where they can't be read, or are those of an embedding model.
+    Raises InvalidData if they can't be read or belong to an embedding model.
     """
     file = path / "modules.json"
     if not file.is_file():

@@ -8,14 +8,17 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..encode.late import LateEncoder
 from .types import Scores
 from .values import finite
 
 if TYPE_CHECKING:
-    import torch
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.floating[Any]]
 
 
 class LateReranker:
@@ -59,19 +62,20 @@ def rarity(claim: Sequence[int], passages: Sequence[Set[int]], special: Set[int]
     ]
 
 
-def maxsim(claim: torch.Tensor, passage: torch.Tensor, weights: Sequence[float], window: int = 0) -> float:
+def maxsim(claim: Vectors, passage: Vectors, weights: Sequence[float], window: int = 0) -> float:
     """The weighted mean over a claim's tokens of the largest product with a token of the passage.
 
     Shapes: [claim tokens, dimensions], [passage tokens, dimensions]; of unit length. With a `window` it is the largest
     over stretches of so many tokens, each half a window after the one before. 0 where one of them has no tokens.
     """
-    import torch
+    import numpy as np
 
     if not len(claim) or not len(passage):
         return 0.0
-    products = claim.float() @ passage.float().T
+    products = claim.astype(np.float32, copy=False) @ passage.astype(np.float32, copy=False).T
     size = min(window or len(passage), len(passage))
-    # [claim tokens, stretches]; the last stretch may be shorter.
-    best = torch.nn.functional.max_pool1d(products[None], size, max(1, size // 2), ceil_mode=True)[0]
-    share = torch.tensor(weights, dtype=best.dtype, device=best.device)
+    # [claim tokens, stretches]; the last stretches may be shorter.
+    starts = range(0, len(passage), max(1, size // 2)) if size < len(passage) else (0,)
+    best = np.stack([products[:, start : start + size].max(1) for start in starts], 1)
+    share = np.asarray(weights, np.float32)
     return float((share @ best).max() / share.sum())

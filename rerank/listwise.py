@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
@@ -40,6 +40,14 @@ class Example(Reply):
     order: list[int]
 
 
+class _Labelled(Reply):
+    """A line of a file of labelled pairs, which a judge is shown too."""
+
+    claim: Annotated[str, Field(min_length=1)]
+    evidence: Annotated[str, Field(min_length=1)]
+    label: Literal["SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO"]
+
+
 @dataclass(slots=True)
 class _State:
     """A query on its way through the windows."""
@@ -61,11 +69,18 @@ class ListwiseReranker:
     """Orders passages with a language model. Results show its `name`."""
 
     def __init__(
-        self, llm: LanguageModel, window: int = 20, stride: int = 10, examples: Path | Sequence[Example] | None = None
+        self,
+        llm: LanguageModel,
+        window: int = 20,
+        stride: int = 10,
+        examples: Path | Sequence[Example] | None = None,
+        prompt: str = "listwise",
     ) -> None:
         """`window` passages are read at a time; the next window begins `stride` places before.
 
-        `examples` are shown before each question: a JSON Lines file of {"claim", "passages", "order"}.
+        `examples` are shown before each question: a JSON Lines file of {"claim", "passages", "order"}, or of
+        {"claim", "evidence", "label"}, where evidence for or against a claim comes before what leaves it open. `prompt`
+        is `listwise` or `paper-listwise`.
         Raises UsageError for sizes that make no sense, NotFound or InvalidData for examples that can't be used.
         """
         if not 1 <= stride <= window or window < 2:
@@ -74,7 +89,7 @@ class ListwiseReranker:
             )
         self.name = f"listwise:{llm.name}"
         self._llm, self._window, self._stride = llm, window, stride
-        self._prompt = load_prompt(__package__, "listwise", PLACEHOLDERS, llm.prompts_dir)
+        self._prompt = load_prompt(__package__, prompt, PLACEHOLDERS, llm.prompts_dir)
         shown = load_examples(examples) if isinstance(examples, Path) else list(examples or ())
         self._shown = [message for example in shown for message in self._turns(example)]
 
@@ -174,10 +189,14 @@ def load_examples(path: Path) -> list[Example]:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidData(f"can't read the file of examples {path}: {error}") from error
     examples = []
+    labelled: dict[str, list[_Labelled]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
+            if pair := _labelled(line):
+                labelled.setdefault(pair.claim, []).append(pair)
+                continue
             example = Example.model_validate_json(line)
             _check(example.order, len(example.passages))
         except ValidationError as error:
@@ -187,6 +206,7 @@ def load_examples(path: Path) -> list[Example]:
         except ValueError as error:
             raise InvalidData(f"{path}, line {number}: {error}") from error
         examples.append(example)
+    examples += [_by_label(claim, pairs) for claim, pairs in labelled.items() if len(pairs) > 1]
     if not examples:
         raise InvalidData(f"the file of examples {path} is empty: each line needs a claim, passages and an order")
     if len(examples) > _MAX_EXAMPLES:
@@ -194,6 +214,20 @@ def load_examples(path: Path) -> list[Example]:
             f"{path} has {len(examples)} examples, but at most {_MAX_EXAMPLES} fit into a question: remove some"
         )
     return examples
+
+
+def _labelled(line: str) -> _Labelled | None:
+    """A line that is a labelled pair; None for another one."""
+    try:
+        return _Labelled.model_validate_json(line)
+    except ValidationError:
+        return None
+
+
+def _by_label(claim: str, pairs: Sequence[_Labelled]) -> Example:
+    """What supports or refutes the claim first, and otherwise as it is."""
+    places = sorted(range(len(pairs)), key=lambda place: pairs[place].label == "NOT_ENOUGH_INFO")
+    return Example(claim=claim, passages=[pair.evidence for pair in pairs], order=[place + 1 for place in places])
 
 
 def _check_order(size: int, reply: Order) -> None:

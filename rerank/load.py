@@ -67,8 +67,8 @@ def load_scorer(
 
     `device` as torch names it, by default the fastest there is. `max_tokens`: how many ids a pair may have, by default
     the model's own limit, at most 512; of decoders this is FlagEmbedding's `max_length`, to which the prompt is added.
-    `long`: what a passage beyond that is: cut, or scored by windows of which the best counts. `cutoff_layer`: of a
-    layerwise model, the layer that scores. `yes_token` and `prompt`: how a decoder is asked that is not in `PROMPTS`.
+    `long`: whether a longer passage is cut, or scored in windows, where the best one counts. `cutoff_layer`: the layer
+    of a layerwise model that scores. `yes_token` and `prompt`: how a decoder is asked that is not in `PROMPTS`.
     `dtype`: one of `DTYPES`; by default bfloat16 on a GPU that has it, else float32. `batch_tokens`: the ids in one
     forward pass. `trust_remote_code`: run the Python code that lies beside the weights, as jina-reranker-v2 wants it:
     only of an author whom you trust with this machine. `on_load` is called before what takes long.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 BEST_MODEL = "BAAI/bge-reranker-v2-gemma"
 """The choice of `auto` with a GPU: the best of the models that ccheck scores exactly and fast."""
-SMALL_MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
-"""The choice of `auto` on a CPU."""
 AUTO = "auto"
 
 
@@ -41,7 +39,8 @@ def open_reranker(
     if isinstance(stage, ListwiseStage):
         from .listwise import ListwiseReranker
 
-        return ListwiseReranker(language_model(stage.llm), stage.window, stage.stride, stage.examples)
+        prompt = "paper-listwise" if stage.prompts == "paper" else "listwise"
+        return ListwiseReranker(language_model(stage.llm), stage.window, stage.stride, stage.examples, prompt)
     if isinstance(stage, LearnedStage):
         from .learned import load_learned
 
@@ -56,9 +55,10 @@ def open_reranker(
 
 
 def choose_model(settings: Settings) -> str:
-    """What `auto` means here: the URL of the settings' server, or the name of a model that suits this machine.
+    """What `auto` means here: the URL of the settings' server, or with a GPU the name of a model.
 
-    Raises MissingExtra where no model can run.
+    Raises MissingExtra where no model can run, and NotFound without a GPU: what is small enough for a processor ranks
+    worse than late interaction, which needs no reranking model.
     """
     if settings.rerank_url is not None:
         return settings.rerank_url
@@ -66,7 +66,12 @@ def choose_model(settings: Settings) -> str:
 
     if not models_installed():
         raise MissingExtra("reranking on this machine", "models")
-    return BEST_MODEL if (settings.device or best_device()).startswith("cuda") else SMALL_MODEL
+    if not (settings.device or best_device()).startswith("cuda"):
+        raise NotFound(
+            "auto chooses a reranking model only with a GPU or a reranking server (the setting rerank_url). Use "
+            "--rerank late, or name a model"
+        )
+    return BEST_MODEL
 
 
 def is_url(name: str) -> bool:
@@ -107,13 +112,15 @@ def _open(
             "then allow it to run with --trust-remote-code (in Python, trust_remote_code=True), or choose another "
             "reranker with --rerank"
         )
-    from ..models import require_models
+    from ..models import find_model, require_models, slow_to_load
 
     require_models("reranking on this machine")
-    from .load import load_scorer
-    from .local import LocalReranker
-
     try:
+        if automatic:
+            find_model(name)  # before the seconds that importing torch takes
+        from .load import load_scorer
+        from .local import LocalReranker
+
         scorer = load_scorer(
             name,
             device=settings.device,
@@ -124,7 +131,7 @@ def _open(
             yes_token=stage.yes_token,
             dtype=stage.dtype,
             trust_remote_code=stage.trust_remote_code,
-            on_load=lambda: notify(f"loading {name}"),
+            on_load=lambda: notify(slow_to_load(name)),
         )
     except NotFound as error:
         if automatic:
@@ -146,9 +153,11 @@ def _open_late(stage: LateStage, settings: Settings, notify: Callable[[str], Non
 
     encoder = load_late_encoder(
         stage.model,
+        documents=stage.documents,
         device=settings.device,
         max_tokens=stage.max_tokens,
-        on_load=lambda: notify(f"loading {stage.model}"),
+        cache=settings.cache_dir,
+        on_load=notify,
     )
     reranker = LateReranker(encoder, stage.model, stage.window, stage.idf)
     return _remembered(reranker, stage, stage.model, settings, memory, together=stage.idf)

@@ -82,7 +82,7 @@ AnyReranker: TypeAlias = Reranker | HitReranker
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A passage with its query as a model's token ids: one sequence, or several windows of which the best counts.
+    """A passage with its query as a model's token ids: one sequence, or several windows, where the best one counts.
 
     The first `prefix` ids of each sequence are the query's; `cut` says that what was given did not fit.
     """

@@ -44,7 +44,7 @@ def sample_files(folder: Path, count: int = 12) -> Files:
 
 
 @dataclass
-class Told:
+class ScriptedChecker:
     """A checker whose rankings are given, by claim; an error in the place of one fails the claim."""
 
     final: Mapping[str, Sequence[str] | CcheckError]

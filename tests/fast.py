@@ -5,16 +5,23 @@ A test is slow by what it asks for; one that takes more than a second for anothe
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 import pytest
 
+TESTS = Path(__file__).parent
 SLOW_FIXTURES = {
     *("elasticsearch_url", "elasticsearch_basic_url", "elasticsearch_8_url", "browser"),
-    *("node", "own_url", "wheel", "base_install"),
-    *("minilm", "embedded", "scifact", "climate_fever"),
+    *("wheel", "base_install"),
+    *("minilm", "embedded", "hybrid", "scifact", "climate_fever"),
 }
 SLOW_IMPORTS = re.compile(
     r"^(?:\s*(?:from|import) |.*\bpytest\.importorskip\(\")"
@@ -31,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes more than a second; left out by --fast")
+    config.addinivalue_line("markers", "slow: takes more than a second; --fast leaves it out")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -46,15 +53,60 @@ def is_slow(item: pytest.Item) -> bool:
     given = parameters.params.values() if parameters else ()
     return (
         item.get_closest_marker("slow") is not None
-        or "subprocess." in inspect.getsource(getattr(item, "function", is_slow))
         or not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
         # A fixture of several stores asks for its server when it runs.
         or any(isinstance(value, str) and value.startswith("elasticsearch") for value in given)
+        or any(starts_a_program(function) for function in functions_of(item))
     )
+
+
+def functions_of(item: pytest.Item) -> Iterator[Callable[..., Any]]:
+    """The test, and its fixtures."""
+    if isinstance(item, pytest.Function):
+        yield item.function
+        for definitions in item._fixtureinfo.name2fixturedefs.values():
+            yield definitions[-1].func
+
+
+@functools.cache
+def starts_a_program(called: Callable[..., Any]) -> bool:
+    """Whether this function or class of the tests, or one that it calls by name, uses `subprocess`."""
+    seen: set[object] = set()
+    left: list[object] = [called]
+    while left:
+        one = left.pop()
+        if one is subprocess:
+            return True
+        one = inspect.unwrap(one) if callable(one) else one
+        if one in seen:
+            continue
+        seen.add(one)
+        if inspect.isclass(one) and is_of_the_tests(one):
+            left += [member for member in vars(one).values() if isinstance(member, FunctionType)]
+        elif isinstance(one, FunctionType) and is_of_the_tests(one):
+            left += [one.__globals__[name] for name in names_in(one.__code__) if is_called(one.__globals__.get(name))]
+    return False
+
+
+def is_called(value: object) -> bool:
+    return value is subprocess or (callable(value) and not isinstance(value, ModuleType))
+
+
+def is_of_the_tests(value: FunctionType | type) -> bool:
+    file = getattr(sys.modules.get(value.__module__), "__file__", None)
+    return file is not None and Path(file).is_relative_to(TESTS)
+
+
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names that a function uses, with those of the functions inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names_in(constant)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("fast"):
-        slow = [item for item in items if is_slow(item)]
-        config.hook.pytest_deselected(items=slow)
+        slow = {item for item in items if is_slow(item)}
+        config.hook.pytest_deselected(items=list(slow))
         items[:] = [item for item in items if item not in slow]

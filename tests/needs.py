@@ -11,7 +11,7 @@ from typing import Literal, NoReturn, get_args
 
 import pytest
 
-Part = Literal["elasticsearch", "browser", "scifact", "climate-fever", "smollm2"]
+Part = Literal["elasticsearch", "browser", "scifact", "climate-fever", "smollm2", "nltk-data"]
 WITHOUT = "CCHECK_CI_WITHOUT"
 # As they were before any test changed them.
 _CI = os.environ.get("CI", "").lower() not in ("", "0", "false")

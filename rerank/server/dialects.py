@@ -136,7 +136,7 @@ class OpenAIEmbeddingList(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Scores as a dialect wants them, and what it says besides. `cut`: the texts of which only a part was read."""
+    """Scores as a dialect wants them, and what it says besides. `cut`: the texts that were read in part."""
 
     model: str
     texts: Sequence[str]

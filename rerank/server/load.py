@@ -35,8 +35,8 @@ def load_app(
 ) -> FastAPI:
     """Load rerankers by their aliases, check each with the canary, and make the application that serves them.
 
-    Of several models, `yes_token` and `prompt` are for the decoders; an only model that is none refuses them. `notify`
-    is told what is being loaded. Raises NotFound, UsageError, InvalidData or MissingExtra.
+    `yes_token` and `prompt` apply to decoders only. A single model that is not a decoder refuses them. `notify` is told
+    what is being loaded. Raises NotFound, UsageError, InvalidData or MissingExtra.
     """
     scorers = {}
     for name, where in models.items():

@@ -80,8 +80,17 @@ def test_demo():
     ran = ccheck("demo")
     first = json.loads(CLAIMS.read_text(encoding="utf-8").splitlines()[0])["text"]
     assert ran.code == 0 and ran.out.startswith(f"Claim  {first}\n")
-    assert "71 summaries of well-known papers are in local:demo" in ran.err
-    assert "Verdict  none" in ran.out and "ccheck query --store local:demo" in ran.out
+    claim, first_paper, *_, verdict, steps = ran.out.strip().split("\n\n")
+    title, *sentences = first_paper.splitlines()
+    assert claim == f"Claim  {first}" and title.startswith("  1  ") and 2 <= len(sentences) <= 4
+    assert [line.startswith("     » ") for line in sentences].count(True) == 1
+    assert verdict.startswith("Verdict  ") and "Judged by packaged stance model" in verdict
+    assert [line.split("  # ")[1] for line in steps.splitlines()[1:]] == [
+        "check another claim",
+        "read your own papers",
+        "check a claim against them",
+    ]
+    assert "ccheck query --store local:demo" in steps
     again = ccheck("demo", "vaccines cause autism", "-k", "1", "-q")
     assert again.code == 0 and again.out.startswith("Claim  vaccines cause autism\n") and again.err == ""
 

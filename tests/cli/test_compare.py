@@ -11,6 +11,7 @@ import pytest
 from cli_runs import ccheck, jsonl
 
 from ccheck.evaluation.runs import write_run
+from ccheck.install import install_command
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +124,7 @@ def test_without_the_extra(monkeypatch):
         ran = ccheck("compare", "bad.run", "good.run", "--qrels", "qrels")
     finally:
         metrics._ir_measures.cache_clear()
-    assert ran.code == 3 and "pip install 'ccheck[evaluation]'" in ran.err
+    assert ran.code == 3 and install_command("evaluation") in ran.err
 
 
 def test_an_interval_that_one_claim_does_not_have_is_null_in_json():

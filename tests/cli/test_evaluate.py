@@ -33,7 +33,8 @@ def files(tmp_path: Path) -> Files:
 def recipe(tmp_path: Path) -> Path:
     """The default recipe without a reranker, with figures that somebody published."""
     file = tmp_path / "mine.toml"
-    published = '[[published]]\non = "other claims"\nmetrics = {"nDCG@10" = 0.512, "MRR@5" = 0.4}\n'
+    published = '[tables.3]\ntitle = "T"\non = "other claims"\nsplit = "test"\nmetrics = ["nDCG@10", "MRR@5"]\n'
+    published += '[tables.3.rows]\n"All of it" = {published = [0.512, 0.4]}\n'
     file.write_text(RECIPE.format(name="mine") + published, encoding="utf-8")
     return file
 
@@ -76,7 +77,7 @@ def test_several_recipes_in_a_table(embedded, files, recipe, tmp_path):
     rows = {line.split()[0]: line for line in ran.out.splitlines() if line.strip()}
     assert {"bm25", "dense", "mine", "published:"} <= set(rows)
     assert "0.512" in rows["published:"] and "other claims" in rows["published:"]
-    assert "mine, published on other claims: MRR@5 0.4" in ran.out  # what was not measured
+    assert "mine, published in table 3, All of it (other claims, test): MRR@5 0.4" in ran.out  # what was not measured
     assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == ["bm25.run", "dense.run", "mine.run"]
     # The fused ranking of an evaluation is the one of a query.
     asked = ccheck(
@@ -199,8 +200,9 @@ def test_what_is_wrong_is_said(papers, files, arguments, code, said):
 
 
 def test_verdicts_need_a_judge(papers, files):
-    ran = ccheck("evaluate", "bm25", *files.options, "--verdicts", files.verdicts, "--store", papers)
-    assert ran.code == 2 and "the recipe bm25 has no judge" in ran.err
+    Path("unjudged.toml").write_text('extends = "bm25"\n[verdict]\nmethod = "none"\n', encoding="utf-8")
+    ran = ccheck("evaluate", "unjudged.toml", *files.options, "--verdicts", files.verdicts, "--store", papers)
+    assert ran.code == 2 and "the recipe unjudged has no judge" in ran.err
 
 
 def test_what_a_language_model_says_is_measured(papers, files, monkeypatch):

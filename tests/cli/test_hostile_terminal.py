@@ -59,7 +59,7 @@ def test_every_output_of_a_query(store, tmp_path):
 
 
 def test_previews_and_rejects(tmp_path):
-    bad = {"_id": "x", "title": HOSTILE, "te\u202ext": "", "text": ""}
+    bad = {"_id": "x", "title": HOSTILE, "te\u202ext": "", "text": {"x": HOSTILE}}
     corpus = jsonl(tmp_path / "c\u202e\x9b.jsonl", PAPER, bad)
     for more in (["--dry-run"], ["--dry-run", "--json"], ["--json"]):
         ran = ccheck("ingest", corpus, "--no-dense", "--store", tmp_path / "s", "--rejects", tmp_path / "bad", *more)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,12 +15,17 @@ from tiny_training import claims, corpus, qrels
 
 from ccheck import Checker
 from ccheck.adjust import Changes, adjusted
-from ccheck.demo import CLAIMS
-from ccheck.errors import CcheckError
+from ccheck.demo import CLAIMS, CORPUS
+from ccheck.errors import CcheckError, NotFound, UsageError
 from ccheck.evaluation.batch import check_batch, earlier_answers, settings_key
 from ccheck.evaluation.datasets import iter_claims, read_claims
 from ccheck.evaluation.session import load_recipes, open_session, read_evaluation_data
 from ccheck.evaluation.sweep import parse_grid, sweep
+from ccheck.ingest import IngestOptions, ingest
+from ccheck.pipeline.doctor import findings
+from ccheck.pipeline.ingest import open_ingest, recipe_to_ingest
+from ccheck.search import open_local_store, open_store
+from ccheck.search.local.listing import local_stores
 from ccheck.settings import Settings, resolve
 from ccheck.training.from_store import mine_from_store
 from ccheck.training.mining import MiningOptions
@@ -103,6 +111,81 @@ def test_query_and_its_resume(papers, tmp_path):
     assert list(earlier) == [("1", "tea")]
     for told in (ran.objects, resumed.objects):
         assert [{**one, "timings_ms": {}} for one in told] == [{**one, "timings_ms": {}} for one in made]
+
+
+def test_doctor(papers):
+    ran = ccheck("doctor", "--store", papers, "--json")
+    found = [asdict(finding) for finding in findings(resolve({"store": str(papers)}))]
+    assert [one for one in ran.objects if one["part"] != "setting"] == [
+        one for one in found if one["part"] != "setting"
+    ]
+    assert ran.code == next((one["exit_code"] for one in found if one["exit_code"]), 0)
+
+
+def test_ingest(papers, tmp_path):
+    stores = {name: str(tmp_path / name) for name in ("command", "script")}
+    recipe = tmp_path / "units.toml"
+    recipe.write_text('extends = "bm25"\n[ingest.units.sentences]\ncut = "sentence"\n', encoding="utf-8")
+    ran = ccheck("ingest", CORPUS, "--store", stores["command"], "--recipe", recipe, "--json")
+    assert ran.code == 0, ran.err
+    own = settings(Path(stores["script"]))
+    with open_ingest(own, recipe_to_ingest(own, str(recipe))) as opened:
+        report = ingest([str(CORPUS)], opened.store, opened.encoders, IngestOptions())
+    assert ran.objects[0]["added"] == report.added > 0
+    described = []
+    for store in stores.values():
+        with open_store(settings(Path(store))) as made:
+            described.append((made.count(), made.info().layout))
+    assert described[0] == described[1] and described[0][1].units
+
+
+def test_stores_are_listed_checked_and_deleted(papers, monkeypatch, tmp_path):
+    monkeypatch.setenv("CCHECK_DATA_DIR", str(tmp_path))
+    for name in ("one", "two"):
+        shutil.copytree(papers, tmp_path / name)
+    (tmp_path / "two" / "notes.txt").write_text("mine")
+    listed = [
+        {"store": one.name, "documents": one.documents, "folder": str(one.folder)} for one in local_stores(tmp_path)
+    ]
+    assert ccheck("index", "list", "--json").objects == listed and len(listed) == 2
+    checked = ccheck("index", "check", "--store", "local:one", "--json").objects
+    with open_local_store(resolve({"store": "local:one"}).settings, "") as store:
+        assert checked == [{"store": store.name, "damaged": False, "problems": store.check()}]
+        assert store.removal() in ccheck("index", "delete", "--store", "local:one", stdin="n").err
+        assert store.drop() == []
+    ran = ccheck("index", "delete", "--store", "local:two", "--yes")
+    assert ran.code == 0 and str(tmp_path / "two" / "notes.txt") in ran.err
+    gone = ccheck("index", "delete", "--store", "local:one", "--yes")
+    with pytest.raises(NotFound) as caught, open_store(resolve({"store": "local:one"}).settings) as store:
+        store.removal()
+    assert gone.code == 4 and str(caught.value) in gone.err
+
+
+def test_what_only_local_stores_can_do(monkeypatch):
+    with pytest.raises(UsageError, match=r"papers is not a local store\. Elasticsearch checks its own files"):
+        open_local_store(resolve({"store": "http://127.0.0.1:9/papers"}).settings, "Elasticsearch checks its own files")
+
+
+def test_serve_has_the_defaults_of_the_function(monkeypatch):
+    load = pytest.importorskip("ccheck.rerank.server.load")
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(load.load_app).parameters.items()
+        if parameter.default is not inspect.Parameter.empty and name != "notify"
+    }
+    given = {}
+
+    def load_app(models, **options):
+        given.update(options)
+        raise NotFound("not loaded here")
+
+    monkeypatch.setattr(load, "load_app", load_app)
+    assert ccheck("serve", "rerank", "--model", "some-model", "--port", "0").code == 4
+    assert given.pop("limits") == load.Limits() and given.pop("access") == load.Access(None, ("127.0.0.1",))
+    assert {name: given[name] for name in defaults if name in given} == {
+        name: default for name, default in defaults.items() if name in given
+    }
+    assert len(given) > 5
 
 
 # -- claims have one reader

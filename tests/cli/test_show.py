@@ -59,14 +59,14 @@ def shown(one: Evidence, *, terminal: bool = False, explain: bool = False, width
 )
 def test_the_stance_is_said_in_words_and_colour(label, words, colour):
     one = evidence(ROSE, stance=Stance(label, 0.876, "It says\nso."))
-    assert shown(one)[:2] == [f"  1  Sea level (2011)  {words}", "     confidence 0.88 · It says so."]
+    assert shown(one)[:2] == [f"  1  Sea level (2011)  {words}", "     confidence 0.88, high · It says so."]
     assert f"\x1b[{colour}m{words}\x1b[0m" in shown(one, terminal=True)[0]
 
 
 def test_what_is_not_known_of_a_stance_is_left_out():
     assert shown(evidence(ROSE))[:2] == ["  1  Sea level (2011)", f"     {ROSE}"]
     assert shown(evidence(ROSE, stance=Stance("SUPPORTS")))[1] == f"     {ROSE}"
-    assert shown(evidence(ROSE, stance=Stance("SUPPORTS", 1.0)))[1] == "     confidence 1.00"
+    assert shown(evidence(ROSE, stance=Stance("SUPPORTS", 1.0)))[1] == "     confidence 1.00, high"
     assert shown(evidence(ROSE, stance=Stance("SUPPORTS", None, "Why.")))[1] == "     Why."
 
 
@@ -187,5 +187,5 @@ def test_a_verdict_without_some_of_its_documents_says_so():
     why = "1 of 2 papers could not be judged: the server is gone"
     verdict = Verdict("SUPPORTS", 0.7, "1 of 2 papers supports it", error=why, judged=1, failed=1)
     text = whole(verdict, Stance("SUPPORTS", 0.9), Stance(None, error="the server is gone"))
-    assert f"Verdict  SUPPORTS (0.70)  1 of 2 papers supports it\n         {why}\n" in text
+    assert f"Verdict  SUPPORTS (0.70, moderate confidence)  1 of 2 papers supports it\n         {why}\n" in text
     assert text.count("the server is gone") == 1

@@ -9,6 +9,10 @@ import pytest
 import tiny_training
 from cli_runs import ccheck, jsonl
 
+from ccheck.settings import resolve
+from ccheck.training.from_store import learn_reranker_from_store
+from ccheck.training.learned_reranker import LearnedRerankerOptions, save_learned_reranker
+
 pytest.importorskip("sklearn")
 
 
@@ -53,6 +57,15 @@ def test_from_files_to_a_query(files, tmp_path):
     # For a person: figures with their intervals.
     ran = train(files, tmp_path / "learned.json", "bm25", "--depth", "10")
     assert ran.code == 0 and "nDCG@10 by document (40)" in ran.out and "[" in ran.out
+
+
+def test_a_script_trains_the_same(files, tmp_path):
+    assert train(files, tmp_path / "command.json", "bm25", "--depth", "10").code == 0
+    settings = resolve({"store": str(files / "store"), "recipe": "bm25"}).settings
+    options = LearnedRerankerOptions(depth=10)
+    report = learn_reranker_from_store(settings, str(files / "claims.jsonl"), str(files / "qrels.tsv"), options)
+    save_learned_reranker(report.model, tmp_path / "script.json")
+    assert (tmp_path / "script.json").read_bytes() == (tmp_path / "command.json").read_bytes()
 
 
 def test_with_the_scores_of_rerankers(files, tmp_path):

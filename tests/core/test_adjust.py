@@ -10,7 +10,7 @@ from ccheck.adjust import Changes, adjusted
 from ccheck.errors import NotFound, UsageError
 from ccheck.recipe import load_recipe
 from ccheck.settings import resolve
-from ccheck.stages import ListwiseStage, ModelStage
+from ccheck.stages import LateStage, ListwiseStage, ModelStage
 
 
 def change(recipe: str = "default", rerank: str | None = None, **changes: object):
@@ -26,16 +26,16 @@ def test_without_flags_the_recipe_is_what_it_is():
 def test_a_named_reranker_takes_the_place_of_the_recipes_and_must_be_there():
     (stage,) = change(rerank="some/model").rerankers.values()
     assert stage == ModelStage(model="some/model", depth=50, required=True)
-    (stage,) = change(rerank="auto").rerankers.values()
-    assert isinstance(stage, ModelStage) and not stage.required
+    late, stage = change(rerank="auto").rerankers.values()
+    assert isinstance(late, LateStage) and isinstance(stage, ModelStage) and not stage.required
     (stage,) = change("bm25", rerank="http://127.0.0.1:8080").rerankers.values()
     assert stage == ModelStage(model="http://127.0.0.1:8080")
     assert change(rerank="none").rerankers == {}
-    assert change("bm25", rerank="late").rerankers == load_recipe("late").rerankers
+    assert change("bm25", rerank="late").rerankers == {"late": load_recipe("default").rerankers["late"]}
 
 
 def test_depth_is_for_a_reranker():
-    assert [stage.depth for stage in change(rerank_depth=7).rerankers.values()] == [7]
+    assert [stage.depth for stage in change(rerank_depth=7).rerankers.values()] == [7, 7]
     with pytest.raises(UsageError, match="--rerank"):
         change("bm25", rerank_depth=7)
 

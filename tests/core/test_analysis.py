@@ -165,5 +165,5 @@ def test_models_without_a_tokenizer_are_said(tmp_path: Path) -> None:
 
 def test_subwords_need_tokenizers(byte_pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingExtra, match=r"ccheck\[models\]"):
+    with pytest.raises(MissingExtra, match=r"install .*\[models\]"):
         open_analysis(Analysis(subwords=str(byte_pairs)))

@@ -20,8 +20,6 @@ from ccheck.models import find_model
 from ccheck.pipeline.needs import models_used
 from ccheck.recipe import Recipe
 
-pytest.importorskip("huggingface_hub", reason="the models extra is not installed")
-
 COMMIT = "c" * 40
 NAME = "somebody/some-model"
 FILES = {
@@ -32,6 +30,7 @@ FILES = {
     "model.safetensors.index.json": json.dumps(
         {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
     ).encode(),
+    "model.safetensors": b"the whole",
     "modeling.py": b"raise SystemExit",
     "pytorch_model.bin": b"pickle",
 }
@@ -86,10 +85,15 @@ for options in json.loads(sys.argv[2]):
 
 def ask(hub: Hub, home: Path, *options: dict[str, bool]) -> list[Any]:
     """What `find_model` gives in a process of its own, one after the other: the names of the files, or the error."""
+    return [json.loads(line) for line in in_a_process(hub, home, ASK, NAME, json.dumps(options)).splitlines()]
+
+
+def in_a_process(hub: Hub, home: Path, code: str, *arguments: str) -> str:
+    """What a script prints on standard output; it draws no bars on standard error, which is no terminal."""
     # The hub's client reads its environment once, when it is loaded.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     done = subprocess.run(
-        [sys.executable, "-c", ASK, NAME, json.dumps(options)],
+        [sys.executable, "-c", code, *arguments],
         env=environment | {"HF_ENDPOINT": hub.url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1"},
         capture_output=True,
         text=True,
@@ -97,7 +101,8 @@ def ask(hub: Hub, home: Path, *options: dict[str, bool]) -> list[Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    assert "%|" not in done.stderr, done.stderr
+    return done.stdout
 
 
 WEIGHTS = sorted(name for name in FILES if name.endswith((".json", ".safetensors")))
@@ -146,6 +151,56 @@ def test_what_is_there_is_looked_at(tmp_path: Path, files: list[str], wanted: st
         (tmp_path / name).write_bytes(FILES.get(name, b""))
     patterns = {"weights": models._WEIGHTS, "code": [*models._WEIGHTS, *models._CODE], "tokenizer": models._TOKENIZER}
     assert models._has_all(tmp_path, patterns[wanted]) == whole
+
+
+ASK_PACKAGED = """
+import sys
+from ccheck import models
+from ccheck.errors import CcheckError
+
+models.PACKAGED[sys.argv[1]] = models.PackagedModel("ccheck_no_such_module", "model", sys.argv[2])
+try:
+    print(models.find_model(sys.argv[1]).origin)
+except CcheckError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("true", [True, False])
+def test_packaged_weights_without_their_package_come_from_the_hub_and_are_checked(
+    true: bool, hub: Hub, tmp_path: Path
+) -> None:
+    sha256 = hashlib.sha256(b"the whole" if true else b"another").hexdigest()
+    done = in_a_process(hub, tmp_path, ASK_PACKAGED, NAME, sha256)
+    assert "model.safetensors" in hub.given
+    assert done.startswith("hub\n" if true else "InvalidData ")
+    assert true or ("is not the published model (its SHA-256 differs). Delete " in done)
+
+
+ASK_OFTEN = """
+import sys
+from ccheck import models
+
+for name in sys.argv[1:]:
+    try:
+        models.find_model(name)
+    except models.NotFound as error:
+        assert "the hub can't be reached" in str(error)
+"""
+
+
+def test_a_hub_that_can_not_be_reached_is_asked_once_in_a_run(tmp_path: Path) -> None:
+    """It takes connections and says nothing: the worst that a network can do."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        deaf.setblocking(False)
+        unreachable = Hub()
+        unreachable.url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        in_a_process(unreachable, tmp_path, ASK_OFTEN, *(f"nobody/model-{number}" for number in range(4)))
+        deaf.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            deaf.accept()
 
 
 def test_a_packaged_tokenizer_needs_no_true_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def test_a_recipe_that_is_nowhere(tmp_path: Path) -> None:
 
 def test_a_recipe_lays_its_tables_over_those_of_another(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
-        'extends = "default"\nretrievers = {bm25 = {depth = 7}, dense = false}\nrerankers = {rerank = false}\n'
+        'extends = "default"\nretrievers = {bm25 = {depth = 7}, dense = false}\n'
+        "rerankers = {late = false, rerank = false}\n"
     )
     recipe = load_recipe(str(tmp_path / "mine.toml"))
     assert recipe.name == "mine" and recipe.description == ""
@@ -170,7 +171,7 @@ def test_what_recipes_need_in_a_store() -> None:
     needs = needs_of(load_recipe("checkthat-4b-elasticsearch"))
     assert needs.dense == (DenseNeed("inf-retriever-v1-checkthat4b", False, True),)
     assert needs.additional is not None and needs.additional.summary and needs.additional.posts == 1
-    assert needs_of(load_recipe("checkthat-4b-elasticsearch-plain")).additional is None
+    assert needs_of(load_recipe("checkthat-4b-elasticsearch:plain")).additional is None
     hybrid = needs_of(load_recipe("climatecheck-hybrid"))
     assert hybrid.sparse == "naver/splade-v3" and hybrid.sparse_required
     assert len(needs_of(load_recipe("climatecheck-ensemble")).analyses) == 1
@@ -180,7 +181,8 @@ def test_what_recipes_need_in_a_store() -> None:
 def test_every_model_of_a_packaged_recipe_is_known_as_something(name: str) -> None:
     recipe = load_recipe(name)
     assert set(models_used(recipe)) == set(models_of(recipe))
-    assert set(recipe.fine_tuned) <= set(models_used(recipe))
+    ablations = [load_recipe(f"{name}:{ablation}") for ablation in recipe.ablations]
+    assert set(recipe.fine_tuned) <= {model for one in (recipe, *ablations) for model in models_used(one)}
 
 
 @pytest.mark.parametrize("name", ["climatecheck-hybrid", "climatecheck-ensemble", "checkthat-4b"])
@@ -204,3 +206,10 @@ def test_the_papers_settings() -> None:
     elastic = load_recipe("checkthat-4b-elasticsearch")
     assert (elastic.retrievers["dense"].depth, elastic.retrievers["dense"].candidates) == (50, 200)
     assert (elastic.fusion.k, elastic.retrievers["bm25"].fuzziness) == (20, "auto")
+
+
+def test_what_the_papers_index_is_a_key_of_the_recipe() -> None:
+    """climatecheck-hybrid and climatecheck-ensemble index abstracts, checkthat-4b titles and abstracts."""
+    titles = {name: load_recipe(name).ingest.titles for name in recipe_names()}
+    assert not titles["climatecheck-hybrid"] and not titles["climatecheck-ensemble"]
+    assert not titles["climatecheck-2026"] and titles["checkthat-4b"] and titles["default"]

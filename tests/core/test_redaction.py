@@ -145,6 +145,7 @@ def written(folder: Path) -> str:
     return "".join(file.read_text(encoding="utf-8", errors="replace") for file in folder.rglob("*") if file.is_file())
 
 
+@pytest.mark.slow
 def test_a_reranking_server_that_says_what_it_was_sent(papers, files, tmp_path):
     """A URL with a password and a token, and a key, by every command that asks a reranker or names it."""
     claims, qrels = files

@@ -145,7 +145,7 @@ def test_embedding_models_read_words(folders: dict[str, Path], tmp_path: Path, k
     elif kind == "queries":
         folder, task = make_inference_free(tmp_path / "free"), {"task": "query"}
     if kind == "MultiVectorEncoder":
-        model = load_late_encoder(str(folder), device="cpu")._model
+        model = load_late_encoder(str(folder), documents="contextual", device="cpu")._model
     else:
         if kind == "prompts":
             plain = sentence_transformers.SentenceTransformer(str(folder), prompts={"query": "ask</s>"}, device="cpu")

@@ -17,7 +17,7 @@ from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.keys import key_for
 from ccheck.models import CHOSEN, find_model
 from ccheck.recipe import load_recipe, models_of, recipe_names
-from ccheck.rerank.open import BEST_MODEL, SMALL_MODEL, open_reranker
+from ccheck.rerank.open import BEST_MODEL, open_reranker
 from ccheck.settings import config_files, resolve
 from ccheck.stages import LateStage, ModelStage, Sparse
 from ccheck.verdict.classifier import DEFAULT_STANCE_MODEL
@@ -257,7 +257,7 @@ def test_modules_of_the_folder_are_not_imported():
 
 def test_names_that_ccheck_chooses_are_no_folders_of_a_stranger():
     """A folder of weights called as the default model would judge and rank unasked."""
-    for name in (SMALL_MODEL, DEFAULT_STANCE_MODEL, DEFAULT_MODEL, "all-MiniLM-L6-v2"):
+    for name in (DEFAULT_STANCE_MODEL, DEFAULT_MODEL, "all-MiniLM-L6-v2"):
         folder = make_encoder(Path(name), architecture="bert")
         assert find_model(f"./{name}").path == folder.resolve()
         try:
@@ -268,6 +268,7 @@ def test_names_that_ccheck_chooses_are_no_folders_of_a_stranger():
 
 def test_all_names_that_ccheck_chooses_are_known_as_such():
     recipes = [load_recipe(name) for name in recipe_names()]
-    named = {SMALL_MODEL, BEST_MODEL, DEFAULT_STANCE_MODEL, DEFAULT_MODEL, LateStage().model, Sparse().model}
+    recipes += [load_recipe(f"{recipe.name}:{ablation}") for recipe in recipes for ablation in recipe.ablations]
+    named = {BEST_MODEL, DEFAULT_STANCE_MODEL, DEFAULT_MODEL, LateStage().model, Sparse().model}
     named |= {model for recipe in recipes for model in models_of(recipe) if "/" in model}
     assert named == CHOSEN

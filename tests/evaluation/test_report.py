@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from evaluation_data import Told
+from evaluation_data import ScriptedChecker
 from html_page import HOSTILE, Element, parse
 
 from ccheck.errors import ServerError, UsageError
@@ -19,8 +19,8 @@ from ccheck.evaluation import plots
 from ccheck.evaluation.evaluate import Evaluation, evaluate
 from ccheck.evaluation.report import MAX_WAYS, write_report
 from ccheck.evaluation.types import Gold
+from ccheck.published import Row, Table
 from ccheck.recipe import load_recipe
-from ccheck.stages import Published
 from ccheck.types import Claim, Stance, Verdict
 
 IDS = [str(n) for n in range(6)]
@@ -38,9 +38,15 @@ METRICS = ("nDCG@10", "R@100")
 
 
 def made(word: str = "default", **told: Any) -> Evaluation:
-    published = Published(on=f"{word} claims", metrics={"nDCG@10": 0.5, word: 0.7}, note=word)
+    published = Table(
+        title=word,
+        on=f"{word} claims",
+        split=word,
+        metrics=("nDCG@10", word),
+        rows={word: Row(published=(0.5, 0.7), note=word)},
+    )
     recipe = load_recipe("default").model_copy(
-        update={"name": word, "description": word, "replace": {f"{word} big": word}, "published": [published]}
+        update={"name": word, "description": word, "replace": {f"{word} big": word}, "tables": {"2": published}}
     )
     final: dict[str, Any] = {n: STAGES[n]["rrf"] for n in IDS}
     final |= {"4": [], "5": ServerError(word)}
@@ -49,7 +55,7 @@ def made(word: str = "default", **told: Any) -> Evaluation:
     gold = Gold(
         {("0", "y"): "SUPPORTS", ("1", "y"): "SUPPORTS", ("2", "y"): "REFUTES"}, dict.fromkeys(IDS[:4], "SUPPORTS")
     )
-    checker = Told(final, STAGES, stances, verdicts, {"0": (word,)}, recipe)
+    checker = ScriptedChecker(final, STAGES, stances, verdicts, {"0": (word,)}, recipe)
     for name, value in told.items():
         setattr(checker, name, value)
     return evaluate(checker, CLAIMS, QRELS, gold, METRICS, verdicts=True)
@@ -84,7 +90,12 @@ def test_the_recipes_with_their_figures(tmp_path):
         assert row[1] == f"{one.measured.mean['nDCG@10']:.4f} [{low:.3f}, {high:.3f}]"
         assert row[3] == f"{one.judged_claims}" and row[5] == tokens[name]
     published = [row for row in rows(table) if row[0].startswith("published:")]
-    assert published[0][0] == "published: default claims (default); default 0.7" and published[0][1:3] == ["0.5", ""]
+    assert published[0][
+        0
+    ] == "published: default claims, default (table 2, default; default); default 0.7" and published[0][1:3] == [
+        "0.5",
+        "",
+    ]
     said = html.all("ul", class_="warnings")[0].words
     for part in ("default stands in for default big", "1 of 5 claims: default", "Claim 5 failed and is in no mean"):
         assert part in said
@@ -131,7 +142,7 @@ def test_stances_and_verdicts(tmp_path):
 
 def test_a_page_holds_no_more_ways_than_it_says(tmp_path):
     qrels = {"0": {f"right {n}": 1 for n in range(MAX_WAYS + 9)}}
-    one = evaluate(Told({"0": ["x"]}, {"0": {"bm25": ["x"]}}), CLAIMS[:1], qrels, metrics=METRICS)
+    one = evaluate(ScriptedChecker({"0": ["x"]}, {"0": {"bm25": ["x"]}}), CLAIMS[:1], qrels, metrics=METRICS)
     write_report(tmp_path / "page.html", {"one": one}, qrels, {})
     html = parse((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert f"{MAX_WAYS} of {MAX_WAYS + 9} that" in html.words

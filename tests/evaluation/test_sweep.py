@@ -6,7 +6,7 @@ import tomllib
 from contextlib import contextmanager
 
 import pytest
-from evaluation_data import Told
+from evaluation_data import ScriptedChecker
 
 from ccheck.errors import InvalidData, UsageError
 from ccheck.evaluation.evaluate import evaluate
@@ -16,6 +16,7 @@ from ccheck.evaluation.sweep import (
     Point,
     best,
     describe,
+    empty_points,
     hold_out,
     parse_grid,
     points_of,
@@ -104,7 +105,21 @@ QRELS = {str(n): {"right": 1} for n in range(8)}
 def point(number: int, right: set[int]) -> Point:
     """Recall 1 for the claims that are right."""
     final = {str(n): ["right"] if n in right else ["wrong"] for n in range(8)}
-    return Point({"fusion.k": number}, evaluate(Told(final), CLAIMS, QRELS, metrics=["R@5"]))
+    return Point({"fusion.k": number}, evaluate(ScriptedChecker(final), CLAIMS, QRELS, metrics=["R@5"]))
+
+
+def test_a_point_without_a_retriever_is_left_out_and_named():
+    axes = {"retrievers.bm25": [True, False], "retrievers.dense": [True, False]}
+    points = points_of(DEFAULT, axes)
+    assert [set(recipe.retrievers) for _, recipe in points] == [{"bm25", "dense"}, {"bm25"}, {"dense"}]
+    assert empty_points(DEFAULT, axes) == ["retrievers.bm25=false retrievers.dense=false"]
+    with pytest.raises(UsageError, match="no combination of the grid has a retriever"):
+        points_of(DEFAULT, {"retrievers.bm25": [False], "retrievers.dense": [False]})
+
+
+def test_examples_can_be_turned_off():
+    points = points_of(load_recipe("climatecheck-hybrid"), {"rerankers.listwise.examples": [False]})
+    assert points[0][1].rerankers["listwise"].examples is None
 
 
 def test_the_best_is_the_first_of_those_with_the_highest_mean():
@@ -151,7 +166,9 @@ def test_each_point_is_measured_under_a_name_that_says_where_it_is():
             assert not called and not judged  # before the first one runs
 
         def evaluate(self, recipe, data, on_progress):
-            return evaluate(Told({"1": ["right"]}, recipe=recipe), data.claims, data.qrels, metrics=data.metrics)
+            return evaluate(
+                ScriptedChecker({"1": ["right"]}, recipe=recipe), data.claims, data.qrels, metrics=data.metrics
+            )
 
     @contextmanager
     def progress(name):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ccheck.errors import InvalidData, MissingExtra
-from ccheck.evaluation.verdicts import _figures, classify, stances_of, verdicts_of
+from ccheck.evaluation.verdicts import classify, label_figures, stances_of, verdicts_of
 from ccheck.types import Claim, Document, Evidence, Hit, Label, Result, Stance, Verdict
 from ccheck.verdict.calibration import reliability
 from ccheck.verdict.labels import LABELS, STANCES
@@ -63,7 +63,7 @@ def test_the_bootstraps_figures_are_scikit_learns_too():
         confusion[0, 0] += 1
         true = [STANCES[i] for i in range(3) for j in range(3) for _ in range(confusion[i, j])]
         given = [STANCES[j] for i in range(3) for j in range(3) for _ in range(confusion[i, j])]
-        made = _figures(confusion[None].astype(float))
+        made = label_figures(confusion[None].astype(float))
         for kind in ("weighted", "macro"):
             expected = metrics.f1_score(true, given, average=kind, zero_division=0)
             assert made[f"{kind}_f1"][0] == pytest.approx(expected)
@@ -129,7 +129,7 @@ def test_what_can_not_be_measured_is_an_error():
 
 def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'ccheck\[evaluation\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[evaluation\]'"):
         classify({"1": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
 
 

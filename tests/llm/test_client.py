@@ -291,7 +291,7 @@ def test_what_is_missing_is_named(monkeypatch):
     with pytest.raises(UsageError, match="OPENAI_API_KEY contains characters"):
         open_llm(Settings(llm_model="m", llm_api_key="sk-é 1"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"ccheck\[llm\]"):
+    with pytest.raises(MissingExtra, match=r"install .*\[llm\]"):
         open_llm(Settings(llm_model="m", llm_base_url="http://localhost:1/v1"))
 
 

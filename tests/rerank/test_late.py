@@ -1,4 +1,4 @@
-"""Late interaction: by hand, with the packaged model's own token embeddings, and with a model trained for it."""
+"""Late interaction by hand, with the packaged model (static and in context), and with a model trained for it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 from cli_runs import ccheck
 
-from ccheck.encode.late import load_late_encoder, trained_for_it
+from ccheck.encode.late import BertEncoder, TorchEncoder, _load, load_late_encoder, trained_for_it
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.models import find_model
 from ccheck.rerank.late import LateReranker, maxsim, rarity
 from ccheck.rerank.open import open_reranker
 from ccheck.settings import Settings
 from ccheck.stages import LateStage
-
-torch = pytest.importorskip("torch")
 
 MODEL = "all-MiniLM-L6-v2"
 CLAIM = "Global sea level rose 20 cm"
@@ -29,18 +27,25 @@ PASSAGES = [
 
 @pytest.fixture(scope="module")
 def late() -> LateReranker:
-    return LateReranker(load_late_encoder(MODEL, device="cpu"), MODEL)
+    return LateReranker(load_late_encoder(MODEL), MODEL)
+
+
+@pytest.fixture(scope="module")
+def in_context() -> LateReranker:
+    encoder = load_late_encoder(MODEL, documents="contextual", device="cpu")
+    assert isinstance(encoder, BertEncoder)
+    return LateReranker(encoder, MODEL)
 
 
 def test_maxsim_by_hand():
-    claim = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    passage = torch.tensor([[0.6, 0.8], [1.0, 0.0], [0.8, 0.6]])
+    claim = np.array([[1.0, 0.0], [0.0, 1.0]])
+    passage = np.array([[0.6, 0.8], [1.0, 0.0], [0.8, 0.6]])
     # The first token's best is 1, the second's .8.
     assert maxsim(claim, passage, [1.0, 1.0]) == pytest.approx(0.9)
     assert maxsim(claim, passage, [3.0, 1.0]) == pytest.approx((3 * 1 + 0.8) / 4)
     # Stretches of two tokens: (1, .8) and (1, .6).
     assert maxsim(claim, passage, [1.0, 1.0], window=2) == pytest.approx(0.9)
-    apart = torch.tensor([[1.0, 0.0], [0.0, -1.0], [0.0, -1.0], [0.0, 1.0]])
+    apart = np.array([[1.0, 0.0], [0.0, -1.0], [0.0, -1.0], [0.0, 1.0]])
     assert maxsim(claim, apart, [1.0, 1.0]) == pytest.approx(1.0)
     assert maxsim(claim, apart, [1.0, 1.0], window=2) == pytest.approx(0.5)
     assert maxsim(claim, apart, [1.0, 1.0], window=100) == pytest.approx(1.0)
@@ -49,15 +54,15 @@ def test_maxsim_by_hand():
 
 @pytest.mark.parametrize(("length", "window"), [(1, 1), (5, 2), (48, 48), (49, 48), (73, 48), (100, 7)])
 def test_stretches_leave_no_token_out(length, window):
-    claim = torch.nn.functional.normalize(torch.randn(4, 8, generator=torch.Generator().manual_seed(length)), dim=1)
-    passage = torch.nn.functional.normalize(torch.randn(length, 8, generator=torch.Generator().manual_seed(7)), dim=1)
+    rng = np.random.default_rng(length)
+    claim, passage = rng.normal(size=(4, 8)), rng.normal(size=(length, 8))
     weights = [1.0, 2.0, 1.0, 0.5]
     starts = range(0, length, max(1, window // 2))
     by_hand = max(
         sum(w * float((passage[at : at + window] @ token).max()) for w, token in zip(weights, claim, strict=True)) / 4.5
         for at in starts
     )
-    assert maxsim(claim, passage, weights, window) == pytest.approx(by_hand, abs=1e-6)
+    assert maxsim(claim, passage, weights, window) == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_rare_tokens_count_more_by_hand():
@@ -66,8 +71,9 @@ def test_rare_tokens_count_more_by_hand():
     assert weights == pytest.approx([1 + math.log(4 / 3.5), 1 + math.log(4 / 1.5), 1 + math.log(4 / 0.5), 1.0])
 
 
-def test_token_embeddings_are_the_models_own(late):
+def test_token_embeddings_are_the_models_own(in_context):
     """Against transformers alone: the last layer's states without [CLS] and [SEP]."""
+    torch = pytest.importorskip("torch")
     from transformers import AutoModel, AutoTokenizer
 
     path = find_model(MODEL).path
@@ -78,13 +84,33 @@ def test_token_embeddings_are_the_models_own(late):
             found = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, 1:-1]
         return torch.nn.functional.normalize(found, dim=-1)
 
-    whole = LateReranker(late._encoder, "whole", window=0, idf=False)
+    whole = LateReranker(in_context._encoder, "whole", window=0, idf=False)
     claim = states(CLAIM)
     by_hand = [float((claim @ states(text).T).max(1).values.mean()) for text in PASSAGES]
-    assert whole(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=5e-3)  # documents are read in bfloat16
+    assert whole(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=1e-3)  # documents are kept in float16
+    by_torch = LateReranker(TorchEncoder(_load(find_model(MODEL), "cpu")), "torch", window=0, idf=False)
+    assert by_torch(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=5e-3)  # and there read in bfloat16
 
 
-def test_what_bears_on_the_claim_comes_first(late):
+def test_a_documents_tokens_are_those_of_the_table(late):
+    """By hand: the model reads each token of the document alone, and the claim as it is."""
+    bert = late._encoder._bert
+    whole = LateReranker(late._encoder, "whole", window=0, idf=False)
+
+    def unit(vectors):
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    (claim,) = map(unit, bert.encode_tokens([CLAIM]))
+    # The table keeps 96 directions of 384, and its numbers in int8.
+    basis = late._encoder._table.basis
+    alone = [unit(bert.encode_alone(ids)) @ basis.T for ids in bert.token_ids(PASSAGES)]
+    by_hand = [float((claim @ basis.T @ one.T).max(1).mean()) for one in alone]
+    assert whole(CLAIM, PASSAGES).values == pytest.approx(by_hand, abs=2e-3)
+
+
+@pytest.mark.parametrize("documents", ["late", "in_context"])
+def test_what_bears_on_the_claim_comes_first(documents, request):
+    late = request.getfixturevalue(documents)
     scores = late(CLAIM, PASSAGES)
     assert np.argmax(scores.values) == 0 and not scores.logits and not any(scores.cut)
     assert all(0 <= value <= 1 for value in scores.values)
@@ -95,13 +121,20 @@ def test_what_bears_on_the_claim_comes_first(late):
 
 
 def test_long_documents_are_cut_and_said_to_be():
-    short = LateReranker(load_late_encoder(MODEL, device="cpu", max_tokens=32), "short")
+    short = LateReranker(load_late_encoder(MODEL, documents="contextual", device="cpu", max_tokens=32), "short")
+    # In context two special tokens count.
     assert short(CLAIM, [" ".join(["word"] * 31), " ".join(["word"] * 30)]).cut == (True, False)
     with pytest.raises(UsageError, match="512 tokens at most"):
-        load_late_encoder(MODEL, device="cpu", max_tokens=513)
+        load_late_encoder(MODEL, documents="contextual", device="cpu", max_tokens=513)
+    static = LateReranker(load_late_encoder(MODEL, max_tokens=32), "static")
+    long = " ".join(["word"] * 5000)
+    assert static(CLAIM, [f"{long} {CLAIM}", " ".join(["word"] * 32)]).cut == (True, False)
+    whole = LateReranker(load_late_encoder(MODEL), "whole")(CLAIM, [f"{long} {CLAIM}", long])
+    assert whole.cut == (False, False) and whole.values[0] > whole.values[1] + 0.2
 
 
-def test_a_model_that_was_trained_for_it_is_used_as_it_is(tmp_path, late):
+def test_a_model_that_was_trained_for_it_is_used_as_it_is(tmp_path):
+    torch = pytest.importorskip("torch")
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
@@ -117,7 +150,9 @@ def test_a_model_that_was_trained_for_it_is_used_as_it_is(tmp_path, late):
     assert trained_for_it(tmp_path / "colbert") and not trained_for_it(find_model(MODEL).path)
     own = model.similarity(model.encode_query([CLAIM]), model.encode_document(PASSAGES))[0].tolist()
     tokens = len(model.tokenizer(CLAIM).input_ids)
-    encoder = load_late_encoder(str(tmp_path / "colbert"), device="cpu")
+    with pytest.raises(UsageError, match='documents = "contextual"'):
+        load_late_encoder(str(tmp_path / "colbert"))
+    encoder = load_late_encoder(str(tmp_path / "colbert"), documents="contextual", device="cpu")
     found = LateReranker(encoder, "colbert", window=0, idf=False)(CLAIM, PASSAGES)
     assert np.array(found.values) * tokens == pytest.approx(own, abs=0.05)
     assert np.argsort(found.values).tolist() == np.argsort(own).tolist()
@@ -130,8 +165,11 @@ def test_what_is_no_such_model_is_an_error(tmp_path):
     with pytest.raises(NotFound, match="safetensors"):
         load_late_encoder(str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(InvalidData, match="can't be loaded"):
+    with pytest.raises(UsageError, match="not of a type"):
         load_late_encoder(str(tmp_path))
+    pytest.importorskip("torch")
+    with pytest.raises(InvalidData, match="can't be loaded"):
+        load_late_encoder(str(tmp_path), documents="contextual")
 
 
 class Kept:
@@ -151,7 +189,7 @@ def test_a_memory_keeps_scores_by_all_that_they_depend_on():
     def no_llm(name):
         raise AssertionError(name)
 
-    reranker = open_reranker(LateStage(), Settings(device="cpu"), no_llm, memory=Kept())
+    reranker = open_reranker(LateStage(), Settings(), no_llm, memory=Kept())
     three, two = reranker(CLAIM, PASSAGES).values, reranker(CLAIM, PASSAGES[:2]).values
     assert three[:2] != two  # rarity is among the passages
     reranker._reranker = None  # from now on the memory alone can answer
@@ -174,12 +212,15 @@ def test_from_the_command_line(embedded, minilm):
     assert by_recipe.code == by_flag.code == 0, by_recipe.err + by_flag.err
     (one,), (other,) = by_recipe.objects, by_flag.objects
     ids = [piece["doc_id"] for piece in one["evidence"]]
-    assert ids == [piece["doc_id"] for piece in other["evidence"]]
+    by_default = ccheck(*asked).objects[0]["evidence"]
+    assert [piece["doc_id"] for piece in by_default] == [piece["doc_id"] for piece in other["evidence"]]
+    assert "late" in by_default[0]["scores"] and ids[0] == by_default[0]["doc_id"]
     first = one["evidence"][0]
     assert {"bm25", "dense", "rrf", "late"} <= first["scores"].keys() and "rrf" in first["ranks"]
     scores = [piece["score"] for piece in one["evidence"]]
     assert scores == sorted(scores, reverse=True) and 0 < scores[0] <= 1
     ran = ccheck(*asked[:-2], "--rerank", "late", "--strict", "--rerank-depth", 3)
     assert ran.code == 0 and sum("late" in piece["scores"] for piece in ran.objects[0]["evidence"]) == 3
+    first = by_default[0]
     shown = ccheck(*asked[:4], "-k", 1, "--rerank", "late", "--verdict", "none", "--explain").out
     assert f"late: score {first['scores']['late']:#.3g}, with 0.5 of the scores before {first['score']:.4f}" in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tiny_rerankers import PROMPT, TEXTS, make_decoder, make_encoder
 
 from ccheck.errors import InvalidData, MissingExtra, NotFound, UsageError
+from ccheck.install import install_command
 from ccheck.models import find_model
 from ccheck.rerank.crossencoder import CrossEncoderModules
 from ccheck.rerank.load import load_scorer
@@ -188,5 +190,5 @@ def test_a_tokenizer_of_another_model_is_found_out(tmp_path: Path) -> None:
 
 def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch, bert: Path) -> None:
     monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
-    with pytest.raises(MissingExtra, match=r"pip install 'ccheck\[models\]'"):
+    with pytest.raises(MissingExtra, match=re.escape(install_command("models"))):
         load_scorer(str(bert))

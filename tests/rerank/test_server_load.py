@@ -18,6 +18,7 @@ from rerank_servers import QUERY, TEI_BODY, Sidecar, WordScorer, wait_until
 from tiny_rerankers import TEXTS, make_decoder, make_encoder
 
 from ccheck.errors import InvalidData, UsageError
+from ccheck.install import install_command
 
 pytest.importorskip("fastapi", reason="the server extra is not installed")
 
@@ -251,7 +252,7 @@ def test_what_is_said_when_it_can_not_start(monkeypatch, tmp_path):
     assert ccheck("serve", "rerank").code == 2
     monkeypatch.setitem(sys.modules, "fastapi", None)
     ran = ccheck("serve", "rerank", "--model", "x")
-    assert ran.code == 3 and "pip install 'ccheck[server]'" in ran.err
+    assert ran.code == 3 and install_command("server") in ran.err
 
 
 def test_every_flag_has_a_twin_in_the_environment():

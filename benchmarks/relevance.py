@@ -1,0 +1,213 @@
+"""Fit and measure the estimate that something in the collection bears on a claim (`pipeline/relevance.py`).
+
+    python benchmarks/relevance.py FOLDER
+
+FOLDER has `scifact/` (BEIR), `climate-fever/claims.jsonl.gz` and `fever/pairs.jsonl.gz`. Three collections: SciFact's
+abstracts, the evidence sentences of Climate-FEVER, those of 3,000 claims of FEVER. Each claim is searched for in its
+own collection, in that without its documents, and in the two others, where nothing bears on it. Half of the claims, by
+a hash of their ids, are fitted on; the figures are those of the other half.
+
+Documents that other claims cite can bear on a claim, too, and nobody judged them: what is counted as a miss in the
+collection without a claim's own documents is sometimes right.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import json
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+
+import ccheck
+from ccheck.fusion import fuse, ranking_of
+from ccheck.pipeline import relevance
+from ccheck.recipe import load_recipe
+from ccheck.stages import VerdictStage
+from ccheck.types import Query
+
+SHARES = {"there": 0.5, "taken out": 0.4, "elsewhere": 0.1}
+"""What each case counts for in the fit, of each data set the same."""
+FITTED = {
+    "BOTH": ("cosine", "cosine_gap", "bm25_gap", "words", "sentence_words", "agreement"),
+    "COSINES": ("cosine", "cosine_gap", "words", "sentence_words"),
+    "WORDS": ("bm25_gap", "words", "sentence_words"),
+}
+RECIPES = {"BOTH": "default", "COSINES": "dense", "WORDS": "bm25"}
+
+
+@dataclass(frozen=True)
+class DataSet:
+    documents: Sequence[Mapping[str, str]]
+    claims: Sequence[tuple[str, str, frozenset[str]]]
+    """Id, text, and the ids of its documents."""
+
+
+@dataclass(frozen=True)
+class Case:
+    data_set: str
+    claim: str
+    kind: str
+    features: Mapping[str, Mapping[str, float]]
+    """By the name of the model."""
+
+    @property
+    def fitted(self) -> bool:
+        return hashlib.sha256(f"{self.data_set} {self.claim}".encode()).digest()[0] < 128
+
+
+# The same documents are read for many claims.
+relevance.terms = functools.lru_cache(None)(relevance.terms)  # type: ignore[assignment]
+relevance.sentence_spans = functools.lru_cache(None)(relevance.sentence_spans)  # type: ignore[assignment]
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+def main(folder: Path) -> None:
+    sets = {"scifact": scifact(folder), "climate-fever": climate_fever(folder), "fever": fever(folder)}
+    cases = [case for name in sets for case in cases_of(name, sets)]
+    print(f"{len(cases):,} cases: " + ", ".join(f"{kind} {n:,}" for kind, n in Counter(c.kind for c in cases).items()))
+    for model, names in FITTED.items():
+        fitted = fit([case for case in cases if case.fitted], model, names)
+        print(f"{model} = Model({fitted.intercept:.3f}, { {name: round(w, 3) for name, w in fitted.weights.items()} })")
+        packaged: relevance.Model = getattr(relevance, model)
+        if packaged.weights:
+            measure("packaged", model, packaged, [case for case in cases if not case.fitted])
+        measure("fitted here", model, fitted, [case for case in cases if not case.fitted])
+        for name in sets:
+            others = [case for case in cases if case.fitted and case.data_set != name]
+            apart = [case for case in cases if not case.fitted and case.data_set == name]
+            measure(f"fitted without {name}", model, fit(others, model, names), apart)
+
+
+def scifact(folder: Path) -> DataSet:
+    with gzip.open(folder / "scifact" / "corpus.jsonl.gz", "rt", encoding="utf-8") as stream:
+        documents = [json.loads(line) for line in stream]
+    gold: dict[str, set[str]] = {}
+    for line in (folder / "scifact" / "qrels.tsv").read_text().splitlines()[1:]:
+        claim, document, grade = line.split("\t")
+        if int(grade) > 0:
+            gold.setdefault(claim, set()).add(document)
+    rows = map(json.loads, (folder / "scifact" / "queries.jsonl").read_text().splitlines())
+    return DataSet(documents, [(row["_id"], row["text"], frozenset(gold[row["_id"]])) for row in rows])
+
+
+def climate_fever(folder: Path) -> DataSet:
+    documents: dict[str, Mapping[str, str]] = {}
+    claims = []
+    with gzip.open(folder / "climate-fever" / "claims.jsonl.gz", "rt", encoding="utf-8") as stream:
+        for row in map(json.loads, stream):
+            for one in row["evidences"]:
+                text = {"_id": one["evidence_id"], "title": one["article"], "text": one["evidence"]}
+                documents[one["evidence_id"]] = text
+            if any(one["evidence_label"] != "NOT_ENOUGH_INFO" for one in row["evidences"]):
+                ids = frozenset(one["evidence_id"] for one in row["evidences"])
+                claims.append((row["claim_id"], row["claim"], ids))
+    return DataSet(list(documents.values()), claims)
+
+
+def fever(folder: Path) -> DataSet:
+    with gzip.open(folder / "fever" / "pairs.jsonl.gz", "rt", encoding="utf-8") as stream:
+        rows = [json.loads(line) for line in stream]
+    rows = random.Random(0).sample(rows, 3_000)
+    ids = {row["evidence"]: hashlib.sha256(row["evidence"].encode()).hexdigest()[:12] for row in rows}
+    documents = [{"_id": id_, "title": "", "text": text[:2_000]} for text, id_ in ids.items()]
+    claims = [(row["id"], row["claim"], frozenset([ids[row["evidence"]]])) for row in rows[:1_200]]
+    return DataSet(documents, claims)
+
+
+def cases_of(name: str, sets: Mapping[str, DataSet]) -> Iterator[Case]:
+    """The claims of all data sets in the collection of one."""
+    with tempfile.TemporaryDirectory() as scratch:
+        corpus = Path(scratch) / "corpus.jsonl"
+        corpus.write_text("".join(json.dumps(one) + "\n" for one in sets[name].documents))
+        with ccheck.open(f"{scratch}/store") as checker:
+            checker.ingest(str(corpus))
+            plans = {model: _checker(checker, recipe).plan() for model, recipe in RECIPES.items()}
+            embedder = plans["BOTH"].embedder
+            assert embedder is not None
+            for other, data_set in sets.items():
+                claims = list(data_set.claims)
+                if other != name:
+                    claims = random.Random(1).sample(claims, 300)
+                vectors = embedder.encode_queries([text for _, text, _ in claims])
+                queries = [Query(text, vector) for (_, text, _), vector in zip(claims, vectors, strict=True)]
+                rankings = checker.store.rankings(queries, plans["BOTH"].retrievers)
+                for (id_, text, gold), ranked in zip(claims, rankings, strict=True):
+                    assert not isinstance(ranked, Exception)
+                    kinds = ("there", "taken out") if other == name else ("elsewhere",)
+                    for kind in kinds:
+                        left = gold if kind == "taken out" else frozenset()
+                        kept = {r: [pair for pair in some if pair[0] not in left] for r, some in ranked.items()}
+                        yield Case(other, id_, kind, {model: _features(checker, text, kept, model) for model in FITTED})
+
+
+def _checker(checker: ccheck.Checker, recipe: str) -> ccheck.Checker:
+    alone = {"rerankers": {}, "verdict": VerdictStage(method="none")}
+    return ccheck.Checker(checker.settings, recipe=load_recipe(recipe).model_copy(update=alone), store=checker.store)
+
+
+def _features(
+    checker: ccheck.Checker, text: str, ranked: Mapping[str, Sequence[tuple[str, float]]], model: str
+) -> Mapping[str, float]:
+    fusion = load_recipe("default").fusion
+    own = {name: ranked[name] for name in (["bm25", "dense"] if model == "BOTH" else [RECIPES[model]])}
+    top = fuse(own, dict.fromkeys(own, 1.0), fusion) if len(own) > 1 else list(*own.values())
+    top = top[: relevance.HITS]
+    documents = checker.store.get([id_ for id_, _ in top])
+    hits = ranking_of(top, own, documents, fusion if len(own) > 1 else None, {}).hits
+    bm25, dense = ("bm25" if "bm25" in own else None), ("dense" if "dense" in own else None)
+    return relevance.features(text, hits, bm25, dense) if hits else dict.fromkeys(FITTED["BOTH"], 0.0)
+
+
+def fit(cases: Sequence[Case], model: str, names: Sequence[str]) -> relevance.Model:
+    from sklearn.linear_model import LogisticRegression
+
+    sizes = Counter((case.data_set, case.kind) for case in cases)
+    weights = [1_000 * SHARES[case.kind] / sizes[case.data_set, case.kind] for case in cases]
+    values = np.array([[case.features[model][name] for name in names] for case in cases])
+    scale = values.std(axis=0)
+    made = LogisticRegression(max_iter=1_000)
+    made.fit(values / scale, [case.kind == "there" for case in cases], sample_weight=weights)
+    return relevance.Model(float(made.intercept_[0]), dict(zip(names, (made.coef_[0] / scale).tolist(), strict=True)))
+
+
+def measure(said: str, name: str, model: relevance.Model, cases: Sequence[Case]) -> None:
+    from sklearn.metrics import roc_auc_score
+
+    least = VerdictStage().least_relevance
+    for data_set in dict.fromkeys(case.data_set for case in cases):
+        own = {
+            kind: np.array(
+                [model.probability(c.features[name]) for c in cases if c.data_set == data_set and c.kind == kind]
+            )
+            for kind in SHARES
+        }
+        there, out, elsewhere = own.values()
+        truth = [1] * len(there) + [0] * len(out)
+        together = np.concatenate([there, out])
+        brier = float(np.mean((together - truth) ** 2))
+        nothing = np.concatenate([out, elsewhere])
+        said_nothing = int((there < least).sum() + (nothing < least).sum())
+        precision = (nothing < least).sum() / max(1, said_nothing)
+        print(
+            f"  {said:<28} {data_set:<14} n {len(there)}/{len(out)}/{len(elsewhere)}  mean {there.mean():.2f}/"
+            f"{out.mean():.2f}/{elsewhere.mean():.2f}  AUC {roc_auc_score(truth, together):.3f}, with elsewhere "
+            f"{roc_auc_score(truth + [0] * len(elsewhere), np.concatenate([together, elsewhere])):.3f}  "
+            f"Brier {brier:.3f}  "
+            f"nothing (< {least}): precision {precision:.3f}, recall {(out < least).mean():.3f} taken out, "
+            f"{(elsewhere < least).mean():.3f} elsewhere; wrongly {(there < least).mean():.3f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

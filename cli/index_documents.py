@@ -1,0 +1,255 @@
+"""`ccheck index fields | show | sample | export | remove`: the documents of a store."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import NotFound, UsageError
+from ..files import writing
+from ..text import json_line
+from .common import (
+    counted,
+    json_option,
+    notice,
+    options,
+    print_fields,
+    print_json,
+    quiet_option,
+    settings_from,
+    stdout,
+    store_option,
+)
+
+if TYPE_CHECKING:
+    from ..search import Filter, Store
+    from ..types import Document
+
+EXAMPLES = 3
+SAMPLED = 2_000
+"""How many documents are read for examples of values."""
+AT_ONCE = 500
+
+filter_option = click.option(
+    "--filter", "filters", multiple=True, metavar="COND", help="Only documents whose metadata match: 'year>=2010'."
+)
+
+
+@click.command()
+@options(store_option, json_option)
+def fields(*, store: str | None, as_json: bool) -> None:
+    """List the fields to filter on, with examples of their values.
+
+    \b
+    ccheck index fields
+    """
+    with _opened(store) as opened:
+        kinds = opened.fields()
+        seen: dict[str, Counter[str]] = {name: Counter() for name in kinds}
+        for document in itertools.islice(opened.scan(), SAMPLED):
+            for name, value in (*document.metadata.items(), ("published", document.published)):
+                for one in value if isinstance(value, list) else [value]:
+                    if one is not None and name in seen:
+                        text = str(one).lower() if isinstance(one, bool) else str(one)
+                        seen[name][text[:60]] += 1
+    for name in sorted(kinds):
+        examples = [value for value, _ in seen[name].most_common(EXAMPLES)]
+        if as_json:
+            print_json({"field": name, "kind": kinds[name], "examples": examples})
+    if kinds and not as_json:
+        rows = {
+            name: f"{kinds[name]:<10} {', '.join(v for v, _ in seen[name].most_common(EXAMPLES))}" for name in kinds
+        }
+        print_fields(stdout(), dict(sorted(rows.items())))
+    if not kinds and not as_json:
+        notice("the documents have no metadata to filter on")
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@options(store_option, json_option)
+def show(ids: tuple[str, ...], *, store: str | None, as_json: bool) -> None:
+    """Show documents as they are stored.
+
+    \b
+    ccheck index show 10.1007/s10712-011-9119-1
+    """
+    with _opened(store) as opened:
+        found = opened.get(list(ids))
+        name = opened.name
+    for id_ in ids:
+        if id_ in found:
+            _print(found[id_], as_json)
+    missing = [id_ for id_ in ids if id_ not in found]
+    if missing:
+        raise NotFound(f"{name} has no document with the id {', '.join(missing)}. ccheck index sample shows some ids")
+
+
+@click.command()
+@click.option("-n", "count", default=5, show_default=True, type=click.IntRange(1, 10_000), help="How many documents.")
+@options(filter_option, store_option, json_option)
+def sample(*, count: int, filters: tuple[str, ...], store: str | None, as_json: bool) -> None:
+    """Show some documents, chosen at random.
+
+    \b
+    ccheck index sample -n 3 --filter 'year<1990'
+    """
+    import random
+
+    with _opened(store) as opened:
+        kept: list[Document] = []
+        # Reservoir sampling (Vitter 1985, algorithm R): each document is as likely as any other.
+        for number, document in enumerate(opened.scan(_conditions(opened, filters))):
+            if len(kept) < count:
+                kept.append(document)
+            elif (place := random.randrange(number + 1)) < count:  # noqa: S311
+                kept[place] = document
+    for document in kept:
+        _print(document, as_json)
+    if not kept:
+        notice("no document passes the filters" if filters else "the store is empty")
+
+
+@click.command()
+@click.argument("file", required=False)
+@options(filter_option, store_option, quiet_option)
+def export(file: str | None, *, filters: tuple[str, ...], store: str | None, quiet: bool) -> None:
+    """Write all documents as JSON Lines, for ccheck ingest.
+
+    \b
+    ccheck index export papers.jsonl
+    ccheck index export --filter 'year>=2010' | gzip > recent.jsonl.gz
+
+    Without FILE, or with -, they go to standard output.
+    """
+    with _opened(store) as opened:
+        found = opened.scan(_conditions(opened, filters))
+        done = 0
+        if file in (None, "-"):
+            for document in found:
+                print_json(exported(document))
+                done += 1
+        else:
+            with writing(str(file), "the export") as stream:
+                for document in found:
+                    stream.write(json_line(exported(document)))
+                    done += 1
+    if not quiet:
+        notice(f"{counted(done, 'document')} written" + (f" to {file}" if file not in (None, "-") else ""))
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--not-in", "not_in", metavar="FILE", help="Remove the documents that are not in this file or folder.")
+@click.option("--id-field", metavar="NAME", help="With --not-in: the field with the id, as at ingest.")
+@click.option("--yes", is_flag=True, help="Remove without asking.")
+@options(filter_option, store_option, quiet_option)
+def remove(
+    ids: tuple[str, ...],
+    *,
+    not_in: str | None,
+    id_field: str | None,
+    yes: bool,
+    filters: tuple[str, ...],
+    store: str | None,
+    quiet: bool,
+) -> None:
+    """Remove documents by id, by a filter, or if a source lacks them.
+
+    \b
+    ccheck index remove W2741809807 W2000000003
+    ccheck index remove --filter retracted=true
+    ccheck index remove --not-in corpus.jsonl
+    """
+    if sum((bool(ids), bool(filters), not_in is not None)) != 1:
+        raise UsageError("name what to remove: ids, a condition (--filter), or a file that has what stays (--not-in)")
+    with _opened(store) as opened:
+        if ids:
+            found = list(opened.get(list(ids)))
+        elif filters:
+            found = [document.id for document in opened.scan(_conditions(opened, filters))]
+        else:
+            stays = _ids_in(str(not_in), id_field)
+            found = [document.id for document in opened.scan() if document.id not in stays]
+        if not found:
+            notice(f"nothing to remove from {opened.name}")
+            return
+        some = ", ".join(found[:3]) + (" …" if len(found) > 3 else "")
+        total = counted(opened.count(), "document")
+        if not yes and not click.confirm(f"Remove {len(found):,} of {total} from {opened.name} ({some})?", err=True):
+            notice("nothing was removed")
+            return
+        info = opened.info()
+        assert info is not None
+        opened.prepare(info.layout)
+        removed = sum(opened.delete(found[start : start + AT_ONCE]) for start in range(0, len(found), AT_ONCE))
+        opened.publish()
+        if not quiet:
+            notice(f"{counted(removed, 'document')} removed from {opened.name}")
+
+
+def exported(document: Document) -> dict[str, Any]:
+    """A document as a line of JSON Lines: what `ccheck ingest` makes the same document of."""
+    metadata = dict(document.metadata)
+    if document.published is not None and not any(name in metadata for name in ("date", "published", "year")):
+        metadata["published"] = document.published
+    return {"_id": document.id, "title": document.title, "text": document.text, "metadata": metadata}
+
+
+@contextmanager
+def _opened(store: str | None) -> Iterator[Store]:
+    from ..search import open_store
+
+    with open_store(settings_from(store=store)) as opened:
+        if opened.info() is None:
+            raise NotFound(f"there is no store {opened.name}. Create it with ccheck ingest FILE --store {opened.name}")
+        yield opened
+
+
+def _conditions(store: Store, texts: Sequence[str]) -> list[Filter]:
+    from ..search import parse_filter
+    from ..search.filters import named, refuse_unfit
+
+    if not texts:
+        return []
+    known = store.fields()
+    filters = named([parse_filter(text) for text in texts], known)
+    refuse_unfit(filters, known, store.name)
+    return filters
+
+
+def _ids_in(source: str, id_field: str | None) -> set[str]:
+    """The ids that a file's documents have. Raises UsageError where a record can't be read: what it has is unknown."""
+    from ..errors import InvalidData
+    from ..ingest import Reject, read
+    from ..ingest.documents import make_document
+    from ..ingest.fields import Fields
+
+    named_fields = Fields(id=id_field)
+    found: set[str] = set()
+    for record in read(source, fields=named_fields):
+        if isinstance(record, Reject):
+            raise UsageError(f"{record.file}, line {record.line}: {record.reason}. Nothing was removed")
+        try:
+            found.add(make_document(record.data, named_fields, untyped=record.untyped).document.id)
+        except InvalidData as error:
+            raise UsageError(f"{record.file}, line {record.line}: {error}. Nothing was removed") from error
+    if not found:
+        raise UsageError(f"{source} has no documents, so everything would be removed. Nothing was removed")
+    return found
+
+
+def _print(document: Document, as_json: bool) -> None:
+    if as_json:
+        print_json(exported(document) | {"published": document.published})
+        return
+    console = stdout()
+    fields = {"id": document.id, "title": document.title, "text": document.text, "published": document.published or ""}
+    values = {name: "; ".join(map(str, v)) if isinstance(v, list) else str(v) for name, v in document.metadata.items()}
+    print_fields(console, fields | values)
+    console.print()

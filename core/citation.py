@@ -1,0 +1,126 @@
+"""What a document is cited with: authors, year, journal and DOI, under the names that sources have for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .types import Document, Value
+
+DOI_CHARS = 500
+_DOI_PREFIX = re.compile(r"^(?:doi:\s*|(?:https?://)?(?:dx\.|www\.)?doi\.org/)", re.IGNORECASE)
+_DOI = re.compile(r"10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\\]+")
+_YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
+
+AUTHORS = ("authors", "author", "authors.name", "author.name", "author full names")
+JOURNAL = ("journal", "journal.name", "source title", "publication title", "venue", "container title", "journaltitle")
+YEAR = ("year", "publication year", "pubyear")
+"""Names of fields as `folded` writes them, in the order in which they count."""
+
+
+def folded(name: str) -> str:
+    """A field's name without case, and with a space for `_` and `-`."""
+    return re.sub(r"[\s_-]+", " ", name).strip().casefold()
+
+
+def normal_doi(value: object) -> str | None:
+    """A DOI as others compare it: lower case, without `doi:` or `https://doi.org/`; None for what is none."""
+    if not isinstance(value, str):
+        return None
+    doi = _DOI_PREFIX.sub("", value.strip())
+    if len(doi) > DOI_CHARS or not doi.isprintable() or not _DOI.fullmatch(doi):
+        return None
+    return doi.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Who wrote a document, and where and when it appeared. What is not known is empty or None."""
+
+    authors: tuple[str, ...] = ()
+    year: str = ""
+    journal: str = ""
+    doi: str | None = None
+    retracted: bool = False
+
+    def short(self) -> str:
+        """As a person would cite it in a line: `Smith et al. · Nature · 2019`."""
+        return " · ".join(part for part in (self.names(), self.journal, self.year) if part)
+
+    def names(self) -> str:
+        """`Smith`, `Smith and Jones`, or `Smith et al.`"""
+        last = [family_name(author) for author in self.authors]
+        if len(last) > 2:
+            return f"{last[0]} et al."
+        return " and ".join(last)
+
+
+def citation_of(document: Document) -> Citation:
+    """What the document's metadata say, under whichever of the usual names."""
+    known = {folded(name): value for name, value in reversed(list(document.metadata.items()))}
+    year = _first(known, YEAR)
+    found = _YEAR.search(_text(year)) if year is not None else None
+    doi = next((normal for name in ("doi", "dois") if (normal := normal_doi(_text(known.get(name))))), None)
+    return Citation(
+        authors_of(_first(known, AUTHORS)),
+        found[1] if found else (document.published or "")[:4],
+        _text(_first(known, JOURNAL)),
+        doi,
+        is_retracted(document.metadata),
+    )
+
+
+def doi_of(metadata: Mapping[str, Value]) -> str | None:
+    """The DOI that the metadata have as `doi`, in any case."""
+    for name in ("doi", "DOI", "Doi"):
+        if (doi := normal_doi(metadata.get(name))) is not None:
+            return doi
+    return None
+
+
+def is_retracted(metadata: Mapping[str, Value]) -> bool:
+    """Whether the source said that the document was retracted."""
+    return metadata.get("retracted") is True or metadata.get("is_retracted") is True
+
+
+def authors_of(value: Value) -> tuple[str, ...]:
+    """The authors, each by name; a text with several is split at `;`, or at ` and `."""
+    if isinstance(value, list):
+        return tuple(str(one).strip() for one in value if one is not None and str(one).strip())
+    text = _text(value)
+    if ";" in text:
+        parts: Sequence[str] = text.split(";")
+    elif " and " in text:
+        parts = text.split(" and ")
+    else:
+        parts = _by_commas(text)
+    return tuple(part.strip().rstrip(",") for part in parts if part.strip())
+
+
+def family_name(author: str) -> str:
+    """The family name of `Smith, Anna`, `Anna Smith`, or `Smith A`."""
+    family, comma, _ = author.partition(",")
+    if comma:
+        return family.strip()
+    words = author.split()
+    while len(words) > 1 and re.fullmatch(r"[A-Z][A-Z.-]{0,3}", words[-1]):  # initials
+        words.pop()
+    return words[-1] if words and len(words) < len(author.split()) + 1 else author
+
+
+def _by_commas(text: str) -> list[str]:
+    """`Smith A, Jones B` are two authors, and `Smith, Anna` is one."""
+    parts = [part.strip() for part in text.split(",")]
+    return parts if len(parts) > 2 or all(" " in part for part in parts) else [text]
+
+
+def _first(known: Mapping[str, Value], names: Sequence[str]) -> Value:
+    return next((known[name] for name in names if known.get(name) not in (None, "", [])), None)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(str(one) for one in value if one is not None)
+    return "" if value is None else str(value).strip()

@@ -1,0 +1,65 @@
+"""What an ingest works with: the recipe that it provides for, the store, and the encoders.
+
+with open_ingest(settings, recipe_to_ingest(settings, "mine.toml")) as opened:
+    report = ingest(["corpus.jsonl"], opened.store, opened.encoders, IngestOptions())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..adjust import adjusted
+from ..ingest import Encoders
+from ..recipe import Recipe, load_recipe
+from ..search import Store, open_store
+from ..settings import Settings
+from .encoders import open_encoders
+from .needs import needs_of
+from .resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedIngest:
+    store: Store
+    encoders: Encoders
+    resources: Resources
+
+
+def recipe_to_ingest(
+    settings: Settings, name: str | None = None, replace: Mapping[str, str] | None = None, llm: str | None = None
+) -> Recipe | None:
+    """The recipe whose fields an ingest adds to the store; None if a plain store has everything.
+
+    Without a name it is the settings' recipe, but only if that searches what a plain store lacks. `llm` replaces the
+    language model that writes the additional texts of the named recipe. Raises as `load_recipe` does.
+    """
+    if name is None:
+        recipe = adjusted(settings)
+        return recipe if needs_of(recipe).own or not recipe.ingest.titles else None
+    recipe = load_recipe(name, replace or {})
+    stage = recipe.ingest.additional
+    if llm is None or stage is None or stage.llm in (None, llm):
+        return recipe
+    own = next((old for old, new in recipe.replace.items() if new == stage.llm), stage.llm)
+    return load_recipe(name, {**(replace or {}), own: llm})
+
+
+@contextmanager
+def open_ingest(
+    settings: Settings,
+    recipe: Recipe | None = None,
+    dense: bool | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+) -> Iterator[OpenedIngest]:
+    """The settings' store, and the encoders of its fields and the recipe's. Closes everything at the end.
+
+    `dense` and the errors are those of `open_encoders`. `notify` is told what takes long.
+    """
+    with open_store(settings) as store:
+        resources = Resources(settings, notify=notify)
+        try:
+            yield OpenedIngest(store, open_encoders(resources, store.info(), recipe, dense), resources)
+        finally:
+            resources.close()

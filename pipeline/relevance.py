@@ -1,0 +1,121 @@
+"""Does anything in the collection bear on a claim? The probability that something that was found does.
+
+A logistic model over what retrieval knows of the best hits, none of which depends on the size or the subject of the
+collection: how near the nearest hit is and by how much it is nearer than the next, how much of the claim's words one
+hit or one sentence has, by how much the best BM25 score stands out, and whether the retrievers agree. It was fitted on
+claims of SciFact, Climate-FEVER and FEVER, each searched for in a collection with its documents, in the same
+collection without them, and in the collections of the others. `benchmarks/relevance.py` fits it and measures it on
+claims that were held apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..analysis import sentence_spans, terms
+from ..stages import Bm25, Dense, Retriever
+from ..types import Hit
+
+HITS = 10
+"""How many of the best hits are looked at."""
+SENTENCES, SENTENCE_HITS = 60, 5
+"""How many sentences of a hit, and of how many hits."""
+CALIBRATED = "ff6f51de"
+"""What the fingerprint of all-MiniLM-L6-v2's weights begins with: other models' cosines mean something else."""
+NOT_FOUND = 50
+"""The rank of a hit that a retriever did not find."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A logistic model: the intercept and a weight for each feature."""
+
+    intercept: float
+    weights: Mapping[str, float]
+
+    def probability(self, features: Mapping[str, float]) -> float:
+        total = self.intercept + sum(weight * features[name] for name, weight in self.weights.items())
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+
+
+BOTH = Model(
+    -5.029,
+    {
+        "cosine": 6.347,
+        "cosine_gap": -3.351,
+        "bm25_gap": 2.14,
+        "words": 0.653,
+        "sentence_words": 0.557,
+        "agreement": 0.532,
+    },
+)
+"""With BM25 and cosines of all-MiniLM-L6-v2."""
+COSINES = Model(-4.179, {"cosine": 5.286, "cosine_gap": 0.002, "words": 0.91, "sentence_words": 1.077})
+"""Without BM25."""
+WORDS = Model(-1.937, {"bm25_gap": 1.286, "words": 1.269, "sentence_words": 1.844})
+"""Without cosines, or with those of another model."""
+
+
+def relevance(claim: str, hits: Sequence[Hit], retrievers: Mapping[str, Retriever], fingerprint: str | None) -> float:
+    """The probability that one of the hits, best first, bears on the claim; 0 without hits.
+
+    `hits` have the scores and ranks of the `retrievers`. `fingerprint` is that of the store's main embedding.
+    """
+    if not hits:
+        return 0.0
+    dense = [
+        name for name, stage in retrievers.items() if isinstance(stage, Dense) and not (stage.model or stage.adapter)
+    ]
+    words = [name for name, stage in retrievers.items() if isinstance(stage, Bm25)]
+    near = dense[0] if dense and (fingerprint or "").startswith(CALIBRATED) else None
+    bm25 = words[0] if words else None
+    found = features(claim, hits, bm25, near)
+    model = WORDS if near is None else COSINES if bm25 is None else BOTH
+    return model.probability(found)
+
+
+def features(claim: str, hits: Sequence[Hit], bm25: str | None, dense: str | None) -> dict[str, float]:
+    """What the models read. `bm25` and `dense` are the names of the retrievers, None where there is none."""
+    hits = hits[:HITS]
+    wanted = set(terms(claim))
+    count = max(1, len(wanted))
+    shares = [len(wanted.intersection(terms(hit.text))) / count for hit in hits]
+    nearest = max(range(len(hits)), key=lambda place: (shares[place], -place))
+    read = {*range(min(SENTENCE_HITS, len(hits))), nearest}
+    cosines = _scores(hits, dense)
+    scores = _scores(hits, bm25)
+    return {
+        "cosine": cosines[0] if cosines else 0.0,
+        "cosine_gap": _gap(cosines),
+        "bm25_gap": _gap(scores) / scores[0] if scores and scores[0] > 0 else 0.0,
+        "words": max(shares),
+        "sentence_words": max(_best_sentence(hits[place], wanted) for place in read) / count,
+        "agreement": _agreement(hits, bm25, dense),
+    }
+
+
+def _scores(hits: Sequence[Hit], name: str | None) -> list[float]:
+    return sorted((hit.scores[name] for hit in hits if name in hit.scores), reverse=True) if name is not None else []
+
+
+def _gap(scores: Sequence[float]) -> float:
+    """How far the best score is above the mean of the next four."""
+    rest = scores[1:5]
+    return scores[0] - sum(rest) / len(rest) if rest else 0.0
+
+
+def _best_sentence(hit: Hit, wanted: set[str]) -> int:
+    """How many of the words one sentence, or the title, has."""
+    text = hit.read.text
+    parts = [text[start:end] for start, end in sentence_spans(text)[:SENTENCES]]
+    return max(len(wanted.intersection(terms(part))) for part in [hit.document.title, *parts])
+
+
+def _agreement(hits: Sequence[Hit], bm25: str | None, dense: str | None) -> float:
+    """One over BM25's rank of what is nearest by its vector."""
+    if bm25 is None or dense is None:
+        return 0.0
+    first = next((hit for hit in hits if hit.ranks.get(dense) == 1), None)
+    return 1 / first.ranks.get(bm25, NOT_FOUND) if first is not None else 0.0

@@ -1,0 +1,116 @@
+"""`ccheck evaluate --pairs`, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runs import ccheck, jsonl
+from scripted_llm import KEY, Said, error, say, scripted, user_text
+from sklearn.metrics import f1_score
+
+PAIRS: list[dict[str, Any]] = [
+    {"claim": "the sea rises", "evidence": "this sentence tells: yes", "label": "SUPPORTS"},
+    {"claim": "the sea rises", "evidence": ["this sentence tells: no.", "Indeed."], "label": "CONTRADICT"},
+    {"claim": "ice melts", "evidence": "this sentence tells: yes, too", "label": "NEI"},
+    {"claim": "ice melts", "evidence": "this sentence tells: maybe", "label": "neutral"},
+    {"claim": "tea helps", "evidence": "this sentence tells: broken", "label": "Supported"},
+]
+
+
+def answer(request: dict[str, Any]) -> Said:
+    asked = user_text(request)
+    if "broken" in asked:
+        return error(400, "no")
+    label = "SUPPORTS" if ": yes" in asked else "REFUTES" if ": no" in asked else "NOT_ENOUGH_INFO"
+    return say({"rationale": "so", "quote": "this sentence tells", "label": label, "confidence": 0.8})
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("CCHECK_LLM_RETRY_SECONDS", "0")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    def run(pairs: list[dict[str, Any]], *more: str):
+        file = jsonl(tmp_path / "pairs.jsonl", *pairs)
+        with scripted(answer) as server:
+            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+            return ccheck("evaluate", "--pairs", str(file), "--verdict", "llm", "--llm", "m", *more)
+
+    return run
+
+
+def test_a_judge_is_measured_and_what_it_cannot_judge_is_wrong(ask):
+    ran = ask(PAIRS, "--json")
+    (found,) = ran.objects
+    assert ran.code == 7 and "1 of 5 pairs could not be judged" in ran.err
+    assert set(found) == {"pairs", "judged", "method", "metrics", "intervals", "confusion", "usage", "seconds"}
+    assert (found["pairs"], found["judged"], found["method"]) == (5, 4, "llm:m (one-step)")
+    # Of five labels three are right; the one that is missing is a label of its own, which no pair has.
+    truth = ["S", "R", "N", "N", "S"]
+    given = ["S", "R", "S", "N", "?"]
+    expected = f1_score(truth, given, average="weighted", labels=["S", "R", "N"])
+    assert found["metrics"]["weighted_f1"] == pytest.approx(expected, abs=1e-4)
+    assert found["metrics"]["macro_f1"] == pytest.approx(
+        f1_score(truth, given, average="macro", labels=["S", "R", "N"]), abs=1e-4
+    )
+    assert found["metrics"]["accuracy"] == 0.6
+    assert found["metrics"]["calibration_error"] == pytest.approx(0.05)  # .8 said, 3 of 4 right
+    for name, (low, high) in found["intervals"].items():
+        assert low <= found["metrics"][name] <= high, name
+    assert found["confusion"]["SUPPORTS"] == {"SUPPORTS": 1, "REFUTES": 0, "NOT_ENOUGH_INFO": 0, "not judged": 1}
+    assert found["confusion"]["NOT_ENOUGH_INFO"]["SUPPORTS"] == 1
+    assert found["usage"]["llm_calls"] >= 4 and found["seconds"] > 0
+
+
+def test_documents_are_read_from_the_store(ask, tmp_path):
+    store = tmp_path / "papers"
+    corpus = jsonl(tmp_path / "corpus.jsonl", {"_id": "d1", "title": "A title", "text": "this sentence tells: yes"})
+    assert ccheck("ingest", str(corpus), "--store", f"local:{store}", "--no-dense").code == 0
+    pairs = [
+        {"claim": "the sea rises", "doc_id": "d1", "label": "supports"},
+        {"claim": "ice melts", "doc_id": "gone", "label": "supports"},
+    ]
+    ran = ask(pairs, "--json", "--store", f"local:{store}")
+    (found,) = ran.objects
+    assert ran.code == 7 and "the store has no document 'gone'" in ran.err
+    assert (found["judged"], found["metrics"]["accuracy"]) == (1, 0.5)
+    missing = ask(pairs, "--store", f"local:{tmp_path / 'nowhere'}")
+    assert missing.code == 4
+
+
+def test_a_person_reads_a_table(ask):
+    ran = ask(PAIRS[:4])
+    assert ran.code == 0
+    assert "weighted F1" in ran.out and "calibration error" in ran.out and "not judged" in ran.out
+
+
+def test_bad_lines_are_named(tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    lines = [
+        json.dumps({"claim": "a", "evidence": "b", "label": "perhaps"}),
+        json.dumps({"claim": "a", "label": "SUPPORTS"}),
+        json.dumps({"evidence": "b", "label": "SUPPORTS"}),
+        json.dumps({"claim": "a", "evidence": "b", "label": "DISPUTED"}),
+        "{",
+    ]
+    for number, line in enumerate(lines):
+        file.write_text(json.dumps(PAIRS[0]) + "\n" + line + "\n")
+        ran = ccheck("evaluate", "--pairs", str(file), "--json")
+        assert ran.code == 5 and "line 2" in ran.err and not ran.out, number
+    file.write_text("")
+    assert ccheck("evaluate", "--pairs", str(file)).code == 5
+    assert ccheck("evaluate", "--pairs", str(tmp_path / "none.jsonl")).code == 4
+
+
+def test_options_of_the_other_measurement_are_refused(tmp_path):
+    file = jsonl(tmp_path / "pairs.jsonl", PAIRS[0])
+    ran = ccheck("evaluate", "--pairs", str(file), "--qrels", "q.tsv")
+    assert ran.code == 2 and "--qrels can't be used with --pairs" in ran.err
+    assert ccheck("evaluate", "default", "--claims", "c").code == 2
+    assert ccheck("evaluate").code == 2
+    ran = ccheck("evaluate", "default", "--claims", "c", "--qrels", "q", "--verdict", "llm")
+    assert ran.code == 2 and "--pairs" in ran.err

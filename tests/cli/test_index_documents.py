@@ -1,0 +1,104 @@
+"""Looking at the documents of a store, taking them out, and citing them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import ccheck
+
+from ccheck.errors import UsageError
+from ccheck.ingest import ingest
+from ccheck.search import after, before, parse_filter
+from ccheck.search.filters import named
+from ccheck.search.local import LocalStore
+
+FORMATS = Path(__file__).parents[1] / "ingest" / "formats"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with LocalStore(tmp_path / "store") as opened:
+        ingest([str(FORMATS / name) for name in ("zotero.csv", "scopus.csv", "pubmed.nbib")], opened)
+    return tmp_path / "store"
+
+
+def test_fields_with_examples(store: Path) -> None:
+    ran = ccheck("index", "fields", "--store", store, "--json")
+    rows = {row["field"]: row for row in map(json.loads, ran.out.splitlines())}
+    assert rows["Source title"]["examples"] == ["Annals of Marine Science"]
+    assert rows["retracted"]["examples"] == ["true"] and rows["year"]["kind"] == "numbers"
+
+
+def test_a_document_as_it_is_stored(store: Path) -> None:
+    ran = ccheck("index", "show", "AB12CD34", "--store", store, "--json")
+    assert json.loads(ran.out)["metadata"]["journal"] == "Proceedings of the National Academy of Sciences"
+    ran = ccheck("index", "show", "AB12CD34", "nobody", "--store", store)
+    assert ran.code == 4 and "nobody" in ran.err and "Temperature-driven" in ran.out
+
+
+def test_everything_comes_out_and_goes_in_again(store: Path, tmp_path: Path) -> None:
+    ran = ccheck("index", "export", tmp_path / "all.jsonl", "--store", store)
+    assert ran.code == 0 and "6 documents written" in ran.err
+    with LocalStore(tmp_path / "again") as again, LocalStore(store) as first:
+        ingest([str(tmp_path / "all.jsonl")], again)
+        assert {one.id: one for one in again.scan()} == {one.id: one for one in first.scan()}
+    ran = ccheck("index", "sample", "-n", "2", "--store", store, "--json")
+    assert len(ran.out.splitlines()) == 2
+
+
+def test_removal_by_id_by_filter_and_by_what_a_source_has(store: Path) -> None:
+    def ids() -> set[str]:
+        with LocalStore(store) as opened:
+            return {one.id for one in opened.scan()}
+
+    assert ccheck("index", "remove", "EF56GH78", "--store", store, "--yes").code == 0 and "EF56GH78" not in ids()
+    assert ccheck("index", "remove", "--filter", "retracted=true", "--store", store, "--yes").code == 0
+    assert "9500320" not in ids()
+    assert ccheck("index", "remove", "--not-in", FORMATS / "scopus.csv", "--store", store, "--yes").code == 0
+    assert ids() == {"2-s2.0-85000000001", "2-s2.0-85000000002"}
+    assert ccheck("index", "remove", "--store", store, "--yes").code == 2
+    assert ccheck("index", "remove", "--not-in", FORMATS / "beir" / "qrels", "--store", store, "--yes").code == 2
+    assert len(ids()) == 2
+
+
+def test_names_of_fields_with_spaces_and_in_any_case() -> None:
+    for text in ("Source title=Annals", "'Source title' = Annals", 'Source title="Annals"'):
+        one = parse_filter(text)
+        assert (one.field, one.operator, one.value) == ("Source title", "=", "Annals")
+    (one,) = named([parse_filter("Year>=2010")], {"year": "numbers"})
+    assert one.field == "year"
+    (one,) = named([parse_filter("Year>=2010")], {"year": "numbers", "Year": "text"})
+    assert one.field == "Year"
+
+
+def test_dates_of_any_length() -> None:
+    assert str(before("2015")) == "published<2015-01-01" and str(after("2015")) == "published>2015-12-31"
+    assert str(before("2016-02")) == "published<2016-02-01" and str(after("2016-02")) == "published>2016-02-29"
+    assert str(before("2015-03-04")) == "published<2015-03-04"
+    for wrong in ("last year", "2015-13", "20"):
+        with pytest.raises(UsageError, match="is not a date"):
+            before(wrong)
+
+
+def test_evidence_to_cite(store: Path) -> None:
+    asked = ("query", "measles vaccination and autism", "--store", store, "--no-dense", "--rerank", "none", "-q")
+    bibtex = ccheck(*asked, "--format", "bibtex").out
+    assert "@article{hviid2019," in bibtex and "author = {Hviid, Anders and Hansen, Jorgen Vinslov}," in bibtex
+    rows = list(csv.DictReader(io.StringIO(ccheck(*asked, "--format", "csv").out)))
+    assert rows[0]["doi"] == "10.5555/m18-2101" and rows[0]["authors"] == "Hviid, Anders; Hansen, Jorgen Vinslov"
+    markdown = ccheck(*asked, "--format", "md").out
+    assert "1. Hviid and Hansen (2019). Measles, mumps" in markdown and "<https://doi.org/10.5555/m18-2101>" in markdown
+    assert ccheck(*asked, "--format", "md", "--json").code == 2
+
+
+def test_a_retracted_paper_is_shown_as_one(store: Path, tmp_path: Path) -> None:
+    asked = ("query", "lymphoid nodular hyperplasia in children", "--store", store, "--no-dense", "--rerank", "none")
+    ran = ccheck(*asked, "-k", "1", "--report", tmp_path / "page.html")
+    assert "This paper was retracted." in ran.out and "Wakefield" in ran.out
+    assert "This paper was retracted." in (tmp_path / "page.html").read_text()
+    left = ccheck(*asked, "--filter", "retracted!=true", "--json")
+    assert "9500320" not in [piece["doc_id"] for piece in json.loads(left.out)["evidence"]]

@@ -1,0 +1,60 @@
+"""Table 3 of climatecheck-hybrid's paper: the ways of asking a language model, each on the same labelled pairs."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from cli_runs import ccheck
+from scripted_llm import KEY, say, scripted
+
+pytest.importorskip("openai", reason="needs the extra llm")
+
+LABELS = {"ice": "Refutes", "sea": "Supports", "tea": "Not Enough Information"}
+
+
+def answer(request):
+    """Right about all but what is about ice, which it takes for support."""
+    system, asked = request["messages"][0]["content"], request["messages"][-1]["content"]
+    about = next(word for word in LABELS if word in asked)
+    if "EVIDENCE" in system:
+        return say({"label": "UNKNOWN" if about == "tea" else "EVIDENCE"})
+    return say({"label": "NOT_ENOUGH_INFO" if about == "tea" else "SUPPORTS"})
+
+
+def test_each_way_of_asking_is_measured_on_the_task_s_own_file(tmp_path, monkeypatch):
+    with (tmp_path / "test.csv").open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, ["claim_id", "claim", "abstract_id", "abstract", "annotation"])
+        writer.writeheader()
+        for number, (word, label) in enumerate(LABELS.items()):
+            writer.writerow(
+                {
+                    "claim_id": number,
+                    "claim": f"{word} rises",
+                    "abstract_id": number,
+                    "abstract": word,
+                    "annotation": label,
+                }
+            )
+    with scripted(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+        ways = "few-shots-hybrid,zero-shot-two-step,zero-shot-one-step"
+        ran = ccheck("evaluate", "climatecheck-hybrid", "--ablation", ways, "--pairs", tmp_path / "test.csv", "--json")
+    assert ran.code == 0, ran.err
+    names = ["climatecheck-hybrid", *(f"climatecheck-hybrid:{way}" for way in ways.split(","))]
+    assert [one["recipe"] for one in ran.objects] == names
+    for one in ran.objects:
+        # By hand: SUPPORTS 1 of 2 right, NOT_ENOUGH_INFO 1 of 1, REFUTES never given.
+        assert one["metrics"]["weighted_precision"] == pytest.approx((0.5 + 1 + 0) / 3, abs=1e-4)
+        assert one["metrics"]["weighted_recall"] == pytest.approx(2 / 3, abs=1e-4)
+        assert one["metrics"]["weighted_f1"] == pytest.approx((2 / 3 + 1 + 0) / 3, abs=1e-4)
+        assert one["metrics"]["calibration_error"] is None, "the paper's prompts ask for no confidence"
+    calls = {one["recipe"]: one["usage"]["llm_calls"] for one in ran.objects}
+    assert list(calls.values()) == [3, 3, 5, 3], "two steps ask about the tea only once"
+    shown = [one for one in server.requests if "Examples, a claim a line" in one["messages"][0]["content"]]
+    assert len(shown) == 3
+    examples = [json.loads(line) for line in shown[0]["messages"][0]["content"].splitlines() if line.startswith("{")]
+    assert len(examples) == 6 and all(len(one["abstracts"]) == 3 for one in examples)

@@ -1,0 +1,71 @@
+"""The command that installs an extra here, for each way in which ccheck can have been installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ccheck import install
+from ccheck.errors import MissingExtra
+from ccheck.install import install_command
+
+
+def installed_from(monkeypatch: pytest.MonkeyPatch, folder: Path, origin: object, *, uv: bool = False) -> None:
+    """As if this ccheck came from there, into `folder`/.venv."""
+    (folder / "ccheck-0.dist-info").mkdir(parents=True, exist_ok=True)
+    (folder / "ccheck-0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: ccheck\nVersion: 0\n")
+    if origin is not None:
+        text = origin if isinstance(origin, str) else json.dumps(origin)
+        (folder / "ccheck-0.dist-info" / "direct_url.json").write_text(text)
+    found = importlib.metadata.PathDistribution(folder / "ccheck-0.dist-info")
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: found)
+    monkeypatch.setattr(sys, "executable", str(folder / ".venv/bin/python"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: uv or None)
+
+
+def test_from_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clone = {"url": tmp_path.as_uri(), "dir_info": {"editable": True}}
+    installed_from(monkeypatch, tmp_path, clone, uv=True)
+    monkeypatch.chdir(tmp_path)
+    assert install_command("evaluation") == ".venv/bin/python -m uv pip install -e '.[evaluation]'"
+    assert str(MissingExtra("Measuring", "evaluation")).endswith(f": {install_command('evaluation')}")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert install_command("llm") == f"{tmp_path}/.venv/bin/python -m uv pip install -e '{tmp_path}[llm]'"
+
+
+@pytest.mark.parametrize(
+    ("origin", "place"),
+    [
+        (
+            {"url": "https://example.org/ccheck.whl", "archive_info": {}},
+            "'ccheck[llm] @ https://example.org/ccheck.whl'",
+        ),
+        (
+            {"url": "https://example.org/ccheck", "vcs_info": {"vcs": "git", "commit_id": "c"}},
+            "'ccheck[llm] @ git+https://example.org/ccheck'",
+        ),
+    ],
+)
+def test_from_an_address(origin: object, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed_from(monkeypatch, tmp_path, origin)
+    monkeypatch.chdir(tmp_path)
+    assert install_command("llm") == f".venv/bin/python -m pip install {place}"
+
+
+@pytest.mark.parametrize("origin", [None, "no JSON", "[]", '{"url": ""}', '{"dir_info": 1}'])
+def test_from_an_index_or_nobody_knows(origin: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed_from(monkeypatch, tmp_path, origin)
+    assert install_command("models") == "pip install 'ccheck[models]'" and install_command() == "pip install ccheck"
+
+
+def test_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", nothing)
+    assert install._origin() == {} and install_command("llm") == "pip install 'ccheck[llm]'"

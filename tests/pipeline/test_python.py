@@ -1,0 +1,41 @@
+"""What makes ccheck handy in Python."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+import ccheck
+
+
+def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "id": [2, 3],
+            "title": ["Old", "New"],
+            "abstract": ["Sea level rose.", "Sea level rises."],
+            "year": [1990, 2015],
+        }
+    )
+    record = {"_id": "1", "text": "Ice <melts>.", "date": datetime.date(2020, 1, 2), "note": float("nan")}
+    settings = ccheck.open(str(tmp_path / "store"), rerank="none").settings
+    with ccheck.Checker(settings) as checker:
+        assert checker.ingest(record, frame, dense=False).added == 3
+        results = list(checker.check_many(["sea level", ccheck.Claim("ice")], filters=["year>=2010"]))
+        assert [[piece.document.id for piece in result.evidence] for result in results] == [["3"], []]
+        assert checker.store.get(["1"])["1"].published == "2020-01-02"
+        by_value = checker.check("sea level", filters=[ccheck.Filter("year", "<", "2000")])
+        (row,) = by_value.to_frame().to_dict("records")
+        assert (row["doc_id"], row["title"], row["metadata.year"]) == ("2", "Old", 1990)
+        assert repr(by_value).startswith("<Result 'sea level': verdict") and "\n" not in repr(by_value)
+        assert "Ice &lt;melts&gt;." in checker.check("ice melts")._repr_html_()
+        with pytest.raises(ccheck.CcheckError, match="can't ingest int"):
+            checker.ingest(3)
+
+
+def test_a_setting_that_is_none_is_named_with_the_nearest() -> None:
+    with pytest.raises(ccheck.CcheckError, match=r"there is no setting 'recpie'. Did you mean 'recipe'\?"):
+        ccheck.open(recpie="bm25")
