@@ -113,7 +113,6 @@ class Bm25Index:
             folder = Path(self._links.name)
         with sheltered(self.folder):
             index = _open(folder, fields)
-            index.config_reader("manual")
             self.view = Bm25View(_schema(fields), index.searcher(), fields)
 
 
@@ -174,6 +173,8 @@ def _open(folder: Path, fields: TextFields) -> tantivy.Index:
     import tantivy
 
     index = tantivy.Index(_schema(fields), str(folder), reuse=True)
+    # Without this, a thread watches the folder and reads the files of each commit, whoever changes them meanwhile.
+    index.config_reader("manual")
     index.register_tokenizer("ccheck", words.analyzer())
     whitespace = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
     index.register_tokenizer("terms", whitespace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +34,20 @@ def entry(number: int, word: str = "paper") -> Entry:
         word,
         {MAIN_VECTORS: (Passage(0, len(text), vector / np.linalg.norm(vector)),)},
     )
+
+
+def replace_bytes(file: Path, data: bytes | bytearray) -> None:
+    """Gives a file other bytes, as a new file: whoever has mapped the old one into memory would die of its end."""
+    new = file.with_name(f"{file.name}.new")
+    new.write_bytes(data)
+    new.replace(file)
+
+
+def flip_bit(file: Path, at: int | None = None) -> None:
+    """Changes one bit of a file, of the byte in the middle unless told which."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 4
+    replace_bytes(file, data)
 
 
 def bm25_count(store: LocalStore, word: str = "paper") -> int:

@@ -12,7 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_runs import ccheck
-from local_entries import FULL, LAYOUT, bm25_count, dense_first, entry, found_everywhere, full_entry
+from local_entries import (
+    FULL,
+    LAYOUT,
+    bm25_count,
+    dense_first,
+    entry,
+    flip_bit,
+    found_everywhere,
+    full_entry,
+    replace_bytes,
+)
 
 from ccheck.errors import CcheckError, InvalidData
 from ccheck.layout import MAIN_VECTORS
@@ -33,12 +43,6 @@ def folder(tmp_path: Path) -> Path:
         store.delete(["d50"])
         store.publish()
     return tmp_path / "store"
-
-
-def flip(file: Path, at: int | None = None) -> None:
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2 if at is None else at] ^= 4
-    file.write_bytes(data)
 
 
 @pytest.mark.slow
@@ -107,7 +111,7 @@ YEAR = parse_filter("year!=2000")
 
 def test_vectors_that_are_not_as_written_are_an_error(folder: Path) -> None:
     (file,) = folder.glob("vectors-*")
-    flip(file)
+    flip_bit(file)
     with LocalStore(folder) as store:
         with pytest.raises(InvalidData, match=r"vectors-.*does not match its checksum.*ccheck index delete"):
             dense_first(store, 7)
@@ -124,7 +128,7 @@ def test_an_index_of_words_that_is_not_as_written_is_made_anew(folder: Path, suf
     with LocalStore(folder) as store:
         expected = scores(store)
     for file in folder.glob(f"bm25-*/*{suffix}"):
-        flip(file)
+        flip_bit(file)
     with LocalStore(folder) as store:
         (found,) = store.check()
         assert found.derived
@@ -142,7 +146,7 @@ def test_sparse_lists_that_are_not_as_written_are_made_anew(tmp_path: Path, monk
         store.publish()
     for at in (None, 50, -1):
         for file in (tmp_path / "store" / "sparse").iterdir():
-            flip(file, at)
+            flip_bit(file, at)
         with LocalStore(tmp_path / "store") as store:
             assert len(store.check()) == 1
         with LocalStore(tmp_path / "store") as store:
@@ -153,7 +157,7 @@ def test_sparse_lists_that_are_not_as_written_are_made_anew(tmp_path: Path, monk
 def test_a_writer_takes_over_no_damage(folder: Path) -> None:
     """Neither into the next BM25 index nor without a word: it is made anew."""
     for file in folder.glob("bm25-*/*.idx"):
-        flip(file)
+        flip_bit(file)
     with LocalStore(folder) as store:
         store.upsert([entry(100)])
         store.publish()
@@ -177,7 +181,7 @@ def test_a_broken_index_that_passes_for_whole_is_an_error(folder: Path, monkeypa
     monkeypatch.setattr(Verified, "check_files", lambda *_: None)
     for file in folder.glob("bm25-*/*"):
         if file.suffix != ".lock":
-            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+            replace_bytes(file, file.read_bytes()[: file.stat().st_size // 2])
     with LocalStore(folder) as store:
         store._acquire()
         with LocalStore(folder) as reader, pytest.raises(CcheckError, match="BM25 index"):
@@ -216,7 +220,7 @@ def test_index_check_says_what_is_damaged_and_what_to_run(folder: Path) -> None:
     assert (fine.code, fine.out) == (0, "")
     assert "has no damage" in fine.err
     for file in folder.glob("bm25-*/*.idx"):
-        flip(file)
+        flip_bit(file)
     damaged = ccheck("index", "check", "--store", store)
     assert damaged.code == 5
     assert ".idx" in damaged.out
@@ -234,7 +238,7 @@ def test_index_check_says_what_is_damaged_and_what_to_run(folder: Path) -> None:
     assert missing.code == 5
     assert "missing" in missing.out
     assert "ccheck index delete" in missing.err
-    flip(folder / DATABASE, 20)
+    flip_bit(folder / DATABASE, 20)
     (folder / "notes.txt").write_text("mine")
     removed = ccheck("index", "delete", "--yes", "--store", store)
     assert removed.code == 0
@@ -245,7 +249,7 @@ def test_index_check_says_what_is_damaged_and_what_to_run(folder: Path) -> None:
 def test_dense_search_beside_damage_elsewhere(folder: Path) -> None:
     """Only what is read is compared: an answer that needs no damaged block is given."""
     (file,) = folder.glob("vectors-*")
-    flip(file)
+    flip_bit(file)
     with LocalStore(folder) as store:
         (found,) = store.rankings([Query("paper")], {"bm25": Bm25(depth=100)})
         assert isinstance(found, dict)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from local_entries import replace_bytes
 
 from ccheck.errors import InvalidData
 from ccheck.search.local import sparse
@@ -178,7 +179,7 @@ def test_segments_that_are_not_as_written_are_noticed(small_segments: None, tmp_
         with pytest.raises(Damaged, match="not the segment"):
             sparse.open_segment(tmp_path, named[0], VOCABULARY + 1, Verified())
         return
-    file.write_bytes(data)
+    replace_bytes(file, data)
     if damage == "missing":
         file.unlink()
     with pytest.raises(Damaged, match=r"\.lists") as error:
@@ -192,7 +193,7 @@ def test_merging_takes_over_no_damage(small_segments: None, tmp_path: Path) -> N
     file = tmp_path / "sparse" / named[-1].file
     data = bytearray(file.read_bytes())
     data[-200] ^= 1
-    file.write_bytes(data)
+    replace_bytes(file, data)
     with pytest.raises(Damaged, match="does not match its checksum"):
         caught_up(tmp_path, matrix, named)
 

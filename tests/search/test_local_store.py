@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
+from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry, replace_bytes
 from paths import FOLDERS
 
 from ccheck.errors import InvalidData, NotFound, ServerError
@@ -86,7 +86,7 @@ def test_a_broken_bm25_index_is_built_anew(tmp_path: Path, damage: str) -> None:
         if damage == "garbage" and file.suffix == ".json":
             file.write_text("garbage")
         elif damage == "truncated" and file.suffix == ".term":
-            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+            replace_bytes(file, file.read_bytes()[: file.stat().st_size // 2])
         elif damage == "missing meta" and file.name == "meta.json":
             file.unlink()
     with LocalStore(tmp_path / "store") as store:
@@ -157,7 +157,7 @@ def test_missing_vectors_are_said(tmp_path: Path) -> None:
         store.upsert([entry(i) for i in range(5)])
         store.publish()
     (file,) = (tmp_path / "store").glob("vectors-*.f32")
-    file.write_bytes(b"\0" * 100)
+    replace_bytes(file, b"\0" * 100)
     with LocalStore(tmp_path / "store") as store, pytest.raises(InvalidData, match="missing or cut short"):
         dense_first(store, 1)
 

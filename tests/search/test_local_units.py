@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from local_entries import flip_bit
 from store_documents import unit
 from store_units import ENTRIES, TEXTS, UNITS, VECTORS, entry
 
@@ -45,12 +46,6 @@ def found(store: LocalStore) -> dict[str, list[str]]:
 EXPECTED = {"sentences": ["ice#0", "sea#1"], "vectors": ["ice#1", "sea#0"]}
 
 
-def flip(file: Path) -> None:
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 4
-    file.write_bytes(data)
-
-
 def index_of(folder: Path, name: str) -> Path:
     database = Database(folder / DATABASE)
     found = folder / database.words[name].folder
@@ -74,7 +69,7 @@ def test_rebuilding_leaves_out_what_is_gone(folder: Path) -> None:
 @pytest.mark.parametrize("suffix", [".idx", ".fast", ".term"])
 def test_a_damaged_index_of_units_is_made_anew(folder: Path, suffix: str) -> None:
     for file in index_of(folder, "sentences").glob(f"*{suffix}"):
-        flip(file)
+        flip_bit(file)
     with LocalStore(folder) as store:
         assert [damage.derived for damage in store.check()] == [True]
     with LocalStore(folder) as store:
@@ -86,7 +81,7 @@ def test_damaged_vectors_of_units_are_an_error(folder: Path) -> None:
     database = Database(folder / DATABASE)
     file = folder / database.vector_files()["units sentences"].file
     database.close()
-    flip(file)
+    flip_bit(file)
     with LocalStore(folder) as store:
         assert [damage.where for damage in store.check()] == [file]
         with pytest.raises(InvalidData, match=rf"{file.name} does not match its checksum"):
