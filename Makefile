@@ -9,6 +9,9 @@ UV := $(BIN)/python -m uv --quiet
 SOURCES := pyproject.toml uv.lock Makefile
 # uv.lock names PyPI, whichever index this machine uses.
 LOCK_INDEX := --default-index https://pypi.org/simple
+# Python keeps what it compiled, also where the environment says no: else each program that a test starts compiles its
+# packages again, which takes torch and transformers 13 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The rooms, which are packages of ccheck; core/ is ccheck itself.
 ROOMS := $(filter-out core,$(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
