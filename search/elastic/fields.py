@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,8 +43,10 @@ def field_names_from(settings: Settings) -> FieldNames:
 class Field:
     """One field of a mapping.
 
-    `nested`: it lies in nested documents. `indexed`: it can be searched, a vector by kNN. `in_source`: the mapping
-    keeps it in `_source`. Of a `CONFLICT`, `why` has the words and `types` the types that it has.
+    `nested`: it lies in nested documents, in those of the path `within`. `indexed`: it can be searched, a vector by
+    kNN. `in_source`: the mapping keeps it in `_source`. `keyword` and `words` are its multi-fields that keep it whole
+    and that BM25 can search. A field of the type `alias` is described as the one that it stands for, `of`. Of a
+    `CONFLICT`, `why` has the words and `types` the types that it has.
     """
 
     type: str
@@ -56,28 +58,41 @@ class Field:
     in_source: bool = True
     why: str = ""
     types: frozenset[str] = frozenset()
+    within: str = ""
+    words: tuple[str, ...] = ()
+    of: str = ""
 
 
 def fields_of(mapping: Mapping[str, Any]) -> dict[str, Field]:
     """Every field of an index's mapping by its full name."""
     source = mapping.get("_source", {})
-    return dict(_fields(mapping.get("properties", {}), source))
+    fields = dict(_fields(mapping.get("properties", {}), source))
+    return {name: replace(fields[one.of], of=one.of) if one.of in fields else one for name, one in fields.items()}
 
 
 def _fields(
-    properties: Mapping[str, Any], source: Mapping[str, Any], prefix: str = "", nested: bool = False
+    properties: Mapping[str, Any], source: Mapping[str, Any], prefix: str = "", within: str = ""
 ) -> Iterator[tuple[str, Field]]:
     for name, mapping in properties.items():
         path, type_ = prefix + name, mapping.get("type", "object")
-        yield from _fields(mapping.get("properties", {}), source, f"{path}.", nested or type_ == "nested")
+        yield from _fields(mapping.get("properties", {}), source, f"{path}.", path if type_ == "nested" else within)
         if type_ in ("object", "nested"):
             continue
+        if type_ == "alias":
+            yield path, Field(type_, of=mapping.get("path", ""))
+            continue
         subfields = mapping.get("fields", {})
+        words = tuple(f"{path}.{sub}" for sub, one in subfields.items() if one.get("type") in TEXT_TYPES)
         keyword = next((f"{path}.{sub}" for sub in subfields if subfields[sub].get("type") == "keyword"), None)
         indexed = mapping.get("index", True) and mapping.get("element_type", "float") in ("float", "bfloat16")
         similarity = mapping.get("similarity", "cosine") if type_ == "dense_vector" else "cosine"
         kept = _in_source(path, source)
-        yield path, Field(type_, mapping.get("dims"), similarity, keyword, nested, indexed, kept)
+        yield (
+            path,
+            Field(
+                type_, mapping.get("dims"), similarity, keyword, bool(within), indexed, kept, within=within, words=words
+            ),
+        )
 
 
 def _in_source(path: str, source: Mapping[str, Any]) -> bool:

@@ -45,21 +45,22 @@ class Sample:
         return sum(len(text.split()) for text in self.texts) / len(self.texts) if self.texts else 0.0
 
 
-Sampling = Callable[[Sequence[str]], Mapping[str, Sample]]
+Sampling = Callable[[Mapping[str, Field]], Mapping[str, Sample]]
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """How to search an index that ccheck did not make.
 
-    BM25 searches `words` unless a recipe names others of the `searchable` fields. `title` and `text` are shown, and
-    may be other fields. `left_out` says why fields are not used, and `notices` what every user should know of it.
+    BM25 searches `words` unless a recipe names others of the `searchable` fields, which are searched by the name
+    beside them: it may be a multi-field. `title` and `text` are shown, and may be other fields. `left_out` says why
+    fields are not used, and `notices` what every user should know of it.
     """
 
     title: str | None
     text: tuple[str, ...]
     words: tuple[str, ...]
-    searchable: tuple[str, ...]
+    searchable: Mapping[str, str]
     vectors: tuple[str, ...]
     semantic: tuple[str, ...]
     published: str | None
@@ -75,35 +76,44 @@ def unified(by_index: Mapping[str, Mapping[str, Field]]) -> dict[str, Field]:
             known = fields.setdefault(name, one)
             if known == one or known.type == CONFLICT:
                 continue
-            if _family(known.type) == _family(one.type) and (known.nested, known.dimensions, known.similarity) == (
-                one.nested, one.dimensions, one.similarity
-            ):  # fmt: skip
-                same = known.keyword if known.keyword == one.keyword else None
-                in_source = known.in_source and one.in_source
-                fields[name] = replace(known, keyword=same, indexed=known.indexed and one.indexed, in_source=in_source)
+            if _alike(known) == _alike(one):
+                fields[name] = replace(
+                    known,
+                    keyword=known.keyword if known.keyword == one.keyword else None,
+                    words=tuple(name for name in known.words if name in one.words),
+                    indexed=known.indexed and one.indexed,
+                    in_source=known.in_source and one.in_source,
+                )
             else:
                 differing = {index: some[name] for index, some in by_index.items() if name in some}
                 said = ", ".join(f"{_described(one)} in {index}" for index, one in differing.items())
                 types = frozenset(one.type for one in differing.values())
-                fields[name] = Field(CONFLICT, why=f"the indices differ: it is {said}", types=types)
+                nested = any(one.nested for one in differing.values())
+                kept = all(one.in_source for one in differing.values())
+                why = f"the indices differ: it is {said}"
+                fields[name] = Field(CONFLICT, nested=nested, in_source=kept, why=why, types=types)
     return fields
 
 
 def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, where: str) -> Chosen:
     """Raises InvalidData for a field of the settings that can't be used, and where there is nothing to search."""
+    searchable = {name: how for name, one in fields.items() if (how := _searched_as(name, one))}
+    names, chosen_words = _without_multi_fields(fields, names)
     left_out: dict[str, str] = {}
     for name, one in fields.items():
         if why := _why_not(name, one):
             left_out[name] = why
-    texts = [name for name, one in fields.items() if one.type in TEXT_TYPES and name not in left_out]
-    titles = [name for name, one in fields.items() if one.type in TITLE_TYPES and name not in left_out]
+    searchable = {name: how for name, how in (searchable | chosen_words).items() if name not in left_out}
+    nested = [name for name in searchable if fields[name].nested]
+    texts = [name for name in searchable if name not in nested]
+    titles = [name for name, one in fields.items() if _is_title(one) and (name not in left_out or one.why)]
     semantic = [name for name, one in fields.items() if one.type == SEMANTIC and name not in left_out]
     vectors = [name for name, one in fields.items() if one.type == "dense_vector" and name not in left_out]
     _check_named(fields, names, left_out, where)
 
     wanted = [*(names.text or ()), *([names.title] if names.title else [])]
-    likely = [*_named(TITLES, titles), *_named(TEXTS, texts), *semantic, *texts]
-    samples = sampling(list(dict.fromkeys([*wanted, *likely]))[:MOST_SAMPLED])
+    likely = [*_named(TITLES, titles), *_named(TEXTS, texts), *semantic, *texts, *nested]
+    samples = sampling({name: fields[name] for name in list(dict.fromkeys([*wanted, *likely]))[:MOST_SAMPLED]})
     empty = not any(sample.documents for sample in samples.values())
     nowhere = set() if empty else {name for name, sample in samples.items() if not sample.documents}
     for name, sample in samples.items():
@@ -116,38 +126,51 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
             raise InvalidData(f"the field {name} of {where} can't be shown: {left_out[name]}. Name another field")
 
     shown = [name for name in texts if name not in left_out]
-    title = names.title or next(_named(TITLES, [name for name in titles if name not in left_out]), None)
+    seen = [name for name in titles if name not in left_out or fields[name].why]
+    title = names.title or next(_named(TITLES, seen), None)
     text = names.text or tuple(name for name in _named(TEXTS, shown) if name != title)
     if not text:
         text = _wordiest({name: samples[name].words for name in shown if name != title and name in samples})
     if not text:
         text = tuple(name for name in semantic if name not in left_out)[:1]
+    if not text:
+        inner = {name: samples[name].words for name in nested if name in samples and name not in left_out}
+        text = tuple(_named(TEXTS, inner)) or _wordiest(inner)
     if not text and empty:
         text = tuple(name for name in shown if name != title)
+    for name in nested:
+        if name not in text:
+            left_out.setdefault(name, "it is in nested documents, and the index has other texts")
     held = {name: why for name, why in left_out.items() if name not in nowhere}
     notices = tuple(_notices(fields, held, where, text)) if names.text is None else ()
-    words = tuple(name for name in dict.fromkeys([*([title] if title else []), *text]) if name in texts)
+    words = tuple(name for name in dict.fromkeys([*([title] if title else []), *text]) if name in searchable)
     if not words and not semantic:
         said = "; ".join(f"{name}: {why}" for name, why in list(left_out.items())[:10])
+        if fields and not any(one.in_source for one in fields.values()):
+            raise InvalidData(
+                f"{where} keeps no _source, so ccheck could find documents but not show their text. Index them again "
+                "with _source, or into another index with ccheck ingest"
+            )
         raise InvalidData(
             f"{where} has no text field that ccheck can search{f' ({said})' if said else ''}. Name its text fields "
             "with CCHECK_ELASTICSEARCH_TEXT_FIELDS"
         )
+    stood_for = {fields[name].of for name in (title, *text) if name}
     for name in texts:
-        if name != title and name not in text:
+        if name != title and name not in text and name not in stood_for:
             words_held = samples[name].words if name in samples else 0
             few = f", {words_held:.0f} words on average" if words_held else ""
             left_out.setdefault(name, f"does not look like a text field{few}")
     for name in vectors[1:] if names.vector is None else [name for name in vectors if name != names.vector]:
         left_out[name] = "ccheck searches another field of vectors; a recipe's `field` can name this one"
     if title is not None and title not in texts:
-        left_out[title] = f"shown as the title, but not searched: it is {_described(fields[title])}"
+        left_out[title] = f"shown as the title, but not searched: {_is(fields[title])}"
     main = [names.vector] if names.vector in vectors else []
     return Chosen(
         title,
         tuple(text),
         words,
-        tuple(texts),
+        {name: how for name, how in searchable.items() if name in texts or name in text},
         tuple(dict.fromkeys([*(name for name in main if name), *vectors])),
         tuple(dict.fromkeys([*([names.vector] if names.vector in semantic else []), *semantic])),
         next(_named(DATES, [name for name, one in fields.items() if one.type == "date"]), None),
@@ -159,24 +182,28 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
 def sampler(client: Client, name: str) -> Sampling:
     """Looks at some documents that have a field, for each of several fields."""
 
-    def sampling(names: Sequence[str]) -> Mapping[str, Sample]:
+    def sampling(fields: Mapping[str, Field]) -> Mapping[str, Sample]:
         lines: list[Mapping[str, Any]] = []
-        for one in names:
-            source = {"includes": [one, f"{one}.*"], "excludes": [f"{one}.inference"]}
-            query = {"exists": {"field": one}}
+        for one, known in fields.items():
+            path = known.of or one
+            source = {"includes": [path, f"{path}.*"], "excludes": [f"{path}.inference"]}
+            query: dict[str, Any] = {"exists": {"field": one}}
+            if known.within:
+                query = {"nested": {"path": known.within, "query": query}}
             lines += [WHOLE, {"query": query, "size": SAMPLED, "_source": source, "sort": ["_doc"]}]
         if not lines:
             return {}
         body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
         answer = client.request("POST", f"/{quote(name, safe='')}/_msearch", body, index=name)
         samples: dict[str, Sample] = {}
-        for one, response in zip(names, answer["responses"], strict=True):
+        for (one, known), response in zip(fields.items(), answer["responses"], strict=True):
             if "error" in response:
                 raise part_error(response, client.connection, name)
             refuse_parts(response, client.connection, name)
             hits = response["hits"]["hits"]
             values = (flatten(hit.get("_source", {})) for hit in hits)
-            found = (text_of(some.get(one, some.get(f"{one}.text"))) for some in values)
+            path = known.of or one
+            found = (text_of(some.get(path, some.get(f"{path}.text"))) for some in values)
             samples[one] = Sample(len(hits), tuple(text for text in found if text.strip()))
         return samples
 
@@ -186,7 +213,8 @@ def sampler(client: Client, name: str) -> Sampling:
 def _check_named(fields: Mapping[str, Field], names: FieldNames, left_out: Mapping[str, str], where: str) -> None:
     """Raise InvalidData for a field of the settings that is not there or can't be used so."""
     wanted: list[tuple[str, tuple[str, ...], str]] = []
-    wanted += [(name, TEXT_TYPES, "BM25 finds no words in it") for name in names.text or ()]
+    worded = tuple(one.type for one in fields.values() if one.words)
+    wanted += [(name, (*TEXT_TYPES, *worded), "BM25 finds no words in it") for name in names.text or ()]
     wanted += [(names.title, TITLE_TYPES, "it holds no text")] if names.title else []
     wanted += [(names.vector, ("dense_vector", SEMANTIC), "it holds no vectors")] if names.vector else []
     for name, types, otherwise in wanted:
@@ -210,13 +238,13 @@ def _why_not(name: str, one: Field) -> str:
         return one.why
     if one.type == "dense_vector":
         return "" if one.indexed else "its vectors are not indexed"
-    if one.type not in (*TEXT_TYPES, SEMANTIC):
+    if one.type not in (*TEXT_TYPES, SEMANTIC) and not one.words:
         if _likely(name) and one.type not in VECTOR_TYPES:
             return f"it is {_described(one)}, in which BM25 finds no words"
         return "it is in nested documents" if one.nested else ""
-    if one.nested:
-        return "it is in nested documents, which ccheck does not search"
-    if not one.indexed:
+    if one.nested and one.type not in TEXT_TYPES:
+        return "it is in nested documents"
+    if not one.indexed and not one.words:
         return "its words are not indexed"
     return "" if one.in_source or one.type == SEMANTIC else "its text is not kept in _source"
 
@@ -253,9 +281,35 @@ def _notices(
             yield f"the field {name} of {where} is left out: {why}"
 
 
-def _family(type_: str) -> str:
-    """What types have in common that are searched and compared alike."""
-    return "number" if type_ in NUMBERS else "text" if type_ in TEXT_TYPES else type_
+def _alike(one: Field) -> tuple[object, ...]:
+    """What fields of several indices have in common that are searched and compared alike."""
+    family = "number" if one.type in NUMBERS else "text" if one.type in TEXT_TYPES else one.type
+    return family, one.nested, one.within, one.dimensions, one.similarity, one.of
+
+
+def _searched_as(name: str, one: Field) -> str | None:
+    """The name by which BM25 searches a field: its own, or that of a multi-field, as of a keyword."""
+    if one.type in TEXT_TYPES:
+        return name
+    return one.words[0] if one.words and not one.nested else None
+
+
+def _without_multi_fields(fields: Mapping[str, Field], names: FieldNames) -> tuple[FieldNames, dict[str, str]]:
+    """The settings' names, a multi-field (`title.en`) replaced by its field, which is shown; and what is searched."""
+    owners = {sub: name for name, one in fields.items() for sub in one.words}
+    named = [*(names.text or ()), *([names.title] if names.title else [])]
+    text = None if names.text is None else tuple(dict.fromkeys(owners.get(name, name) for name in names.text))
+    title = owners.get(names.title, names.title) if names.title else None
+    return replace(names, text=text, title=title), {owners[name]: name for name in named if name in owners}
+
+
+def _is_title(one: Field) -> bool:
+    """Whether a field can be shown as a title: also one that is a text here and a keyword there."""
+    return one.type in TITLE_TYPES or (one.types <= set(TITLE_TYPES) and bool(one.types) and not one.nested)
+
+
+def _is(one: Field) -> str:
+    return one.why or f"it is {_described(one)}"
 
 
 def _described(one: Field) -> str:

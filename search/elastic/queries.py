@@ -116,8 +116,17 @@ def bm25(index: Index, text: str, retriever: Bm25, clauses: int | None = None) -
         match["fuzziness"] = str(retriever.fuzziness).upper()
         if share is not None:
             match["max_expansions"] = share
-    matches = [{"match": {name: match | ({} if boost == 1 else {"boost": boost})}} for name, boost in boosts.items()]
+    matches = [
+        _within(index, name, {"match": {name: match | ({} if boost == 1 else {"boost": boost})}})
+        for name, boost in boosts.items()
+    ]
     return matches[0] if len(matches) == 1 else {"dis_max": {"queries": matches, "tie_breaker": TIE}}
+
+
+def _within(index: Index, name: str, query: Body) -> Body:
+    """The query of a field in nested documents scores a document as the best of them."""
+    within = index.fields[name].within if name in index.fields and not index.made_here else ""
+    return {"nested": {"path": within, "query": query, "score_mode": "max"}} if within else query
 
 
 def knn(index: Index, vector: Vector, retriever: Dense, path: str) -> Body:

@@ -125,10 +125,11 @@ def _found(
     heavy = [name for name, known in fields.items() if known.type in VECTOR_TYPES]
     # Where a server keeps what it made of a text beside it.
     heavy += [f"{name}.inference" if name in chosen.text else name for name in chosen.semantic]
+    as_searched = chosen.searchable
     named = {
-        "content": chosen.words,
-        "title": tuple(name for name in chosen.words if name == chosen.title),
-        "text": tuple(name for name in chosen.words if name in chosen.text),
+        "content": tuple(as_searched[name] for name in chosen.words),
+        "title": tuple(as_searched[name] for name in chosen.words if name == chosen.title),
+        "text": tuple(as_searched[name] for name in chosen.words if name in chosen.text),
     }
     return Index(
         name=where,
@@ -140,7 +141,7 @@ def _found(
         fields=fields,
         title=chosen.title,
         text=chosen.text,
-        searched={name: (name,) for name in chosen.searchable} | named,
+        searched={name: (how,) for name, how in as_searched.items()} | named,
         vector=next(iter(chosen.vectors), None),
         published=chosen.published,
         vectors={name: name for name in (*chosen.vectors, *chosen.semantic)},
@@ -167,8 +168,18 @@ def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
             published[:10] if isinstance(published, str) else None,
         )
     values = flatten(source)
-    title = text_of(values.pop(index.title, None)) if index.title else ""
-    texts = (text_of(values.pop(name, None)) or text_of(values.pop(f"{name}.text", None)) for name in index.text)
-    text = "\n\n".join(filter(None, texts))
+    title = text_of(values.pop(_path(index, index.title), None)) if index.title else ""
+    texts = [values.pop(_path(index, name), None) or values.pop(f"{name}.text", None) for name in index.text]
+    # A list is one text, except of nested documents, which are passages.
+    parts = [
+        "\n\n".join(map(str, value)) if isinstance(value, list) and index.fields[name].nested else text_of(value)
+        for name, value in zip(index.text, texts, strict=True)
+    ]
+    text = "\n\n".join(filter(None, parts))
     published = values.get(index.published) if index.published else None
     return Document(id_, title, text, values, published[:10] if isinstance(published, str) else None)
+
+
+def _path(index: Index, name: str) -> str:
+    """Where a field's value is in `_source`."""
+    return index.fields[name].of or name

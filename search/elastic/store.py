@@ -51,9 +51,15 @@ class ElasticStore(Closing):
 
     def __init__(self, connection: Connection, index: str, names: FieldNames | None = None) -> None:
         """Asks the server nothing yet: an index that does not exist is made by `prepare`. Raises UsageError."""
-        if not index or index[0] in "_-+" or any(character in index for character in ',*?"<>| \\/'):
+        if ":" in index:
             raise UsageError(
-                f"{index!r} does not name one index: use lower-case letters, digits, - and _, such as papers"
+                f"{index!r} is an index on another cluster, which ccheck can't search from here. Name that cluster's "
+                "own address with --store"
+            )
+        parts = index.split(",")
+        if any(not one or one[0] in "_-+" or any(character in one for character in '?"<>| \\/') for one in parts):
+            raise UsageError(
+                f"{index!r} does not name an index: use lower-case letters, digits, - and _, such as papers"
             )
         self.index = index
         self.name = f"{connection.name}/{index}"
@@ -144,6 +150,7 @@ class ElasticStore(Closing):
     def prepare(self, layout: Layout) -> None:
         for analysis in layout.analyses:
             open_analysis(analysis)  # what its terms need is here, or nothing is made
+        self._refuse_several()
         index = self._load()
         if index is None:
             index = self._create(layout)
@@ -190,9 +197,11 @@ class ElasticStore(Closing):
             self._remember(index, {**index.meta, "ingested": marks})
 
     def removal(self) -> str:
+        self._refuse_several()
         return str(ownership.removal(self._client, self.index, self._index(fresh=True)))
 
     def drop(self) -> list[Path]:
+        self._refuse_several()
         going = ownership.removal(self._client, self.index, self._index(fresh=True))
         self._request("DELETE", f"/{quote(going.index, safe='')}", patient=False)
         self._known = None
@@ -259,6 +268,8 @@ class ElasticStore(Closing):
         try:
             found = self._request("GET", self._path("_mapping"))
         except NotFound:
+            found = {}
+        if not found:  # a pattern that no index fits
             self._known = None
             return None
         index = self._read[1] if self._read is not None and self._read[0] == found else self._understood(found)
@@ -294,10 +305,19 @@ class ElasticStore(Closing):
         return index
 
     def _writable(self, fresh: bool = False) -> Index:
+        self._refuse_several()
         index = self._index(fresh)
         if not index.made_here:
             raise self._foreign()
         return index
+
+    def _refuse_several(self) -> None:
+        """Raise UsageError for what may name several indices, which can only be searched."""
+        if "," in self.index or "*" in self.index:
+            raise UsageError(
+                f"{self.index!r} can stand for several indices, which ccheck only searches. To write or remove, name "
+                "one index with --store"
+            )
 
     def _foreign(self) -> InvalidData:
         return InvalidData(

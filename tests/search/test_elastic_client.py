@@ -243,9 +243,9 @@ def test_no_message_shows_a_secret(stub: Stub) -> None:
     assert sent[0].startswith("Basic ") and sent[-1] == "ApiKey k3y-of-the-user"
 
 
-@pytest.mark.parametrize("index", ["", "_all", "a,b", "a*", "a/b", "a b"])
+@pytest.mark.parametrize("index", ["", "_all", "a,", "a?", "a/b", "a b"])
 def test_names_that_are_no_index(index: str) -> None:
-    with pytest.raises(UsageError, match="does not name one index"):
+    with pytest.raises(UsageError, match="does not name an index"):
         ElasticStore(Connection("http://localhost:9200"), index)
 
 

@@ -89,7 +89,7 @@ def test_fields_are_chosen(
     ("field", "said"),
     [
         (KEYWORD, "it is keyword, in which BM25 finds no words"),
-        (Field("text", nested=True), "nested documents"),
+        (Field("keyword", nested=True), "nested keyword, in which BM25 finds no words"),
         (Field("text", indexed=False), "its words are not indexed"),
         (Field("text", in_source=False), "not kept in _source"),
         (Field(CONFLICT, why="the indices differ: it is text in a, keyword in b"), "text in a, keyword in b"),

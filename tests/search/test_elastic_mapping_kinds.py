@@ -1,0 +1,139 @@
+"""What a stranger's mapping can hold, on a real server: each kind is searched and shown, or refused in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from elastic_indices import ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
+from packaged_indices import PACKAGES
+
+from ccheck.errors import CcheckError, InvalidData, UsageError
+from ccheck.layout import Layout
+from ccheck.search.elastic import Connection, ElasticStore, FieldNames
+from ccheck.stages import Bm25, Fusion, Retriever
+from ccheck.types import Document, Query, Ranking
+
+TEXT = {"type": "text"}
+ENGLISH = {"fields": {"en": {"type": "text", "analyzer": "english"}}}
+PROSE = "Mountain glaciers lose more ice each year than snow brings."
+
+
+def found(store: ElasticStore, words: str, bm25: Bm25 | None = None) -> list[Document]:
+    retrievers: dict[str, Retriever] = {"bm25": bm25 or Bm25()}
+    (ranking,) = store.search([Query(words)], retrievers, Fusion(), k=10)
+    assert isinstance(ranking, Ranking), ranking
+    return [hit.document for hit in ranking.hits]
+
+
+def test_a_keyword_is_searched_in_its_text_multi_field(client: httpx.Client, store: ElasticStore) -> None:
+    make(client, store.index, {"title": {"type": "keyword", **ENGLISH}, "abstract": {"type": "text", **ENGLISH}})
+    put(client, store.index, "p", {"title": "Shrinking oceans", "abstract": PROSE})
+    (one,) = found(store, "ocean")
+    assert (one.title, one.text) == ("Shrinking oceans", PROSE)
+    assert found(store, "glacier") == []  # the text itself is not stemmed
+    with ElasticStore(store._connection, store.index, FieldNames(text=("abstract.en",))) as named:
+        (one,) = found(named, "glacier")
+        assert (one.text, one.title) == (PROSE, "Shrinking oceans")
+
+
+def test_a_field_of_the_type_alias_is_the_one_that_it_stands_for(client: httpx.Client, store: ElasticStore) -> None:
+    properties = {"t": TEXT, "b": TEXT}
+    properties |= {"title": {"type": "alias", "path": "t"}, "abstract": {"type": "alias", "path": "b"}}
+    make(client, store.index, properties)
+    put(client, store.index, "p", {"t": "Ice sheets", "b": PROSE})
+    for words in ("sheets", "glaciers"):
+        (one,) = found(store, words)
+        assert (one.title, one.text, one.metadata) == ("Ice sheets", PROSE, {})
+
+
+def test_text_in_nested_passages(client: httpx.Client, store: ElasticStore) -> None:
+    """A document scores as its best passage; all of them are its text."""
+    passages = {"type": "nested", "properties": {"text": TEXT, "page": {"type": "integer"}}}
+    make(client, store.index, {"title": TEXT, "passages": passages})
+    for id_, texts in (("p", ["Nothing of it.", PROSE]), ("q", ["Snow.", "Ice.", "Rivers of the plain."])):
+        source = {"title": "Ice", "passages": [{"text": text, "page": 1} for text in texts]}
+        put(client, store.index, id_, source)
+    best, other = found(store, "snow on mountain glaciers")
+    assert (best.id, best.title, best.text) == ("p", "Ice", f"Nothing of it.\n\n{PROSE}")
+    assert other.id == "q"
+    (one,) = found(store, "rivers", Bm25(fields={"passages.text": 1.0}, fuzziness="auto"))
+    assert one.id == "q" and store.get(["q"])["q"] == one
+
+
+def test_a_title_that_is_a_text_here_and_a_keyword_there_is_shown(client: httpx.Client, store: ElasticStore) -> None:
+    for number, title in enumerate((TEXT, {"type": "keyword"})):
+        make(client, f"{store.index}-{number}", {"title": title, "text": TEXT}, aliases={store.index: {}})
+        put(client, f"{store.index}-{number}", f"p{number}", {"title": "Ice sheets", "text": PROSE})
+    assert [one.title for one in found(store, "glaciers")] == ["Ice sheets", "Ice sheets"]
+    info = store.info()
+    assert info is not None and "title (shown as the title, but not searched: the indices" in info.details["left out"]
+
+
+def test_lists_and_patterns_of_indices_are_searched_and_not_written(client: httpx.Client, store: ElasticStore) -> None:
+    for number in range(2):
+        make(client, f"{store.index}-{number}", {"title": TEXT, "text": TEXT})
+        put(client, f"{store.index}-{number}", "p", {"title": f"Ice {number}", "text": PROSE})
+    expected = [f"{store.index}-0/p", f"{store.index}-1/p"]
+    for name in (f"{store.index}-0,{store.index}-1", f"{store.index}-*"):
+        with ElasticStore(store._connection, name) as several:
+            (ranking,) = several.search([Query("glaciers")], {"bm25": Bm25()}, Fusion(), k=5)
+            assert sorted(ids(ranking)) == expected and sorted(several.get(expected)) == expected
+            assert several.count() == 2 and len(list(several.scan())) == 2
+            for refused in (lambda several=several: several.prepare(Layout()), several.removal, several.drop):
+                with pytest.raises(UsageError, match="several indices, which ccheck only searches"):
+                    refused()
+    with ElasticStore(store._connection, f"{store.index}-none*") as nothing:
+        assert nothing.info() is None
+
+
+def test_a_data_stream_is_searched(client: httpx.Client, store: ElasticStore) -> None:
+    if client.get("/_data_stream").status_code != 200:
+        pytest.skip("this node makes data streams, but has no way to remove them")
+    template = {"index_patterns": [f"{store.index}*"], "data_stream": {}, "priority": 500}
+    mappings = {"properties": {"title": TEXT, "text": TEXT}}
+    path = f"/_index_template/{store.index}"
+    client.put(path, json=template | {"template": {"mappings": mappings}}).raise_for_status()
+    try:
+        source = {"@timestamp": "2024-01-01", "title": "Ice", "text": PROSE}
+        client.post(f"/{store.index}/_create/p", params={"refresh": "true"}, json=source).raise_for_status()
+        (one,) = found(store, "glaciers")
+        assert (one.id, one.title, one.text) == ("p", "Ice", PROSE)
+    finally:
+        client.delete(f"/_data_stream/{store.index}")
+        client.delete(path)
+
+
+def test_synthetic_source_and_a_thousand_fields(client: httpx.Client, store: ElasticStore) -> None:
+    properties: dict[str, Any] = {"title": TEXT, "text": TEXT, **{f"f{number}": TEXT for number in range(600)}}
+    properties |= {f"k{number}": {"type": "keyword"} for number in range(390)}
+    make(client, store.index, properties, settings={"index.mapping.source.mode": "synthetic"})
+    put(client, store.index, "p", {"title": "Ice", "text": PROSE, "k1": "x"})
+    (one,) = found(store, "glaciers")
+    assert (one.title, one.text, one.metadata) == ("Ice", PROSE, {"k1": "x"})
+    info = store.info()
+    assert info is not None and "and 580 more" in info.details["left out"]
+
+
+def test_what_is_not_kept_is_refused_in_words(client: httpx.Client, store: ElasticStore) -> None:
+    make(client, store.index, {"title": TEXT, "body": TEXT}, mappings={"_source": {"enabled": False}})
+    put(client, store.index, "p", {"title": "Ice", "body": PROSE})
+    with pytest.raises(InvalidData, match="keeps no _source, so ccheck could find documents but not show"):
+        found(store, "glaciers")
+
+
+def test_an_index_of_another_cluster_is_refused_in_words() -> None:
+    with pytest.raises(UsageError, match="on another cluster"):
+        ElasticStore(Connection("http://127.0.0.1:9"), "remote:papers")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_indices_of_packages_are_shown_whole(client: httpx.Client, store: ElasticStore, package: str) -> None:
+    chunks = [("a", "Ice", PROSE), ("b", "Seas", "Oceans rise as they warm.")]
+    PACKAGES[package](client, store.index, chunks)
+    (one,) = found(store, "glaciers")
+    assert (one.title, one.text) == ("Ice", PROSE)
+    info = store.info()
+    assert info is not None and info.dimensions == 3 and info.documents == 2
+    assert not any(isinstance(value, CcheckError) or "embedding" in key for key, value in one.metadata.items())
