@@ -96,12 +96,6 @@ def read_article(path: str | Path) -> Article:
     return parse_article(data, str(path))
 
 
-def is_collection(path: str | Path) -> bool:
-    """Whether this is a folder or a ZIP archive."""
-    path = Path(path).expanduser()
-    return path.is_dir() or (path.is_file() and path.suffix.lower() == ".zip")
-
-
 def iter_articles(path: str | Path, only: frozenset[str] | None = None) -> Iterator[Article | Unread]:
     """The articles of a file, a folder (with its subfolders) or a ZIP archive, in the order of their names.
 

@@ -17,6 +17,7 @@ from .text import printable
 if TYPE_CHECKING:
     import jinja2
 
+_SHARED = ("page.css", "page_head.html")
 _OUTSIDE_HTML = re.compile("[\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
@@ -29,13 +30,15 @@ def inert(text: str) -> str:
 def environment(package: str, style: str, script: str | None = None, **names: Any) -> jinja2.Environment:
     """Templates of a package, with its style sheet after the one that all pages share.
 
-    A template finds `style`, `script` and their hashes for the policy, and `names`.
+    A template finds `style`, `script` and their hashes for the policy, and `names`. It sets `title` and includes
+    `page_head.html`, which all pages share too.
     """
     import jinja2
     from markupsafe import Markup
 
-    def read(name: str, package: str = package) -> str:
-        return files(package).joinpath(name).read_text(encoding="utf-8")
+    def read(name: str) -> str:
+        place = __package__ or "" if name in _SHARED else package
+        return files(place).joinpath(name).read_text(encoding="utf-8")
 
     def finalize(value: object) -> object:
         return value if isinstance(value, Markup | int) else inert(str(value))
@@ -48,8 +51,7 @@ def environment(package: str, style: str, script: str | None = None, **names: An
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    assert __package__ is not None
-    styles = read("page.css", __package__) + read(style)
+    styles = read("page.css") + read(style)
     made.globals |= {"style": Markup(styles), "style_hash": csp_hash(styles), **names}  # noqa: S704 - packaged with ccheck
     if script is not None:
         code = read(script)

@@ -50,14 +50,6 @@ class Cut:
     def sentences(self) -> list[Span]:
         return [one for some in self.by_paragraph for one in some]
 
-    @cached_property
-    def _starts(self) -> list[int]:
-        return [start for start, _ in self.sentences]
-
-    def sentence_at(self, position: int) -> int:
-        """The number of the sentence at this offset, or of the last before it."""
-        return max(0, bisect.bisect_right(self._starts, position) - 1)
-
     def paragraph_at(self, position: int) -> Span | None:
         """The paragraph at this offset, or the last before it."""
         number = bisect.bisect_right([start for start, _ in self.paragraphs], position) - 1

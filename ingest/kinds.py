@@ -50,8 +50,6 @@ TABLES: tuple[Format, ...] = ("csv", "tsv")
 REFERENCES: tuple[Format, ...] = ("ris", "bibtex", "nbib", "wos")
 WHOLE: tuple[Format, ...] = ("txt", "pdf", "docx")
 """A file is one document."""
-SPOOLED: tuple[Format, ...] = ("pdf", "docx", "xlsx", "parquet")
-"""What can't be read from its beginning to its end."""
 KNOWN = f"{', '.join(FORMATS)}, each also with {' or '.join(COMPRESSIONS)}"
 
 HINTS = {

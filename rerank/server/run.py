@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 5
 """How much longer than a request may take the server waits for those that it took, when it is told to stop."""
-BACKLOG = 2048
 
 
 def require_server() -> None:
