@@ -139,7 +139,7 @@ class ArticleBuilder:
         )
 
     def article(self, identifier: str, title: str, metadata: Mapping[str, Value] | None = None) -> Article:
-        """The article. Raises InvalidData where there is no text at all."""
+        """The article. Raises InvalidData if there is no text at all."""
         while self._open:
             self.close_section()
         captions = self._length

@@ -34,7 +34,7 @@ def is_jats(root: Node) -> bool:
 
 
 def read_jats(root: Node, identifier: str) -> Article:
-    """The first article of the document. Raises InvalidData where it has no text."""
+    """The first article of the document. Raises InvalidData if it has no text."""
     article = find(root, "article")
     article = root if article is None else article
     builder = ArticleBuilder()

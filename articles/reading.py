@@ -35,7 +35,7 @@ class Unread:
 def parse_article(data: bytes, file: str) -> Article:
     """The article of a file's bytes; `file` is its name. Its id is the name without the ending.
 
-    Raises InvalidData where it can't be read as one.
+    Raises InvalidData if it can't be read as one.
     """
     if len(data) > FILE_BYTES:
         raise InvalidData(f"{file}: the file is too large: {len(data):,} bytes, at most {FILE_BYTES:,}")
@@ -100,7 +100,7 @@ def iter_articles(path: str | Path, only: frozenset[str] | None = None) -> Itera
     """The articles of a file, a folder (with its subfolders) or a ZIP archive, in the order of their names.
 
     `only` names the ids that are wanted; other files are not opened. A file that can't be read is an `Unread` in its
-    place. Raises NotFound where there is no such file or nothing in it that could be an article.
+    place. Raises NotFound if there is no such file or nothing in it that could be an article.
     """
     path = Path(path).expanduser()
     if not path.exists():

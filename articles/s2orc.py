@@ -30,7 +30,7 @@ def is_s2orc(value: Mapping[str, Any]) -> bool:
 
 
 def read_s2orc(value: Mapping[str, Any], identifier: str) -> Article:
-    """Raises InvalidData where it has another shape than its kind."""
+    """Raises InvalidData if it has another shape than its kind."""
     content = value.get("content")
     try:
         if isinstance(content, dict):

@@ -55,7 +55,7 @@ def article_of(document: Document) -> Article:
         captions = int(str(data.get("article.captions")))
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidData(
-            f"the document {document.id!r} is no article, or another version stored it: {error}"
+            f"the document {document.id!r} is not a full text, or another version of ccheck stored it: {error}"
         ) from error
     own = {name: value for name, value in data.items() if name != "article" and not name.startswith("article.")}
     return Article(document.id, document.title, text, captions, sections, elements, own)

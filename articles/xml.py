@@ -25,7 +25,7 @@ def parse(data: bytes) -> Node:
     except (etree.XMLSyntaxError, ValueError) as error:
         raise InvalidData(f"not well-formed XML: {error}") from error
     if root is None:
-        raise InvalidData("not well-formed XML: there is no element")
+        raise InvalidData("not well-formed XML: it has no element")
     return root
 
 

@@ -152,7 +152,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _make_streams_safe() -> None:
-    """What is printed is UTF-8 wherever it is no terminal, and no character can stop it; a closed stream is empty.
+    """Unless it goes to a terminal, the output is UTF-8, and no character can stop it. A closed stream is empty.
 
     Nor does any known secret leave by them.
     """

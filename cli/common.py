@@ -29,7 +29,7 @@ R = TypeVar("R")
 LOG = "ccheck"
 """The logger above those of all modules."""
 NO_WIDTH = 1_000_000
-"""Where there is no terminal nothing is wrapped: a fact is a line, for grep and the like."""
+"""Without a terminal, nothing is wrapped: each fact is one line, for grep and the like."""
 
 STORE_FORMS = "a folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX"
 store_option = click.option(
@@ -128,7 +128,7 @@ def resolved_from(*, show_pending: bool = False, **flags: Any) -> Resolved:
 
 
 def stdout() -> Console:
-    """For data. Neither colours nor wrapped lines where it is no terminal."""
+    """For data. Without a terminal, it has neither colours nor wrapped lines."""
     return _console_class()(width=None if sys.stdout.isatty() else NO_WIDTH, highlight=False)
 
 

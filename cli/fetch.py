@@ -17,8 +17,8 @@ from .common import counted, notice, options, quiet_option
 @options(
     click.option("--limit", default=1_000, show_default=True, type=click.IntRange(1), help="Most papers to fetch."),
     click.option("--output", "-o", metavar="FILE", help="File to write.  [default: TOPIC.SERVICE.jsonl]"),
-    click.option("--email", metavar="ADDRESS", help="Your address, which the services ask for and thank with speed."),
-    click.option("--server", metavar="URL", help="Ask this server instead, which answers as the service does."),
+    click.option("--email", metavar="ADDRESS", help="Your address. With it, the services answer faster."),
+    click.option("--server", metavar="URL", help="Server to ask instead, with the same API."),
     quiet_option,
 )
 def fetch(

@@ -65,7 +65,7 @@ class Asked:
     """For claims that name no article: the articles of the store that they are asked of. None: all that were read."""
 
     def scope(self, claim: AskedClaim) -> list[str]:
-        """The articles that a claim is asked of. Raises NotFound where the one it names is not here."""
+        """The articles that a claim is asked of. Raises NotFound if the one it names is not here."""
         if claim.article is None:
             here = [one.id for one in self.articles]
             return here if self.found is None else [one for one in self.found[claim.text] if one in here]
@@ -182,7 +182,7 @@ def _rows(file: str) -> Iterator[AskedClaim]:
         text = next((data[name] for name in CLAIMS if isinstance(data.get(name), str) and data[name].strip()), None)
         if text is None:
             raise InvalidData(
-                f"{record.file}, line {record.line}: there is no claim. A row needs claim_id, article and claim"
+                f"{record.file}, line {record.line}: the claim is missing. A row needs claim_id, article and claim"
             )
         identifier = next((data[name] for name in CLAIM_IDS if data.get(name) is not None), number)
         article = next((data[name] for name in ARTICLES if data.get(name)), None)

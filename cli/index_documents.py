@@ -224,7 +224,7 @@ def _conditions(store: Store, texts: Sequence[str]) -> list[Filter]:
 
 
 def _ids_in(source: str, id_field: str | None) -> set[str]:
-    """The ids that a file's documents have. Raises UsageError where a record can't be read: what it has is unknown."""
+    """The ids that a file's documents have. Raises UsageError if a record can't be read: what it has is unknown."""
     from ..errors import InvalidData
     from ..ingest import Reject, read
     from ..ingest.documents import make_document

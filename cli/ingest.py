@@ -239,7 +239,7 @@ def _reading(format_: Format | None, delimiter: str | None, encoding: str | None
             codecs.lookup(encoding).incrementaldecoder("replace").decode(b"")
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise UsageError(
-                f"--encoding {encoding}: there is no such text encoding. Use utf-8, latin-1, cp1252, utf-16 …"
+                f"--encoding {encoding}: unknown text encoding. Use utf-8, latin-1, cp1252, utf-16 …"
             ) from error
     return Reading(format_, delimiter, encoding)
 

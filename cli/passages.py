@@ -44,7 +44,7 @@ _NOTHING = "no sentence shares a word with the claim"
     click.option(
         "--expressions",
         metavar="FILE|none",
-        help="Expressions that passages must hold; ccheck train expressions makes a file.",
+        help="Expressions that passages must contain; ccheck train expressions makes a file.",
     ),
     replace_option,
     llm_option,
@@ -77,7 +77,7 @@ def passages(
     ccheck passages paper.xml "the slope of the regression line was the worst"
     ccheck passages papers.zip --claims claims.jsonl --json > passages.jsonl
 
-    ARTICLE and --claims are those of ccheck figures.
+    ARTICLE and --claims are as for ccheck figures.
     """
     from ..pipeline.grounding import open_passages, passages_stage
     from ..pipeline.resources import Resources

@@ -368,7 +368,7 @@ def _refuse_own_output(file: str) -> None:
     try:
         same = os.path.samestat(os.fstat(sys.stdout.fileno()), Path(file).stat())
     except (OSError, ValueError):
-        return  # there is no such file, or standard output is none
+        return  # no such file, or standard output is not a file
     if same:
         raise UsageError(f"--resume reads {file}, and the output goes there too. Write it to another file")
 

@@ -15,9 +15,9 @@ HEAD = """\
 
 Written by `python -m ccheck.cli.reference > docs/cli.md`; change the commands, not this page.
 
-Data go to standard output; progress and notices go to standard error, and `--quiet` leaves them out. Where standard
-output is no terminal there are no colours, and a line is as long as what it says. `-` is standard input. `--json`
-prints one JSON object a line: [json.md](json.md).
+Data go to standard output; progress and notices go to standard error, and `--quiet` leaves them out. If
+standard output is not a terminal, ccheck prints no colours and wraps no lines. `-` is standard input. `--json` prints
+one JSON object per line: [json.md](json.md).
 
 | exit code | meaning |
 | --- | --- |
@@ -66,7 +66,7 @@ else it sets stops the command until you have allowed the file: [security.md](se
 In place of `ELASTICSEARCH_` the names of Elastic's other tools do, too: `ES_`, `ELASTIC_` and `ES_LOCAL_`. Secrets are
 taken from the environment only, and never printed.
 
-| setting | in the environment | in a folder's file | default | what it is |
+| setting | in the environment | in a folder's file | default | meaning |
 | --- | --- | --- | --- | --- |
 """
 

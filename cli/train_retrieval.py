@@ -225,7 +225,7 @@ def reranker(**given: Any) -> None:
 
 
 class _Run:
-    """The files and flags of a command that are no settings of its training."""
+    """The files and flags of a command that are not settings of its training."""
 
     def __init__(self, values: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
         for name in ("corpus", "claims", "qrels", "output"):
@@ -262,7 +262,7 @@ def _prepared(kind: type[T], given: dict[str, Any], also: tuple[str, ...] = ()) 
 
 
 def settings_of(given: Sequence[str]) -> dict[str, Any]:
-    """`lora={r=8}` and the like; a value that is no TOML is a text."""
+    """`lora={r=8}` and the like. A value that is not TOML is a text."""
     found: dict[str, Any] = {}
     for one in given:
         key, equals, value = one.partition("=")

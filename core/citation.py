@@ -26,7 +26,7 @@ def folded(name: str) -> str:
 
 
 def normal_doi(value: object) -> str | None:
-    """A DOI as others compare it: lower case, without `doi:` or `https://doi.org/`; None for what is none."""
+    """A DOI as others compare it: lower case, without `doi:` or `https://doi.org/`; None if it is not a DOI."""
     if not isinstance(value, str):
         return None
     doi = _DOI_PREFIX.sub("", value.strip())

@@ -47,7 +47,7 @@ def fingerprint(path: Path) -> str:
 def check_modules(path: Path) -> list[Path]:
     """The folders of the modules that sentence-transformers puts together, other than `path` itself.
 
-    Raises InvalidData where one lies outside of the folder, or has weights that are no safetensors: loading such runs
+    Raises InvalidData where one lies outside of the folder, or has weights that are not safetensors: loading such runs
     what their author wrote.
     """
     whole = path.resolve()

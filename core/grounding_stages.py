@@ -78,9 +78,9 @@ class FiguresStage(Stage):
     runs: dict[str, FigureRun] = Field(min_length=1)
     merge: Literal["round-robin", "top-k", "rank-and-score", "scores"] = "rank-and-score"
     k: int = Field(default=1, ge=1, le=100, description="for top-k: the portion of each pass")
-    s: float = Field(default=2.0, ge=1, le=100, description="for rank-and-score: how much less each next run counts")
-    supplements: bool = Field(default=False, description="true: supplements are ranked, too")
-    panels: bool = Field(default=False, description="true: cited parts of figures (1A) are ranked instead of wholes")
+    s: float = Field(default=2.0, ge=1, le=100, description="for rank-and-score: divides what each further run counts")
+    supplements: bool = Field(default=False, description="true: also rank supplements")
+    panels: bool = Field(default=False, description="true: rank cited parts of figures (1A), not whole figures")
     why: int = Field(default=3, ge=0, le=20, description="how many pieces of evidence each element shows")
 
 

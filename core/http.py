@@ -60,7 +60,7 @@ class Counted:
         self._left = self._most = most if status == 200 else min(most, MOST_ERROR_BYTES)
 
     def add(self, size: int) -> None:
-        """Raises TooLarge where the answer is larger than allowed."""
+        """Raises TooLarge if the answer is larger than allowed."""
         self._left -= size
         if self._left < 0:
             raise TooLarge(

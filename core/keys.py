@@ -57,7 +57,7 @@ def is_yours(settings: Settings, name: str, url: str, also: Iterable[str] = ()) 
 
 
 def place(url: str) -> Place | None:
-    """Where a URL leads; None where it is none."""
+    """Where a URL leads; None if it is not a URL."""
     try:
         parts = urlsplit(url.strip())
         port = parts.port or {"http": 80, "https": 443}[parts.scheme]

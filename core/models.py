@@ -306,7 +306,7 @@ def loading_quietly() -> Iterator[None]:
 def load_transformer(path: Path, kind: str, what: str, dtype: str) -> tuple[Any, Any]:
     """The model of a folder, by the class of transformers that `kind` names, and its tokenizer; on the CPU.
 
-    Only safetensors are loaded and no code beside them runs. Raises InvalidData where the folder does not hold `what`,
+    Only safetensors are loaded and no code beside them runs. Raises InvalidData if the folder does not hold `what`,
     whole: weights that are missing would be drawn at random.
     """
     with loading_quietly():
@@ -329,7 +329,7 @@ def load_transformer(path: Path, kind: str, what: str, dtype: str) -> tuple[Any,
             raise InvalidData(f"{path} can't be loaded as a {what}: {reason}") from error
     if info["missing_keys"]:
         missing = ", ".join(sorted(info["missing_keys"])[:3])
-        raise InvalidData(f"{path} is no {what}: its weights lack {missing}. Name another one")
+        raise InvalidData(f"{path} is not a {what}: its weights lack {missing}. Choose another one")
     return model.eval(), tokenizer
 
 
@@ -341,7 +341,7 @@ def load_encoder(
 ) -> Any:
     """The model of a folder by a class of sentence-transformers; `device` as torch names it, by default the fastest.
 
-    No code of the model's author runs. Raises MissingExtra, UsageError for a device that is none, and InvalidData for a
+    No code of the model's author runs. Raises MissingExtra, UsageError for an unknown device, and InvalidData for a
     folder that does not hold `what`.
     """
     keep_few_shapes()

@@ -319,7 +319,7 @@ def _extended(name: str, data: Mapping[str, Any]) -> str | None:
 
 
 def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
-    """A stage without `kind` is of the kind that its name says, or for rerankers a model."""
+    """A stage without `kind` has the kind that its name says; a reranker is then a model."""
     known: dict[str, tuple[tuple[str, ...], str | None]] = {
         "retrievers": ((), None),
         "rerankers": (("ensemble", "late", "learned", "listwise"), "model"),

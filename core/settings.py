@@ -55,7 +55,7 @@ class Here:
 
 
 def _is_below(value: object) -> bool:
-    """Whether a store is a folder in the current one; a link out of it is none."""
+    """Whether a store is a folder in the current one. A link that leads out of it is not."""
     if not isinstance(value, str) or ":" in value or value.startswith("~"):
         return False
     return Path(value).resolve().is_relative_to(Path.cwd().resolve())
@@ -103,7 +103,7 @@ class Settings(BaseModel):
     )
     elasticsearch_cloud_id: str | None = Field(None, description="the same for Elastic Cloud")
     elasticsearch_api_key: SecretStr | None = Field(None, description="from the environment only")
-    elasticsearch_username: str | None = Field(None, description="the user name, where there is no API key")
+    elasticsearch_username: str | None = Field(None, description="user name, if you have no API key")
     elasticsearch_password: SecretStr | None = Field(None, description="from the environment only")
     elasticsearch_ca_certs: Path | None = Field(
         None, description="PEM file of the authority that signed the server's certificate"
@@ -288,7 +288,7 @@ def waiting(file: Path, pending: Mapping[str, Any]) -> str:
 def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
     """Allow ./ccheck.toml as it is now, or no more: the file, and what of it only the user may choose.
 
-    Raises NotFound where there is no such file, or it was not allowed.
+    Raises NotFound if there is no such file, or it was not allowed.
     """
     here = config_files()[1]
     folder = _read(here)

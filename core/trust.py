@@ -40,7 +40,7 @@ def digest(content: bytes, values: Mapping[str, Any]) -> str:
 
 
 def is_trusted(file: Path, digest: str) -> bool:
-    """Whether the user allowed this file as it is now. Raises InvalidData where the list can't be read."""
+    """Whether the user allowed this file as it is now. Raises InvalidData if the list can't be read."""
     return _listed().get(str(file.resolve())) == digest
 
 

@@ -46,9 +46,9 @@ def load_adapter(folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
         )
     if made_for != fingerprint:
         raise InvalidData(
-            f"the adapter {folder} was made for {model} (weights {made_for[:8]}), and the embeddings are of other "
-            f"weights ({fingerprint[:8]}): leave adapter out of the recipe, or train one from the model that the store "
-            "was made with (ccheck train adapter --base MODEL)"
+            f"the adapter {folder} was made for {model} (weights {made_for[:8]}), but the embeddings come from "
+            f"other weights ({fingerprint[:8]}). Leave adapter out of the recipe, or train one from the model that the "
+            "store was made with (ccheck train adapter --base MODEL)"
         )
     try:
         from safetensors import SafetensorError

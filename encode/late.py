@@ -198,7 +198,7 @@ def load_late_encoder(
     by default all (static), or as many as the model was made for. `cache`: where tables are kept, by default in the
     user's cache folder. `on_load` is told, before what takes long, why it does.
 
-    Raises NotFound where there is no such model or it has no safetensors, MissingExtra for one that needs torch where
+    Raises NotFound if there is no such model or it has no safetensors, MissingExtra for one that needs torch where
     that is not installed, UsageError for what the model can't do, InvalidData for a model of another kind.
     """
     found = find_model(name, allow_download=allow_download)

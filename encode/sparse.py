@@ -140,7 +140,7 @@ def _check_folder(found: FoundModel) -> None:
 
 
 def _check_head(model: SparseEncoder, found: FoundModel) -> None:
-    """Raises InvalidData where a masked language model's head is in no file: it would have been drawn at random."""
+    """Raises InvalidData if a masked language model's head is in no file: it would have been drawn at random."""
     from safetensors import safe_open
     from transformers import PreTrainedModel
 

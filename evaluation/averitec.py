@@ -58,7 +58,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A line of the task's prediction file. `label` is None where there is no verdict."""
+    """A line of the task's prediction file. `label` is None if there is no verdict."""
 
     id: str
     claim: str
@@ -121,7 +121,7 @@ def read_predictions(path: str | Path) -> list[Prediction]:
 
 
 def write_predictions(path: str | Path, predictions: Sequence[Prediction]) -> None:
-    """The task's prediction file. Raises UsageError where it can't be written."""
+    """The task's prediction file. Raises UsageError if it can't be written."""
     with writing(path, "the predictions") as stream:
         json.dump([one.to_dict() for one in predictions], stream, ensure_ascii=False, indent=1)
         stream.write("\n")
@@ -153,7 +153,7 @@ def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteo
     if len(by_id) < len(predictions):
         raise InvalidData("two predictions have the same claim_id")
     if not any(one.id in by_id for one in gold):
-        raise InvalidData("none of the predictions is of one of the claims: do the files belong together?")
+        raise InvalidData("no prediction is for one of the claims: do the files belong together?")
     made = [by_id.get(one.id, Prediction(one.id, one.claim, None, ())) for one in gold]
     questions = [
         matched([pair.question for pair in one.evidence[:MOST]], true.questions, meteor)

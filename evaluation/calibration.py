@@ -67,7 +67,7 @@ def open_stance_method(
 ) -> Iterator[StanceMethod]:
     """The stance method of the settings' recipe; without the recipe's calibration unless `calibrated`.
 
-    Raises UsageError where the recipe has no judge, NotFound or MissingExtra for a model that is not here.
+    Raises UsageError if the recipe has no judge, NotFound or MissingExtra for a model that is not here.
     """
     stage = adjusted(settings, changes or Changes()).verdict
     if not calibrated:
@@ -119,7 +119,7 @@ def cross_fitted(
 ) -> tuple[list[Stance], list[Label]]:
     """Each stance calibrated on pairs of other claims, with its true label.
 
-    Raises InvalidData where the pairs or the claims are too few.
+    Raises InvalidData if the pairs or the claims are too few.
     """
     fold_of = {claim: number % FOLDS for number, claim in enumerate(dict.fromkeys(claims))}
     made: list[Stance] = []

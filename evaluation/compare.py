@@ -80,7 +80,7 @@ def randomisation_test(
     """The two-sided p-value of a mean difference of pairs, and whether it is exact.
 
     Under the null hypothesis each difference could as well have the other sign. All sign flips are tried where they
-    are no more than `permutations`, else so many at random.
+    do not exceed `permutations`, else that many at random.
     """
     import numpy as np
 

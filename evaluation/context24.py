@@ -60,7 +60,7 @@ def _gold(row: Any, number: int, path: str | Path) -> GoldClaim:
         next((row[name] for name in _IDS if row.get(name) is not None), None) if isinstance(row, dict) else None
     )
     if identifier is None:
-        raise InvalidData(f"{path}, row {number}: there is no claim_id")
+        raise InvalidData(f"{path}, row {number}: claim_id is missing")
     listed: dict[tuple[str, ...], list[Any]] = {
         names: next((row[name] for name in names if isinstance(row.get(name), list)), [])
         for names in (_ELEMENTS, _PASSAGES)

@@ -47,7 +47,7 @@ class Ev2r:
 def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageModel) -> Ev2r | None:
     """The measure, two questions a claim. A claim without predicted evidence has the recall 0 without being asked.
 
-    None where no claim could be judged. Raises Refused where the server answers no question.
+    None where no claim could be judged. Raises Refused if the server answers no question.
     """
     prompt = load_prompt(__package__, "ev2r", PLACEHOLDERS, llm.prompts_dir)
     by_id = {one.id: one for one in predictions}

@@ -286,7 +286,7 @@ class _Answers:
         )
 
     def _classified(self, what: str, made: Mapping[Any, Any], true: Mapping[Any, Label]) -> Classified | None:
-        """None where there are no true labels, or, with its reason in `unmeasured`, where nothing could be measured.
+        """None if there are no true labels, or, with its reason in `unmeasured`, where nothing could be measured.
 
         The rankings were measured all the same, and may have taken hours.
         """

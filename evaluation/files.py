@@ -92,7 +92,7 @@ def bad_lines(path: str | os.PathLike[str], problems: list[str], count: int) -> 
 
 
 def _opened(name: str) -> tuple[Source, bytes | None]:
-    """The file as a source, by its first bytes, and its first line that is not blank; None where there is none."""
+    """The file as a source, by its first bytes, and its first line that is not blank; None if there is none."""
     path = Path(name).expanduser()
     if name == STDIN or (path.exists() and not path.is_file() and not path.is_dir()):  # also a shell's <(command)
         (source,) = find_sources(name)

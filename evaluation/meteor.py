@@ -76,7 +76,7 @@ def _carried() -> Iterator[Path]:
 
 
 def _wordnet() -> Any:
-    """A reader of a WordNet that is no data of NLTK's; None where there is none."""
+    """A reader of a WordNet that NLTK did not install; None if there is none."""
     import nltk
     from nltk.corpus.reader import WordNetCorpusReader
 

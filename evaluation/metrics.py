@@ -56,7 +56,7 @@ class KnownIds(Protocol):
 def check_metrics(metrics: Sequence[str]) -> list[str]:
     """The names of metrics as they are reported, each once: `MRR@5` is `RR@5`.
 
-    Raises UsageError for one that is unknown or is no mean, MissingExtra without ir-measures.
+    Raises UsageError for one that is unknown or is not a mean, MissingExtra without ir-measures.
     """
     names = list(dict.fromkeys(name if name in _OWN else str(_measure(name)) for name in metrics))
     if not names:

@@ -57,7 +57,7 @@ def write_report(
 ) -> None:
     """Write the page of evaluations by what they are called; `texts` are the claims by their ids.
 
-    Raises UsageError where the file can't be written, MissingExtra without matplotlib.
+    Raises UsageError if the file can't be written, MissingExtra without matplotlib.
     """
     with writing(path, "the report") as page:
         page.writelines(_environment().get_template("report.html").generate(_page(evaluations, qrels, texts, top)))

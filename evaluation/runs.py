@@ -63,7 +63,7 @@ def trec_lines(claim: str, ranking: Sequence[tuple[str, float]], name: str) -> l
     White space and control characters in ids are written as in a URL.
 
     The scores that are written fall strictly, read as float32 (trec_eval's) or as float64: tools order by score and
-    break ties by document id, which would not be the ranking. Raises InvalidData for scores that are no numbers.
+    break ties by document id, which would not be the ranking. Raises InvalidData for scores that are not numbers.
     """
     first, tag = _word(claim), _word(name) or "ccheck"
     scores = _falling([score for _, score in ranking], claim)
@@ -82,7 +82,7 @@ def result_lines(result: Result) -> list[str]:
 def write_run(path: str | os.PathLike[str], run: Run, name: str) -> None:
     """Write a run; see `trec_lines`. The file is there whole or not at all.
 
-    Raises InvalidData for scores that are no numbers, UsageError where the file can't be written.
+    Raises InvalidData for scores that are not numbers, UsageError where the file can't be written.
     """
     lines = [
         line

@@ -159,7 +159,7 @@ def resampled(rows: NDArray[np.float64], resamples: int, seed: int) -> NDArray[n
 def label_figures(confusions: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """Accuracy and F1 of many confusion matrices, shape [resamples, true, predicted]: scikit-learn takes one a call.
 
-    Predicted labels beyond the true ones are no labels: what was not judged is wrong.
+    Predicted labels beyond the true ones do not count as labels: what was not judged is wrong.
     """
     import numpy as np
 

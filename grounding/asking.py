@@ -57,7 +57,7 @@ def select_texts(model: Callable[[str | None], LanguageModel]) -> Select:
 def _check(numbers: Sequence[int], count: int) -> None:
     """Raises ValueError, whose message the model reads."""
     if wrong := next((number for number in numbers if not 1 <= number <= count), None):
-        raise ValueError(f"there is no number {wrong}: they are 1 to {count}")
+        raise ValueError(f"{wrong} is not one of the numbers 1 to {count}")
     if len(set(numbers)) < len(numbers):
         raise ValueError("a number occurs more than once")
 

@@ -33,7 +33,7 @@ Embedders: TypeAlias = Mapping[str | None, TextEncoder]
 
 
 def encoder_of(embedders: Embedders, model: str | None) -> TextEncoder:
-    """Raises UsageError where the model was not loaded."""
+    """Raises UsageError if the model was not loaded."""
     if model not in embedders:
         raise UsageError(f"this recipe needs the embedding model {model or 'of the settings'}, which is not loaded")
     return embedders[model]

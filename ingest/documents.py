@@ -63,7 +63,7 @@ def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: 
     Raises InvalidData with the reason where the record can't be one.
     """
     flat = _flatten(data)
-    # One field can be both; a title that nobody named is no field that is the text.
+    # One field can be both; a title that nobody named is not also the text.
     both = fields.text is not None and fields.text == fields.title
     text = _text(_take(data, flat, fields.text, TEXT_FIELDS))
     title = text if both else _text(_take(data, flat, fields.title, TITLE_FIELDS))
@@ -227,7 +227,7 @@ def _take(data: Mapping[str, Any], flat: dict[str, Value], asked: str | None, de
 
 
 def _take_id(data: Mapping[str, Any], flat: dict[str, Value], asked: str | None) -> str | None:
-    """The id exactly as it was given, not cleaned; None where there is none."""
+    """The id exactly as it was given, not cleaned; None if there is none."""
     for name in (asked,) if asked else ID_FIELDS:
         key, flat_key = key_of(data, name), key_of(flat, name)
         value = data[key] if key is not None else flat[flat_key] if flat_key is not None else None

@@ -94,7 +94,7 @@ def default_chunking(embedding: Embedding) -> Chunking:
 def chunking_for(encoders: Encoders, passage_tokens: int | None, overlap: int | None) -> Chunking | None:
     """Passages of `passage_tokens` tokens that repeat `overlap` of the one before; None where neither is given.
 
-    By default a passage is as long as the model reads, and repeats an eighth. Raises UsageError where it does not fit.
+    By default a passage is as long as the model reads, and repeats an eighth. Raises UsageError if it does not fit.
     """
     if passage_tokens is None and overlap is None:
         return None

@@ -150,7 +150,7 @@ class _Client:
         except ValueError as error:
             raise InvalidData(f"{self.base} did not answer with JSON") from error
         if not isinstance(answer, dict):
-            raise InvalidData(f"{self.base} answered with JSON that is no object")
+            raise InvalidData(f"{self.base} answered with JSON that is not an object")
         return answer
 
     def get(self, path: str, parameters: Mapping[str, str | int]) -> bytes:

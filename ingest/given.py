@@ -17,7 +17,7 @@ from ..text import json_line
 def as_files(given: Iterable[Any]) -> Iterator[list[str]]:
     """The given as paths: records and data frames are in temporary files until the end of the context.
 
-    Raises UsageError for what is none of these.
+    Raises UsageError for anything else.
     """
     with tempfile.TemporaryDirectory(prefix="ccheck-") as folder:
         paths: list[str] = []

@@ -31,7 +31,7 @@ def read_lines(
 ) -> Iterator[Line]:
     """The lines of a source, blank ones too; `chunks` are its bytes as they lie in it, if some were read already.
 
-    Text in the source's encoding comes as UTF-8. A single carriage return ends no line. Raises OSError where it can't
+    Text in the source's encoding comes as UTF-8. A single carriage return ends no line. Raises OSError if it can't
     be read.
     """
     number, size = 1, 0
@@ -78,7 +78,7 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
 def decompressed(
     source: Source, on_bytes: Callable[[int], None], chunks: Iterable[bytes] | None = None
 ) -> Iterator[bytes]:
-    """The bytes of a source, see `read_lines`. Raises OSError where it can't be read or decompressed."""
+    """The bytes of a source, see `read_lines`. Raises OSError if it can't be read or decompressed."""
     try:
         yield from _decompressed(raw_chunks(source, on_bytes) if chunks is None else chunks, source.compression)
     except _Broken as error:

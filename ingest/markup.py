@@ -13,7 +13,7 @@ _HEADING = re.compile(r"^\s*(?:abstract|summary)\s*[:.]?\s*\n", re.IGNORECASE)
 
 
 def plain(text: str) -> str:
-    """The text without tags and entities; blocks end lines. "p<0.05" is no tag and stays."""
+    """The text without tags and entities; blocks end lines. "p<0.05" is not a tag and stays."""
     if "<" not in text and "&" not in text:
         return text.strip()
     text = _TAG.sub("", _BLOCK.sub("\n", text))

@@ -234,7 +234,7 @@ def _full_text(source: Source, chunks: Iterable[bytes]) -> Record | Reject:
         return Reject(source.name, 1, str(error).removeprefix(f"{source.name}: "))
 
 
-# NaN and Infinity are no JSON, but Python writes them for missing numbers: they count as absent.
+# NaN and Infinity are not JSON, but Python writes them for missing numbers: they count as absent.
 _DECODER = json.JSONDecoder(parse_constant=lambda name: None)
 
 

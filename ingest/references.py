@@ -202,7 +202,7 @@ def _bibtex(text: str) -> dict[str, Any]:
 
 
 def _from_latex(text: str) -> str:
-    """LaTeX's accents and commands as Unicode, without braces. Text that is no LaTeX (`5%`) stays as it is."""
+    """LaTeX's accents and commands as Unicode, without braces. Text that is not LaTeX (`5%`) stays as it is."""
     text = " ".join(text.split())
     if "\\" not in text and "{" not in text and "$" not in text and "~" not in text:
         return plain(text)

@@ -35,7 +35,7 @@ class Seen(Closing):
     def add(self, id_: str, digest: str, file: str, line: int) -> Earlier | None:
         """Note an id; where it came before, say where, and keep that. `digest` is hexadecimal.
 
-        Raises Incomplete where there is no room for it.
+        Raises Incomplete if there is no room for it.
         """
         number = self._files.setdefault(file, len(self._files))
         row = (id_, bytes.fromhex(digest), number, line)

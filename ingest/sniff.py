@@ -51,7 +51,7 @@ def unpacked_head(head: bytes, compression: Compression | None) -> bytes:
 
 
 def sniff(head: bytes) -> Format | None:
-    """The format of what begins like this; None where it is no format that ccheck reads."""
+    """The format of what begins like this; None if ccheck reads no such format."""
     if head.startswith(b"%PDF-"):
         return "pdf"
     if head.startswith(b"PAR1"):

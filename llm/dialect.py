@@ -42,7 +42,7 @@ class Dialect:
         return chosen
 
     def weaker(self, parameter: str | None, said: str) -> Dialect | None:
-        """The next one to try after a server refused this one; None where there is none left.
+        """The next one to try after a server refused this one; None if there is none left.
 
         `parameter` is the one that the server named; many servers name it only in what they `said`. Where they name
         none, the format is changed, which servers refuse most often.

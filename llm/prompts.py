@@ -74,7 +74,7 @@ def load_prompt(package: str, name: str, placeholders: Iterable[str], folder: Pa
 
 
 def refuse_unknown(folder: Path | None, known: Iterable[str]) -> None:
-    """Raises InvalidData where a folder of prompts has a file that no prompt is named after: a slip of the pen."""
+    """Raises InvalidData if a folder of prompts has a file that no prompt is named after: a slip of the pen."""
     if folder is None or not folder.is_dir():
         return
     names = {f"{name}.txt" for name in known}
@@ -110,7 +110,7 @@ def _escape(match: re.Match[str]) -> str:
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "ignore").decode("utf-8")  # lone surrogates are no text
+        return value.encode("utf-8", "ignore").decode("utf-8")  # lone surrogates are not text
     if isinstance(value, dict):
         return {key: _clean(item) for key, item in value.items()}
     return [_clean(item) for item in value] if isinstance(value, list | tuple) else value

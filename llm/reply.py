@@ -49,7 +49,7 @@ class BadReply(ValueError):
 
 
 def find_object(text: str) -> dict[str, Any]:
-    """The JSON object that a text is. Raises BadReply where it is anything else, or has anything else beside it.
+    """The JSON object that a text is. Raises BadReply if it is anything else, or has anything else beside it.
 
     Only white space, one code fence and, before them, thoughts that ended (<think>...</think>) may be around it: an
     object amid prose may be an example, a draft or half of a reply.
@@ -65,7 +65,7 @@ def find_object(text: str) -> dict[str, Any]:
         raise BadReply(
             "there is text before the JSON object: reply with the object alone"
             if "{" in reply
-            else "there is no JSON object in it"
+            else "it has no JSON object"
         )
     try:
         found, end = _DECODER.raw_decode(reply)
@@ -82,7 +82,7 @@ def find_object(text: str) -> dict[str, Any]:
 
 
 def read_body(body: bytes) -> Any:
-    """The JSON of a server's answer. Raises BadReply where an object says two things under one key, and ValueError or
+    """The JSON of a server's answer. Raises BadReply if an object says two things under one key, and ValueError or
     RecursionError for what is not JSON."""
     return _BODY.decode(body.decode())
 
@@ -117,7 +117,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    raise BadReply(f"{name} is no JSON number")
+    raise BadReply(f"{name} is not a JSON number")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_doubles, parse_constant=_no_constant)

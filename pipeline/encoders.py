@@ -141,7 +141,7 @@ def _cut(embedder: Embedder, in_passages: bool) -> DenseEncoder:
 
 
 def _refuse_other_chunking(opening: _Opening, encoder: DenseEncoder, need: DenseNeed) -> None:
-    """A store has one field of vectors for each model. Raises InvalidData where the recipe wants two."""
+    """A store has one field of vectors for each model. Raises InvalidData if the recipe wants two."""
     if encoder.chunking.cuts == need.passages:
         return
     wanted, there = ("in passages", "whole") if need.passages else ("whole", "in passages")
@@ -216,7 +216,7 @@ def _units(opening: _Opening, layout: Layout, needs: Needs, dense: Sequence[Dens
 
 
 def _embedding_of(dense: Sequence[DenseEncoder], model: str | None) -> Embedding | None:
-    """The model of that name among the encoders, by default the main one; None where there is none."""
+    """The model of that name among the encoders, by default the main one; None if there is none."""
     from ..models import find_model, fingerprint
 
     specs = [encoder.embedder.spec for encoder in dense]

@@ -23,14 +23,14 @@ FIGURES, PASSAGES = "context24-figures", "context24-passages"
 
 
 def figures_stage(recipe: Recipe) -> FiguresStage:
-    """The recipe's `[figures]`. Raises UsageError where it has none."""
+    """The recipe's `[figures]`. Raises UsageError if it has none."""
     if recipe.figures is None:
         raise UsageError(f"the recipe {recipe.name} has no table [figures]. Use --recipe {FIGURES}")
     return recipe.figures
 
 
 def passages_stage(recipe: Recipe) -> PassagesStage:
-    """The recipe's `[passages]`. Raises UsageError where it has none."""
+    """The recipe's `[passages]`. Raises UsageError if it has none."""
     if recipe.passages is None:
         raise UsageError(f"the recipe {recipe.name} has no table [passages]. Use --recipe {PASSAGES}")
     return recipe.passages

@@ -176,7 +176,7 @@ def _open_retrievers(
             else:
                 retrievers[name] = _checked_bm25(stage, info, how)
         except (NotFound, MissingExtra) as error:
-            # A model that somebody named and that is not there is no reason to go on with less.
+            # A model that somebody named and that is not there is an error, not a reason to go on with less.
             named = isinstance(stage, Dense) and resources.settings.embedding_model is not None and stage.model is None
             insisted = named and isinstance(error, NotFound) and info.dimensions is not None
             # The words of an index can all be in fields that its server embeds.

@@ -86,7 +86,7 @@ class _Clock:
     started: float = field(default_factory=time.monotonic)
 
     def left(self, share: float = 1.0) -> float | None:
-        """How many seconds are left of a share of the time, at least 0; None where there is no limit."""
+        """How many seconds of a share of the time are left, at least 0; None without a limit."""
         if self.seconds is None:
             return None
         return max(0.0, self.started + self.seconds * share - time.monotonic())

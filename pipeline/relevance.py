@@ -77,7 +77,7 @@ def relevance(claim: str, hits: Sequence[Hit], retrievers: Mapping[str, Retrieve
 
 
 def features(claim: str, hits: Sequence[Hit], bm25: str | None, dense: str | None) -> dict[str, float]:
-    """What the models read. `bm25` and `dense` are the names of the retrievers, None where there is none."""
+    """What the models read. `bm25` and `dense` are the names of the retrievers, None if there is none."""
     hits = hits[:HITS]
     wanted = set(terms(claim))
     count = max(1, len(wanted))

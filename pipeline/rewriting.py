@@ -73,7 +73,7 @@ class Papers(Reply):
 def rewrite(
     claims: Sequence[str], kinds: Collection[QueryText], stage: RewritingStage, llm: LanguageModel
 ) -> list[Rewritten]:
-    """The texts of those kinds for each claim, or why they could not be made. `claim`, the text as it is, is no kind.
+    """The texts of those kinds for each claim, or why they could not be made. `claim` is none of them.
 
     Each kind is one question a claim; all are asked together. `expand` gives the claim and the sentences after it
     (with the paper's prompts the corrected claim),

@@ -77,7 +77,7 @@ def distinct(texts: Sequence[str]) -> list[str]:
 def check_questions(reply: Questions) -> None:
     questions = distinct(reply.questions)
     if not questions:
-        raise ValueError("there is no question")
+        raise ValueError("it has no question")
     for question in questions:
         if not question.endswith(_MARKS):
             raise ValueError(f"{question[:80]!r} is not a question: it must end with a question mark")
@@ -88,7 +88,7 @@ def check_questions(reply: Questions) -> None:
 def check_queries(reply: Queries) -> None:
     queries = distinct(reply.queries)
     if not queries:
-        raise ValueError("there is no query")
+        raise ValueError("it has no query")
     if any(len(query) > QUERY_CHARS for query in queries):
         raise ValueError(f"a query has more than {QUERY_CHARS:,} characters")
 

@@ -102,8 +102,8 @@ def load_scorer(
         raise UsageError(f'{found.name} ({architecture}) can\'t read long passages in windows: use long = "cut"')
     if config.get("auto_map") and not trust_remote_code and not is_layerwise and not _is_known(config):
         raise UsageError(
-            f"{found.name} is of a kind that transformers does not have; it brings Python code of its author's own, "
-            "which runs only where you trust it: --trust-remote-code, and trust_remote_code = true for it in a recipe"
+            f"{found.name} has an architecture that transformers lacks, and brings its author's Python code. That code "
+            "runs only if you trust it: use --trust-remote-code, and trust_remote_code = true for it in a recipe"
         )
     asked = _prompt(found, config, prompt, yes_token) if is_decoder else _BGE
     if device is not None:

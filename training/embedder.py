@@ -304,7 +304,7 @@ def batches(
     rows: Sequence[EmbedderRow], relevant: dict[str, frozenset[str]], size: int, seed: int, epoch: int
 ) -> Iterator[list[int]]:
     """Batches of places in `rows`, in an order drawn by seed and epoch, in which no row's documents are relevant to
-    another's claim: what is a negative for it there is none.
+    another's claim: no negative in a batch is relevant.
 
     `relevant`: by claim id. There are as many batches as rows need, in every epoch; the few rows that fit into none of
     them wait for another epoch.

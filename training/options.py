@@ -190,7 +190,7 @@ class StanceOptions(TrainingOptions):
         default="document", description="what training and test pairs do not share; pair: a share of each label's pairs"
     )
     dev_share: float = Field(default=0.2, gt=0, lt=1)
-    gamma: float = Field(default=2.0, ge=0, description="how much less pairs count that are already right")
+    gamma: float = Field(default=2.0, ge=0, description="focal loss: larger values give right pairs less weight")
     class_weights: bool = Field(
         default=False, description="alpha is the inverse frequency of a class, scaled to sum to 3; otherwise alpha is 1"
     )

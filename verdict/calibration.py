@@ -208,7 +208,7 @@ class Calibrated:
 
 
 def calibrated(method: StanceMethod, calibration: Calibration) -> StanceMethod:
-    """The method with calibrated confidences. Raises UsageError where the calibration is another method's."""
+    """The method with calibrated confidences. Raises UsageError if the calibration is another method's."""
     # A model's folder can have moved.
     if calibration.method.rpartition("/")[2] != method.name.rpartition("/")[2]:
         raise UsageError(

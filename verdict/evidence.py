@@ -73,7 +73,7 @@ def choose_sentences_many(
     one call. `claim_vectors`, shape [cases, dimensions], are the claims' embeddings where they are known, of the same
     model.
 
-    Raises UsageError where the method lacks its model, InvalidData where the model's answer can't be used.
+    Raises UsageError if the method lacks its model, InvalidData where the model's answer can't be used.
     """
     if method == "embedding" and embed is None:
         raise UsageError(

@@ -72,7 +72,7 @@ class PackagedStances:
     ) -> None:
         """`on_load` is called before the embedding model is loaded, with the first claim.
 
-        Raises NotFound where the embedding model is missing, InvalidData for a broken file.
+        Raises NotFound if the embedding model is missing, InvalidData for a broken file.
         """
         self._weights = read_weights(folder)
         self._found = find_model(self._weights.embedding, allow_download=allow_download)

@@ -118,7 +118,7 @@ Quoting = OneStep | Polarity | Hybrid
 
 
 def check_quoting(reply: Quoting, document: Document) -> None:
-    """Raises ValueError where a reply contradicts itself or quotes what the document does not say."""
+    """Raises ValueError if a reply contradicts itself or quotes what the document does not say."""
     check_rationale(reply)
     if isinstance(reply, Hybrid) and reply.relevant != (reply.polarity != "NONE"):
         raise ValueError(

@@ -165,7 +165,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """200 where requests are taken, else 503. Needs no key."""
         if service.worker.healthy:
             return _json({"status": "ok"})
-        return _refused(TEI, Refusal(503, "the model's worker has failed: restart the server, its log has more"))
+        return _refused(TEI, Refusal(503, "the model's worker has failed. Restart the server; its log has the details"))
 
     @app.get("/info", tags=["state"])
     async def info(request: Request) -> Response:
@@ -214,7 +214,7 @@ async def _answer(service: Service, request: Request, dialect: Dialect, work: Wo
         response = _refused(dialect, Refusal(status, str(refused), refused.retry_after or 1))
     except Exception:  # noqa: BLE001 - the caller is told, and the log
         _log.exception("a bug in answering %s", path)
-        response = _refused(dialect, Refusal(500, "a bug of the server: its log has more"))
+        response = _refused(dialect, Refusal(500, "a bug in the server; its log has the details"))
     if response.status_code == HUNG_UP:
         service.metrics.gone.inc()
     elif response.status_code == TOO_SLOW or not await _drained(request):

@@ -38,7 +38,7 @@ Canary = Literal["order", "repeat"]
 def check_scorer(scorer: Scorer, canary: Canary = "order") -> None:
     """`repeat` leaves out the order, for models that were not trained.
 
-    Raises InvalidData where a score is not finite, all are the same, the same pair gets another score the second time,
+    Raises InvalidData if a score is not finite, all are the same, the same pair gets another score the second time,
     or a passage that answers a query comes out below one that does not.
     """
     encoded = [one for query, *passages in PAIRS for one in scorer.encode(query, passages)]

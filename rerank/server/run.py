@@ -50,7 +50,7 @@ def named_models(given: Sequence[str]) -> dict[str, str]:
 def listen(host: str, port: int) -> socket.socket:
     """A port of our own, which answers nobody before `serve`; 0 takes a free one.
 
-    Raises ServerError where it can't be had.
+    Raises ServerError if it can't be had.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -54,7 +54,7 @@ def write(client: Client, path: str, index: str, operations: Iterable[Operation]
     """Send all operations; done when each is stored or refused.
 
     Operations must bear being done twice: a request whose answer was lost is sent again. Raises a CcheckError where
-    the server stays away for longer than `Connection.retry_seconds`, or refuses for a reason that is no document's.
+    the server stays away for longer than `Connection.retry_seconds`, or refuses for a reason that concerns no document.
     """
     total = Outcome()
     pending: deque[Future[Outcome]] = deque()

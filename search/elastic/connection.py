@@ -45,7 +45,7 @@ class Connection:
     """Why the user's key or password is not sent there."""
 
     def __post_init__(self) -> None:
-        """Raises UsageError where there is no address, or none that makes sense."""
+        """Raises UsageError without a usable address."""
         address = _cloud_address(self.cloud_id) if self.url is None and self.cloud_id else self.url
         url, user = _address(address or "", "ELASTICSEARCH_URL")
         if user and self.username is None and self.api_key is None:
@@ -114,7 +114,7 @@ def connection_from(settings: Settings, url: str | None = None) -> Connection:
 
 
 def _address(address: str, variable: str) -> tuple[str, str]:
-    """A URL with its port and without user and password, and these. Raises UsageError where it is none."""
+    """A URL with its port and without user and password, and these. Raises UsageError if it is not a URL."""
     try:
         parts = urlsplit(address.strip())
         port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -227,7 +227,7 @@ def _errors(body: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _dicts(parts: Any) -> list[dict[str, Any]]:
-    """The objects of a list; none of what is no list."""
+    """The objects of a list; none of anything else."""
     return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 

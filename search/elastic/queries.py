@@ -233,7 +233,7 @@ def _cosine(score: float) -> float:
 
 
 def filter_bodies(index: Index, filters: Sequence[Filter]) -> list[Body]:
-    """Queries that a document must match. Raises UsageError where a field can't be compared so."""
+    """Queries that a document must match. Raises UsageError if a field can't be compared so."""
     refuse_ordered_ids(filters)
     return [_condition(index, filter_) for filter_ in filters]
 

@@ -37,7 +37,7 @@ class Masks:
     def of(self, scope: tuple[Filter, ...], snapshot: Snapshot, database: Database) -> NDArray[np.bool_] | None:
         """mask[seq]: whether a document passes; None where all do.
 
-        Raises Changed where the database is no longer as the snapshot has it.
+        Raises Changed if the database is no longer as the snapshot has it.
         """
         if not scope:
             return None

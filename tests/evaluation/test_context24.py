@@ -54,7 +54,7 @@ def test_the_tasks_files_are_read(tmp_path: Path) -> None:
     )
     assert read_captions(tmp_path, "k") == {"FIG 1": "Figure 1: Moss", "TAB 2": "T"}
     (tmp_path / "bad.json").write_text("[{}]")
-    with pytest.raises(InvalidData, match="row 1: there is no claim_id"):
+    with pytest.raises(InvalidData, match="row 1: claim_id is missing"):
         read_gold(tmp_path / "bad.json")
     with pytest.raises(NotFound):
         read_gold(tmp_path / "none.json")

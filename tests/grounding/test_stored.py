@@ -32,7 +32,7 @@ def test_nothing_is_lost_in_a_store(make_store: Callable[[], Store]) -> None:
     assert article_of(stored["snails"]) == article
     assert is_article(stored["snails"]) and not is_article(stored["plain"])
     assert store.count([FULL_TEXT]) == 1
-    with pytest.raises(InvalidData, match="is no article"):
+    with pytest.raises(InvalidData, match="is not a full text"):
         article_of(stored["plain"])
 
 
