@@ -313,7 +313,7 @@ def test_claims_gzipped_and_from_standard_input_are_the_same(query, tmp_path):
 def test_many_claims_stay_in_order(query, tmp_path):
     texts = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
     file = jsonl(tmp_path / "claims.jsonl", *({"_id": f"q{i}", "text": texts[i % 20]} for i in range(150)))
-    ran = query("--claims", file, "-k", "3")
+    ran = query("--claims", file, "-k", "3", "--verdict", "none")
     assert ran.code == 0 and [one["claim"]["id"] for one in ran.objects] == [f"q{i}" for i in range(150)]
     rankings = [[piece["doc_id"] for piece in one["evidence"]] for one in ran.objects]
     assert rankings[:20] == rankings[100:120]
@@ -355,7 +355,7 @@ def test_a_run_is_valid_and_keeps_the_order(query, tmp_path):
     ccheck("ingest", jsonl(tmp_path / "twins.jsonl", *twins), "--store", tmp_path / "twins", "--no-dense")
     one = jsonl(tmp_path / "one.jsonl", {"text": "sea level"})
     for store, claims in (((), CLAIMS), (("--store", tmp_path / "twins"), one)):
-        ran = query("--claims", claims, "--run", tmp_path / "my.run", *store)
+        ran = query("--claims", claims, "--run", tmp_path / "my.run", "--verdict", "none", *store)
         run = read_run(tmp_path / "my.run")
         assert len(run) == len(ran.objects)
         for one in ran.objects:
@@ -370,7 +370,7 @@ def test_a_run_is_valid_and_keeps_the_order(query, tmp_path):
 
 def test_a_run_is_read_by_the_usual_tools(query, tmp_path):
     ir_measures = pytest.importorskip("ir_measures")
-    query("--claims", CLAIMS, "--run", tmp_path / "my.run")
+    query("--claims", CLAIMS, "--run", tmp_path / "my.run", "--verdict", "none")
     run = list(ir_measures.read_trec_run(str(tmp_path / "my.run")))
     claims = [json.loads(line) for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
     qrels = [ir_measures.Qrel(c["_id"], piece["doc_id"], 1) for c in claims for piece in c["evidence"]]
