@@ -27,6 +27,14 @@ def words(tmp_path: Path) -> Iterator[Checker]:
         yield checker
 
 
+@pytest.fixture
+def unjudged(words: Checker) -> Iterator[Checker]:
+    """The same without verdicts, which take most of a claim's time."""
+    silent = load_recipe("default").model_copy(update={"verdict": VerdictStage(method="none")})
+    with Checker(words.settings, recipe=silent) as checker:
+        yield checker
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample corpus with embeddings."""
@@ -137,19 +145,19 @@ def test_a_claim_that_fails_does_not_stop_the_others(words: Checker) -> None:
         words.check("")
 
 
-def test_many_claims_are_answered_as_one_by_one(words: Checker) -> None:
+def test_many_claims_are_answered_as_one_by_one(unjudged: Checker) -> None:
     texts = [json.loads(line)["text"] for line in CLAIMS.read_text(encoding="utf-8").splitlines()] * 8
-    together = [[e.document.id for e in r.evidence] for r in words.check_many(map(Claim, texts))]
-    assert together == [[e.document.id for e in words.check(text).evidence] for text in texts[:20]] * 8
+    together = [[e.document.id for e in r.evidence] for r in unjudged.check_many(map(Claim, texts))]
+    assert together == [[e.document.id for e in unjudged.check(text).evidence] for text in texts[:20]] * 8
 
 
-def test_filters_and_k(words: Checker) -> None:
-    result = words.check("climate", k=3, filters=[parse_filter("year<1980")])
+def test_filters_and_k(unjudged: Checker) -> None:
+    result = unjudged.check("climate", k=3, filters=[parse_filter("year<1980")])
     assert 0 < len(result.evidence) <= 3
     assert all(int(str(e.document.metadata["year"])) < 1980 for e in result.evidence)
-    assert len(words.check("the climate of the earth and sea", k=60).evidence) > 10
+    assert len(unjudged.check("the climate of the earth and sea", k=60).evidence) > 10
     with pytest.raises(UsageError, match="at least 1"):
-        words.check("climate", k=0)
+        unjudged.check("climate", k=0)
 
 
 def test_a_filter_that_is_a_mistake_is_an_error(words: Checker) -> None:
