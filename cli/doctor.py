@@ -22,7 +22,8 @@ from .common import (
 
 @click.command()
 @options(store_option, model_option, device_option, json_option)
-def doctor(*, store: str | None, model: str | None, device: str | None, as_json: bool) -> None:
+@click.option("--write-profile", is_flag=True, help="Add the fields found in the store to your settings file.")
+def doctor(*, store: str | None, model: str | None, device: str | None, as_json: bool, write_profile: bool) -> None:
     """Check the installation and say how to fix what does not work.
 
     \b
@@ -32,6 +33,9 @@ def doctor(*, store: str | None, model: str | None, device: str | None, as_json:
     Checks Python, packages and extras, the device, the models, the recipe, the store and Elasticsearch (its version,
     its licence, and whether its own RRF is used), and lists the settings that differ from the defaults. "absent" parts
     are optional and missing. "failed" parts are needed and do not work; the exit code is that of the first one.
+
+    For an index that ccheck did not make, it shows the profile: the fields that are searched and shown. With --model,
+    it embeds some stored texts and compares them with the stored vectors.
     """
     from rich.text import Text
 
@@ -41,7 +45,7 @@ def doctor(*, store: str | None, model: str | None, device: str | None, as_json:
     failure = 0
     console = stdout()
     colours = {"ok": "green", "absent": "yellow", "failed": "red"}
-    for finding in findings(resolved):
+    for finding in findings(resolved, write_profile=write_profile):
         failure = failure or finding.exit_code
         if as_json:
             print_json(asdict(finding))

@@ -15,6 +15,7 @@ whatever a folder or a recipe names, a key goes to no server but the user's own:
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import stat
 import tomllib
@@ -27,6 +28,8 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
 from .errors import InvalidData, NotFound, UsageError
+from .files import write_text
+from .profiles import StoreProfile, as_toml, names_models
 from .redaction import keep_secret, keep_secrets_of, redact
 from .text import printable, shortened
 from .trust import VARIABLE, digest, distrust, is_trusted, trust
@@ -42,6 +45,8 @@ _ELASTIC_PREFIXES = ("ELASTICSEARCH", "ES", "ELASTIC", "ES_LOCAL")
 FLAGS_ONLY = ("trust_remote_code",)
 """Neither the environment nor a file sets these."""
 FLAG, DEFAULT = "flag", "default"
+PROFILES = "stores"
+"""The setting that is a table of tables."""
 _MOST_BYTES = 1 << 20
 
 
@@ -125,14 +130,15 @@ class Settings(BaseModel):
         120, ge=0, description="how long to wait for a server that is busy or restarts"
     )
     elasticsearch_title_field: Annotated[str | None, Here()] = Field(
-        None, description="for an index that ccheck did not make"
+        None, description="for an index that ccheck did not make, instead of the one in stores"
     )
     elasticsearch_text_fields: Annotated[tuple[str, ...] | None, Here()] = Field(
-        None, description="for an index that ccheck did not make; separate several with commas"
+        None, description="the same; separate several with commas"
     )
-    elasticsearch_vector_field: Annotated[str | None, Here()] = Field(
-        None, description="for an index that ccheck did not make"
-    )
+    elasticsearch_vector_field: Annotated[str | None, Here()] = Field(None, description="the same")
+    stores: Annotated[
+        Mapping[str, StoreProfile], Here("profiles without `model`", lambda value: not names_models(value))
+    ] = Field({}, description="the fields of indices that ccheck did not make: a table for each store")
 
     rerank: Annotated[str | None, Here("`auto`, `late`, `none`", _is_named_way)] = Field(
         None, description="the reranker, instead of the recipe's: auto, none, a model's name or folder, or a URL"
@@ -207,6 +213,11 @@ class Settings(BaseModel):
         for name, value in super().__repr_args__():
             yield name, redact(value) if isinstance(value, str) else value
 
+    @field_validator("stores", mode="before")
+    @classmethod
+    def _read_stores(cls, value: object) -> object:
+        return json.loads(value) if isinstance(value, str) else value
+
     @field_validator("elasticsearch_text_fields", "elasticsearch_hosts", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
@@ -255,7 +266,12 @@ def resolve(
         pending = {}
     if pending and not show_pending:
         raise UsageError(waiting(here, pending))
-    found = own | {name: (value, str(here)) for name, value in folder.values.items() if name not in pending} | strong
+    ours = {name: (value, str(here)) for name, value in folder.values.items() if name not in pending}
+    if all(
+        isinstance(one.get(PROFILES, (None,))[0], dict) for one in (ours, own)
+    ):  # each file adds to the stores of the other
+        ours[PROFILES] = {**own[PROFILES][0], **ours[PROFILES][0]}, str(here)
+    found = own | ours | strong
     origins = {name: found[name][1] if name in found else DEFAULT for name in Settings.model_fields}
     try:
         settings = Settings.model_validate({name: value for name, (value, _) in found.items()})
@@ -300,6 +316,24 @@ def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
         raise NotFound(f"this folder has no {FILE}, so there is nothing to trust")
     trust(here, digest(folder.content, folder.values))
     return here, {name: value for name, value in folder.values.items() if not _is_harmless(name, value)}
+
+
+def remember(store: str, profile: StoreProfile) -> Path:
+    """Add a store's profile to the user's settings file, which is returned.
+
+    Raises UsageError where the file has one of that store, InvalidData where it can't be read or written.
+    """
+    file = config_files()[0]
+    if redact(store) in _read(file).values.get(PROFILES, {}):
+        raise UsageError(f"{file} already has a profile of {redact(store)}. Change it there, or remove it first")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        text = file.read_text("utf-8") if file.exists() else ""
+        between = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+        write_text(file, f"{text}{between}{as_toml(store, profile)}")
+    except OSError as error:
+        raise InvalidData(f"the settings file {file} can't be written: {error.strerror}") from error
+    return file
 
 
 def unasked(name: str) -> Here | None:
@@ -357,6 +391,9 @@ def _read(file: Path) -> _Read:
         raise InvalidData(f"the settings file {file} can't be read: {error}") from error
     values: dict[str, Any] = {}
     for key, value in data.items():
+        if key == PROFILES:
+            values[key] = value
+            continue
         values |= {f"{key}_{inner}": item for inner, item in value.items()} if isinstance(value, dict) else {key: value}
     for name in values:
         if name in SECRETS:
@@ -389,6 +426,9 @@ def shown(value: Any) -> Any:
         return "(set)"
     if isinstance(value, tuple):
         return ",".join(value)
+    if isinstance(value, Mapping):
+        said = {redact(name): one.model_dump(exclude_none=True) for name, one in value.items()}
+        return json.dumps(said, ensure_ascii=False) if said else None
     if isinstance(value, str | Path):
         return redact(str(value))
     return value

@@ -17,16 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import CcheckError, MissingExtra, NotFound, ServerError, UsageError
+from ..errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
 from ..install import install_command
 from ..keys import key_for
 from ..redaction import redact
-from ..settings import FILE, shown, waiting
+from ..settings import FILE, remember, shown, waiting
 from ..trust import VARIABLE
 
 if TYPE_CHECKING:
+    from ..encode.dense import Embedder
     from ..recipe import Recipe
-    from ..search import StoreInfo
+    from ..search import Store, StoreInfo
     from ..settings import Resolved, Settings
 
 BASE = (
@@ -72,8 +73,11 @@ class Finding:
     exit_code: int = 0
 
 
-def findings(resolved: Resolved) -> Iterator[Finding]:
-    """Check Python, packages, models, recipe, servers and store, one after the other. Raises nothing on purpose."""
+def findings(resolved: Resolved, *, write_profile: bool = False) -> Iterator[Finding]:
+    """Check Python, packages, models, recipe, servers and store, one after the other. Raises nothing on purpose.
+
+    `write_profile` writes the fields of an index that ccheck did not make to the user's settings file.
+    """
     yield Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
     yield _packages("packages", BASE, install_command())
     for extra, names in EXTRAS.items():
@@ -88,7 +92,7 @@ def findings(resolved: Resolved) -> Iterator[Finding]:
     if any(finding.exit_code for finding in server):
         yield Finding("store", "failed", "its server failed", ServerError.exit_code)
     else:
-        yield from _store(resolved)
+        yield from _store(resolved, write_profile)
     for name, origin in resolved.origins.items():
         if origin != "default":
             yield Finding("setting", "ok", f"{name} = {shown(getattr(resolved.settings, name))} (from {origin})")
@@ -227,7 +231,39 @@ def _recipe(resolved: Resolved) -> Finding:
     return Finding("recipe", "ok", f"{recipe.name}: {recipe.description or ', '.join(recipe.retrievers)}")
 
 
-def _store(resolved: Resolved) -> Iterator[Finding]:
+def _profile(info: StoreInfo, write: bool) -> Iterator[Finding]:
+    """The fields of an index that ccheck did not make, as the settings can name them."""
+    assert info.profile is not None
+    said = [
+        f"{name} = {', '.join(value) if isinstance(value, tuple) else value or 'none'}"
+        for name, value in info.profile.model_dump(exclude_none=True).items()
+    ]
+    if info.dimensions is not None:
+        said.append(f"{info.dimensions} dimensions")
+        said += [] if info.profile.model else ["model unknown: the vectors are searched once you name it"]
+    yield Finding("profile", "ok", "; ".join(said))
+    if write:
+        yield Finding("profile", "ok", f"written to {remember(info.name, info.profile)}")
+
+
+def _agreement(store: Store, embedder: Embedder) -> Finding:
+    """Whether the named model made the vectors of an index that does not say."""
+    from ..search.elastic import ElasticStore
+    from .agreement import SAMPLED, agreement
+
+    found = store.with_vectors(SAMPLED) if isinstance(store, ElasticStore) else []
+    if not found:
+        return Finding("agreement", "absent", "not tested: no document outside nested ones has vectors to compare")
+    one = agreement(found, embedder.encode_documents)
+    detail = (
+        f"{embedder.spec.model} embeds {one.documents} stored documents (of each {one.of}) with a mean cosine of "
+        f"{one.cosine:.3f} to the stored vectors: {one.verdict}"
+    )
+    same = one.verdict.startswith("the model")
+    return Finding("agreement", "ok" if same else "failed", detail, 0 if same else InvalidData.exit_code)
+
+
+def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
     """Checks the store as a query does before its first claim, and with one search."""
     from ..recipe import load_recipe
     from ..types import Claim
@@ -245,6 +281,8 @@ def _store(resolved: Resolved) -> Iterator[Finding]:
                 info.layout.describe(),
             ]
             about += [f"{what}: {said}" for what, said in info.details.items()]
+            if info.profile is not None:
+                yield from _profile(info, write_profile)
             if away := _away(checker.recipe, info, resolved.settings):
                 about.append(f"not searched, because a query would first download {away}")
                 yield Finding("store", "absent", "; ".join(about))
@@ -255,6 +293,8 @@ def _store(resolved: Resolved) -> Iterator[Finding]:
             yield Finding("store", "ok", "; ".join(about))
             for warning in plan.warnings:
                 yield Finding("search", "absent", warning)
+            if not info.made_here and plan.embedder is not None:
+                yield _agreement(checker.store, plan.embedder)
     except CcheckError as error:
         yield Finding("store", "failed", str(error), error.exit_code)
 
@@ -276,7 +316,7 @@ def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
     made_with = info.layout.embedding
     unnamed = any(isinstance(stage, Dense) and stage.model is None for stage in recipe.retrievers.values())
     if unnamed and info.dimensions is not None:
-        used |= {settings.embedding_model or (made_with.model if made_with else "")} - {""}
+        used |= {settings.embedding_model or info.model or (made_with.model if made_with else "")} - {""}
     away = []
     for name in sorted(used):
         try:

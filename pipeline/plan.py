@@ -147,7 +147,8 @@ def embedder_for(info: StoreInfo, resources: Resources, model: str | None = None
     from ..models import find_model, fingerprint
 
     made_with = info.layout.embedding
-    name = model or resources.settings.embedding_model or (made_with.model if made_with else DEFAULT_MODEL)
+    name = model or resources.settings.embedding_model or info.model
+    name = name or (made_with.model if made_with else DEFAULT_MODEL)
     found = fingerprint(find_model(name).path) if made_with is not None or model is not None else ""
     known = next((one.embedding for one in info.layout.dense.values() if one.embedding.fingerprint == found), None)
     if model is None and made_with is not None and found != made_with.fingerprint:
@@ -211,7 +212,7 @@ def _embedded_there(stage: Dense, info: StoreInfo, resources: Resources) -> str 
         return None
     if stage.field is not None:
         return stage.field if stage.field in info.semantic else None
-    named = stage.model or resources.settings.embedding_model
+    named = stage.model or resources.settings.embedding_model or info.model
     return None if named and info.dimensions is not None else next(iter(info.semantic), None)
 
 
@@ -222,10 +223,10 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
         raise NotFound(f"{info.name} has no indexed dense_vector field, which dense retrieval needs")
     if info.dimensions is None:
         raise NotFound(f"the store {info.name} has no vectors. To add them, ingest again")
-    if info.layout.embedding is None and not (stage.model or resources.settings.embedding_model):
+    if info.layout.embedding is None and not (stage.model or resources.settings.embedding_model or info.model):
         raise NotFound(
             f"{info.name} does not say which model made its vectors ({info.dimensions} dimensions). To search them, "
-            "name that model with --model (or CCHECK_EMBEDDING_MODEL)"
+            "name that model with --model (or CCHECK_EMBEDDING_MODEL, or in the store's profile)"
         )
     embedder = embedder_for(info, resources, stage.model)
     field, dimensions = stage.field, info.dimensions

@@ -89,4 +89,5 @@ def _split(url: str) -> tuple[str, str]:
 def _elastic(settings: Settings, url: str | None, index: str) -> Store:
     from .elastic import ElasticStore, connection_from, field_names_from
 
-    return ElasticStore(connection_from(settings, url), index, field_names_from(settings))
+    connection = connection_from(settings, url)
+    return ElasticStore(connection, index, field_names_from(settings, f"{connection.name}/{index}", index))

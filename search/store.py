@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ..errors import CcheckError
 from ..layout import Layout
+from ..profiles import StoreProfile
 from ..stages import Fusion, Retriever
 from ..types import Document, Entry, Filter, Query, Ranking, Unit
 from .filters import Kind
@@ -21,6 +22,7 @@ class StoreInfo:
 
     `pending` documents are stored, but BM25 can't find them yet. `dimensions` is the size of the vectors, None without
     vectors; an index that ccheck did not make (`made_here` is false) can have vectors without a model in its layout.
+    `profile` has the fields of such an index, and the model that the settings name for its vectors.
     `state` changes whenever the content does, and is None where that is unknown. `words`: there is text for BM25 to
     search. `semantic` are fields that the server itself embeds, as it does claims. `notices` are messages for the
     person who searches.
@@ -39,6 +41,12 @@ class StoreInfo:
     words: bool = True
     semantic: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    profile: StoreProfile | None = None
+
+    @property
+    def model(self) -> str | None:
+        """The model that the settings name for the vectors of an index that ccheck did not make."""
+        return self.profile.model if self.profile is not None else None
 
 
 class Store(Protocol):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+from ...profiles import profile_of, weighted
 from ...types import Scalar, Value
 
 if TYPE_CHECKING:
@@ -21,21 +22,37 @@ SEMANTIC: Final = "semantic_text"
 VECTOR_TYPES: Final = ("dense_vector", "sparse_vector", "rank_vectors")
 CONFLICT: Final = "conflict"
 """In the place of a type: the indices behind an alias have several."""
+_VAGUE = ("name", "subject")
+"""Below an object they are an author's name, say, and no title."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
-    """Fields of an index that ccheck did not make; what is None is found from its mapping."""
+    """Fields of an index that ccheck did not make; what is None is found from its mapping. See `StoreProfile`."""
 
     title: str | None = None
     text: tuple[str, ...] | None = None
     vector: str | None = None
+    group: str | None = None
+    model: str | None = None
+    metadata: tuple[str, ...] | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
-def field_names_from(settings: Settings) -> FieldNames:
-    """The fields that the settings name."""
+def field_names_from(settings: Settings, store: str, index: str) -> FieldNames:
+    """The fields that the settings name for a store: its profile's, or those of settings for all stores."""
+    profile = profile_of(settings.stores, store, index)
+    title = settings.elasticsearch_title_field or profile.title
+    texts = settings.elasticsearch_text_fields or profile.text
+    weights = dict(map(weighted, [*([title] if title else []), *(texts or ())]))
     return FieldNames(
-        settings.elasticsearch_title_field, settings.elasticsearch_text_fields, settings.elasticsearch_vector_field
+        weighted(title)[0] if title else None,
+        tuple(weighted(name)[0] for name in texts) if texts is not None else None,
+        settings.elasticsearch_vector_field or profile.vector,
+        profile.group,
+        profile.model,
+        profile.metadata,
+        weights,
     )
 
 
@@ -107,6 +124,16 @@ def _in_source(path: str, source: Mapping[str, Any]) -> bool:
 
     includes, excludes = source.get("includes") or [], source.get("excludes") or []
     return (not includes or among(includes)) and not among(excludes)
+
+
+def by_last_part(wanted: Iterable[str], names: Iterable[str]) -> Iterator[str]:
+    """Those of `names` whose last part is wanted, in the order of `wanted`, the least deep first."""
+    by_depth = sorted(names, key=lambda name: name.count("."))
+    for want in wanted:
+        for name in by_depth:
+            above, _, last = name.rpartition(".")
+            if last.lower() == want and not (above and want in _VAGUE):
+                yield name
 
 
 # -- values

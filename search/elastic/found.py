@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote
@@ -11,7 +11,18 @@ from urllib.parse import quote
 from ...errors import InvalidData
 from .client import Client
 from .errors import WHOLE, part_error, refuse_parts
-from .fields import CONFLICT, NUMBERS, SEMANTIC, TEXT_TYPES, VECTOR_TYPES, Field, FieldNames, flatten, text_of
+from .fields import (
+    CONFLICT,
+    NUMBERS,
+    SEMANTIC,
+    TEXT_TYPES,
+    VECTOR_TYPES,
+    Field,
+    FieldNames,
+    by_last_part,
+    flatten,
+    text_of,
+)
 
 TITLES = ("title", "headline", "name", "paper_title", "doc_title", "subject")
 TEXTS = (
@@ -28,8 +39,6 @@ MOST_SAMPLED: Final = 100
 LEAST_WORDS, SHARE = 2.0, 0.25
 """A field that nobody named is a text where its values have more words than an identifier, on average, and at least a
 share of those that the wordiest field has."""
-_VAGUE = ("name", "subject")
-"""Below an object they are an author's name, say, and no title."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,7 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
     _check_named(fields, names, left_out, where)
 
     wanted = [*(names.text or ()), *([names.title] if names.title else [])]
-    likely = [*_named(TITLES, titles), *_named(TEXTS, texts), *semantic, *texts, *nested]
+    likely = [*by_last_part(TITLES, titles), *by_last_part(TEXTS, texts), *semantic, *texts, *nested]
     samples = sampling({name: fields[name] for name in list(dict.fromkeys([*wanted, *likely]))[:MOST_SAMPLED]})
     empty = not any(sample.documents for sample in samples.values())
     nowhere = set() if empty else {name for name, sample in samples.items() if not sample.documents}
@@ -127,15 +136,15 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
 
     shown = [name for name in texts if name not in left_out]
     seen = [name for name in titles if name not in left_out or fields[name].why]
-    title = names.title or next(_named(TITLES, seen), None)
-    text = names.text or tuple(name for name in _named(TEXTS, shown) if name != title)
+    title = names.title or next(by_last_part(TITLES, seen), None)
+    text = names.text or tuple(name for name in by_last_part(TEXTS, shown) if name != title)
     if not text:
         text = _wordiest({name: samples[name].words for name in shown if name != title and name in samples})
     if not text:
         text = tuple(name for name in semantic if name not in left_out)[:1]
     if not text:
         inner = {name: samples[name].words for name in nested if name in samples and name not in left_out}
-        text = tuple(_named(TEXTS, inner)) or _wordiest(inner)
+        text = tuple(by_last_part(TEXTS, inner)) or _wordiest(inner)
     if not text and empty:
         text = tuple(name for name in shown if name != title)
     for name in nested:
@@ -173,7 +182,7 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
         {name: how for name, how in searchable.items() if name in texts or name in text},
         tuple(dict.fromkeys([*(name for name in main if name), *vectors])),
         tuple(dict.fromkeys([*([names.vector] if names.vector in semantic else []), *semantic])),
-        next(_named(DATES, [name for name, one in fields.items() if one.type == "date"]), None),
+        next(by_last_part(DATES, [name for name, one in fields.items() if one.type == "date"]), None),
         left_out,
         notices,
     )
@@ -259,16 +268,6 @@ def _wordiest(words: Mapping[str, float]) -> tuple[str, ...]:
     most = max(words.values(), default=0.0)
     enough = [name for name, count in words.items() if count >= max(LEAST_WORDS, SHARE * most)]
     return tuple(sorted(enough, key=lambda name: -words[name]))
-
-
-def _named(wanted: Iterable[str], names: Iterable[str]) -> Iterator[str]:
-    """Those of `names` whose last part is wanted, in the order of `wanted`, the least deep first."""
-    by_depth = sorted(names, key=lambda name: name.count("."))
-    for want in wanted:
-        for name in by_depth:
-            above, _, last = name.rpartition(".")
-            if last.lower() == want and not (above and want in _VAGUE):
-                yield name
 
 
 def _notices(

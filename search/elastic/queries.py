@@ -162,7 +162,8 @@ def _boosts(index: Index, retriever: Bm25) -> dict[str, float]:
             known = ", ".join(sorted(index.searched))
             raise UsageError(f"{index.name} has no text field {name!r}; the fields are {known}")
         for actual in index.searched[name]:
-            boosts[actual] = max(boost, boosts.get(actual, 0.0))
+            weighted = boost * index.weights.get(actual, 1.0)
+            boosts[actual] = max(weighted, boosts.get(actual, 0.0))
     if not boosts:
         raise NotFound(f"{index.name} has no text in {', '.join(retriever.fields)} that BM25 can search")
     return boosts

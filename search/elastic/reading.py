@@ -93,6 +93,25 @@ def scan(client: Client, name: str, index: Index, query: Mapping[str, Any]) -> I
         client.request("DELETE", "/_pit", {"id": held}, index=name)
 
 
+def with_vectors(client: Client, name: str, index: Index, count: int) -> list[tuple[Document, list[float]]]:
+    """Some documents of an index that ccheck did not make, with their vectors; none of vectors in nested documents."""
+    if index.vector is None or index.fields[index.vector].nested:
+        return []
+    body: dict[str, Any] = {
+        "query": {"exists": {"field": index.vector}},
+        "size": count,
+        "sort": ["_doc"],
+        "_source": index.source or True,
+        "fields": [index.vector],
+        "track_total_hits": False,
+    }
+    answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
+    refuse_parts(answer, client.connection, name)
+    hits = answer["hits"]["hits"]
+    found = [(hit, hit.get("fields", {}).get(index.vector)) for hit in hits]
+    return [(document(index, hit["_id"], hit.get("_source", {})), vector) for hit, vector in found if vector]
+
+
 def stored(
     client: Client, name: str, ids: Sequence[str], source: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:

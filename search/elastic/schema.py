@@ -10,7 +10,7 @@ from ...errors import InvalidData
 from ...layout import MAIN_VECTORS, Layout
 from ...types import Document
 from .fields import VECTOR_TYPES, Field, FieldNames, fields_of, flatten, text_of
-from .found import Sampling, choose, unified
+from .found import Chosen, Sampling, choose, unified
 from .mappings import ADDITIONAL, FORMAT, ID, OURS, UNITS
 
 
@@ -22,7 +22,9 @@ class Index:
     both, and the additional texts. `vector` is the main field of embeddings, `vectors` has all of them by the names
     that a recipe can use. `id` is a field that repeats the documents' ids. `source` is what is read of a document, in
     the form of `_source`. Of an index that ccheck did not make `semantic` are the fields that the server embeds,
-    `left_out` says why others are not used, and `notices` what of that its users should know.
+    `left_out` says why others are not used, and `notices` what of that its users should know; `weights` are those of
+    its fields of words; `group` is the field that
+    tells the papers of chunks apart, with `chunks` for each on average, and `chunks_asked` in the place of each.
     """
 
     name: str
@@ -43,6 +45,10 @@ class Index:
     semantic: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    group: str | None = None
+    chunks: float = 1.0
+    chunks_asked: int = 1
 
     @property
     def dimensions(self) -> int | None:
@@ -145,11 +151,22 @@ def _found(
         vector=next(iter(chosen.vectors), None),
         published=chosen.published,
         vectors={name: name for name in (*chosen.vectors, *chosen.semantic)},
-        source={"excludes": heavy} if heavy else {},
+        source=_read_of(chosen, fields, names, heavy),
+        weights=names.weights,
         semantic=chosen.semantic,
         left_out=chosen.left_out,
         notices=chosen.notices,
     )
+
+
+def _read_of(chosen: Chosen, fields: Mapping[str, Field], names: FieldNames, heavy: list[str]) -> dict[str, list[str]]:
+    """What of `_source` is read: all but vectors, or what is shown and the metadata that the settings name."""
+    source = {"excludes": heavy} if heavy else {}
+    if names.metadata is not None:
+        shown = [one for one in (chosen.title, *chosen.text, chosen.published) if one is not None]
+        paths = [fields[one].of or one for one in shown]
+        source["includes"] = [*dict.fromkeys([*paths, *(f"{path}.text" for path in paths), *names.metadata])]
+    return source
 
 
 # -- documents

@@ -29,7 +29,8 @@ from .errors import (
     too_many_clauses,
     translate,
 )
-from .queries import FUZZY_CLAUSES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
+from .papers import by_paper
+from .queries import FUZZY_CLAUSES, MAX_CANDIDATES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
 from .reading import Key, found_by_id, public_id, shared_ids
 from .schema import Index, document
 from .units import EXPECTED, INNER_HITS, granularity_of
@@ -39,6 +40,8 @@ SEARCHES_AT_ONCE = 100
 BYTES_AT_ONCE = 4 << 20
 HITS_AT_ONCE = 20_000
 """How many hits the searches of one request may ask for, so that an answer has some megabytes."""
+ALONG = 100
+"""How many documents a search may bring along. More are read for all queries together, each once."""
 NATIVE = ""
 """The name of the server's own fusion among a query's searches."""
 
@@ -84,6 +87,8 @@ class Found:
     documents: dict[Key, Document] = field(default_factory=dict)
     shared: frozenset[str] = frozenset()
     """Ids that documents in several indices have."""
+    crowded: bool = False
+    """The chunks that were asked for are of fewer papers than a retriever hands on."""
 
     @property
     def missing(self) -> list[Key]:
@@ -106,7 +111,8 @@ class Found:
 class Searcher:
     """One call of `ElasticStore.search`, or of its `rankings`.
 
-    `clauses`: what fuzzy words may become, of `FUZZY_CLAUSES`; `stored_ids`: read ids from where documents are stored.
+    `clauses`: what fuzzy words may become, of `FUZZY_CLAUSES`; `stored_ids`: read ids from where documents are stored;
+    `chunks`: how many of them are asked for in the place of a paper.
     """
 
     client: Client
@@ -121,15 +127,17 @@ class Searcher:
     native: bool = False
     clauses: int | None = None
     stored_ids: bool = False
+    chunks: int = 1
 
     def run(self, queries: Sequence[Query]) -> list[Ranking | CcheckError]:
         """Raises NotNative where `native` was tried in vain, UsageError or InvalidData for what fits no query."""
         answers: list[Ranking | CcheckError] = []
+        read: dict[Key, Document] = {}
         for chunk in _chunks([self._plan(query) for query in queries]):
-            found = self._with_documents(self._answer(chunk))
+            found = self._with_documents(self._answer(chunk), read)
             gone = [place for place, one in enumerate(found) if isinstance(one, Found) and one.missing]
             # A document that was removed after it was found is not found again.
-            again = self._with_documents(self._answer([chunk[place] for place in gone])) if gone else []
+            again = self._with_documents(self._answer([chunk[place] for place in gone]), {}) if gone else []
             for place, one in zip(gone, again, strict=True):
                 found[place] = self._unreadable(one) if isinstance(one, Found) and one.missing else one
             answers += [self._ranking(one) if isinstance(one, Found) else one for one in found]
@@ -150,24 +158,29 @@ class Searcher:
         filters = filter_bodies(self.index, (*self.filters, *query.filters))
         bodies: dict[str, Body] = {}
         for name, retriever in self.retrievers.items():
-            body = search_part(self.index, name, query, retriever, filters, self.clauses)
+            asked = retriever.model_copy(update={"depth": self._depth(retriever)})
+            body = search_part(self.index, name, query, asked, filters, self.clauses)
             if body is not None:
                 bodies[name] = body
         searches: dict[str, Body] = {}
-        fits = fits_rrf(self.retrievers, self.fusion, self.k) and not self.index.semantic
-        native = self.native and len(bodies) == len(self.retrievers) and fits
+        # What each retriever found is fused here, so that nothing is searched twice.
+        fits = fits_rrf(self.retrievers, self.fusion, self.k) and not (self.index.semantic or self.index.group)
+        native = self.native and not self.details and len(bodies) == len(self.retrievers) and fits
+        source = (self.index.source or True) if self.k <= ALONG else False
         if native:
             joined = rrf(
                 [(bodies[name]["retriever"], retriever) for name, retriever in self.retrievers.items()], self.fusion
             )
-            searches[NATIVE] = {"retriever": joined, "size": self.k, "_source": self.index.source or True}
-        if self.details or not native:
+            searches[NATIVE] = {"retriever": joined, "size": self.k, "_source": source}
+        else:
             # The only retriever's ranking is the answer, so that its search brings the documents along.
-            alone = len(self.retrievers) == 1 and not self.only_rankings and not self._of_units
+            alone = len(self.retrievers) == 1 and not (self.only_rankings or self._of_units or self.index.group)
             for name, body in bodies.items():
-                depth = self.retrievers[name].depth
+                depth = self._depth(self.retrievers[name])
                 if alone:
-                    read: Body = {"size": min(depth, self.k), "_source": self.index.source or True}
+                    read: Body = {"size": min(depth, self.k), "_source": source}
+                elif self.index.group is not None:
+                    read = {"size": depth, "_source": False, "docvalue_fields": [self.index.group]}
                 elif self.index.id is None or self.stored_ids:
                     read = {"size": depth, "_source": False}
                 else:
@@ -188,7 +201,8 @@ class Searcher:
     def _wanted(self) -> str:
         """What of an answer without documents is read (`filter_path`): of 10,000 hits the rest is most."""
         by_name = self.only_rankings and len(self.index.concrete) == 1
-        parts = ["_id", "_score", f"fields.{self.index.id}", *([] if by_name else ["_index"])]
+        fields = "fields" if self.index.group else f"fields.{self.index.id}"
+        parts = ["_id", "_score", fields, *([] if by_name else ["_index"])]
         parts += ["sort", f"inner_hits.{INNER_HITS}.hits.hits"] if self._of_units else []
         whole = ("status", "error", "timed_out", "_shards.total", "_shards.failed", "_shards.failures")
         return ",".join([f"responses.{part}" for part in (*whole, *(f"hits.hits.{part}" for part in parts))])
@@ -197,6 +211,10 @@ class Searcher:
     def _of_units(self) -> AbstractSet[str]:
         """The retrievers that search units."""
         return {name for name, retriever in self.retrievers.items() if granularity_of(retriever)}
+
+    def _depth(self, retriever: Retriever) -> int:
+        """How many hits a retriever is asked for."""
+        return min(retriever.depth * self.chunks, max(retriever.depth, MAX_CANDIDATES))
 
     @property
     def weighted(self) -> bool:
@@ -213,7 +231,16 @@ class Searcher:
         except InvalidData as error:
             # One search that the server can't even read makes it refuse them all.
             return [error] if len(plans) == 1 else [answer for plan in plans for answer in self._answer([plan])]
-        return [self._sparing(plan, one) for plan, one in zip(plans, found, strict=True)]
+        return [self._enough(plan, self._sparing(plan, one)) for plan, one in zip(plans, found, strict=True)]
+
+    def _enough(self, plan: Plan, found: Found | CcheckError) -> Found | CcheckError:
+        """The answer, or that to a search for more chunks where they were of too few papers."""
+        least = min(map(self._depth, self.retrievers.values()))
+        if not isinstance(found, Found) or not found.crowded or least >= MAX_CANDIDATES:
+            return found
+        wider = replace(self, chunks=self.chunks * 5)
+        (answer,) = wider._answer([wider._plan(plan.query)])
+        return answer
 
     def _sparing(self, plan: Plan, found: Found | CcheckError) -> Found | CcheckError:
         """The answer, or that to fewer clauses where fuzzy words became too many of them."""
@@ -282,24 +309,31 @@ class Searcher:
                 refuse_parts(response, self.client.connection, self.name)
             except ServerError as error:
                 return error
+        every = [hit for response in responses.values() for hit in _hits(response)]
         rankings = {name: self._ranked(name, responses[name]) if name in responses else [] for name in self.retrievers}
         weights = {name: retriever.weight for name, retriever in self.retrievers.items()}
         fused: Ranked = []
+        crowded = False
+        if self.index.group is not None:
+            depths = {name: retriever.depth for name, retriever in self.retrievers.items()}
+            papers = {
+                _key(hit): hit["fields"][self.index.group][0]
+                for hit in every
+                if self.index.group in hit.get("fields", {})
+            }
+            full = {name for name, one in rankings.items() if len(one) == self._depth(self.retrievers[name])}
+            rankings = by_paper(rankings, papers, depths)
+            crowded = any(len(rankings[name]) < depths[name] for name in full)
         if NATIVE in responses:
             fused = self._ranked(NATIVE, responses[NATIVE])
-            if plan.searches != (NATIVE,):
-                # The server orders equal scores by its own numbers of documents, which change from ingest to ingest.
-                order = {key: place for place, (key, _) in enumerate(fuse(rankings, weights, self.fusion))}
-                fused.sort(key=lambda one: order.get(one[0], len(order)))
         elif len(self.retrievers) == 1:
             fused = next(iter(rankings.values()))
         elif not self.only_rankings:
             fused = fuse(rankings, weights, self.fusion)
-        found = Found(rankings if plan.searches != (NATIVE,) else {}, fused[: self.k])
-        for response in responses.values():
-            for hit in _hits(response):
-                if "_source" in hit:
-                    found.documents.setdefault(_key(hit), document(self.index, hit["_id"], hit["_source"]))
+        found = Found({} if NATIVE in responses else rankings, fused[: self.k], crowded=crowded)
+        for hit in every:
+            if "_source" in hit:
+                found.documents.setdefault(_key(hit), document(self.index, hit["_id"], hit["_source"]))
         return found
 
     def _ranked(self, name: str, response: Mapping[str, Any]) -> Ranked:
@@ -314,16 +348,21 @@ class Searcher:
             best.setdefault(_key(hit, self.index.id), read(hit["_score"]))
         return list(best.items())
 
-    def _with_documents(self, answers: Sequence[Found | CcheckError]) -> list[Found | CcheckError]:
-        """With the documents that the searches did not bring along; what could not be read is the query's error."""
+    def _with_documents(
+        self, answers: Sequence[Found | CcheckError], read: dict[Key, Document]
+    ) -> list[Found | CcheckError]:
+        """With the documents that the searches did not bring along; what could not be read is the query's error.
+
+        What was `read` for other queries is not read again, and what is read now is added to it.
+        """
         found = [one for one in answers if isinstance(one, Found)]
-        wanted = {id_ for one in found for _, id_ in one.missing}
+        wanted = {key[1] for one in found for key in one.missing if key not in read}
         try:
-            documents = found_by_id(self.client, self.name, self.index, sorted(wanted)) if wanted else {}
+            read |= found_by_id(self.client, self.name, self.index, sorted(wanted)) if wanted else {}
         except CcheckError as error:
             return [error if isinstance(one, Found) and one.missing else one for one in answers]
         for one in found:
-            one.documents |= {key: documents[key] for key in one.missing if key in documents}
+            one.documents |= {key: read[key] for key in one.missing if key in read}
         return self._shared(answers)
 
     def _shared(self, answers: Sequence[Found | CcheckError]) -> list[Found | CcheckError]:

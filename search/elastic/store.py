@@ -17,6 +17,7 @@ from ...analysis import open_analysis
 from ...closing import Closing
 from ...errors import CcheckError, InvalidData, NotFound, UsageError
 from ...layout import Layout
+from ...profiles import StoreProfile
 from ...stages import Bm25, Fusion, Retriever
 from ...types import Document, Entry, Filter, Query, Ranking, Unit
 from ..filters import Kind
@@ -30,6 +31,7 @@ from .connection import Connection
 from .errors import WHOLE, AlreadyExists, TooManyFields, refuse_parts
 from .fields import FieldNames
 from .found import sampler
+from .papers import with_papers
 from .queries import check, filter_bodies
 from .schema import Index
 from .search import NotNative, Searcher
@@ -86,6 +88,8 @@ class ElasticStore(Closing):
                 "text fields": ", ".join(index.text) or "none",
                 "vector field": index.vector or "none",
             }
+            if index.group is not None:
+                details["papers"] = f"chunks grouped by {index.group}, {index.chunks:.1f} each on average"
             if index.semantic:
                 details["semantic fields"] = f"{', '.join(index.semantic)}, which the server itself embeds"
             if index.left_out:
@@ -108,6 +112,21 @@ class ElasticStore(Closing):
             words=bool(index.searched["content"]),
             semantic=index.semantic,
             notices=index.notices,
+            profile=None if index.made_here else self._profile(index),
+        )
+
+    def _profile(self, index: Index) -> StoreProfile:
+        def weighed(name: str) -> str:
+            actual = next(iter(index.searched.get(name, ())), name)
+            return f"{actual}^{index.weights[actual]:g}" if actual in index.weights else actual
+
+        return StoreProfile(
+            title=weighed(index.title) if index.title else None,
+            text=tuple(map(weighed, index.text)),
+            vector=index.vector,
+            model=self._names.model,
+            metadata=self._names.metadata,
+            group=index.group or self._names.group,
         )
 
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
@@ -121,6 +140,11 @@ class ElasticStore(Closing):
         index = self._index()
         query = {"bool": {"filter": filter_bodies(index, filters)}} if filters else {"match_all": {}}
         return reading.scan(self._client, self.index, index, query)
+
+    def with_vectors(self, count: int) -> list[tuple[Document, list[float]]]:
+        """Some documents with their vectors, to learn which model made these; none where ccheck made the index."""
+        index = self._index()
+        return [] if index.made_here else reading.with_vectors(self._client, self.index, index, count)
 
     def fields(self) -> Mapping[str, Kind]:
         return field_kinds(self._client, self.index, self._index())
@@ -222,7 +246,9 @@ class ElasticStore(Closing):
         if searched_units(retrievers) is not None:
             return search_several(self, [[query] for query in queries], retrievers, fusion, k=k, filters=filters)
         index = self._index_for(retrievers)
-        searcher = Searcher(self._client, self.index, index, retrievers, fusion, k, filters, details)
+        searcher = Searcher(
+            self._client, self.index, index, retrievers, fusion, k, filters, details, chunks=index.chunks_asked
+        )
         try:
             if self._native and (self._native_weights or not searcher.weighted):
                 try:
@@ -239,7 +265,9 @@ class ElasticStore(Closing):
     ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
         searched_units(retrievers)  # they rank the same things, or this says so
         index = self._index_for(retrievers)
-        searcher = Searcher(self._client, self.index, index, retrievers, Fusion(), 0, filters, True, only_rankings=True)
+        searcher = Searcher(
+            self._client, self.index, index, retrievers, Fusion(), 0, filters, True, True, chunks=index.chunks_asked
+        )
         try:
             return searcher.run_rankings(queries)
         except CcheckError:
@@ -279,6 +307,8 @@ class ElasticStore(Closing):
     def _understood(self, found: Mapping[str, Any]) -> Index:
         with self._client.understanding():
             index = schema.read_index(self.index, found, self._names, self.name, sampler(self._client, self.index))
+            if not index.made_here:
+                index = with_papers(self._client, self.index, index, self._names.group)
         # As long as the mapping stays, the same fields are searched, whichever documents come.
         self._read = (found, index) if index.made_here or self.count() else None
         return index

@@ -8,6 +8,7 @@ import pytest
 
 import ccheck
 from ccheck.errors import InvalidData, UsageError
+from ccheck.profiles import StoreProfile, as_toml, profile_of, weighted
 from ccheck.settings import FLAGS_ONLY, SECRETS, Settings, config_files, resolve, variables
 
 
@@ -151,3 +152,29 @@ def test_open_takes_settings_by_name(monkeypatch, tmp_path):
         assert checker.recipe.name == "bm25" and checker.settings.store == str(tmp_path / "store")
     with pytest.raises(UsageError, match="no_such_setting"):
         ccheck.open(no_such_setting=1)
+
+
+def test_profiles_of_stores_come_from_both_files():
+    write('[stores.papers]\ntitle = "headline^2"\n[stores.notes]\ntext = "body"', user=True)
+    write('[stores."https://host:443/papers"]\ntext = ["abstract", "body.en^0.5"]\ngroup = ""')
+    profiles = resolve({}, {}).settings.stores
+    assert profiles.keys() == {"papers", "notes", "https://host:443/papers"}
+    assert profile_of(profiles, "https://host:443/papers", "papers").text == ("abstract", "body.en^0.5")
+    assert profile_of(profiles, "https://other:443/papers", "papers").title == "headline^2"
+    assert profile_of(profiles, "https://other:443/more", "more") == StoreProfile()
+    (named,) = resolve({}, {"CCHECK_STORES": '{"papers": {"vector": "v"}}'}).settings.stores.values()
+    assert named == StoreProfile(vector="v")
+    assert weighted("headline^2") == ("headline", 2.0) and weighted("a") == ("a", 1.0)
+    write(as_toml("https://host:443/papers", profiles["https://host:443/papers"]))
+    assert resolve({}, {}).settings.stores["https://host:443/papers"] == profiles["https://host:443/papers"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['[stores.papers]\ntitel = "a"', '[stores.papers]\ntitle = "a^b"', '[stores.papers]\ntext = "a^-1"', "stores = 1",
+     '[stores]\npapers = "x"'],
+)  # fmt: skip
+def test_a_profile_with_a_mistake_is_refused(text: str):
+    write(text)
+    with pytest.raises((UsageError, InvalidData), match="stores"):
+        resolve({}, {}, trust_folder=True)

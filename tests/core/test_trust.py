@@ -28,6 +28,7 @@ HARMLESS = {
     "elasticsearch_title_field": "name",
     "elasticsearch_text_fields": "abstract",
     "elasticsearch_vector_field": "v",
+    "stores": {"papers": {"title": "headline^2", "text": ["body"], "vector": "v", "metadata": ["year"], "group": ""}},
     "rerank_timeout": 3,
     "rerank_retry_seconds": 3,
     "llm_timeout": 3,
@@ -60,6 +61,7 @@ HARMFUL = {
     "llm_prompt_price": [0],
     "llm_completion_price": [0],
     "prompts_dir": ["prompts"],
+    "stores": [{"papers": {"model": "./model"}}],
 }
 
 
@@ -69,6 +71,12 @@ def here(text: str) -> Path:
     return file
 
 
+def toml(value: object) -> str:
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    return "{" + ", ".join(f"{json.dumps(key)} = {toml(one)}" for key, one in value.items()) + "}"
+
+
 def test_every_setting_is_one_or_the_other():
     assert HARMLESS.keys() | HARMFUL.keys() | set(SECRETS) | set(FLAGS_ONLY) == Settings.model_fields.keys()
     assert {name for name in Settings.model_fields if unasked(name)} == HARMLESS.keys()
@@ -76,7 +84,7 @@ def test_every_setting_is_one_or_the_other():
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_is_harmless_takes_effect(name):
-    here(f"{name} = {json.dumps(HARMLESS[name])}")
+    here(f"{name} = {toml(HARMLESS[name])}")
     resolved = resolve({}, {})
     assert resolved.origins[name] == "ccheck.toml" and not resolved.pending
 
@@ -85,7 +93,7 @@ def test_what_is_harmless_takes_effect(name):
 def test_what_is_not_waits_for_consent(name, value, tmp_path, monkeypatch):
     monkeypatch.delenv(f"CCHECK_{name.upper()}", raising=False)
     Path("link").symlink_to(tmp_path.parent)
-    here(f"{name} = {json.dumps(value)}")
+    here(f"{name} = {toml(value)}")
     for give in (lambda: resolve({}, {}), lambda: resolve({}, {"CCHECK_TRUST_FOLDER": "0"}), package.open):
         with pytest.raises(UsageError, match=rf"ccheck.toml sets {name} = .*\nhint: .*ccheck config trust"):
             give()

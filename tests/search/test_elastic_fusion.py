@@ -53,7 +53,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(
         monkeypatch.setattr(store, "_native", native)
         monkeypatch.setattr(store, "_native_weights", native)
         sent.clear()
-        rankings = store.search(queries, retrievers, Fusion(), k=DEPTH)
+        rankings = store.search(queries, retrievers, Fusion(), k=DEPTH, details=not native)
         assert any(b'"rrf"' in body for body in sent) is native
         # 8.19 is asked, refuses weights, and then ccheck fuses.
         refused = native and eight and weights != (1.0, 1.0)

@@ -9,7 +9,7 @@ import pytest
 from elastic_indices import ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
 from packaged_indices import PACKAGES
 
-from ccheck.errors import CcheckError, InvalidData, UsageError
+from ccheck.errors import CcheckError, UsageError
 from ccheck.layout import Layout
 from ccheck.search.elastic import Connection, ElasticStore, FieldNames
 from ccheck.stages import Bm25, Fusion, Retriever
@@ -114,13 +114,6 @@ def test_synthetic_source_and_a_thousand_fields(client: httpx.Client, store: Ela
     assert (one.title, one.text, one.metadata) == ("Ice", PROSE, {"k1": "x"})
     info = store.info()
     assert info is not None and "and 580 more" in info.details["left out"]
-
-
-def test_what_is_not_kept_is_refused_in_words(client: httpx.Client, store: ElasticStore) -> None:
-    make(client, store.index, {"title": TEXT, "body": TEXT}, mappings={"_source": {"enabled": False}})
-    put(client, store.index, "p", {"title": "Ice", "body": PROSE})
-    with pytest.raises(InvalidData, match="keeps no _source, so ccheck could find documents but not show"):
-        found(store, "glaciers")
 
 
 def test_an_index_of_another_cluster_is_refused_in_words() -> None:

@@ -202,11 +202,14 @@ def test_weights_that_a_server_does_not_know(stub: Stub) -> None:
     with ElasticStore(Connection(stub.url), "papers") as store:
         before = len(stub.bodies("/papers/_msearch")) + 1  # one looks at documents
         for _ in range(2):
-            store.search([Query("sea")], two, Fusion(), k=1)
+            store.search([Query("sea")], two, Fusion(), k=1, details=False)
         asked = [b'"rrf"' in sent for sent in stub.bodies("/papers/_msearch")[before:]]
         assert asked == [True, False, False]
-        store.search([Query("sea")], {"a": Bm25(), "b": Bm25()}, Fusion(), k=1)
+        same: dict[str, Retriever] = {"a": Bm25(), "b": Bm25()}
+        store.search([Query("sea")], same, Fusion(), k=1, details=False)
         assert b'"rrf"' in stub.bodies("/papers/_msearch")[-1]  # without weights it still fuses
+        store.search([Query("sea")], same, Fusion(), k=1)
+        assert b'"rrf"' not in stub.bodies("/papers/_msearch")[-1]  # its scores would be searched for twice
 
 
 # -- filters

@@ -1,0 +1,88 @@
+"""The fields of an index that ccheck did not make, named in the settings, and what the doctor says of them."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from cli_runs import ccheck
+from elastic_indices import make, node_client, put  # noqa: F401 (fixtures)
+
+from ccheck.errors import InvalidData
+from ccheck.search import open_store
+from ccheck.settings import config_files, resolve
+from ccheck.stages import Bm25, Fusion
+from ccheck.types import Query, Ranking
+
+MODEL = "all-MiniLM-L6-v2"
+TEXTS = ("Mountain glaciers lose more ice each year.", "Oceans rise as they warm.")
+
+
+@pytest.fixture
+def spec(client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str) -> str:
+    """An index whose vectors were made by a model that it does not name, with two fields called like texts."""
+    from ccheck.encode.dense import load_embedder
+
+    vector = {"type": "dense_vector", "dims": 384, "similarity": "cosine"}
+    english = {"fields": {"en": {"type": "text", "analyzer": "english"}}}
+    fields = {"heading": {"type": "text"}, "body": {"type": "text", **english}, "text": {"type": "text"}}
+    make(client, elasticsearch_index, fields | {"embedding": vector, "year": {"type": "integer"}})
+    vectors = load_embedder(MODEL).encode_documents([f"Heading {text}" for text in TEXTS])
+    for number, text in enumerate(TEXTS):
+        source = {"heading": "Heading", "body": text, "text": "Notes.", "year": 2000 + number, "secret": "x"}
+        put(client, elasticsearch_index, str(number), source | {"embedding": vectors[number].tolist()})
+    return f"{elasticsearch_url}/{elasticsearch_index}"
+
+
+def details(*arguments: str) -> dict[str, tuple[str, str]]:
+    ran = ccheck("doctor", "--json", *arguments)
+    return {one["part"]: (one["status"], one["detail"]) for one in ran.objects}
+
+
+def test_a_profile_names_the_fields_of_one_store(spec: str) -> None:
+    file = config_files()[0]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    index = spec.rpartition("/")[2]
+    file.write_text(f'[stores.{index}]\ntitle = "heading^3"\ntext = "body.en"\nmetadata = ["year"]\n')
+    with open_store(resolve({"store": spec}, {}).settings) as store:
+        (ranking,) = store.search([Query("ocean heading")], {"bm25": Bm25()}, Fusion(), k=2)
+        assert isinstance(ranking, Ranking)
+        first = ranking.hits[0].document
+        assert (first.id, first.title, first.text, first.metadata) == ("1", "Heading", TEXTS[1], {"year": 2001})
+        (heading,) = store.rankings([Query("heading")], {"bm25": Bm25()})
+        (plain,) = store.rankings([Query("heading")], {"bm25": Bm25(fields={"title": 1 / 3})})
+        assert isinstance(heading, dict) and isinstance(plain, dict)
+        assert heading["bm25"][0][1] == pytest.approx(3 * plain["bm25"][0][1])
+    file.write_text(f'[stores.{index}]\ntext = "none"\n')
+    with (
+        open_store(resolve({"store": spec}, {}).settings) as store,
+        pytest.raises(InvalidData, match="no field 'none'"),
+    ):
+        store.info()
+    (warning,) = (
+        one["detail"] for one in ccheck("doctor", "--store", spec, "--json").objects if one["part"] == "store"
+    )
+    assert "no field 'none'" in warning
+
+
+def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec: str) -> None:
+    found = details("--store", spec)
+    fields = "text = text, body; vector = embedding; 384 dimensions"
+    assert found["profile"] == ("ok", f"{fields}; model unknown: the vectors are searched once you name it")
+    assert "agreement" not in found and "--model" in found["search"][1]
+    assert str(config_files()[0]) in details("--store", spec, "--write-profile")["profile"][1]
+    profiles = resolve({}, {}).settings.stores
+    assert [one.text for one in profiles.values()] == [("text", "body")]
+    assert details("--store", spec, "--write-profile")["store"][1].endswith("remove it first")
+
+
+def test_the_doctor_tests_a_model(spec: str, client: httpx.Client) -> None:
+    status, said = details("--store", spec, "--model", MODEL)["agreement"]  # the text is taken from other fields
+    assert status == "failed" and ("another model made them" in said or "a model like it" in said)
+    index = spec.rpartition("/")[2]
+    named = {"CCHECK_STORES": f'{{"{index}": {{"title": "heading", "text": "body", "model": "{MODEL}"}}}}'}
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CCHECK_STORES", named["CCHECK_STORES"])
+        status, said = details("--store", spec)["agreement"]
+        assert status == "ok" and "(of each its title and text) with a mean cosine of 1.000" in said
+        (answer,) = ccheck("query", "oceans", "--store", spec, "--json").objects
+        assert "dense" in answer["evidence"][0]["ranks"]
