@@ -31,7 +31,7 @@ def doctor(*, store: str | None, model: str | None, device: str | None, as_json:
     ccheck doctor --store https://host:9200/papers
 
     Checks Python, packages and extras, the device, the models, the recipe, the store and Elasticsearch (its version,
-    its licence, and whether its own RRF is used), and lists the settings that differ from the defaults. "absent" parts
+    its licence, and whether it has its own RRF), and lists the settings that differ from the defaults. "absent" parts
     are optional and missing. "failed" parts are needed and do not work; the exit code is that of the first one.
 
     For an index that ccheck did not make, it shows the profile: the fields that are searched and shown. With --model,

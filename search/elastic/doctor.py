@@ -52,7 +52,7 @@ def _version(answer: dict[str, Any], connection: Connection) -> Finding:
 def _licence(answer: dict[str, Any]) -> tuple[bool, str]:
     licence = answer["license"]
     if licence["type"] in NATIVE_LICENCES and licence["status"] == "active":
-        return True, f"{licence['type']}: the server joins rankings with its own rrf"
+        return True, f"{licence['type']}: the server can join rankings with its own rrf"
     return True, f"{licence['type']}, {licence['status']}: ccheck joins the rankings itself, with the same result"
 
 
