@@ -8,9 +8,9 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .cache import Cache
 from .errors import InvalidData, NotFound
@@ -35,13 +35,18 @@ def fingerprint(path: Path) -> str:
     weights = sorted(path.rglob("*.safetensors"))
     if not weights:
         raise NotFound(f"{path} has no safetensors weights, and ccheck loads no other format")
-    digest = hashlib.sha256()
-    for folder in [path, *check_modules(path)]:
-        for file in _parts(folder):
+    parts = [file for folder in [path, *check_modules(path)] for file in _parts(folder)]
+
+    def make() -> bytes:
+        digest = hashlib.sha256()
+        for file in parts:
             _add(digest, file.relative_to(path), _content(file))
-    for file in weights:
-        _add(digest, file.relative_to(path), file_hash(file).encode())
-    return digest.hexdigest()
+        for file in weights:
+            _add(digest, file.relative_to(path), file_hash(file).encode())
+        return digest.digest()
+
+    # Reading a tokenizer and writing it anew takes longer than the rest of a small model's opening.
+    return _remembered("fingerprint", [*parts, *weights], make).hex()
 
 
 def check_modules(path: Path) -> list[Path]:
@@ -67,21 +72,44 @@ def check_modules(path: Path) -> list[Path]:
 
 def file_hash(file: Path) -> str:
     """SHA-256 of a file, in hexadecimal. It is read again when its size, times or inode have changed."""
-    with file.open("rb") as stream:
-        status = os.fstat(stream.fileno())
-        # The time of the last change of any kind: nobody can set it, as they can the other.
-        state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
-        key = hashlib.sha256(repr((str(file.resolve()), state)).encode("utf-8", "surrogatepass")).digest()
-        cache = _hashes(os.environ.get("CCHECK_CACHE_DIR"), os.getpid())
-        known = cache.get([key]).get(key)
-        if known is not None and len(known) == hashlib.sha256().digest_size:
-            return known.hex()
-        made = hashlib.file_digest(stream, "sha256").digest()
-        after = os.fstat(stream.fileno())
-    settled = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED_NS
-    if settled and (after.st_size, after.st_mtime_ns, after.st_ctime_ns) == state[:3]:
+
+    def make() -> bytes:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").digest()
+
+    return _remembered("", [file], make).hex()
+
+
+def _remembered(what: str, files: Sequence[Path], make: Callable[[], bytes]) -> bytes:
+    """What `make` makes of files, a SHA-256: from the cache, unless one of them has changed since."""
+    before = [_state(file) for file in files]
+    named = [(str(file.absolute()), str(file.resolve()), state) for file, state in zip(files, before, strict=True)]
+    key = hashlib.sha256(repr((what, named)).encode("utf-8", "surrogatepass")).digest()
+    cache = _hashes(os.environ.get("CCHECK_CACHE_DIR"), os.getpid())
+    known = cache.get([key]).get(key)
+    if known is not None and len(known) == hashlib.sha256().digest_size:
+        return known
+    made = make()
+    latest = max(max(state.modified, state.changed) for state in before)
+    if time.time_ns() - latest > _SETTLED_NS and [_state(file) for file in files] == before:
         cache.put({key: made})
-    return made.hex()
+    return made
+
+
+class _State(NamedTuple):
+    """What changes when a file does. `changed` is the time of the last change of any kind: nobody can set it, as they
+    can the other."""
+
+    size: int
+    modified: int
+    changed: int
+    inode: int
+    device: int
+
+
+def _state(file: Path) -> _State:
+    status = file.stat()
+    return _State(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
 
 _opening = threading.Lock()

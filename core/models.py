@@ -142,6 +142,11 @@ def _from_hub(name: str, allow_download: bool, wanted: list[str]) -> Path:
         f"Download it on a machine that can reach the hub (hf download {what}) and name the folder, "
         "or set HF_HOME to a folder that contains it"
     )
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    if not allow_download and not Path(HF_HUB_CACHE, f"models--{name.replace('/', '--')}").is_dir():
+        # The rest of the client takes longer to import than a claim to be judged.
+        raise NotFound(f"the model {name} is not installed and the hub was not asked. {what_to_do}")
     import huggingface_hub
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 

@@ -40,7 +40,7 @@ _ABOUT_THE_RECIPE = {"name", "extends", "source", "fine_tuned", "replace", "tabl
 class Ablation(BaseModel):
     """A change of the recipe that its source, or somebody else, measured."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     description: str
 

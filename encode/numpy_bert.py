@@ -111,7 +111,6 @@ class NumpyBert:
             self._types = weights["embeddings.token_type_embeddings.weight"][0]
             self._norm = _named(weights, "embeddings.LayerNorm")
             self._tokenizer = _open_tokenizer(folder.path, len(self._words))
-            self._tokenizer.enable_truncation(folder.max_tokens)
             if self._words.shape[1] != folder.dimensions or len(self._places) < folder.max_tokens:
                 raise ValueError("config.json does not describe its weights")
             # Layers that do not fit each other show at once.
@@ -119,10 +118,11 @@ class NumpyBert:
         except (OSError, SafetensorError, LookupError, ValueError) as error:
             raise InvalidData(f"{folder.path} can't be loaded as an embedding model: {error}") from error
 
-    @functools.cached_property
-    def _counter(self) -> tokenizers.Tokenizer:
-        """The same tokenizer, which cuts nothing. A query needs none."""
-        return _open_tokenizer(self._folder.path, len(self._words))
+    def _read(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, special ones at its ends, cut at the model's window."""
+        most = self._folder.max_tokens
+        read = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        return [ids if len(ids) <= most else [*ids[: most - 1], ids[-1]] for ids in read]
 
     def _try(self, ids: list[int]) -> None:
         self._forward([ids])
@@ -132,7 +132,7 @@ class NumpyBert:
         import numpy as np
 
         answer = np.empty((len(texts), self._folder.dimensions), np.float32)
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        ids = self._read(texts)
 
         def fill(rows: list[int]) -> None:
             answer[rows] = self._forward([ids[row] for row in rows])
@@ -143,7 +143,7 @@ class NumpyBert:
     def encode_tokens(self, texts: Sequence[str]) -> list[Floats]:
         """The vectors of each text's tokens, not normalised, without the special ones at its ends: each of shape
         [tokens, dimensions]. There is one for each of `token_ids` that fits the model's window."""
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        ids = self._read(texts)
         answer: list[Floats] = [self._words[:0]] * len(texts)
 
         def fill(rows: list[int]) -> None:
@@ -158,7 +158,7 @@ class NumpyBert:
         """The vector of each of these tokens as a text of its own, shape [ids, dimensions]."""
         import numpy as np
 
-        first, last = self._counter.encode("").ids
+        first, last = self._tokenizer.encode("").ids
         rows = len(ids)
         answer = np.empty((rows, self._folder.dimensions), np.float32)
 
@@ -171,7 +171,7 @@ class NumpyBert:
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text's tokens, special ones left out; nothing is cut."""
-        return [one.ids for one in self._counter.encode_batch(list(texts), add_special_tokens=False)]
+        return [one.ids for one in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text, special ones left out; nothing is cut."""
@@ -185,7 +185,7 @@ class NumpyBert:
     @property
     def unknown(self) -> int | None:
         """The id of the token for what the tokenizer does not know."""
-        made: int | None = self._counter.token_to_id(self._counter.model.unk_token)
+        made: int | None = self._tokenizer.token_to_id(self._tokenizer.model.unk_token)
         return made
 
     def _forward(self, ids: Sequence[Sequence[int]]) -> Floats:

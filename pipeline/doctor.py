@@ -211,7 +211,7 @@ def _verdict(resolved: Resolved) -> Finding:
     if name == PACKAGED:
         try:
             return Finding("verdict", "ok", PackagedStances(allow_download=False).name)
-        except NotFound as error:
+        except (NotFound, MissingExtra) as error:
             return Finding("verdict", "absent", f"no language model is configured, and {error}")
     if not models_installed():
         return Finding("verdict", "absent", f"{name} needs the models extra, and no language model is configured")

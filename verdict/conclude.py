@@ -6,13 +6,14 @@ The rule, which docs/verdicts.md states for users:
    rank, by half every `HALF_LIFE` ranks: what is found further down is less likely to be about the claim.
 2. P(side) is the probability that at least one of its documents is right, each independently (a noisy or):
    P(side) = 1 - product of (1 - p).
-3. A side is strong if P(side) is above one half. Both strong: CONFLICTING. One: SUPPORTS or REFUTES. None:
-   NOT_ENOUGH_INFO.
+3. A side is strong if P(side) of its documents that are at least `DECISIVE` sure is above one half. Guesses don't add
+   up to a side: of ten documents that were found, most are not about the claim, and a weak judge guesses something of
+   each. Both strong: CONFLICTING. One: SUPPORTS or REFUTES. None: NOT_ENOUGH_INFO.
 4. The confidence is how sure the documents are that say so, and how sure that none of the other side is right: the
-   mean confidence of the verdict's documents, weighted by rank, times 1 - P(side) for each side that the verdict is
-   not. For CONFLICTING it is the lower of the two sides' means. More documents of one mind make a side stronger and
-   the verdict no surer: their errors are a method's, and not independent (with the noisy or as confidence, the expected
-   calibration error was .37 instead of .11 on Climate-FEVER, read by a weak classifier).
+   mean confidence of the verdict's documents (of a side, the decisive ones), weighted by rank, times 1 - P(side) for
+   each side that the verdict is not. For CONFLICTING it is the lower of the two sides' means. More documents of one
+   mind make a side stronger and the verdict no surer: their errors are a method's, and not independent (with the noisy
+   or as confidence, the expected calibration error was .37 instead of .11 on Climate-FEVER, read by a weak classifier).
 
 5. A document that could not be judged may be on either side: in 4 (not in 2 and 3) it counts for each side as one that
    is right with the probability `UNREAD` * weight. If the verdict would then probably have been another, had all been
@@ -32,6 +33,8 @@ from ..types import Evidence, Label, Verdict
 
 HALF_LIFE = 20
 """A document this many ranks further down counts half."""
+DECISIVE = 0.64
+"""The least confidence with which a document can make a side strong (`benchmarks/verdict_rule.py`)."""
 ASSUMED_CONFIDENCE = 0.8
 """The confidence of a stance whose method gives none."""
 UNREAD = 0.07
@@ -50,17 +53,15 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     read = [piece for piece in judged if piece.stance and piece.stance.label is not None]
     if not read:
         return counted(Verdict(None, method=method, error=NO_DOCUMENTS if not judged else None), evidence)
-    supports, refutes = (side_probability(read, label) for label in ("SUPPORTS", "REFUTES"))
-    label: Label = "NOT_ENOUGH_INFO"
-    if supports > 0.5:
-        label = "CONFLICTING" if refutes > 0.5 else "SUPPORTS"
-    elif refutes > 0.5:
-        label = "REFUTES"
+    decisive = [piece for piece in read if _confidence(piece) >= DECISIVE]
+    strong = {side for side in _VERBS if side_probability(decisive, side) > 0.5}
+    label: Label = "CONFLICTING" if len(strong) > 1 else next(iter(strong), "NOT_ENOUGH_INFO")
+    supports, refutes = (side_probability(read, side) for side in _VERBS)
     confidence = {
-        "SUPPORTS": _mean(read, "SUPPORTS") * (1 - refutes),
-        "REFUTES": _mean(read, "REFUTES") * (1 - supports),
+        "SUPPORTS": _mean(decisive, "SUPPORTS") * (1 - refutes),
+        "REFUTES": _mean(decisive, "REFUTES") * (1 - supports),
         "NOT_ENOUGH_INFO": _mean(read, "NOT_ENOUGH_INFO") * (1 - supports) * (1 - refutes),
-        "CONFLICTING": min(_mean(read, "SUPPORTS"), _mean(read, "REFUTES")),
+        "CONFLICTING": min(_mean(decisive, "SUPPORTS"), _mean(decisive, "REFUTES")),
     }[label]
     return counted(Verdict(label, confidence, _rationale(judged, read, label), method), evidence)
 

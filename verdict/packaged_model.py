@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..errors import InvalidData
-from ..models import find_model
+from ..models import find_model, require_models
 from ..types import Label, Stance
 from .features import COUNTS, ONE_SENTENCE, pair_counts, sentences_of
 from .judge import NO_TEXT, Case, Judged, in_groups
@@ -72,10 +72,16 @@ class PackagedStances:
     ) -> None:
         """`on_load` is called before the embedding model is loaded, with the first claim.
 
-        Raises NotFound if the embedding model is missing, InvalidData for a broken file.
+        Raises NotFound if the embedding model is missing, MissingExtra if it can't run here, InvalidData for a broken
+        file.
         """
+        from ..encode.dense import run_by_numpy
+
         self._weights = read_weights(folder)
         self._found = find_model(self._weights.embedding, allow_download=allow_download)
+        if run_by_numpy(self._found, "cpu") is None:
+            name = self._found.name
+            require_models(f"the packaged stance model, whose embedding model {name} is of another kind here,")
         self._on_load = on_load
         self.name = f"packaged stance model; weighted F1 {self._weights.weighted_f1:.2f} on unseen papers"
 

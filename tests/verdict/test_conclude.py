@@ -14,6 +14,7 @@ import pytest
 from ccheck.types import Document, Evidence, Hit, Stance, Verdict
 from ccheck.verdict.conclude import (
     ASSUMED_CONFIDENCE,
+    DECISIVE,
     HALF_LIFE,
     NO_DOCUMENTS,
     UNREAD,
@@ -54,24 +55,36 @@ def test_what_occurs_is_the_verdict_where_stances_are_certain():
 
 
 def test_one_document_is_as_sure_as_itself():
-    assert said(Stance(S, 0.51)) == S
-    assert said(Stance(S, 0.49)) == N
+    assert said(Stance(S, DECISIVE)) == S
+    assert said(Stance(S, DECISIVE - 0.01)) == N
     assert conclude(evidence(Stance(S, 0.7)), "test").confidence == 0.7
     assert conclude(evidence(Stance(N, 0.7)), "test").confidence == 0.7
-    # Weak documents of one mind add up; the other side takes away.
-    assert said(Stance(R, 0.4), Stance(R, 0.4)) == R
+    # The other side takes away.
     alone, against = (conclude(evidence(Stance(S, 0.9), *more), "test") for more in ((), (Stance(R, 0.3),)))
     assert against.label == S and against.confidence < alone.confidence
-    assert conclude(evidence(Stance(S, 0.9), Stance(R, 0.6)), "test").confidence == 0.6
+    assert conclude(evidence(Stance(S, 0.9), Stance(R, 0.7)), "test").confidence == 0.7
+
+
+def test_guesses_do_not_add_up_to_a_side():
+    for label in (S, R):
+        assert said(*[Stance(label, DECISIVE - 0.01)] * 10) == N
+        assert said(*[Stance(label, DECISIVE - 0.01)] * 10, Stance(label, 0.9)) == label
+    assert said(Stance(S, 0.9), *[Stance(R, DECISIVE - 0.01)] * 10) == S
+    assert said(Stance(S, 0.9), Stance(R, DECISIVE)) == "CONFLICTING"
+    # They do make the verdict less sure, whichever it is.
+    for one in (Stance(S, 0.9), Stance(N, 0.9)):
+        alone, among = (conclude(evidence(one, *[Stance(R, 0.4)] * n), "test") for n in (0, 2))
+        assert among.label == alone.label and among.confidence < alone.confidence
 
 
 def test_a_side_is_strong_above_one_half_and_not_at_it():
+    # Far down, one document does not do, and several do.
+    rank = next(rank for rank in range(1, 99) if 0.7 * 0.5 ** ((rank - 1) / HALF_LIFE) <= 0.5)
+    before = [Stance(N, 0.9)] * (rank - 1)
     for label in (S, R):
-        assert said(Stance(label, 0.5)) == N
-        assert said(Stance(label, 0.5 + 1e-9)) == label
-    for one, other in ((S, R), (R, S)):
-        assert said(Stance(one, 0.5), Stance(other, 0.9)) == other
-        assert said(Stance(one, 0.5 + 1e-9), Stance(other, 0.9)) == "CONFLICTING"
+        assert said(*before[:-1], Stance(label, 0.7)) == label
+        assert said(*before, Stance(label, 0.7)) == N
+        assert said(*before, Stance(label, 0.7), Stance(label, 0.7)) == label
 
 
 def test_a_stance_without_a_confidence_counts_eight_tenths():
@@ -106,8 +119,8 @@ def test_the_confidence_is_the_mean_by_rank_times_what_the_other_sides_leave():
 
 def test_the_rank_counts():
     open_ones = [Stance(N, 0.9)] * 40
-    assert said(Stance(S, 0.6), *open_ones) == S
-    assert said(*open_ones, Stance(S, 0.6)) == N
+    assert said(Stance(S, 0.7), *open_ones) == S
+    assert said(*open_ones, Stance(S, 0.7)) == N
 
 
 def test_a_failure_is_never_a_label():

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from ccheck.errors import InvalidData, NotFound
+from ccheck.errors import InvalidData, MissingExtra, NotFound
 from ccheck.settings import resolve
 from ccheck.stages import VerdictStage
 from ccheck.types import Claim, Document, Evidence, Hit
@@ -103,6 +103,16 @@ def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
     assert isinstance(made, PackagedStances) and "packaged stance model; weighted F1" in made.name
     named = opening.open_method(VerdictStage(method="stance", model="packaged"), settings, lambda name: pytest.fail(""))
     assert isinstance(named, PackagedStances)
+
+
+def test_it_is_left_out_where_its_embedding_model_cannot_run(monkeypatch):
+    monkeypatch.setattr("ccheck.encode.dense.read_bert_folder", lambda path: None)
+    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    settings = resolve({}).settings
+    with pytest.raises(NotFound, match=r"no verdict model is configured.*can't run here.*of another kind"):
+        opening.open_method(VerdictStage(method="auto"), settings, lambda name: pytest.fail(""))
+    with pytest.raises(MissingExtra, match="of another kind"):
+        opening.open_method(VerdictStage(method="stance", model="packaged"), settings, lambda name: pytest.fail(""))
 
 
 def test_it_needs_no_torch():
