@@ -6,6 +6,7 @@ Maven Central (``elasticsearch_host/``); where none of these can be had, the tes
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,13 +50,18 @@ VERSION_8 = pom_property("elasticsearch.previous")
 class Node:
     """One server from the jars, on 127.0.0.1. A context manager that stops it."""
 
-    def __init__(self, licence: Licence, home: Path, port: int, version: str) -> None:
+    def __init__(
+        self, licence: Licence, home: Path, port: int, version: str, settings: Mapping[str, object] | None = None
+    ) -> None:
+        """`settings` are those of elasticsearch.yml, where the node has any."""
+        self.settings = settings
         self.licence = licence
         self.home = home
         self.port = port
         self.version = version
         self.log = home / "node.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._written_before = 0
 
     @property
     def url(self) -> str:
@@ -63,7 +69,18 @@ class Node:
 
     def start(self) -> None:
         """Starts the server and waits until it answers."""
-        self.home.mkdir(parents=True, exist_ok=True)
+        self.launch()
+        try:
+            await_answer(self.await_port())
+        except BaseException:
+            self.kill()
+            raise
+
+    def launch(self) -> None:
+        """Starts the server; `await_port` says when it listens."""
+        (self.home / "config").mkdir(parents=True, exist_ok=True)
+        if self.settings is not None:
+            (self.home / "config" / "elasticsearch.yml").write_text(json.dumps(self.settings), encoding="utf-8")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [HOST / "run", str(self.port), self.licence, self.home, self.version],
@@ -78,13 +95,7 @@ class Node:
                 },
                 start_new_session=True,
             )
-            written_before = log.tell()
-        try:
-            self.port = self._await_port(self._process, written_before)
-            await_answer(self.url)
-        except BaseException:
-            self.kill()
-            raise
+            self._written_before = log.tell()
 
     @property
     def runs(self) -> bool:
@@ -98,6 +109,13 @@ class Node:
         """Ends the server in order (SIGTERM)."""
         self._end(signal.SIGTERM)
 
+    def freeze(self) -> None:
+        """Stops its threads (SIGSTOP): connections stay open, and nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
     def restart(self) -> None:
         """Starts the server again with the same data and port; stops it first if it runs."""
         self.stop()
@@ -109,13 +127,16 @@ class Node:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _await_port(self, process: subprocess.Popen[bytes], written_before: int) -> int:
-        deadline = time.monotonic() + START_SECONDS
+    def await_port(self) -> str:
+        """The URL, once the server listens there."""
+        process, deadline = self._process, time.monotonic() + START_SECONDS
+        assert process is not None
         while time.monotonic() < deadline:
             ended = process.poll() is not None
-            output = self.log.read_bytes()[written_before:].decode(errors="replace")
+            output = self.log.read_bytes()[self._written_before :].decode(errors="replace")
             if found := re.search(r"^listening on 127\.0\.0\.1:(\d+)$", output, re.MULTILINE):
-                return int(found[1])
+                self.port = int(found[1])
+                return self.url
             if ended:
                 raise RuntimeError(f"Elasticsearch ended with {process.returncode}; {self._log_tail()}")
             time.sleep(0.1)
@@ -125,12 +146,17 @@ class Node:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join([f"the end of {self.log}:", *lines[-30:]])
 
+    def _signal(self, sent: signal.Signals) -> None:
+        assert self._process is not None
+        os.killpg(self._process.pid, sent)
+
     def _end(self, sent: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is None:
             return
         for each in (sent, signal.SIGKILL):
             try:
+                os.killpg(process.pid, signal.SIGCONT)  # a frozen one hears nothing but SIGKILL
                 os.killpg(process.pid, each)
                 process.wait(STOP_SECONDS)
                 break
@@ -155,14 +181,26 @@ def start_node(
 
     Skips the test where the jars can't be run. What still runs when the session ends is stopped.
     """
+    node = new_node(licence, home, port, version)
+    node.start()
+    return node
+
+
+def new_node(
+    licence: Licence = "trial",
+    home: Path | None = None,
+    port: int | None = None,
+    version: str = VERSION,
+    settings: Mapping[str, object] | None = None,
+) -> Node:
+    """The same, not started yet, with settings for elasticsearch.yml if you like."""
     if missing := absent_for_jars():
         absent("elasticsearch", f"needs an Elasticsearch of its own, from jars: {'; '.join(missing)}")
     if home is None:
         home = Path(tempfile.mkdtemp(prefix="elasticsearch-"))
         _temporary_homes.append(home)
-    node = Node(licence, home, port or 0, version)
+    node = Node(licence, home, port or 0, version, settings)
     _nodes.append(node)
-    node.start()
     return node
 
 

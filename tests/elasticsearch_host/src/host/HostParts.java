@@ -2,30 +2,23 @@ package host;
 
 import java.util.List;
 import java.util.Map;
-import java.util.function.Supplier;
+import java.util.stream.Stream;
 import org.apache.lucene.analysis.Analyzer;
-import org.elasticsearch.common.io.stream.NamedWriteableRegistry;
-import org.elasticsearch.common.network.NetworkService;
 import org.elasticsearch.common.settings.Setting;
 import org.elasticsearch.common.settings.Settings;
-import org.elasticsearch.common.util.PageCacheRecycler;
 import org.elasticsearch.index.analysis.AnalyzerProvider;
 import org.elasticsearch.index.analysis.CharFilterFactory;
 import org.elasticsearch.index.analysis.PreConfiguredTokenFilter;
 import org.elasticsearch.index.analysis.TokenFilterFactory;
 import org.elasticsearch.index.query.BoolQueryBuilder;
 import org.elasticsearch.indices.analysis.AnalysisModule.AnalysisProvider;
-import org.elasticsearch.indices.breaker.CircuitBreakerService;
 import org.elasticsearch.plugins.ActionPlugin;
 import org.elasticsearch.plugins.AnalysisPlugin;
-import org.elasticsearch.plugins.NetworkPlugin;
-import org.elasticsearch.plugins.Plugin;
 import org.elasticsearch.plugins.SearchPlugin;
-import org.elasticsearch.threadpool.ThreadPool;
-import org.elasticsearch.transport.Transport;
+import org.elasticsearch.transport.netty4.Netty4Plugin;
 
-/** What a bare Elasticsearch server lacks to answer over HTTP; {@code HostPlugin} adds what differs between 8.19 and 9. */
-abstract class HostParts extends Plugin implements NetworkPlugin, ActionPlugin, AnalysisPlugin, SearchPlugin {
+/** The server's network module and what else a bare server lacks; {@code HostPlugin} adds what differs between 8.19 and 9. */
+abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisPlugin, SearchPlugin {
     private static final Setting<String> LICENSE = Setting.simpleString("host.license", "trial", Setting.Property.NodeScope);
     final String license;
 
@@ -35,15 +28,7 @@ abstract class HostParts extends Plugin implements NetworkPlugin, ActionPlugin, 
 
     @Override
     public List<Setting<?>> getSettings() {
-        return List.of(LICENSE);
-    }
-
-    @Override
-    public Map<String, Supplier<Transport>> getTransports(
-        Settings settings, ThreadPool threads, PageCacheRecycler recycler, CircuitBreakerService breakers,
-        NamedWriteableRegistry writeables, NetworkService network
-    ) {
-        return Map.of("loopback", () -> new LoopbackTransport(recycler));
+        return Stream.concat(super.getSettings().stream(), Stream.of(LICENSE)).toList();
     }
 
     @Override

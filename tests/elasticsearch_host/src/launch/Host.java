@@ -1,5 +1,6 @@
 package launch;
 
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.Set;
@@ -13,7 +14,7 @@ import org.elasticsearch.plugins.PluginsLoader;
 
 /**
  * Starts one Elasticsearch node: {@code Host HOME PORT LICENSE}, where HOME/modules/host holds {@code host.HostPlugin}.
- * PORT 0 takes a free one. With ELASTICSEARCH_HOST_FOLLOW=stdin the node stops once its standard input ends,
+ * PORT 0 takes a free one. HOME/config/elasticsearch.yml makes it a member of a cluster, or adds to its settings. With ELASTICSEARCH_HOST_FOLLOW=stdin the node stops once its standard input ends,
  * so that it doesn't outlive whoever started it.
  */
 public final class Host {
@@ -24,14 +25,15 @@ public final class Host {
             .put("path.home", home)
             .put("node.name", "host")
             .put("cluster.name", "host")
-            .put("discovery.type", "single-node")
-            .put("transport.type", "loopback")
-            .put("http.type", "jdk")
             .put("network.host", "127.0.0.1")
             .put("http.port", args[1])
             .put("host.license", args[2])
             .put("cluster.routing.allocation.disk.threshold_enabled", false)
             .build();
+        Path own = home.resolve("config").resolve("elasticsearch.yml");
+        settings = Files.exists(own)
+            ? Settings.builder().put(settings).loadFromPath(own).build()
+            : Settings.builder().put(settings).put("discovery.type", "single-node").put("transport.port", 0).build();
         var environment = InternalSettingsPreparer.prepareEnvironment(settings, Map.of(), home.resolve("config"), () -> "host");
         var modules = Modules.load(environment.modulesDir());
         var node = new Node(environment, PluginsLoader.createPluginsLoader(modules, Set.of(), Map.of(), false));
