@@ -72,6 +72,11 @@ if TYPE_CHECKING:
         help="Keep only the first paper with a DOI, also across ingests.",
     ),
     click.option(
+        "--part",
+        metavar="I/N",
+        help="Store only part I of N, such as 3/16. Run all N at once, on as many machines as you like.",
+    ),
+    click.option(
         "--recipe",
         metavar="NAME|FILE",
         help="Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts.",
@@ -120,6 +125,7 @@ def ingest(
     delimiter: str | None,
     encoding: str | None,
     dedupe: str | None,
+    part: str | None,
     recipe: str | None,
     replace: tuple[str, ...],
     no_dense: bool,
@@ -152,7 +158,7 @@ def ingest(
     can filter on. A paper without an abstract is stored by its title. If a run is interrupted, start it again and it
     continues. Records that can't be used are listed in a file (--rejects) with the reason, and the exit code is 7.
     """
-    from ..ingest import IngestOptions
+    from ..ingest import IngestOptions, Part
     from ..ingest import ingest as run
     from ..ingest.encoders import chunking_for
     from ..ingest.sources import find_sources
@@ -161,6 +167,7 @@ def ingest(
     if replace and recipe is None:
         raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
     reading = _reading(format_, delimiter, encoding)
+    own_part = Part.named(part) if part is not None else None
     found = find_sources(sources, reading)  # what is not there says so before a model is loaded
     if rejects is not None:
         check_output(rejects, "the rejects", [*(source.path for source in found), recipe])
@@ -185,6 +192,7 @@ def ingest(
             delimiter=reading.delimiter,
             encoding=reading.encoding,
             dedupe_doi=dedupe is not None,
+            part=own_part,
             titles=needed is None or needed.ingest.titles,
             rejects=Path(rejects) if rejects else None,
             strict=strict,

@@ -129,6 +129,9 @@ class Settings(BaseModel):
     elasticsearch_retry_seconds: Annotated[float, Here()] = Field(
         120, ge=0, description="how long to wait for a server that is busy or restarts"
     )
+    elasticsearch_concurrency: Annotated[int, Here()] = Field(
+        8, ge=1, le=256, description="searches, or requests that write, that one ccheck runs on the server at a time"
+    )
     elasticsearch_title_field: Annotated[str | None, Here()] = Field(
         None, description="for an index that ccheck did not make, instead of the one in stores"
     )

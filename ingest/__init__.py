@@ -2,6 +2,7 @@
 
 from .encoders import DenseEncoder, Encoders, default_chunking, encoders_of, layout_of
 from .options import IngestOptions, Phase, PlannedQuestions, Preview, Progress, Report
+from .part import Part
 from .preview import dry_run, planned_questions
 from .readers import read
 from .records import Record, Reject
@@ -11,6 +12,7 @@ __all__ = [
     "DenseEncoder",
     "Encoders",
     "IngestOptions",
+    "Part",
     "Phase",
     "PlannedQuestions",
     "Preview",

@@ -11,6 +11,7 @@ from ..encode.cache import MAX_BYTES
 from ..types import Document, Usage
 from .fields import Fields
 from .kinds import Format
+from .part import Part
 from .records import Reject
 from .sources import Reading
 
@@ -27,7 +28,8 @@ class IngestOptions:
 
     `..._field`: the names of a record's fields; without them the usual ones, see `Fields`. `format`, `delimiter` and
     `encoding` are those of the files; without them their names and first bytes tell. `dedupe_doi`: of papers with the
-    same DOI only the first is stored, also across ingests. `titles`: False makes titles metadata. `chunking`: of the
+    same DOI only the first is stored, also across ingests. `part`: store only the documents of this part,
+    while other processes store the others. `titles`: False makes titles metadata. `chunking`: of the
     main vectors, by default what their encoder says. `rejects`: the file that lists rejects, by default next to the
     input. `strict`: stop at the first reject. `force`: read files again that are known to be stored. `cache_dir`: the
     folder of cached embeddings, by default the user's, and `cache_bytes` how large each file of them may grow; 0 keeps
@@ -42,6 +44,7 @@ class IngestOptions:
     delimiter: str | None = None
     encoding: str | None = None
     dedupe_doi: bool = False
+    part: Part | None = None
     titles: bool = True
     chunking: Chunking | None = None
     rejects: Path | None = None

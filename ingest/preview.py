@@ -13,7 +13,7 @@ from .encoders import Encoders, layout_of, prepared
 from .options import IngestOptions, PlannedQuestions, Preview
 from .passages import cut_passages
 from .readers import read_source
-from .records import Reject
+from .records import Record, Reject
 from .run import BATCH_WRITTEN, HEAD, reject_of, with_fields
 from .seen import Seen
 from .sources import Given, Source, find_sources
@@ -89,10 +89,16 @@ def planned_questions(
 def _documents(sources: list[Source], options: IngestOptions) -> Iterator[Document | Reject]:
     records = itertools.chain.from_iterable(read_source(source) for source in sources)
     for record in with_fields(papers(records, options.fields), options.fields):
-        if isinstance(record, Reject):
-            yield record
-            continue
-        try:
-            yield make_document(record.data, options.fields, untyped=record.untyped).document
-        except InvalidData as error:
-            yield reject_of(record, str(error))
+        made = _document(record, options)
+        part = options.part
+        if part is None or (part.has_line(made.line) if isinstance(made, Reject) else part.has(made.id)):
+            yield made
+
+
+def _document(record: Record | Reject, options: IngestOptions) -> Document | Reject:
+    if isinstance(record, Reject):
+        return record
+    try:
+        return make_document(record.data, options.fields, untyped=record.untyped).document
+    except InvalidData as error:
+        return reject_of(record, str(error))

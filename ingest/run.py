@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from ..citation import doi_of, is_retracted
 from ..errors import CcheckError, InvalidData
 from ..types import Document, Entry, Usage
-from .documents import digest, layout_bytes, make_document
+from .documents import Made, digest, layout_bytes, make_document
 from .encoders import Encoders, layout_of, prepared
 from .entries import EntryMaker
 from .fields import Fields, check_fields
@@ -85,7 +85,7 @@ def ingest(
             files=len(found), files_unchanged=len(found), seconds=seconds, notices=(*encoders.notices, *notices)
         )
     with contextlib.ExitStack() as stack:
-        rejects = stack.enter_context(RejectFile(found, options.rejects))
+        rejects = stack.enter_context(RejectFile(found, options.rejects, options.part))
         maker = stack.enter_context(EntryMaker(encoders, options.cache_dir, options.cache_bytes))
         run = _Run(store, encoders, maker, layout, options, rejects, found, on_progress)
         run.notices += notices
@@ -100,7 +100,7 @@ def ingest(
             raise
         run.progress("publishing")
         store.publish()
-        if gained:
+        if gained and options.part is None:
             run.note_gaps()
         if run.stopped is not None:
             raise run.stopped
@@ -210,27 +210,31 @@ class _Run:
                 for document in self._store.scan():
                     if (doi := doi_of(document.metadata)) is not None:
                         seen.add_doi(doi, document.id)
-            for record in records:
-                self._counts["read"] += 1
+            for number, record in enumerate(records, 1):
                 item = self._item(record, seen)
                 if item is not None:
                     yield item
                 if self.stopped is not None:
                     return
-                if self._counts["read"] % 200 == 0:
+                if number % 200 == 0:
                     self.progress("reading")
 
     def _item(self, record: Record | Reject, seen: Seen) -> _Item | None:
-        if isinstance(record, Reject):
-            self._reject(record)
+        part = self._options.part
+        made = _made(record, self._options.fields)
+        if isinstance(made, Reject):
+            if part is None or part.has_line(made.line):
+                self._counts["read"] += 1
+                self._reject(made)
             return None
-        try:
-            made = make_document(record.data, self._options.fields, untyped=record.untyped)
-        except InvalidData as error:
-            self._reject(reject_of(record, str(error)))
-            return None
+        assert isinstance(record, Record)
         document = made.document
         doi = doi_of(document.metadata)
+        if part is not None and not part.has(document.id):
+            if doi is not None and self._options.dedupe_doi:
+                seen.add_doi(doi, document.id)  # its part stores it, and this one leaves out those that repeat it
+            return None
+        self._counts["read"] += 1
         if doi is not None and seen.add_doi(doi, document.id) != document.id:
             self._counts["same_doi"] += 1
             if self._options.dedupe_doi:
@@ -423,6 +427,7 @@ class _Mark:
             source.delimiter,
             source.encoding,
             options.dedupe_doi,
+            *([] if options.part is None else [options.part]),
         )
         held.update(repr((*read, source.label)).encode() + layout_bytes(layout))
         return cls(held.hexdigest(), state)
@@ -438,6 +443,15 @@ def _state(file: int | Path) -> tuple[int, ...]:
     """Differs when a file was written to, or another took its place; nobody can set the time of a change back."""
     status = os.stat(file)  # noqa: PTH116 - of an open file, too
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev
+
+
+def _made(record: Record | Reject, fields: Fields) -> Made | Reject:
+    if isinstance(record, Reject):
+        return record
+    try:
+        return make_document(record.data, fields, untyped=record.untyped)
+    except InvalidData as error:
+        return reject_of(record, str(error))
 
 
 def _is_stored(mark: _Mark | None, store: Store) -> bool:

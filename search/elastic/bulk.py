@@ -17,7 +17,7 @@ from ...analysis import terms_text
 from ...errors import InvalidData
 from ...layout import Layout, analysis_key
 from ...types import Entry, Passage, SparseVector, UnitEntry, Vector
-from .client import THREADS, Client
+from .client import Client
 from .errors import Busy, from_response, may_pass, reason_of, translate
 from .mappings import ADDITIONAL, ID, SPARSE, TERMS, UNITS
 
@@ -57,11 +57,12 @@ def write(client: Client, path: str, index: str, operations: Iterable[Operation]
     the server stays away for longer than `Connection.retry_seconds`, or refuses for a reason that concerns no document.
     """
     total = Outcome()
+    threads = -(-client.connection.concurrency // 2)  # a store may write twice at a time
     pending: deque[Future[Outcome]] = deque()
-    with client.stopping() as stopped, ThreadPoolExecutor(THREADS, "ccheck-bulk") as pool:
+    with client.stopping() as stopped, ThreadPoolExecutor(threads, "ccheck-bulk") as pool:
         try:
             for chunk in _chunks(operations):
-                if len(pending) >= 2 * THREADS:
+                if len(pending) >= 2 * threads:
                     total.add(pending.popleft().result())
                 pending.append(pool.submit(_send, client, path, params, index, stopped, chunk))
             while pending:
@@ -172,7 +173,8 @@ def _send(
 
     def attempt() -> None:
         nonlocal left
-        answer = client.send("POST", path, b"".join(operation.lines for operation in left), params)
+        with client.writing:
+            answer = client.send("POST", path, b"".join(operation.lines for operation in left), params)
         left, busy = _settle(answer["items"], left, outcome, client, index)
         if busy is not None:
             raise busy

@@ -29,7 +29,6 @@ ATTEMPTS = 3
 """Attempts for a server that never answered, or that nobody waits for."""
 SAID_AFTER = 1.0
 """Seconds of silence, with the next pause, after which the user hears that ccheck waits."""
-THREADS = 4
 _COMPATIBLE_WITH_8 = "application/vnd.elasticsearch+{}; compatible-with=8"
 _log = logging.getLogger(__name__)
 
@@ -53,6 +52,8 @@ class Client:
         self._busy_path: str | None = None
         self._abandoned = threading.Event()
         self._waiting: set[threading.Event] = set()
+        self.writing = threading.BoundedSemaphore(connection.concurrency)
+        """Held around each request that writes documents."""
         options: dict[str, Any] = {}
         if connection.name.startswith("https:"):
             options |= _tls(connection)
@@ -71,7 +72,7 @@ class Client:
                 max_retries=len(addresses) - 1,
                 retry_on_status=(),
                 node_class=LimitedNode,
-                connections_per_node=2 * THREADS,
+                connections_per_node=connection.concurrency + 2,
                 **options,
             )
         except (ValueError, OSError) as error:
@@ -117,11 +118,19 @@ class Client:
         """What `attempt` returns, which asks for `path` and is made again while its error may pass.
 
         It raises `Busy` for a part of an answer that says to come back later. Not `patient`: a few tries, whatever the
-        server did before. `slow`: also after an answer took too long; a search that did so once will again. Nothing is
-        tried again once `stopped` is set.
+        server did before. `slow`: also after an answer took too long; a search that did so once will again, unless
+        the host was at fault: if there are several, one other is asked. Nothing is tried again once `stopped` is set.
         """
         stopped = stopped or self._abandoned
         failed_since: float | None = None
+        others = bool(self.connection.hosts)
+
+        def passes(error: BaseException) -> bool:
+            nonlocal others
+            if isinstance(error, ConnectionTimeout) and others:
+                others = False  # the client asks the one that took too long last of all
+                return True
+            return _passes(error, slow)
 
         def enough(state: tenacity.RetryCallState) -> bool:
             nonlocal failed_since
@@ -138,7 +147,7 @@ class Client:
             return now - min(failed_since, self._silent_since) >= self.connection.retry_seconds
 
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: _passes(error, slow)),
+            retry=tenacity.retry_if_exception(passes),
             stop=enough,
             wait=lambda state: pause(state.attempt_number, first=0.1, longest=5 if patient else 0.5),
             sleep=tenacity.sleep_using_event(stopped),

@@ -41,6 +41,8 @@ class Connection:
     opaque_id: str = "ccheck"
     request_timeout: float = 30.0
     retry_seconds: float = 120.0
+    concurrency: int = 8
+    """How many searches, or requests that write, run at a time: on a cluster that serves others too."""
     withheld: str | None = None
     """Why the user's key or password is not sent there."""
 
@@ -110,6 +112,7 @@ def connection_from(settings: Settings, url: str | None = None) -> Connection:
         opaque_id=settings.elasticsearch_opaque_id,
         request_timeout=settings.elasticsearch_timeout,
         retry_seconds=settings.elasticsearch_retry_seconds,
+        concurrency=settings.elasticsearch_concurrency,
     )
 
 

@@ -105,10 +105,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
             + (connection.withheld or "set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD")
         )
     if kind == "cluster_block_exception" and status != 503:
-        return ServerError(
-            f"{where} does not accept changes: {reason}. The usual cause is a full disk: free some space, then run the "
-            "same command again"
-        )
+        return ServerError(f"{where} does not accept changes: {reason}. {_block_remedy(reason, index)}")
     if status == 403:
         return ServerError(
             f"{where} denies access: {reason}. To search, the key or user needs the index privileges read and "
@@ -133,6 +130,23 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
         return AlreadyExists(refusal)
     # Elasticsearch has no type of its own for this.
     return TooManyFields(refusal) if "total fields" in reason else InvalidData(refusal)
+
+
+def _block_remedy(reason: str, index: str | None) -> str:
+    if "read-only-allow-delete" in reason or "flood" in reason:
+        return (
+            "A disk of the cluster is full. Free some space, or add some: the server then lifts the block within a "
+            "minute. Run the same command again to continue"
+        )
+    if "cluster read-only" in reason:
+        return (
+            "Somebody made the whole cluster read-only. Lift the block, then run the same command again to continue: "
+            'PUT _cluster/settings {"persistent": {"cluster.blocks.read_only": null}}'
+        )
+    return (
+        "Somebody made it read-only. Lift the block, then run the same command again to continue: "
+        f'PUT {index or "INDEX"}/_settings {{"index.blocks.read_only": null, "index.blocks.write": null}}'
+    )
 
 
 def part_error(part: Mapping[str, Any], connection: Connection, index: str | None) -> CcheckError:

@@ -256,7 +256,9 @@ class Searcher:
     def _ask(self, plans: Sequence[Plan]) -> list[Found | CcheckError]:
         """What the server answers to each query. Those that it has no time for are asked again, without the others."""
         path = f"/{quote(self.name, safe='')}/_msearch"
-        params = None if any(plan.documents for plan in plans) else {"filter_path": self._wanted}
+        params: dict[str, Any] = {"max_concurrent_searches": self.client.connection.concurrency}
+        if not any(plan.documents for plan in plans):
+            params["filter_path"] = self._wanted
         found: dict[int, Found | CcheckError] = {}
         left = dict(enumerate(plans))
 

@@ -5,7 +5,6 @@ The same class searches an index that ccheck did not make, and never writes to o
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,6 +41,9 @@ MOST_SAID = 20
 """How many left-out fields `info` explains."""
 KNOWN_SECONDS = 30.0
 """Seconds for which a mapping is reused after it was read."""
+CREATED_TRIES, CREATED_PAUSE = 20, 0.25
+"""How often, and after how many seconds, an index that another process has just made is looked for: each node of a
+cluster learns of it a little later."""
 FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
 
 
@@ -357,9 +359,15 @@ class ElasticStore(Closing):
 
     def _create(self, layout: Layout) -> Index:
         first = f"{self.index}{FIRST}"
-        with contextlib.suppress(AlreadyExists):  # another process was faster, or the alias was taken away
+        tries = 1
+        try:
             self._request("PUT", f"/{quote(first, safe='')}", mappings.create_body(self.index, layout))
+        except AlreadyExists:  # another process was faster, or the alias was taken away
+            tries = CREATED_TRIES
         index = self._load()
+        while index is None and (tries := tries - 1):
+            time.sleep(CREATED_PAUSE)
+            index = self._load()
         if index is None:
             raise InvalidData(
                 f"the index {first} exists on {self._connection.name}, but not its alias {self.index}: add the alias, "

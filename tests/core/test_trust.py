@@ -23,6 +23,7 @@ HARMLESS = {
     "cache_bytes": 0,
     "elasticsearch_timeout": 3,
     "elasticsearch_retry_seconds": 3,
+    "elasticsearch_concurrency": 2,
     "elasticsearch_compress": True,
     "elasticsearch_opaque_id": "us",
     "elasticsearch_title_field": "name",

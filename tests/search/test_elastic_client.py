@@ -175,7 +175,7 @@ def test_a_server_of_version_8_is_spoken_to_in_its_own_words(stub: Stub, store: 
         (403, "security_exception", ServerError, "view_index_metadata"),
         (404, "index_not_found_exception", NotFound, "ccheck ingest FILE --store http"),
         (429, "circuit_breaking_exception", ServerError, r"try again"),
-        (403, "cluster_block_exception", ServerError, "full disk"),
+        (403, "cluster_block_exception", ServerError, "read-only"),
         (400, "parsing_exception", InvalidData, "parsing_exception.*outer: inner"),
         (500, "null_pointer_exception", ServerError, r"papers failed \(500"),
         (405, "method_not_allowed", ServerError, r"papers failed \(405"),

@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 import ssl
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,26 @@ def test_a_busy_host_is_not_asked_more_often_because_there_are_others(two: tuple
         with pytest.raises(ServerError, match="full"):
             server.request("GET", "/papers/_count", patient=False)
         assert len(one.asked) + len(other.asked) == 3
+
+
+def test_a_host_that_hangs_costs_a_timeout_and_no_answer(two: tuple[HttpStub, HttpStub]) -> None:
+    """A search that took too long is asked once more, of another host; a write until one answers."""
+    ended = threading.Event()
+
+    def hangs(asked: Asked) -> Reply:
+        ended.wait(30)
+        return answer(asked)
+
+    with http_stub(hangs) as one, http_stub(hangs) as other:
+        server = Client(Connection(one.url, (two[0].url, two[1].url), request_timeout=0.3))
+        for _ in range(6):
+            assert server.request("GET", "/papers/_count") == {"count": 7}
+        assert 1 <= len(one.asked) <= 3 and len(two[0].asked) + len(two[1].asked) == 6
+        slow = Client(Connection(one.url, (other.url,), request_timeout=0.3))
+        with pytest.raises(ServerError, match=r"did not answer within 0\.3 s"):
+            slow.request("GET", "/_x")
+        assert [one.asked[-1].path, other.asked[-1].path, len(other.asked)] == ["/_x", "/_x", 1]
+        ended.set()
 
 
 def test_requests_say_who_asks_and_are_compressed_on_request(two: tuple[HttpStub, HttpStub]) -> None:

@@ -47,7 +47,7 @@ def body(type_: str, reason: str = "why") -> dict[str, Any]:
             403,
             "cluster_block_exception",
             ServerError,
-            "papers does not accept changes: why. The usual cause is a full disk",
+            "papers does not accept changes: why. Somebody made it read-only. Lift the block",
         ),
         (429, "cluster_block_exception", ServerError, "papers does not accept changes: why"),
         (503, "cluster_block_exception", ServerError, "papers is too busy or not ready (503, why)"),

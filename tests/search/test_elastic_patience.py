@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
-from elastic_stub import Answer, Stub
+from elastic_stub import MAPPING, Answer, Stub
 from http_stub import Reply
 
 from ccheck.errors import CcheckError, InvalidData, ServerError
-from ccheck.search.elastic import Connection, ElasticStore, diagnose
+from ccheck.layout import Layout
+from ccheck.search.elastic import Connection, ElasticStore, bulk, diagnose
 from ccheck.search.elastic import client as clients
+from ccheck.search.elastic import store as stores
 from ccheck.search.elastic.errors import busy_part, may_pass, reason_of
 from ccheck.stages import Bm25, Fusion
-from ccheck.types import Query
+from ccheck.types import Document, Entry, Query
 
 WORDS = {"bm25": Bm25()}
 REJECTED = {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue is full"}}
@@ -190,6 +195,52 @@ def test_waiting_is_said_once_in_each_silence(
             store.count()
     mine = [record.message for record in caplog.records if record.name.startswith("ccheck.")]
     assert mine == [f"{stub.url} {said}"] * 2
+
+
+# -- limits
+
+
+def test_searches_run_so_many_at_a_time(stub: Stub) -> None:
+    stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [hit("sea")] * 2})]
+    for connection, most in ((Connection(stub.url), 8), (Connection(stub.url, concurrency=3), 3)):
+        with ElasticStore(connection, "papers") as store:
+            assert found(store, "sea", "ice") == ["sea", "sea"]
+        assert parse_qs(stub.seen[-1].query)["max_concurrent_searches"] == [str(most)]
+
+
+def test_so_many_requests_write_at_a_time(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "CHUNK_DOCUMENTS", 1)
+    guard, most, now = threading.Lock(), 0, 0
+
+    def written(body: bytes) -> Answer:
+        nonlocal most, now
+        with guard:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.02)
+        with guard:
+            now -= 1
+        return 200, {"items": [{"index": {"status": 201, "result": "created"}}]}
+
+    stub.answers["POST", "/papers/_bulk"] = [written]
+    with ElasticStore(Connection(stub.url, concurrency=3), "papers") as store, ThreadPoolExecutor(2) as pool:
+        batches = [[Entry(Document(f"{name}{n}", "", "x"), "d") for n in range(20)] for name in "ab"]
+        assert list(pool.map(store.upsert, batches)) == [{}, {}]
+    assert len(stub.bodies("/papers/_bulk")) == 40 and most <= 3
+
+
+def test_an_index_that_another_writer_has_just_made_is_waited_for(
+    stub: Stub, store: ElasticStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "CREATED_PAUSE", 0.01)
+    absent = 404, {"error": {"type": "index_not_found_exception", "reason": "no such index"}, "status": 404}
+    exists = 400, {"error": {"type": "resource_already_exists_exception", "reason": "exists"}, "status": 400}
+    stub.answers["GET", "/papers/_mapping"] = [absent, absent, absent, (200, MAPPING)]
+    stub.answers["PUT", "/papers-000001"] = [exists]
+    store.prepare(Layout())
+    stub.answers["GET", "/papers/_mapping"] = [absent]
+    with pytest.raises(InvalidData, match=r"papers-000001 exists on .*, but not its alias papers"):
+        store.prepare(Layout())
 
 
 # -- causes
