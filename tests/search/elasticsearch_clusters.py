@@ -13,14 +13,11 @@ import httpx
 from elasticsearch_nodes import START_SECONDS, Licence, Node, new_node
 
 QUICK = {
-    # A node that is gone is missed after two seconds; by default after thirty.
-    "cluster.fault_detection.leader_check.interval": "500ms",
-    "cluster.fault_detection.leader_check.timeout": "1s",
+    # A node that hangs is missed after some seconds; by default after half a minute.
+    "cluster.fault_detection.leader_check.timeout": "3s",
     "cluster.fault_detection.leader_check.retry_count": 2,
-    "cluster.fault_detection.follower_check.interval": "500ms",
-    "cluster.fault_detection.follower_check.timeout": "1s",
+    "cluster.fault_detection.follower_check.timeout": "3s",
     "cluster.fault_detection.follower_check.retry_count": 2,
-    "node.processors": 2,
 }
 
 
