@@ -105,7 +105,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
             + (connection.withheld or "set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD")
         )
     if kind == "cluster_block_exception" and status != 503:
-        return ServerError(f"{where} does not accept changes: {reason}. {_block_remedy(reason, index)}")
+        return ServerError(f"{where} does not accept changes: {reason.rstrip(';')}. {_block_remedy(reason, index)}")
     if status == 403:
         return ServerError(
             f"{where} denies access: {reason}. To search, the key or user needs the index privileges read and "

@@ -25,7 +25,7 @@ on_demand = pytest.mark.skipif(not os.environ.get("CCHECK_TEST_CLUSTER"), reason
 
 BATCH = 2_500
 """Papers of which an ingest writes a batch, whatever waits in a pipe's buffer."""
-CLAIMS = 640
+CLAIMS = 320
 WORDS = "sea ice heat rain coast soil bird fish risk dose trial cohort model flood storm cloud".split()
 
 
@@ -73,7 +73,11 @@ class Traffic:
         ]
         for reader in self._readers:
             reader.start()
-        self.answers = [self._answer()]
+        try:
+            self.answers = [self._answer()]
+        except BaseException:
+            self.__exit__()
+            raise
 
     def feed(self) -> None:
         """A batch for the ingest to write, and some answers, which makes room for the next."""
@@ -88,7 +92,9 @@ class Traffic:
 
     def _answer(self) -> dict[str, Any]:
         assert self.query.stdout is not None
-        answer: dict[str, Any] = json.loads(self.query.stdout.readline())
+        line = self.query.stdout.readline()
+        assert line, b"".join(self.said["query"]).decode()
+        answer: dict[str, Any] = json.loads(line)
         return answer
 
     def finish(self) -> tuple[Ran, Ran]:
