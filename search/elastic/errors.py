@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -37,6 +38,8 @@ WHOLE = {"allow_partial_search_results": False}
 _STATUS = {"security_exception": 403, "index_not_found_exception": 404, "routing_missing_exception": 400}
 """The status of errors that come without one in a part of an answer; all others are the server's fault."""
 _TOO_MANY_CLAUSES = frozenset({"too_many_clauses", "too_many_nested_clauses"})
+_REJECTED = re.compile(r"rejected execution of .*\[name = (?:[^/,\]]*/)?([\w-]+).*", re.DOTALL)
+"""A rejection's reason is a page of Java objects, with the pool's name among them."""
 _LONGEST = 600
 _MOST_ERRORS = 50
 
@@ -216,7 +219,7 @@ def reason_of(body: Any) -> tuple[str, str]:
         return "", redact(str(error))[:_LONGEST]
     said: list[str] = []
     for one in _errors(error):
-        reason = str(one.get("reason") or "")
+        reason = _REJECTED.sub(r"the queue of its \1 threads is full", str(one.get("reason") or "")[: 5 * _LONGEST])
         if reason and not any(reason in before for before in said):
             said.append(reason)
     return str(error.get("type", "")), redact(": ".join(said) or str(error))[:_LONGEST]

@@ -283,6 +283,10 @@ def test_a_retriever_that_was_refused_for_a_while_makes_rrf_pass_later() -> None
         ("text", ("", "text")),
         ({"error": "words"}, ("", "words")),
         ({"error": {"type": "t", "reason": "a", "caused_by": {"reason": "a"}}}, ("t", "a")),
+        (
+            {"error": {"type": "t", "reason": "rejected execution of Timed{x[y]} on Pool[name = host/write, queue]]"}},
+            ("t", "the queue of its write threads is full"),
+        ),
         ({"error": {"type": "t", "root_cause": 3, "suppressed": {}, "failed_shards": "x", "caused_by": []}}, None),
         ({"error": {"type": "t", "reason": "y" * 5_000}}, ("t", "y" * 600)),
     ],
