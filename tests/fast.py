@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).parent
-SLOW_SECONDS = 0.2
+SLOW_SECONDS = 0.25
 RECORDED = TESTS / "slow_tests.txt"
 SLOW_FIXTURES = {
     *("elasticsearch_url", "elasticsearch_basic_url", "elasticsearch_8_url", "browser"),
