@@ -169,7 +169,7 @@ class Checker(Closing):
         if self._plan is None:
             self._plan = make_plan(
                 self.recipe,
-                self.store.info(),
+                self.store.info(figures=self.memory is not None),  # a memory asks whether the store is the same
                 self.store.name,
                 self._resources,
                 strict=self._strict,

@@ -68,8 +68,11 @@ class Store(Protocol):
         """How many threads may call `upsert` at a time, with different ids."""
         ...
 
-    def info(self) -> StoreInfo | None:
-        """What is in it; None if it does not exist."""
+    def info(self, *, figures: bool = True) -> StoreInfo | None:
+        """What is in it; None if it does not exist.
+
+        Without `figures`, which cost requests or time, `passages` may be 0, `bytes` and `state` None.
+        """
         ...
 
     def prepare(self, layout: Layout) -> None:

@@ -78,7 +78,7 @@ class ElasticStore(Closing):
 
     # -- what is there
 
-    def info(self) -> StoreInfo | None:
+    def info(self, *, figures: bool = True) -> StoreInfo | None:
         index = self._load()
         if index is None:
             return None
@@ -98,17 +98,17 @@ class ElasticStore(Closing):
                 said = [f"{name} ({why})" for name, why in index.left_out.items()]
                 more = f"; and {len(said) - MOST_SAID:,} more" if len(said) > MOST_SAID else ""
                 details["left out"] = "; ".join(said[:MOST_SAID]) + more
-        elif index.id is not None and (strangers := self._count(_without(index.id))):
+        elif figures and index.id is not None and (strangers := self._count(_without(index.id))):
             details["not written by ccheck"] = f"{strangers:,} document{'' if strangers == 1 else 's'}"
-        figures = ingested.figures(self._client, index)
+        counted = ingested.figures(self._client, index) if figures else None
         return StoreInfo(
             name=self.name,
             documents=self.count(),
-            passages=self._count_passages(index),
+            passages=self._count_passages(index) if figures else 0,
             layout=index.layout,
             dimensions=index.dimensions,
-            bytes=figures.bytes if figures else None,
-            state=figures.state if figures else None,
+            bytes=counted.bytes if counted else None,
+            state=counted.state if counted else None,
             made_here=index.made_here,
             details=details,
             words=bool(index.searched["content"]),

@@ -74,17 +74,17 @@ class LocalStore(Closing):
     # -- what is there
 
     @reported
-    def info(self) -> StoreInfo | None:
+    def info(self, *, figures: bool = True) -> StoreInfo | None:
         if not (self.path / DATABASE).is_file():
             if is_remnant(self.path):
                 raise self._missing()
             return None
         with self._guard:
-            database = self._database()
+            database, files = self._database(), self.path.rglob("*")
             with database.reading():
                 layout, alive = database.layout, database.alive()
                 passages = 0
-                if layout.embedding is not None:
+                if figures and layout.embedding is not None:
                     blocks = database.vector_blocks(MAIN_VECTORS)
                     passages = sum(int(np.count_nonzero(alive[block.owners])) for block in blocks)
                 return StoreInfo(
@@ -93,7 +93,7 @@ class LocalStore(Closing):
                     passages=passages,
                     layout=layout,
                     dimensions=layout.embedding.dimensions if layout.embedding else None,
-                    bytes=sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file()),
+                    bytes=sum(file.stat().st_size for file in files if file.is_file()) if figures else None,
                     pending=database.count_after(min(one.last for one in database.words.values())),
                     state=database.state,
                     details={"folder": str(self.path)},

@@ -30,7 +30,7 @@ class MemoryStore:
         self._sources: set[str] = set()
         self._changes = 0
 
-    def info(self) -> StoreInfo | None:
+    def info(self, *, figures: bool = True) -> StoreInfo | None:
         if self.layout is None:
             return None
         passages = sum(len(entry.passages.get(MAIN_VECTORS, ())) for entry in self.entries.values())
