@@ -37,6 +37,7 @@ _POOLING = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
 }
+_WORDS = "embeddings.word_embeddings.weight"
 _USUAL: dict[str, Any] = {
     "do_lower_case": False,
     "transformer_task": "feature-extraction",
@@ -82,7 +83,7 @@ def read_bert_folder(path: Path) -> BertFolder | None:
             and not _has_prompts(path)
             and 2 < window <= config["max_position_embeddings"]
             and _has_float32(folder / "model.safetensors")
-            and _plain_tokenizer(_json(folder, "tokenizer"), tokenizer)
+            and _plain_tokenizer(folder / "tokenizer.json", tokenizer)
         )
         if not runs or pooling is None:
             return None
@@ -99,14 +100,15 @@ class NumpyBert:
 
     def __init__(self, folder: BertFolder) -> None:
         """Raises InvalidData for a folder that is broken."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
+        from safetensors import SafetensorError, safe_open
 
         self._folder = folder
+        file = folder.path / "model.safetensors"
         try:
-            weights = load_file(folder.path / "model.safetensors")
+            with safe_open(file, framework="numpy") as stored:
+                weights = {name: stored.get_tensor(name) for name in stored.keys() if name != _WORDS}  # noqa: SIM118
+            self._words = _mapped(file, _WORDS)
             self._layers = [_layer(weights, number, folder) for number in range(folder.layers)]
-            self._words = weights["embeddings.word_embeddings.weight"]
             self._places = weights["embeddings.position_embeddings.weight"]
             self._types = weights["embeddings.token_type_embeddings.weight"][0]
             self._norm = _named(weights, "embeddings.LayerNorm")
@@ -407,6 +409,18 @@ def _has_float32(file: Path) -> bool:
     return kinds == {"F32"} and "encoder.layer.0.attention.self.query.weight" in header
 
 
+def _mapped(file: Path, name: str) -> Floats:
+    """A tensor of a file that safetensors has opened, so its header is true. What is not looked at is not read: a claim
+    has few of the vocabulary's words, which are half of a small model. Raises LookupError where there is none."""
+    import numpy as np
+
+    with file.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        tensor = json.loads(stream.read(size))[name]
+    start = 8 + size + tensor["data_offsets"][0]
+    return np.asarray(np.memmap(file, np.float32, "r", start, tuple(tensor["shape"])))
+
+
 def _has_prompts(path: Path) -> bool:
     """Whether the model puts words of its own before texts."""
     file = path / "config_sentence_transformers.json"
@@ -414,18 +428,28 @@ def _has_prompts(path: Path) -> bool:
     return bool(settings.get("default_prompt_name")) or any((settings.get("prompts") or {}).values())
 
 
-def _plain_tokenizer(tokenizer: dict[str, Any], config: dict[str, Any]) -> bool:
+def _plain_tokenizer(file: Path, config: dict[str, Any]) -> bool:
     """Whether the tokenizer does what its own file says, whatever its configuration says beside it."""
-    normalizer = tokenizer["normalizer"]
-    if normalizer["type"] == "Sequence":
-        normalizer = normalizer["normalizers"][0]
+    status = file.stat()
+    kind, normalizer = _tokenizer_kind(file, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
     return bool(
-        tokenizer["model"]["type"] == "WordPiece"
+        kind == "WordPiece"
         and normalizer["type"] == "BertNormalizer"
         and config.get("do_lower_case", True) == normalizer["lowercase"]
         and config.get("strip_accents") == normalizer["strip_accents"]
         and config.get("tokenize_chinese_chars", True) == normalizer["handle_chinese_chars"]
     )
+
+
+@functools.lru_cache(maxsize=8)
+def _tokenizer_kind(file: Path, *state: int) -> tuple[str, dict[str, Any]]:
+    """The types of a tokenizer's model and of its first normaliser. `state` changes with the file, whose vocabulary
+    takes longer to read than the rest of a folder."""
+    tokenizer = json.loads(file.read_bytes())
+    normalizer = tokenizer["normalizer"]
+    if normalizer["type"] == "Sequence":
+        normalizer = normalizer["normalizers"][0]
+    return tokenizer["model"]["type"], normalizer
 
 
 def _open_tokenizer(folder: Path, words: int) -> tokenizers.Tokenizer:

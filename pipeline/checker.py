@@ -20,7 +20,6 @@ from ..settings import Settings
 from ..stages import VerdictStage
 from ..types import Claim, Result
 from ..verdict import Judge
-from .encoders import open_encoders
 from .plan import Plan, make_plan
 from .resources import Resources
 from .run import ClaimState, Run, going
@@ -248,6 +247,7 @@ class Checker(Closing):
         """
         from ..ingest import IngestOptions, ingest
         from ..ingest.given import as_files
+        from .encoders import open_encoders
         from .needs import needs_of
 
         self._plan = None

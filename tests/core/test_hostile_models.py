@@ -109,6 +109,19 @@ def test_weights_are_not_read_again_while_their_file_is_the_same(model, monkeypa
     assert file_hash(file) == file_hash(file) and len(reads) == 1
 
 
+def test_a_fingerprint_is_remembered_until_a_file_changes(model, monkeypatch):
+    monkeypatch.setattr(fingerprints, "_SETTLED_NS", -1)
+    made, content = fingerprint(model), fingerprints._content
+    reads = []
+    monkeypatch.setattr(fingerprints, "_content", lambda file: reads.append(file) or content(file))
+    assert fingerprint(model) == made and not reads
+    for change in (lambda: write(model / "config.json", {"hidden_size": 5}), lambda: write(model / "vocab.json", {})):
+        before = fingerprint(model)
+        change()
+        assert fingerprint(model) != before and reads
+        reads.clear()
+
+
 def test_what_changed_just_now_is_read_again(model, monkeypatch):
     file, reads = model / "model.safetensors", []
     digest = fingerprints.hashlib.file_digest
