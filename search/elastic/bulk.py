@@ -175,9 +175,10 @@ def _send(
         nonlocal left
         with client.writing:
             answer = client.send("POST", path, b"".join(operation.lines for operation in left), params)
+        sent = len(left)
         left, busy = _settle(answer["items"], left, outcome, client, index)
         if busy is not None:
-            raise busy
+            raise Busy(busy.status, busy.body, others=len(left) < sent)
 
     try:
         client.again(path, attempt, stopped, slow=True)

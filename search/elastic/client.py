@@ -124,9 +124,13 @@ class Client:
         stopped = stopped or self._abandoned
         failed_since: float | None = None
         others = bool(self.connection.hosts)
+        tries = 0
 
         def passes(error: BaseException) -> bool:
-            nonlocal others
+            nonlocal others, tries, failed_since
+            tries += 1
+            if isinstance(error, Busy) and error.others:  # it goes on, if slowly
+                tries, failed_since, self._silent_since = 1, None, None
             if isinstance(error, ConnectionTimeout) and others:
                 others = False  # the client asks the one that took too long last of all
                 return True
@@ -149,7 +153,7 @@ class Client:
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(passes),
             stop=enough,
-            wait=lambda state: pause(state.attempt_number, first=0.1, longest=5 if patient else 0.5),
+            wait=lambda _: pause(tries, first=0.1, longest=5 if patient else 0.5),
             sleep=tenacity.sleep_using_event(stopped),
             before_sleep=self._say if patient else None,
             reraise=True,

@@ -45,11 +45,11 @@ _MOST_ERRORS = 50
 
 
 class Busy(Exception):
-    """A part of an answer says that the same may succeed later; see `may_pass`."""
+    """A part of an answer says that the same may succeed later; see `may_pass`. `others`: other parts succeeded."""
 
-    def __init__(self, status: int, body: Any) -> None:
+    def __init__(self, status: int, body: Any, others: bool = False) -> None:
         super().__init__(f"{status}: {reason_of(body)[1]}")
-        self.status, self.body = status, body
+        self.status, self.body, self.others = status, body, others
 
 
 class TooManyClauses(InvalidData):

@@ -256,7 +256,7 @@ class Searcher:
     def _ask(self, plans: Sequence[Plan]) -> list[Found | CcheckError]:
         """What the server answers to each query. Those that it has no time for are asked again, without the others."""
         path = f"/{quote(self.name, safe='')}/_msearch"
-        params: dict[str, Any] = {"max_concurrent_searches": self.client.connection.concurrency}
+        params: dict[str, Any] = {"max_concurrent_searches": self.client.connection.concurrency}  # fewer when rejected
         if not any(plan.documents for plan in plans):
             params["filter_path"] = self._wanted
         found: dict[int, Found | CcheckError] = {}
@@ -277,9 +277,10 @@ class Searcher:
                         found[place] = self._found(plan, own)
                     else:
                         again[place], busy = plan, refused
-            left = again
+            others, left = len(again) < len(left), again
             if busy is not None:
-                raise busy
+                params["max_concurrent_searches"] = max(1, params["max_concurrent_searches"] // 2)
+                raise Busy(busy.status, busy.body, others)
 
         try:
             self.client.again(path, attempt)

@@ -208,6 +208,21 @@ def test_searches_run_so_many_at_a_time(stub: Stub) -> None:
         assert parse_qs(stub.seen[-1].query)["max_concurrent_searches"] == [str(most)]
 
 
+def test_searches_that_are_rejected_come_back_fewer_at_a_time_and_none_is_given_up(stub: Stub) -> None:
+    """Each time the server answers one, so that it is waited for anew."""
+
+    def one_of_them(body: bytes) -> Answer:
+        first, *others = asked_for(body)
+        return 200, {"responses": [hit(first), *[REJECTED for _ in others]]}
+
+    stub.answers["POST", "/papers/_msearch"] = [one_of_them]
+    words = ["sea", "ice", "tea", "soil", "bird", "fish"]
+    with ElasticStore(Connection(stub.url, retry_seconds=0.3), "papers") as store:
+        assert found(store, *words) == words
+    at_once = [parse_qs(one.query)["max_concurrent_searches"] for one in stub.seen if one.path.endswith("_msearch")]
+    assert at_once == [["8"], ["4"], ["2"], ["1"], ["1"], ["1"]]
+
+
 def test_so_many_requests_write_at_a_time(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "CHUNK_DOCUMENTS", 1)
     guard, most, now = threading.Lock(), 0, 0
