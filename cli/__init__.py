@@ -94,9 +94,9 @@ def cli(trust_folder: bool) -> None:
 def main() -> NoReturn:
     """The `ccheck` program."""
     if instruction := os.environ.get(COMPLETE):
-        from click.shell_completion import shell_complete
+        from .completion import complete
 
-        sys.exit(shell_complete(cli, {}, "ccheck", COMPLETE, instruction))
+        sys.exit(complete(cli, "ccheck", COMPLETE, instruction))
     _make_streams_safe()
     code = run(sys.argv[1:])
     try:

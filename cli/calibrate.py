@@ -11,6 +11,7 @@ from ..adjust import Changes
 from ..errors import Incomplete
 from ..files import check_outputs
 from .common import (
+    completed,
     counted,
     device_option,
     json_option,
@@ -41,7 +42,12 @@ if TYPE_CHECKING:
     stance_option,
     llm_option,
     strategy_option,
-    click.option("--recipe", metavar="NAME|FILE", help="Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]"),
+    click.option(
+        "--recipe",
+        shell_complete=completed("recipes"),
+        metavar="NAME|FILE",
+        help="Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]",
+    ),
     click.option(
         "--kind",
         type=click.Choice(["temperature", "isotonic"]),

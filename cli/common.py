@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 import os
 import sys
@@ -31,10 +32,17 @@ LOG = "ccheck"
 NO_WIDTH = 1_000_000
 """Without a terminal, nothing is wrapped: each fact is one line, for grep and the like."""
 
+
+def completed(what: str) -> Callable[..., list[Any]]:
+    """An option's `shell_complete`: a function of `completion.py`, which nothing else needs to import."""
+    return lambda *given: getattr(importlib.import_module(".completion", __package__), what)(*given)  # type: ignore[no-any-return]
+
+
 STORE_FORMS = "a folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX"
 store_option = click.option(
     "--store",
     metavar="STORE",
+    shell_complete=completed("stores"),
     help=f"Store with the documents: {STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]",
 )
 model_option = click.option(

@@ -14,6 +14,7 @@ import click
 from .common import (
     STORE_FORMS,
     argument_text,
+    completed,
     device_option,
     notice,
     options,
@@ -41,7 +42,12 @@ STORE = "local:demo"
         help="Number of documents to show.",
     ),
     click.option(
-        "--store", default=STORE, show_default=True, metavar="STORE", help=f"Store for the corpus: {STORE_FORMS}."
+        "--store",
+        shell_complete=completed("stores"),
+        default=STORE,
+        show_default=True,
+        metavar="STORE",
+        help=f"Store for the corpus: {STORE_FORMS}.",
     ),
     device_option,
     quiet_option,

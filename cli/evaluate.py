@@ -14,6 +14,7 @@ from ..adjust import in_place_of_rerankers
 from ..errors import Incomplete, UsageError
 from ..files import check_folder, check_outputs
 from .common import (
+    completed,
     device_option,
     json_option,
     llm_option,
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("recipes", nargs=-1, metavar="[RECIPE]...")
+@click.argument("recipes", nargs=-1, metavar="[RECIPE]...", shell_complete=completed("recipes"))
 @options(
     click.option("--claims", metavar="FILE", help=claims_help),
     click.option("--qrels", metavar="FILE", help=qrels_help),

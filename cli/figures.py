@@ -8,6 +8,7 @@ import click
 
 from ..errors import InvalidData
 from .common import (
+    completed,
     counted,
     device_option,
     json_option,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     article_option,
     click.option(
         "--recipe",
+        shell_complete=completed("recipes"),
         metavar="NAME|FILE",
         default="context24-figures",
         show_default=True,

@@ -14,6 +14,7 @@ from ..errors import NotFound, UsageError
 from ..files import writing
 from ..text import json_line
 from .common import (
+    completed,
     counted,
     json_option,
     notice,
@@ -36,7 +37,12 @@ SAMPLED = 2_000
 AT_ONCE = 500
 
 filter_option = click.option(
-    "--filter", "filters", multiple=True, metavar="COND", help="Only documents whose metadata match: 'year>=2010'."
+    "--filter",
+    "filters",
+    shell_complete=completed("conditions"),
+    multiple=True,
+    metavar="COND",
+    help="Only documents whose metadata match: 'year>=2010'.",
 )
 
 

@@ -13,6 +13,7 @@ from ..errors import CcheckError, Incomplete, InvalidData, UsageError
 from ..files import check_output
 from ..ingest.kinds import Format
 from .common import (
+    completed,
     counted,
     device_option,
     json_option,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     ),
     click.option(
         "--recipe",
+        shell_complete=completed("recipes"),
         metavar="NAME|FILE",
         help="Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts.",
     ),

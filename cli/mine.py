@@ -8,6 +8,7 @@ import click
 
 from ..files import check_output
 from .common import (
+    completed,
     counted,
     device_option,
     json_option,
@@ -30,7 +31,12 @@ from .progress import notifier, progress_bar
     claims_option,
     qrels_option,
     store_option,
-    click.option("--recipe", metavar="NAME|FILE", help="Recipe whose ranking to mine.  [env: CCHECK_RECIPE]"),
+    click.option(
+        "--recipe",
+        shell_complete=completed("recipes"),
+        metavar="NAME|FILE",
+        help="Recipe whose ranking to mine.  [env: CCHECK_RECIPE]",
+    ),
     click.option("--output", "-o", required=True, metavar="FILE", help="JSON Lines file to write."),
     click.option(
         "--rerank",

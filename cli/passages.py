@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .common import (
+    completed,
     counted,
     device_option,
     json_option,
@@ -36,6 +37,7 @@ _NOTHING = "no sentence shares a word with the claim"
     article_option,
     click.option(
         "--recipe",
+        shell_complete=completed("recipes"),
         metavar="NAME|FILE",
         default="context24-passages",
         show_default=True,

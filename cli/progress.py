@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .common import stderr
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn
+
     from ..ingest import Progress
     from ..pipeline.checker import Checker
     from ..settings import Settings
@@ -21,12 +26,16 @@ class Update(Protocol):
     def __call__(self, done: int, total: int | None, *, facts: str = ..., name: str | None = ...) -> None: ...
 
 
+_bars: list[Console] = []
+"""The consoles of the bars that are shown now. What is printed on another console would be glued to a bar."""
+
+
 def _silent(message: str) -> None:
     """Nobody looks."""
 
 
 def notifier(quiet: bool) -> Callable[[str], None]:
-    """Says on a terminal what takes long, the same thing once."""
+    """Says on a terminal what takes long, the same thing once; where a bar is shown, above it."""
     console = stderr()
     if quiet or not console.is_terminal:
         return _silent
@@ -35,7 +44,7 @@ def notifier(quiet: bool) -> Callable[[str], None]:
     def say(message: str) -> None:
         if message not in said:
             said.add(message)
-            console.print(f"{message} …", style="dim", markup=False)
+            (_bars[-1] if _bars else console).print(f"{message} …", style="dim", markup=False)
 
     return say
 
@@ -47,22 +56,17 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
     With a `unit` it also shows how many of how many are done.
     """
     from rich.markup import escape
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     console = stderr()
     if quiet or not console.is_terminal:
         yield lambda done, total, *, facts="", name=None: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[facts]}"))
-    times = TimeElapsedColumn(), TextColumn("·"), TimeRemainingColumn(), TextColumn("left")
-    with Progress(*columns, *times, console=console, transient=True, redirect_stdout=False) as bar:
+    with contextlib.ExitStack() as shown:
+        _bars.append(console)
+        shown.callback(_bars.remove, console)
+        bar = shown.enter_context(Progress(*columns, _times(), console=console, transient=True, redirect_stdout=False))
         task = bar.add_task(escape(name), total=None, facts="")
 
         def update(done: int, total: int | None, *, facts: str = "", name: str | None = None) -> None:
@@ -77,6 +81,24 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
         yield update
 
 
+def _times() -> ProgressColumn:
+    """The time taken, and what is left where that is known: alone, either could be taken for the other."""
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
+
+    class Times(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            taken = f"{_clock(task.elapsed or 0)} taken"
+            left = task.time_remaining
+            return Text(taken if left is None or task.finished else f"{taken}, about {_clock(left)} left", "cyan")
+
+    return Times()
+
+
+def _clock(seconds: float) -> str:
+    return str(timedelta(seconds=max(0, int(seconds))))
+
+
 @contextmanager
 def ingest_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
     """A bar of an ingest with its rate, on a terminal."""
@@ -84,8 +106,10 @@ def ingest_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
     with progress_bar("reading", quiet) as update:
 
         def show(progress: Progress) -> None:
-            rate = progress.documents / max(1e-9, time.monotonic() - started)
-            facts = f"{progress.documents:,} documents, {rate:,.0f}/s"
+            facts = ""
+            if progress.documents:  # they are counted when they are stored, which takes a while at first
+                rate = progress.documents / max(1e-9, time.monotonic() - started)
+                facts = f"{progress.documents:,} documents, {rate:,.0f}/s"
             update(progress.bytes_done, progress.bytes_total, facts=facts, name=progress.phase)
 
         yield show

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from ..errors import CcheckError, Incomplete, UsageError, batch_error
 from ..files import check_outputs
 from .common import (
     argument_text,
+    completed,
     counted,
     device_option,
     json_option,
@@ -39,6 +41,7 @@ from .common import (
     strategy_option,
     usage_said,
 )
+from .option_groups import GroupedCommand, option_group
 from .outputs import REPORT, RUN, outputs
 from .progress import checker, progress_bar
 
@@ -53,109 +56,134 @@ if TYPE_CHECKING:
     from .report import About
 
 
-@click.command()
+MOST_WARNINGS = 5
+"""How many different warnings of a file's claims are said."""
+
+
+@click.command(cls=GroupedCommand)
 @click.argument("claim", required=False)
 @options(
-    click.option(
-        "-k",
-        default=10,
-        show_default=True,
-        metavar="N",
-        type=click.IntRange(1, 10_000),
-        help="Number of documents to show.",
+    option_group(
+        "What to check",
+        click.option(
+            "--claims",
+            metavar="FILE",
+            help="Check the claims in a file, or from standard input (-). Prints one JSON object per claim.",
+        ),
+        click.option(
+            "--resume",
+            metavar="FILE",
+            help="With --claims, keep the answers in FILE from an earlier run of the same command, and check only the "
+            "claims that are missing or failed.",
+        ),
     ),
-    click.option(
-        "--claims",
-        metavar="FILE",
-        help="Check the claims in a file, or from standard input (-). Prints one JSON object per claim.",
+    option_group(
+        "Where to look",
+        store_option,
+        click.option(
+            "--filter",
+            "filters",
+            shell_complete=completed("conditions"),
+            multiple=True,
+            metavar="COND",
+            help="Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable.",
+        ),
+        click.option(
+            "--before",
+            metavar="DATE",
+            help="Search only documents published before this day, month or year, such as 2015.  [default: for recipes "
+            "that ask questions, the claim's own date, if it has one]",
+        ),
+        click.option(
+            "--after",
+            metavar="DATE",
+            help="Search only documents published after this day, month or year, such as 2009.",
+        ),
+        click.option(
+            "--all-pages",
+            is_flag=True,
+            help="With a recipe that asks questions: search all pages, not only those of the claim's own collection.",
+        ),
+        click.option("--fields", metavar="FIELDS", help="Text fields for BM25 to search, with boosts: title^2,text."),
     ),
-    click.option(
-        "--filter",
-        "filters",
-        multiple=True,
-        metavar="COND",
-        help="Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable.",
+    option_group(
+        "Recipe and models",
+        click.option(
+            "--recipe",
+            shell_complete=completed("recipes"),
+            metavar="NAME|FILE",
+            help="Recipe to run; ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]",
+        ),
+        replace_option,
+        model_option,
+        click.option("--no-dense", is_flag=True, help="Search with BM25 only, without embeddings."),
+        click.option(
+            "--rerank",
+            metavar="MODEL|URL|late|none",
+            help="Reranker to apply to the hits: a model's name or folder, a server's URL, late, auto or none.  "
+            "[env: CCHECK_RERANK; default: the recipe's]",
+        ),
+        click.option(
+            "--rerank-depth", type=click.IntRange(1, 10_000), metavar="N", help="Number of documents to rerank."
+        ),
+        click.option(
+            "--verdict",
+            type=click.Choice(["auto", "llm", "local-llm", "stance", "none"]),
+            help="Verdict method: a language model on a server (llm) or on this machine (local-llm), a stance "
+            "classifier, or none.  [default: the recipe's, auto]",
+        ),
+        llm_option,
+        strategy_option,
+        click.option(
+            "--examples",
+            metavar="FILE",
+            help="Examples to show the language model: JSON Lines with claim, evidence and label.",
+        ),
+        stance_option,
+        click.option(
+            "--deadline",
+            type=click.FloatRange(0, min_open=True),
+            metavar="SECONDS",
+            help="With a recipe that asks questions: time for each claim. What is ready then is judged, and what is "
+            "not is named.",
+        ),
+        max_calls_option,
+        max_cost_option,
+        device_option,
+        remote_code_option,
+        click.option("--strict", is_flag=True, help="Treat a reranker that fails as an error, not as a warning."),
     ),
-    click.option(
-        "--before",
-        metavar="DATE",
-        help="Search only documents published before this day, month or year, such as 2015.  [default: for recipes "
-        "that ask questions, the claim's own date, if it has one]",
+    option_group(
+        "Output",
+        click.option(
+            "-k",
+            default=10,
+            show_default=True,
+            metavar="N",
+            type=click.IntRange(1, 10_000),
+            help="Number of documents to show.",
+        ),
+        click.option("--explain", is_flag=True, help="Show how each stage ranked each document."),
+        click.option(
+            "--deep",
+            is_flag=True,
+            help="Show the figures and passages of each paper that ground its stance, where the store has its full "
+            "text.",
+        ),
+        click.option(
+            "--dry-run", is_flag=True, help="Print the prompts and estimate their tokens, without sending them."
+        ),
+        json_option,
+        click.option(
+            "--format",
+            "format_",
+            type=click.Choice(["bibtex", "csv", "md"]),
+            help="Print the evidence to cite it: BibTeX, CSV (one row for each document) or Markdown.",
+        ),
+        click.option("--run", "run_file", metavar="FILE", help="Also write the rankings to FILE as a TREC run."),
+        click.option("--report", metavar="FILE", help="Also write an HTML report to FILE."),
+        quiet_option,
     ),
-    click.option(
-        "--after", metavar="DATE", help="Search only documents published after this day, month or year, such as 2009."
-    ),
-    click.option(
-        "--recipe",
-        metavar="NAME|FILE",
-        help="Recipe to run; ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]",
-    ),
-    replace_option,
-    click.option("--fields", metavar="FIELDS", help="Text fields for BM25 to search, with boosts: title^2,text."),
-    click.option("--no-dense", is_flag=True, help="Search with BM25 only, without embeddings."),
-    click.option(
-        "--rerank",
-        metavar="MODEL|URL|late|none",
-        help="Reranker to apply to the hits: a model's name or folder, a server's URL, late, auto or none.  "
-        "[env: CCHECK_RERANK; default: the recipe's]",
-    ),
-    click.option("--rerank-depth", type=click.IntRange(1, 10_000), metavar="N", help="Number of documents to rerank."),
-    click.option(
-        "--verdict",
-        type=click.Choice(["auto", "llm", "local-llm", "stance", "none"]),
-        help="Verdict method: a language model on a server (llm) or on this machine (local-llm), a stance "
-        "classifier, or none.  [default: the recipe's, auto]",
-    ),
-    llm_option,
-    strategy_option,
-    click.option(
-        "--examples",
-        metavar="FILE",
-        help="Examples to show the language model: JSON Lines with claim, evidence and label.",
-    ),
-    stance_option,
-    click.option(
-        "--deadline",
-        type=click.FloatRange(0, min_open=True),
-        metavar="SECONDS",
-        help="With a recipe that asks questions: time for each claim. What is ready then is judged, and what is not is "
-        "named.",
-    ),
-    click.option(
-        "--all-pages",
-        is_flag=True,
-        help="With a recipe that asks questions: search all pages, not only those of the claim's own collection.",
-    ),
-    max_calls_option,
-    max_cost_option,
-    click.option("--dry-run", is_flag=True, help="Print the prompts and estimate their tokens, without sending them."),
-    remote_code_option,
-    click.option("--strict", is_flag=True, help="Treat a reranker that fails as an error, not as a warning."),
-    click.option(
-        "--deep",
-        is_flag=True,
-        help="Show the figures and passages of each paper that ground its stance, where the store has its full text.",
-    ),
-    click.option("--explain", is_flag=True, help="Show how each stage ranked each document."),
-    click.option(
-        "--resume",
-        metavar="FILE",
-        help="With --claims, keep the answers in FILE from an earlier run of the same command, and check only the "
-        "claims that are missing or failed.",
-    ),
-    click.option("--run", "run_file", metavar="FILE", help="Also write the rankings to FILE as a TREC run."),
-    click.option("--report", metavar="FILE", help="Also write an HTML report to FILE."),
-    json_option,
-    click.option(
-        "--format",
-        "format_",
-        type=click.Choice(["bibtex", "csv", "md"]),
-        help="Print the evidence to cite it: BibTeX, CSV (one row for each document) or Markdown.",
-    ),
-    store_option,
-    model_option,
-    device_option,
-    quiet_option,
 )
 def query(
     claim: str | None,
@@ -296,8 +324,10 @@ def _check_one(
                 show_result(stdout(), result, ran, filters=asked.filters, explain=explain)
             write(result)
     if not asked.quiet:
+        told = (result.verdict.rationale or "") if result.verdict is not None and not as_json else ""
         for warning in result.warnings:
-            notice(warning)
+            if warning not in told:
+                notice(warning)
         for message in usage_said(result.usage_by_stage):
             notice(message)
     if unjudged(result):
@@ -313,7 +343,9 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
     # What is missing, the claims or the store, says so before an old run is overwritten.
     claims: Iterable[ClaimRecord] = iter_claims(file)
     warnings = checked.plan().warnings
-    done = failed = warned = 0
+    done = failed = 0
+    said: Counter[str] = Counter()
+    why = ""
     errors: list[CcheckError] = []
     by_stage: Mapping[str, Usage] = {}
     earlier: Mapping[Key, Answer] = {}
@@ -326,8 +358,10 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
         for result, answer in _with_progress(answers, file, asked.quiet):
             done += 1
             errors += [result.error] if result.error is not None else []
-            failed += unjudged(result)
-            warned += len(result.warnings) > len(warnings)
+            if unjudged(result):
+                failed += 1
+                why = why or (result.verdict.error or "" if result.verdict is not None else "")
+            said.update(one for one in dict.fromkeys(result.warnings) if one not in warnings)
             for stage, usage in result.usage_by_stage.items():
                 by_stage = add_usage(by_stage, stage, usage)
             if asked.citing is not None:
@@ -338,8 +372,10 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
     if not asked.quiet:
         for warning in warnings:
             notice(warning)
-        if warned:
-            notice(f"{counted(warned, 'claim')} came with warnings, which are in their objects")
+        for warning, claims_with_it in said.most_common(MOST_WARNINGS):
+            notice(f"{counted(claims_with_it, 'claim')}: {warning}")
+        if len(said) > MOST_WARNINGS:
+            notice(f"{counted(len(said) - MOST_WARNINGS, 'other warning')}: see the claims' objects")
         if not done:
             notice(f"{file} has no claims")
         if asked.resume is not None:
@@ -352,6 +388,7 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
     if failed:
         raise Incomplete(
             f"{failed:,} of {counted(done, 'claim')} could not be judged completely. Each one's object has the error"
+            + (f". The first: {why}" if why else "")
         )
 
 

@@ -10,6 +10,7 @@ from ..errors import NotFound
 from ..redaction import redact
 from ..text import without_controls
 from .common import (
+    completed,
     json_option,
     print_fields,
     print_hanging,
@@ -56,7 +57,7 @@ def list_(*, as_json: bool) -> None:
 
 
 @recipes.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completed("recipes"))
 def show(name: str) -> None:
     """Print a recipe.
 
@@ -69,7 +70,7 @@ def show(name: str) -> None:
 
 
 @recipes.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completed("recipes"))
 @click.option("--table", "only", metavar="NUMBER", help="Print only this table of the source.")
 @click.option(
     "--measured",
@@ -144,7 +145,7 @@ def _print_tables(recipe: Recipe, only: str | None, known: list[dict[str, Any]])
 
 
 @recipes.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completed("recipes"))
 @replace_option
 @json_option
 def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:

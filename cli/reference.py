@@ -9,6 +9,7 @@ import click
 
 from ..settings import FILE, FLAGS_ONLY, SECRETS, Settings, unasked, variables
 from . import cli
+from .option_groups import by_heading
 
 HEAD = """\
 # The command line
@@ -31,8 +32,9 @@ one JSON object per line: [json.md](json.md).
 | 7 | done in part: some records or claims were bad, or there was no room for the output |
 | 130 | interrupted |
 
-Completion of commands and options, for bash (`zsh` and `fish` likewise):
-`eval "$(_CCHECK_COMPLETE=bash_source ccheck)"`.
+Completion of commands, options, recipes, stores and fields, for bash (`zsh` and `fish` likewise; put it into
+`~/.bashrc`): `eval "$(_CCHECK_COMPLETE=bash_source ccheck)"`. Everything else is completed as a file name. Fields are
+those of a local store; servers are not asked.
 """
 
 STORES = """\
@@ -90,9 +92,11 @@ def _group(group: click.Group, context: click.Context, heading: str) -> Iterator
 def _command(command: click.Command, context: click.Context, heading: str) -> str:
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     parts = [f"{heading} {context.command_path}", f"`{usage}`", *_paragraphs(command.help or "")]
-    rows = [_option(option, context) for option in command.params if isinstance(option, click.Option)]
-    if rows:
-        parts.append("\n".join(["| option | |", "| --- | --- |", *rows]))
+    for heading, some in by_heading(command, context).items():
+        rows = [_option(option, context) for option in some if option.name != "help"]
+        if not rows:
+            continue
+        parts.append("\n".join([f"| {'option' if heading == 'Options' else heading} | |", "| --- | --- |", *rows]))
     return "\n\n".join(parts) + "\n"
 
 

@@ -14,6 +14,7 @@ from ..errors import Incomplete
 from ..files import check_output, write_text
 from ..redaction import redact
 from .common import (
+    completed,
     device_option,
     json_option,
     model_option,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=completed("recipes"))
 @options(
     claims_option,
     qrels_option,

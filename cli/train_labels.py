@@ -10,6 +10,7 @@ import click
 from ..errors import UsageError
 from ..files import check_output
 from .common import (
+    completed,
     counted,
     device_option,
     json_option,
@@ -186,7 +187,12 @@ def _with_interval(figures: Classified) -> str:
         help="Relevance judgements: which documents are relevant to which claim.",
     ),
     store_option,
-    click.option("--recipe", metavar="NAME|FILE", help="Recipe whose scores to learn from.  [env: CCHECK_RECIPE]"),
+    click.option(
+        "--recipe",
+        shell_complete=completed("recipes"),
+        metavar="NAME|FILE",
+        help="Recipe whose scores to learn from.  [env: CCHECK_RECIPE]",
+    ),
     click.option("--output", "-o", required=True, metavar="FILE", help="JSON file to write."),
     click.option(
         "--depth",

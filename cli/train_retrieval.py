@@ -12,6 +12,7 @@ import click
 
 from ..errors import UsageError
 from .common import (
+    completed,
     device_option,
     json_option,
     notice,
@@ -184,7 +185,12 @@ def adapter(**given: Any) -> None:
         help="Depth of the ranking that negatives come from.  [default: 200]",
     ),
     click.option("--store", metavar="STORE", help="Store with the corpus.  [default: a temporary store]"),
-    click.option("--recipe", metavar="NAME|FILE", help="Recipe whose retrieval finds candidates.  [default: default]"),
+    click.option(
+        "--recipe",
+        shell_complete=completed("recipes"),
+        metavar="NAME|FILE",
+        help="Recipe whose retrieval finds candidates.  [default: default]",
+    ),
 )
 @batches_options
 @training_options

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from ..settings import Settings
 from ..stages import VerdictStage
 from ..types import Claim, Result
 from ..verdict import Judge
+from .empty import why_nothing
 from .plan import Plan, make_plan
 from .resources import Resources
 from .run import ClaimState, Run, going
@@ -27,7 +27,6 @@ from .steps import (
     cases,
     choose_evidence,
     estimate_relevance,
-    filtered_out,
     judge_with,
     judged,
     rerank,
@@ -44,8 +43,9 @@ BATCH = 64
 """How many claims are embedded and searched at a time."""
 ANSWERED_AT_ONCE = 8
 """How many of them are reranked and judged at a time: few, so that the first answers are there soon."""
-MEASURED_BATCH = 512
-"""The same where recipes are measured: texts of like length meet, and what is read once serves many."""
+MEASURED_BATCH, MEASURED_AT_ONCE = 512, 16
+"""The same where recipes are measured: texts of like length meet, and what is read once serves many. Whoever measures
+waits for the first of them, too."""
 
 
 class Checker(Closing):
@@ -201,14 +201,16 @@ class Checker(Closing):
         """The claims, some at a time, with all but stances and verdicts."""
         documents = self._documents_to_read(run.plan) if run.trace else None
         answered = False
-        reason = functools.cache(lambda: filtered_out(self.store, run.filters))
+        why = why_nothing(run)
         for batch in _batches(claims, MEASURED_BATCH if run.trace else BATCH):
             states = run.states(batch)
             try:
                 retrieve(run, states)
                 estimate_relevance(run, states)
-                for state in going(states) if run.filters else ():
-                    state.warnings += [] if state.hits else [reason()]
+                for state in going(states):
+                    if not state.hits:
+                        state.empty = why(state.text)
+                        state.warnings.append(state.empty)
             except CcheckError as error:
                 if run.trace or not answered:
                     raise
@@ -219,7 +221,9 @@ class Checker(Closing):
                 yield states
                 continue
             answered = answered or bool(going(states))
-            for some in _batches(states, at_once(self.recipe.verdict, BATCH if run.trace else ANSWERED_AT_ONCE)):
+            for some in _batches(
+                states, at_once(self.recipe.verdict, MEASURED_AT_ONCE if run.trace else ANSWERED_AT_ONCE)
+            ):
                 rerank(run, some)
                 choose_evidence(run, some, documents)
                 yield some

@@ -94,8 +94,8 @@ class ClaimState:
     """A claim on its way through the stages, which fill it in. `text` is the cleaned claim, which all stages read.
 
     `hits` become `evidence` when sentences are chosen. A claim with an `error` is passed over by every later stage.
-    `reranked_by` is the last reranker that ordered the hits. `relevance` is the probability that one of them bears on
-    the claim.
+    `empty` says why nothing was found, where that is so. `reranked_by` is the last reranker that ordered the hits.
+    `relevance` is the probability that one of them bears on the claim.
     """
 
     claim: Claim
@@ -103,6 +103,7 @@ class ClaimState:
     warnings: list[str]
     query: Query | None = None
     hits: tuple[Hit, ...] = ()
+    empty: str = ""
     reranked_by: str = ""
     evidence: tuple[Evidence, ...] = ()
     questions: tuple[QuestionAnswer, ...] | None = None

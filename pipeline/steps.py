@@ -9,7 +9,6 @@ from dataclasses import replace
 from ..errors import CcheckError
 from ..rerank import AnyReranker, HitReranker
 from ..rerank.apply import rerank_many
-from ..search import Filter, Store
 from ..stages import ListwiseStage, RerankerStage
 from ..types import Evidence, Hit, Ranking, Sentence, Stance, Verdict
 from ..verdict import Case, Judge, all_judged, choose_sentences_many, conclude, nothing_bears, with_stances
@@ -54,18 +53,6 @@ def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
 def irrelevant(run: Run, state: ClaimState) -> bool:
     """Whether nothing that was found bears on the claim, so that nobody needs to judge it."""
     return state.relevance is not None and state.relevance < run.recipe.verdict.least_relevance
-
-
-def filtered_out(store: Store, filters: Sequence[Filter]) -> str:
-    """Why valid filters left no hit for a claim, with counts."""
-    total, passing = store.count(), store.count(filters)
-    said = " and ".join(map(str, filters))
-    if passing:
-        return f"{passing:,} of {total:,} documents pass {said}, but none of them matches this claim"
-    if len(filters) == 1:
-        return f"none of {total:,} documents passes {said}"
-    each = ", ".join(f"{one} leaves {store.count([one]):,}" for one in filters)
-    return f"none of {total:,} documents passes {said}: {each}"
 
 
 def rerank(run: Run, states: Sequence[ClaimState]) -> None:
@@ -173,7 +160,7 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
     answers = zip(all_judged(method, asked), asked, strict=False) if method is not None else iter(())
     for state in states:
         if state.error is None and irrelevant(run, state):
-            state.verdict = nothing_bears(state.relevance or 0.0, len(state.evidence))
+            state.verdict = nothing_bears(state.relevance or 0.0, len(state.evidence), state.empty)
             state.timings_ms["verdict"] = 0.0
         elif state.error is None and method is None:
             state.verdict = Verdict(None, error=run.plan.no_method)

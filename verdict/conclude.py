@@ -66,16 +66,17 @@ def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     return counted(Verdict(label, confidence, _rationale(judged, read, label), method), evidence)
 
 
-def nothing_bears(relevance: float, found: int) -> Verdict:
+def nothing_bears(relevance: float, found: int, empty: str = "") -> Verdict:
     """The verdict on a claim that nothing in the collection bears on, as far as can be told from what was found.
 
-    `relevance` is the probability that something does, `found` how many documents were found.
+    `relevance` is the probability that something does, `found` how many documents were found. `empty` says why
+    there are none.
     """
     reason = (
         f"nothing in this collection seems to bear on the claim (probability {relevance:.2f} that something does). The "
         "documents found only share words or a subject with it, and were not judged"
         if found
-        else "nothing was found for the claim"
+        else "nothing was found for the claim" + (f": {empty}" if empty else "")
     )
     # Where nothing was found, nothing was read that a confidence could rest on.
     return Verdict("NOT_ENOUGH_INFO", round(1 - relevance, 6) if found else None, reason, "relevance")

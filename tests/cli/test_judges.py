@@ -94,6 +94,7 @@ def test_a_server_that_dies_half_way_leaves_the_rest_and_exit_code_7(at, tmp_pat
         ran = ccheck(*at(server.url, "--claims", str(claims), "--verdict", "llm", "--report", str(tmp_path / "r.html")))
     first, second = ran.objects
     assert ran.code == 7 and "1 of 2 claims could not be judged completely" in ran.err
+    assert ran.err.count("The first: ") == 1  # why, without a look into the answers
     assert first["verdict"]["label"] == "SUPPORTS"
     stances = [piece["stance"] for piece in second["evidence"]]
     assert any(stance["error"] for stance in stances) and all(stance["label"] or stance["error"] for stance in stances)

@@ -108,7 +108,10 @@ def test_filters(query):
 def test_a_filter_that_nothing_passes_is_shown(query):
     ran = query(SEA, "--filter", "year>=3000")
     assert ran.code == 0 and "No document with year>=3000 bears on this claim." in ran.out
-    assert f"none of {len(DOCUMENTS)} documents passes year>=3000" in ran.err
+    reason = f"none of {len(DOCUMENTS)} documents passes year>=3000"
+    assert f"nothing was found for the claim: {reason}" in ran.out and reason not in ran.err  # said once
+    assert reason in query(SEA, "--filter", "year>=3000", "--verdict", "none").err
+    assert query(SEA, "--filter", "year>=3000", "--json").objects[0]["warnings"] == [reason]
 
 
 @pytest.mark.parametrize(
@@ -130,6 +133,14 @@ def test_a_day_where_no_document_has_a_date(tmp_path):
     ccheck("ingest", jsonl(tmp_path / "c.jsonl", {"_id": "a", "text": "sea"}), "--store", tmp_path / "s", "--no-dense")
     ran = ccheck("query", "sea", "--store", tmp_path / "s", *BM25, "--before", "2015-01-31")
     assert (ran.code, ran.out) == (2, "") and "has a date, so --before" in ran.err
+
+
+def test_a_reranker_that_is_not_there_is_said_once_for_all_claims(query, tmp_path, no_server, monkeypatch):
+    monkeypatch.setenv("CCHECK_RERANK_RETRY_SECONDS", "0")
+    claims = jsonl(tmp_path / "claims.jsonl", *({"text": text} for text in (SEA, "ice", "coal")))
+    ran = query("--claims", claims, "--rerank", no_server, "--verdict", "none")
+    assert ran.code == 0 and ran.err.count("can't be reached") == 1
+    assert "3 claims: reranking with rerank failed and was skipped" in ran.err
 
 
 def test_only_stop_words_find_nothing(query):

@@ -108,6 +108,13 @@ def test_a_warning_is_said_once(tmp_path):
     assert said == ["Warning: no vectors", *["The warning of claim 1 holds here, too."] * 2]
 
 
+def test_the_relevance_of_what_was_found_is_shown(tmp_path):
+    said = "Probability that something below bears on the claim: 0.07"
+    found = result(piece(), relevance=0.071)
+    assert said in page(tmp_path, found).one("main").words
+    assert "Probability" not in page(tmp_path, result(relevance=0.0)).one("main").words
+
+
 def test_no_results(tmp_path):
     assert "There were no claims to check." in page(tmp_path, about={}).one("main").words
     assert "No document bears on this claim." in page(tmp_path, result()).one("main").words

@@ -15,7 +15,7 @@ from ccheck import Checker, Claim, Evidence, Stance, Verdict
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.recipe import load_recipe
-from ccheck.search import parse_filter
+from ccheck.search import before, parse_filter
 from ccheck.stages import VerdictStage
 
 
@@ -167,14 +167,22 @@ def test_a_filter_that_is_a_mistake_is_an_error(words: Checker) -> None:
         words.check("the climate of the earth", filters=[parse_filter("year>=1900"), parse_filter("yer>=1900")])
 
 
-def test_filters_that_leave_nothing_say_so_with_counts(words: Checker) -> None:
+def test_an_empty_answer_says_which_stage_left_nothing_with_counts(words: Checker) -> None:
     filters = [parse_filter("year>=1"), parse_filter("journal=Nature"), parse_filter("year>3000")]
     total = words.store.count()
     nature = words.store.count(filters[1:2])
     assert 0 < nature < total == words.store.count(filters[:1])
     for some, claim, said in (
         (filters[2:], "the climate of the earth", f"none of {total} documents passes year>3000"),
-        (filters[1:2], "zzzqqq", f"{nature} of {total} documents pass journal=Nature, but none of them matches this"),
+        (
+            filters[1:2],
+            "The zzzqqq",
+            f"{nature} of {total} documents pass journal=Nature, but none of these {nature} has a word of the claim "
+            "(zzzqqq)",
+        ),
+        ((), "Zzzqqq yyy", f"none of the {total} documents has a word of the claim (Zzzqqq, yyy)"),
+        ((), "of the", "the claim has only words that are too common to search for"),
+        ([before("1500")], "sea", f"none of {total} documents passes published<1500-01-01"),
         (
             filters[1:],
             "sea",
@@ -183,7 +191,7 @@ def test_filters_that_leave_nothing_say_so_with_counts(words: Checker) -> None:
     ):
         for result in words.check_many([Claim(claim), Claim(claim)], filters=some):
             assert not result.evidence and result.error is None
-            assert said in result.warnings[-1]
+            assert said in result.warnings[-1] and said in str(result.verdict and result.verdict.rationale)
     (one, empty) = words.check_many([Claim("sea"), Claim("")], filters=filters[:2])
     assert one.evidence and not [warning for warning in one.warnings if "documents" in warning]
     assert empty.error is not None and not [warning for warning in empty.warnings if "documents" in warning]

@@ -1,0 +1,62 @@
+"""Why nothing was found for a claim: what each stage left, with counts."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+
+from ..analysis import terms
+from ..search import Filter, Store
+from ..search.filters import PUBLISHED
+from ..stages import Bm25
+from .run import Run
+
+_WORD = re.compile(r"\w+")
+MOST_WORDS = 8
+"""How many words of a claim are named."""
+
+
+def why_nothing(run: Run) -> Callable[[str], str]:
+    """Says of a claim's text why no stage found anything for it. The store is asked once, when it is first needed."""
+    counted = functools.cache(lambda: _passing(run.store, run.filters))
+
+    def why(text: str) -> str:
+        total, passing = counted()
+        if not passing:
+            return _filtered_out(run.store, run.filters, total)
+        words = [word for word in dict.fromkeys(_WORD.findall(text)) if terms(word)]
+        only_words = all(isinstance(stage, Bm25) for stage in run.plan.retrievers.values())
+        if only_words and not words:
+            return "the claim has only words that are too common to search for"
+        of = f"the {total:,} documents"
+        said = ""
+        if run.filters:
+            of = f"these {passing:,}"
+            said = f"{passing:,} of {total:,} documents pass {_said(run.filters)}, but "
+        if only_words:
+            named = ", ".join(words[:MOST_WORDS]) + (" …" if len(words) > MOST_WORDS else "")
+            return f"{said}none of {of} has a word of the claim ({named})"
+        return f"{said}{' and '.join(run.plan.retrievers)} found none of {of}"
+
+    return why
+
+
+def _passing(store: Store, filters: Sequence[Filter]) -> tuple[int, int]:
+    total = store.count()
+    return total, store.count(filters) if filters else total
+
+
+def _filtered_out(store: Store, filters: Sequence[Filter], total: int) -> str:
+    said = f"none of {total:,} documents passes {_said(filters)}"
+    if len(filters) > 1:
+        said += ": " + ", ".join(f"{one} leaves {store.count([one]):,}" for one in filters)
+    if any(one.field == PUBLISHED for one in filters):
+        # Every date is after this one.
+        undated = total - store.count([Filter(PUBLISHED, ">", "0000-01-01")])
+        said += f". {undated:,} of them have no date" if undated else ""
+    return said
+
+
+def _said(filters: Sequence[Filter]) -> str:
+    return " and ".join(map(str, filters))
