@@ -18,11 +18,13 @@ from .common import (
     printable,
     replace_option,
     replacements,
+    settings_from,
     stdout,
 )
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
+    from ..settings import Settings
 
 
 @click.group()
@@ -41,19 +43,61 @@ def recipes() -> None:
 @recipes.command("list")
 @json_option
 def list_(*, as_json: bool) -> None:
-    """List the packaged recipes.
+    """List the packaged recipes, and what each one lacks here.
 
     \b
     ccheck recipes list
     """
     from ..recipe import load_recipe, recipe_names
 
+    settings = settings_from()
     found = [load_recipe(name) for name in recipe_names()]
+    lacks = {recipe.name: [part for part, why in parts_here(recipe, settings) if why] for recipe in found}
     if as_json:
         for recipe in found:
-            print_json(recipe.model_dump(mode="json"))
-    else:
-        print_fields(stdout(), {recipe.name: recipe.description for recipe in found})
+            print_json(recipe.model_dump(mode="json") | {"lacks": lacks[recipe.name]})
+        return
+    said = {name: f" Lacks {', '.join(parts)}." if parts else " Runs here." for name, parts in lacks.items()}
+    print_fields(stdout(), {recipe.name: recipe.description + said[recipe.name] for recipe in found})
+
+
+def parts_here(recipe: Recipe, settings: Settings) -> list[tuple[str, str]]:
+    """The models that a recipe can't run without, each with why it can't be had here; empty where it can.
+
+    Asks neither the hub nor the servers of language models.
+    """
+    from ..models import find_model
+    from ..pipeline.needs import models_used
+    from ..stages import Dense, LateStage
+
+    optional = {
+        stage.model for stage in recipe.rerankers.values() if isinstance(stage, LateStage) and not stage.required
+    }
+    optional |= {one.model for one in recipe.retrievers.values() if isinstance(one, Dense) and not one.required}
+    parts = []
+    for model, kind in models_used(recipe).items():
+        if model in optional:
+            continue
+        why = ""
+        if kind == "language model":
+            why = _no_language_model(settings)
+        else:
+            try:
+                find_model(model, allow_download=False, tokenizer_only=kind == "tokenizer")
+            except NotFound:
+                why = "it is not installed"
+        parts.append((model, why))
+    asks = recipe.questions is not None or recipe.ingest.additional is not None or recipe.verdict.method == "llm"
+    if asks and not any(why for _, why in parts) and (why := _no_language_model(settings)):
+        parts.append(("a language model (--llm)", why))
+    return parts
+
+
+def _no_language_model(settings: Settings) -> str:
+    from ..settings import Settings as Defaults
+
+    default = settings.llm_base_url == Defaults.model_fields["llm_base_url"].default
+    return "OPENAI_API_KEY or OPENAI_BASE_URL is not set" if default and settings.llm_api_key is None else ""
 
 
 @recipes.command()
@@ -157,9 +201,12 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
 
     Contacts neither the hub nor the servers of language models. If a model is not installed, the exit code is 4.
     """
+    from ..errors import MissingExtra
     from ..models import find_model
     from ..pipeline.needs import models_used
     from ..recipe import load_recipe, ways_to_get
+    from ..rerank.open import AUTO, choose_model
+    from ..stages import ModelStage
 
     recipe = load_recipe(name, replacements(replace))
     for ablation in recipe.ablations if recipe.ablation is None else ():
@@ -176,6 +223,14 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
         except NotFound:
             missing = True
             models[model] = f"{kind}, not installed: {ways_to_get(recipe, model)}"
+    for stage in recipe.rerankers.values():
+        if isinstance(stage, ModelStage) and stage.model == AUTO:
+            part = AUTO if stage.required else f"{AUTO} (optional)"
+            try:
+                models[part] = f"reranker, {choose_model(settings_from())}"
+            except (NotFound, MissingExtra) as error:
+                missing = missing or stage.required
+                models[part] = f"reranker, none here: {error}"
     if as_json:
         stages = recipe.model_dump(mode="json", include={"retrievers", "fusion", "rerankers", "verdict", "replace"})
         print_json({"recipe": recipe.name, "usable": not missing, "models": models, **stages})

@@ -116,22 +116,30 @@ def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) ->
         tables = {f"{name}.{key}": inner for key, inner in stage.items()} if name.endswith("ers") else {name: stage}
         stages += (f"{key}: {', '.join(f'{k} {_plain(v)}' for k, v in table.items())}" for key, table in tables.items())
     settings = [
-        f"{name} = {shown(getattr(resolved.settings, name))} (from {origin if origin == 'flag' else Path(origin).name})"
+        f"{name} = {placeless(str(shown(getattr(resolved.settings, name))))} (from {Path(origin).name})"
         for name, origin in resolved.origins.items()
         if origin != "default" and name not in PRIVATE
     ]
     about = {
-        "Models": list(models),
+        "Models": [f"{kind}{sign}{placeless(name)}" for kind, sign, name in (one.partition(": ") for one in models)],
         f"Recipe {recipe.name}": stages,
         "Settings": settings or ["all as they are by default"],
     }
     return {heading: lines for heading, lines in about.items() if lines}
 
 
+_PLACE = re.compile(r"^((?:[\w-]+:)?)(?!//)(?:/|~/|\.{1,2}/|[A-Za-z]:\\).*[/\\](?=.)", re.DOTALL)
+
+
+def placeless(name: str) -> str:
+    """A model, a store or a file by its last name, where it is a path on this machine; anything else as it is."""
+    return _PLACE.sub(r"\1", name.rstrip("/") if "://" not in name else name)
+
+
 def _plain(value: object) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{key}^{inner}" for key, inner in value.items())
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return " ".join(placeless(str(one)) for one in value) if isinstance(value, list) else placeless(str(value))
 
 
 # -- text
@@ -170,7 +178,7 @@ class _Summary:
     def add(self, result: Result) -> dict[str, Any]:
         outcome = _outcome(result)
         self.claims.append((shortened(result.claim.text, 160), outcome))
-        self.recipes[result.recipe] = self.stores[result.store] = None
+        self.recipes[result.recipe] = self.stores[placeless(result.store)] = None
         number = len(self.claims)
         return {
             "number": number,

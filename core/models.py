@@ -82,6 +82,11 @@ class FoundModel:
     path: Path
     origin: str
 
+    @property
+    def shown(self) -> str:
+        """Its name in results: a folder's own name, as results are sent to people who don't have the folder."""
+        return self.path.name if self.origin == "folder" else self.name
+
 
 def canonical_name(name: str) -> str:
     """The full name of a model that is known by a short one: all-MiniLM-L6-v2."""

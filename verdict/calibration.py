@@ -210,12 +210,18 @@ class Calibrated:
 def calibrated(method: StanceMethod, calibration: Calibration) -> StanceMethod:
     """The method with calibrated confidences. Raises UsageError if the calibration is another method's."""
     # A model's folder can have moved.
-    if calibration.method.rpartition("/")[2] != method.name.rpartition("/")[2]:
+    if _without_place(calibration.method) != _without_place(method.name):
         raise UsageError(
             f"the calibration was made for {calibration.method}, not for {method.name}. Calibrate that method, or "
             "remove the calibration from the recipe"
         )
     return Calibrated(method, calibration, method.name)
+
+
+def _without_place(method: str) -> str:
+    """stance:nli, also of stance:/models/nli."""
+    kind, colon, model = method.partition(":")
+    return f"{kind}{colon}{model.rpartition('/')[2]}"
 
 
 # -- reliability

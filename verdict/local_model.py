@@ -29,7 +29,7 @@ class LocalModel:
                 f"{found.path} holds no safetensors weights, and ccheck loads no other format. Convert the model with "
                 "save_pretrained, or choose another one"
             )
-        self.model_name, self.path = found.name, found.path
+        self.model_name, self.path = found.shown, found.path
         self._device, self._on_load = device, on_load
 
     def load(self, path: Path, device: str) -> tuple[Any, Any]:

@@ -169,7 +169,18 @@ def test_index_delete_leaves_other_folders_alone(tmp_path):
 
 def test_recipes_list():
     assert [line.split()[0] for line in ccheck("recipes", "list").out.splitlines()] == recipe_names()
-    assert [told["name"] for told in ccheck("recipes", "list", "--json").objects] == recipe_names()
+    told = {one["name"]: one["lacks"] for one in ccheck("recipes", "list", "--json").objects}
+    assert list(told) == recipe_names()
+    # Those that run here, and what others lack.
+    assert told["bm25"] == told["default"] == [] and "bge-m3-climatecheck" in told["climatecheck-hybrid"]
+    lines = {line.split()[0]: line for line in ccheck("recipes", "list").out.splitlines()}
+    assert lines["bm25"].endswith("Runs here.") and "Lacks naver/splade-v3, " in lines["climatecheck-hybrid"]
+
+
+def test_a_reranker_that_auto_does_not_find_is_named(monkeypatch):
+    monkeypatch.setattr(models, "best_device", lambda: "cpu")
+    (found,) = ccheck("recipes", "check", "default", "--json").objects
+    assert found["usable"] and "only with a GPU or a reranking server" in found["models"]["auto (optional)"]
 
 
 def test_a_recipe_shown_is_one_that_can_be_used(tmp_path):

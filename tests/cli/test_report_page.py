@@ -17,7 +17,7 @@ from cli_runs import BM25, ccheck, jsonl
 from html_page import HOSTILE, Element, parse
 from report_results import MANY, RATE, ROSE, TEXT, document, piece, result, sentence
 
-from ccheck.cli.report import MAX_TEXT, about_run, doi_url, write_report, writing_report
+from ccheck.cli.report import MAX_TEXT, about_run, doi_url, placeless, write_report, writing_report
 from ccheck.errors import InvalidData, UsageError
 from ccheck.recipe import load_recipe
 from ccheck.settings import resolve
@@ -422,6 +422,16 @@ def test_about_a_run(monkeypatch, tmp_path):
     footer = page(tmp_path, about=about).one("footer").words
     assert "s3cret" not in footer and "https://***@host:9200" in footer
     assert "Models" not in about_run(resolved, recipe)
+
+
+def test_no_path_of_this_machine_is_shown(tmp_path):
+    resolved = resolve({"stance_model": "/home/me/models/nli", "store": "/home/me/papers"})
+    recipe = load_recipe("default").model_copy(update={"rerankers": {"rerank": ModelStage(model="/home/me/rr")}})
+    about = about_run(resolved, recipe, ["embeddings: /home/me/mini", "reranker: late:/home/me/late", "stances: x/y"])
+    assert about["Models"] == ["embeddings: mini", "reranker: late:late", "stances: x/y"]
+    words = page(tmp_path, result(store="/home/me/papers"), about=about).one("body").words
+    assert "/home" not in words and "model rr" in words and "stance_model = nli" in words
+    assert placeless("https://h:9200/a/b") == "https://h:9200/a/b" and placeless("local:papers") == "local:papers"
 
 
 # -- from the command line
