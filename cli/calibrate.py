@@ -29,11 +29,13 @@ from .progress import notifier, progress_bar
 
 if TYPE_CHECKING:
     from ..verdict.calibration import Kind
+    from ..verdict.examples import LabelledPair
 
 
 @click.command()
 @click.argument("pairs", metavar="PAIRS")
 @options(
+    click.option("--corpus", metavar="FILE", help="Documents, if the pairs have only their ids."),
     click.option(
         "--verdict",
         type=click.Choice(["auto", "llm", "local-llm", "stance"]),
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 def calibrate(
     pairs: str,
     *,
+    corpus: str | None,
     verdict: str | None,
     stance: str | None,
     llm: str | None,
@@ -84,7 +87,8 @@ def calibrate(
     ccheck calibrate pairs.jsonl --stance FOLDER -o calibration.json
     ccheck calibrate pairs.jsonl --llm gpt-4.1-mini --strategy hybrid
 
-    PAIRS is a JSON Lines file with claim, evidence and label. The error is the expected calibration error: the average
+    PAIRS is a JSON Lines file with claim, evidence and label. With --corpus it can have doc_id instead of evidence, or
+    be SciFact's own file of claims. The error is the expected calibration error: the average
     gap between the confidence and the share of stances that are right. After calibration it is measured by
     cross-fitting, on claims that the calibration has not seen. To use the file, name it as `calibration` in the
     [verdict] table of a recipe.
@@ -95,8 +99,8 @@ def calibrate(
     from ..verdict.examples import load_pairs
 
     settings = settings_from(recipe=recipe, device=device, llm_model=llm, stance_model=stance)
-    check_outputs([(output, "the calibration"), (plot, "the plot")], (pairs, settings.recipe))
-    found = load_pairs(Path(pairs))
+    check_outputs([(output, "the calibration"), (plot, "the plot")], (pairs, corpus, settings.recipe))
+    found = load_pairs(Path(pairs)) if corpus is None else _pairs_of(pairs, corpus)
     changes = Changes(verdict=verdict, strategy=strategy)
     with (
         open_stance_method(settings, changes, notifier(quiet)) as method,
@@ -120,3 +124,14 @@ def calibrate(
         raise Incomplete(
             f"{report.failed:,} of {counted(len(found), 'pair')} could not be judged. The first: {report.reason}"
         )
+
+
+def _pairs_of(pairs: str, corpus: str) -> list[LabelledPair]:
+    """Pairs whose documents are in a corpus: the files that `ccheck train stance` reads."""
+    from ..training.stance_rows import read_rows
+    from ..types import document_text
+    from ..verdict.examples import LabelledPair
+
+    return [
+        LabelledPair(row.claim, document_text(row.title, row.text), row.label) for row in read_rows(pairs, corpus).rows
+    ]

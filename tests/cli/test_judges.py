@@ -211,6 +211,11 @@ def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, pairs, tmp_path
             report = calibrate(method, load_pairs(pairs))
         assert facts == {**report.to_dict(), "output": str(made), "plot": str(tmp_path / "reliability.png")}
         assert load_calibration(made) == report.calibration
+        rows = [json.loads(line) for line in pairs.read_text().splitlines()]  # with the documents in another file
+        ids = [{"claim": row["claim"], "doc_id": str(n), "label": row["label"]} for n, row in enumerate(rows)]
+        corpus = jsonl(tmp_path / "c.jsonl", *({"_id": str(n), "text": row["evidence"]} for n, row in enumerate(rows)))
+        ran = ccheck("calibrate", jsonl(tmp_path / "ids.jsonl", *ids), "--corpus", corpus, "--llm", "m", "--json")
+        assert ran.objects == [facts | {"output": None, "plot": None}], ran.err
         recipe = tmp_path / "mine.toml"
         recipe.write_text(f'[retrievers.bm25]\n[verdict]\nmethod = "llm"\ncalibration = "{made}"\n')
         with scripted(judge) as other:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_runs import ccheck, jsonl
 from store_documents import (
     BM25,
     BOTH,
@@ -57,6 +60,54 @@ def test_documents_come_back_as_they_were(store: Store) -> None:
     assert store.count() == 5
     assert store.get(["sea", "flu", "tea", "old", "ice", "nothing"]) == {d.id: d for d in DOCUMENTS}
     assert store.digests(["sea", "nothing"]) == {"sea": "1"}
+
+
+def test_a_scan_has_every_document_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccheck.search.elastic import reading
+    from ccheck.search.local import store as local
+
+    monkeypatch.setattr(reading, "SCANNED_AT_ONCE", 2)  # several pages
+    monkeypatch.setattr(local, "SCANNED_AT_ONCE", 2)
+    assert sorted(store.scan(), key=lambda one: one.id) == sorted(DOCUMENTS, key=lambda one: one.id)
+    assert {one.id for one in store.scan([parse_filter("year>=2015")])} == {"ice", "flu"}
+    assert list(store.scan([parse_filter("year>3000")])) == []
+    assert next(iter(store.scan())).id in {one.id for one in DOCUMENTS}  # and left in the middle
+
+
+def test_commands_over_the_documents_of_a_store(store: Store, make_store: Callable[[], Store], tmp_path: Path) -> None:
+    """index fields, show, sample, export and remove: the same for every store."""
+    known, name = set(store.fields()), store.name
+    store.close()  # a local store has one writer at a time
+    at = ("--store", name)
+    assert {row["field"] for row in ccheck("index", "fields", *at, "--json").objects} == known
+    (shown,) = ccheck("index", "show", "tea", *at, "--json").objects
+    assert (shown["title"], shown["metadata"]["journal"]) == ("Green tea", "Nature Food")
+    sampled = ccheck("index", "sample", "-n", "9", "--filter", "year>=2015", *at, "--json").objects
+    assert {one["_id"] for one in sampled} == {"ice", "flu"}
+    ran = ccheck("index", "export", tmp_path / "all.jsonl", *at)
+    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert ran.code == 0 and {line["_id"]: line["text"] for line in lines} == {d.id: d.text for d in DOCUMENTS}
+    assert ccheck("index", "remove", "--filter", "year<1900", "--yes", *at).code == 0
+    stays = jsonl(tmp_path / "stays.jsonl", *(line for line in lines if line["_id"] != "flu"))
+    assert ccheck("index", "remove", "--not-in", stays, "--yes", *at).code == 0
+    assert {one.id for one in make_store().scan()} == {"sea", "ice", "tea"}
+    assert ccheck("index", "remove", "tea", "--yes", *at).code == 0 and make_store().count() == 2
+
+
+def test_a_paper_that_is_there_is_found_by_its_doi(make_store: Callable[[], Store], tmp_path: Path) -> None:
+    store = make_store()
+    name = store.name
+    first = jsonl(tmp_path / "a.jsonl", {"_id": "a", "text": "Seas rise.", "doi": "10.5555/1"})
+    second = jsonl(
+        tmp_path / "b.jsonl",
+        {"_id": "b", "text": "Seas rise.", "DOI": "https://doi.org/10.5555/1"},
+        {"_id": "c", "text": "Ice melts.", "doi": "10.5555/2"},
+    )
+    asked = ("--store", name, "--no-dense", "--dedupe", "doi")
+    assert ccheck("ingest", first, *asked).code == 0
+    ran = ccheck("ingest", second, *asked)
+    assert ran.code == 0 and "1 paper" in ran.err + ran.out, ran
+    assert {one.id for one in make_store().scan()} == {"a", "c"}
 
 
 def test_info(store: Store) -> None:
