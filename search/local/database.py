@@ -60,7 +60,7 @@ class Database:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA cell_size_check = ON")
             self._connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-            found = self.meta("format")
+            found = self._other_format() or self.meta("format")
         except (sqlite3.Error, Damaged) as error:
             if hasattr(self, "_connection"):
                 self._connection.close()
@@ -70,7 +70,20 @@ class Database:
             raise Damaged(path, f"can't be read as a store: {problem}") from error
         if found != FORMAT:
             self._connection.close()
-            raise InvalidData(f"{path} uses format {found}, and this ccheck reads {FORMAT}. Ingest into another store")
+            folder = path.parent
+            raise InvalidData(
+                f"the store {folder} was made by another version of ccheck (format {found}; this one reads {FORMAT}). "
+                f"Ingest into another store, or delete this one (ccheck index delete --store {folder}) and ingest again"
+            )
+
+    def _other_format(self) -> str | None:
+        """The format of a store from before there were checksums; None for any other."""
+        with contextlib.suppress(sqlite3.Error):
+            columns = [row[1] for row in self._connection.execute("PRAGMA table_info(meta)")]
+            row = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+            if "mark" not in columns and row is not None:
+                return f"{row[0]}, without checksums"
+        return None
 
     def close(self) -> None:
         self._connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -53,6 +54,8 @@ def test_what_is_shown_runs(language, block):
     shutil.copy(CORPUS, "corpus.jsonl")
     claims = CLAIMS.read_text(encoding="utf-8").splitlines(keepends=True)
     Path("claims.jsonl").write_text("".join(claims[:FEW]), encoding="utf-8")
+    shutil.copy(ROOT / "tests" / "ingest" / "formats" / "zotero.csv", "My Library.csv")
+    Path("claims.txt").write_text("Sea level varies with temperature.\nVaccines cause autism.\nThe moon is cheese.\n")
     if language == "python":
         exec(compile(block, "README", "exec"), {})
         return
@@ -69,6 +72,10 @@ def test_what_is_shown_runs(language, block):
         assert ran.code == 0, (line, ran.err)
         if into:
             Path(into).write_text(ran.out, encoding="utf-8")
+    if "evidence.md" in block:
+        assert "<https://doi.org/10.1073/pnas.1517056113>" in Path("evidence.md").read_text(encoding="utf-8")
+        answers = [json.loads(line) for line in Path("answers.jsonl").read_text(encoding="utf-8").splitlines()]
+        assert len(answers) == 3 and all(0 <= one["relevance"] <= 1 for one in answers)
 
 
 @pytest.mark.usefixtures("minilm", "one_cache")
