@@ -35,7 +35,7 @@ NO_WIDTH = 1_000_000
 
 def completed(what: str) -> Callable[..., list[Any]]:
     """An option's `shell_complete`: a function of `completion.py`, which nothing else needs to import."""
-    return lambda *given: getattr(importlib.import_module(".completion", __package__), what)(*given)  # type: ignore[no-any-return]
+    return lambda *given: getattr(importlib.import_module(".completion", __package__), what)(*given)
 
 
 STORE_FORMS = "a folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX"
