@@ -20,7 +20,7 @@ import json
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ FITTED = {
     "COSINES": ("cosine", "cosine_gap", "words", "sentence_words"),
     "WORDS": ("bm25_gap", "words", "sentence_words"),
 }
+RESAMPLES = 2_000
 RECIPES = {"BOTH": "default", "COSINES": "dense", "WORDS": "bm25"}
 
 
@@ -195,18 +196,37 @@ def measure(said: str, name: str, model: relevance.Model, cases: Sequence[Case])
         truth = [1] * len(there) + [0] * len(out)
         together = np.concatenate([there, out])
         brier = float(np.mean((together - truth) ** 2))
-        nothing = np.concatenate([out, elsewhere])
-        said_nothing = int((there < least).sum() + (nothing < least).sum())
-        precision = (nothing < least).sum() / max(1, said_nothing)
         print(
             f"  {said:<28} {data_set:<14} n {len(there)}/{len(out)}/{len(elsewhere)}  mean {there.mean():.2f}/"
             f"{out.mean():.2f}/{elsewhere.mean():.2f}  AUC {roc_auc_score(truth, together):.3f}, with elsewhere "
             f"{roc_auc_score(truth + [0] * len(elsewhere), np.concatenate([together, elsewhere])):.3f}  "
             f"Brier {brier:.3f}  "
-            f"nothing (< {least}): precision {precision:.3f}, recall {(out < least).mean():.3f} taken out, "
-            f"{(elsewhere < least).mean():.3f} elsewhere; wrongly {(there < least).mean():.3f}",
+            f"nothing (< {least}): precision {precision(there < least, out < least, elsewhere < least)}, "
+            f"recall {share(out < least)} taken out, {share(elsewhere < least)} elsewhere; "
+            f"wrongly {share(there < least)}",
             flush=True,
         )
+
+
+def share(said: np.ndarray) -> str:
+    """The share with its 95% interval, by a bootstrap over claims."""
+    return _with_interval(lambda rng: float(rng.choice(said, len(said)).mean()), float(said.mean()))
+
+
+def precision(*said: np.ndarray) -> str:
+    """How often nothing bears on the claims of which it is said: `said` of those with documents, then of the others."""
+
+    def value(wrong: np.ndarray, *right: np.ndarray) -> float:
+        count = sum(int(some.sum()) for some in right)
+        return count / max(1, count + int(wrong.sum()))
+
+    return _with_interval(lambda rng: value(*(rng.choice(some, len(some)) for some in said)), value(*said))
+
+
+def _with_interval(draw: Callable[[np.random.Generator], float], measured: float) -> str:
+    rng = np.random.default_rng(0)
+    low, high = np.quantile([draw(rng) for _ in range(RESAMPLES)], [0.025, 0.975])
+    return f"{measured:.3f} [{low:.3f}, {high:.3f}]"
 
 
 if __name__ == "__main__":
