@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InvalidData
 from ...layout import Layout
 from ...types import Document, Entry, Filter, Unit
 from ..filters import Kind, refuse_ordered_ids
 from .entries import id_sum, packed_units, unpacked_units
 from .files import Damaged, mark
 from .filtering import condition, kinds
-from .opening import FORMAT, connect_to_read, identity, is_damage, new_vector_file
+from .opening import connect_to_read, format_without_checksums, identity, is_damage, new_vector_file, other_version
 from .records import (
     Counts,
     SparseState,
@@ -60,30 +59,17 @@ class Database:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA cell_size_check = ON")
             self._connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-            found = self._other_format() or self.meta("format")
+            found = format_without_checksums(self._connection) or self.meta("format")
         except (sqlite3.Error, Damaged) as error:
             if hasattr(self, "_connection"):
                 self._connection.close()
             if isinstance(error, sqlite3.Error) and not is_damage(error):
                 raise
-            problem = error.problem if isinstance(error, Damaged) else str(error)
-            raise Damaged(path, f"can't be read as a store: {problem}") from error
-        if found != FORMAT:
+            said = error.problem if isinstance(error, Damaged) else str(error)
+            raise Damaged(path, f"can't be read as a store: {said}") from error
+        if (problem := other_version(path.parent, found)) is not None:
             self._connection.close()
-            folder = path.parent
-            raise InvalidData(
-                f"the store {folder} was made by another version of ccheck (format {found}; this one reads {FORMAT}). "
-                f"Ingest into another store, or delete this one (ccheck index delete --store {folder}) and ingest again"
-            )
-
-    def _other_format(self) -> str | None:
-        """The format of a store from before there were checksums; None for any other."""
-        with contextlib.suppress(sqlite3.Error):
-            columns = [row[1] for row in self._connection.execute("PRAGMA table_info(meta)")]
-            row = self._connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
-            if "mark" not in columns and row is not None:
-                return f"{row[0]}, without checksums"
-        return None
+            raise problem
 
     def close(self) -> None:
         self._connection.close()

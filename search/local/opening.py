@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from ...errors import InvalidData
 from ...layout import Layout
 from .files import UNBORN, mark, new_name, sync_folder
 from .records import Counts, SparseState, VectorFile, Words, vector_fields
@@ -41,6 +43,26 @@ CREATE TABLE sparse (
 -- Digests of the files whose documents are all stored unchanged.
 CREATE TABLE ingested (source TEXT PRIMARY KEY) WITHOUT ROWID;
 """
+
+
+def format_without_checksums(connection: sqlite3.Connection) -> str | None:
+    """The format of a store from before there were checksums; None for any other."""
+    with contextlib.suppress(sqlite3.Error):
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(meta)")]
+        row = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+        if "mark" not in columns and row is not None:
+            return f"{row[0]}, without checksums"
+    return None
+
+
+def other_version(folder: Path, found: str) -> InvalidData | None:
+    """What to say of a store whose format this version does not read; None for its own format."""
+    if found == FORMAT:
+        return None
+    return InvalidData(
+        f"the store {folder} was made by another version of ccheck (format {found}; this one reads {FORMAT}). Ingest "
+        f"into another store, or delete this one (ccheck index delete --store {folder}) and ingest again"
+    )
 
 
 def create(path: Path, layout: Layout, words: Mapping[str, Words]) -> None:
