@@ -344,7 +344,7 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
     claims: Iterable[ClaimRecord] = iter_claims(file)
     warnings = checked.plan().warnings
     done = failed = 0
-    said: Counter[str] = Counter()
+    warned: Counter[str] = Counter()
     why = ""
     errors: list[CcheckError] = []
     by_stage: Mapping[str, Usage] = {}
@@ -361,7 +361,7 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
             if unjudged(result):
                 failed += 1
                 why = why or (result.verdict.error or "" if result.verdict is not None else "")
-            said.update(one for one in dict.fromkeys(result.warnings) if one not in warnings)
+            warned.update(one for one in dict.fromkeys(result.warnings) if one not in warnings)
             for stage, usage in result.usage_by_stage.items():
                 by_stage = add_usage(by_stage, stage, usage)
             if asked.citing is not None:
@@ -372,10 +372,10 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
     if not asked.quiet:
         for warning in warnings:
             notice(warning)
-        for warning, claims_with_it in said.most_common(MOST_WARNINGS):
+        for warning, claims_with_it in warned.most_common(MOST_WARNINGS):
             notice(f"{counted(claims_with_it, 'claim')}: {warning}")
-        if len(said) > MOST_WARNINGS:
-            notice(f"{counted(len(said) - MOST_WARNINGS, 'other warning')}: see the claims' objects")
+        if len(warned) > MOST_WARNINGS:
+            notice(f"{counted(len(warned) - MOST_WARNINGS, 'other warning')}: see the claims' objects")
         if not done:
             notice(f"{file} has no claims")
         if asked.resume is not None:
