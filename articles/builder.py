@@ -16,6 +16,14 @@ TEXT_CHARS = 4_000_000
 """About 1,500 pages."""
 ELEMENTS = 2_000
 _SPACE = re.compile(r"\s+")
+_STATED = re.compile(
+    r"((?:(?:extended data|supplementary|supporting|additional)\s)?(?:fig(?:ure)?|tab(?:le)?|scheme|file|text|information)"
+    r"\.?\s?[A-Z]?\d{1,3})\s?[.:|]\s?(?!\d)",
+    re.IGNORECASE,
+)
+"""A label that the file has at the beginning of the caption."""
+_PART = re.compile(r"\(?([A-Za-z])\)?")
+"""The label of a part of a figure: (a)."""
 _DROPPED = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
@@ -122,6 +130,12 @@ class ArticleBuilder:
         """Add an element where the text now ends; `floating`: its place in the file says nothing."""
         if len(self._floats) >= ELEMENTS:
             raise InvalidData(f"the article has too many figures and tables: more than {ELEMENTS:,}")
+        label, caption = tidy(label).strip(" .:|"), tidy(caption).strip()
+        if not label and (stated := _STATED.match(caption)) is not None:
+            label, caption = stated[1], caption[stated.end() :]
+        whole = next((one.label for one in self._floats if one.id == parent), "")
+        if whole and (part := _PART.fullmatch(label)) is not None:
+            label = whole + part[1]
         known = {one.id for one in self._floats}
         while not identifier or identifier in known:
             identifier = f"{identifier or kind}-{len(self._floats) + 1}"
@@ -129,8 +143,8 @@ class ArticleBuilder:
             _Float(
                 identifier,
                 kind,
-                tidy(label).strip(" .:"),
-                tidy(caption).strip(),
+                label,
+                caption,
                 image,
                 parent,
                 None if floating else self._length,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ..types import Value
@@ -23,6 +24,8 @@ _SKIPPED = frozenset(
      "fn", "glossary", "notes")
 )  # fmt: skip
 _NO_TEXT = frozenset(("tex-math", "graphic", "object-id", "table", "annotation"))
+_KEPT_APART = re.compile(r"(?=.*(?:fig|tab|leg|cap))(?:list of )?(?:figures?|tables?|legends?|captions?|and|&|[\W\d])+", re.IGNORECASE)
+"""The title of a section at the end that holds figures and tables, wherever they belong."""
 TABLE_CHARS = 20_000
 """How much of a table's cells is read."""
 
@@ -46,7 +49,7 @@ def read_jats(root: Node, identifier: str) -> Article:
         builder.close_section()
     for part in children(article, "body", "back"):
         _blocks(part, builder, floating=name(part) == "back")
-    for group in children(article, "floats-group"):
+    for group in children(article, "floats-group", "floats-wrap"):
         _blocks(group, builder, floating=True)
     title = find(meta, "article-title") if meta is not None else None
     return builder.article(identifier, all_text(title, frozenset(("fn", "xref"))), _metadata(meta, front))
@@ -94,10 +97,10 @@ def _blocks(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str 
             _float(one, builder, floating=floating, parent=parent)
         elif tag in ("sec", "app", "ack", "boxed-text"):
             end_loose()
-            builder.open_section(
-                all_text(child(one, "title")) or all_text(find(one, "title") if tag == "boxed-text" else None)
-            )
-            _blocks(one, builder, floating=floating)
+            title = all_text(child(one, "title")) or all_text(find(one, "title") if tag == "boxed-text" else None)
+            builder.open_section(title)
+            apart = one.get("sec-type") == "display-objects" or _KEPT_APART.fullmatch(title) is not None
+            _blocks(one, builder, floating=floating or apart)
             builder.close_section()
         elif tag == "p":
             end_loose()
@@ -145,7 +148,7 @@ def _inline(node: Node, line: Line, inside: list[Node]) -> None:
                 line.add(" ")
             _inline(one, line, inside)
         line.add(one.tail)
-    if tag == "xref" and node.get("ref-type") in ("fig", "table", "supplementary-material", "sec", None):
+    if tag == "xref":  # an id of something else, such as a reference, leads to no element
         for identifier in (node.get("rid") or "").split():
             line.link(identifier, start)
 
@@ -167,6 +170,8 @@ def _float(node: Node, builder: ArticleBuilder, *, floating: bool, parent: str |
     image = attribute(graphic, "href") if graphic is not None else None
     image = image or (attribute(node, "href") if kind == "supplement" else None)
     caption = child(node, "caption")
+    if caption is None:  # publishers put that of a supplement beside its file
+        caption = next((one for one in node.iter() if name(one) == "caption"), None)
     said = " ".join(filter(None, (all_text(one, _NO_TEXT) for one in caption))) if caption is not None else ""
     foot = " ".join(all_text(one, _NO_TEXT) for one in children(node, "table-wrap-foot"))
     cells = [all_text(one) for one in node.iter() if name(one) in ("th", "td")] if kind == "table" else []

@@ -29,6 +29,10 @@ _HEAD = re.compile(rf"\b({_FAMILIES})\b\.?\s{{0,3}}(?=[A-Z]?\d|S\.?\s?\d|[IVX]{{
 """The word before the numbers."""
 _TAIL = re.compile(rf"\b(S\d{{1,3}})\s{{1,3}}({_FAMILIES})\b", re.IGNORECASE)
 """PLOS's order: "S4 Fig"."""
+_SERIES = re.compile(
+    r"\b(?:(extended data)|supplement(?:ary|al)|supp?l?\.|appendix|(?-i:Supporting|Additional))\s$", re.IGNORECASE
+)
+"""What makes a series of its own: "Extended Data Fig. 1" and "Supplementary Table 2" are not Fig. 1 and Table 2."""
 _ITEM = re.compile(rf"({_NUMBER})")
 _LETTER = r"(\()?([A-Za-z])(?![A-Za-z0-9])(?(1)\))"
 _PANEL = re.compile(rf"\s?{_LETTER}")
@@ -58,14 +62,26 @@ def find_citations(text: str) -> list[Citation]:
     found: list[Citation] = []
     for head in _HEAD.finditer(text):
         family = _WORDS[head[1].lower()]
-        # "text 2" and "data 3" are ordinary words unless they name a supplement.
+        series, start = _series(text, head.start())
         cited = [
-            one for one in _items(text, head.start(), head.end(), family) if family != "other" or one.number[0] == "S"
+            one if not series or one.number[0].isalpha() else replace(one, number=f"{series}{one.number}")
+            for one in _items(text, head.start(), head.end(), family)
         ]
-        found += cited
+        if cited and start < cited[0].start:
+            cited[0] = replace(cited[0], start=start)
+        # "text 2" and "data 3" are ordinary words unless they name a supplement.
+        found += [one for one in cited if family != "other" or one.number[0] == "S"]
     for tail in _TAIL.finditer(text):
         found.append(Citation(_WORDS[tail[2].lower()], _clean(tail[1]), tail.start(), tail.end()))
     return sorted(dict.fromkeys(found), key=lambda one: (one.start, one.end))
+
+
+def _series(text: str, position: int) -> tuple[str, int]:
+    """S or ED for the series that the word at this position counts in, empty for the article's own; where it begins."""
+    before = _SERIES.search(text, max(0, position - 16), position)
+    if before is None:
+        return "", position
+    return "ED" if before[1] else "S", before.start()
 
 
 def _items(text: str, start: int, position: int, family: Family) -> Iterator[Citation]:
@@ -170,9 +186,12 @@ def resolve(
             if parent in mentions:
                 mentions[parent][(mention.start, mention.end)] = mention
     for identifier, mention in linked:
-        known = mentions.get(identifier)
-        if known is not None and not any(one.start < mention.end and mention.start < one.end for one in known.values()):
-            known[(mention.start, mention.end)] = mention
+        for one in (identifier, parents.get(identifier)):
+            known = mentions.get(one) if one is not None else None
+            if known is not None and not any(
+                other.start < mention.end and mention.start < other.end for other in known.values()
+            ):
+                known[(mention.start, mention.end)] = mention
     resolved = [
         replace(element, mentions=tuple(sorted(mentions[element.id].values(), key=lambda one: one.start)))
         for element in elements

@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias
 from ..types import Value
 
 Kind: TypeAlias = Literal["figure", "table", "supplement"]
+_SERIES = re.compile(r"extended data|suppl|additional|appendix", re.IGNORECASE)
+"""In the label of what does not count with the article's own figures: "Figure 1—figure supplement 2"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,9 @@ class Element:
 
     @property
     def task_id(self) -> str:
-        """The id that Context24 gives it: FIG 1D, TAB 2; a supplement's label in capitals."""
+        """The id that Context24 gives it: FIG 1D, TAB 2; the label in capitals for supplements and other series."""
         number = re.search(r"[A-Z]?\d[\d.]*[A-Za-z]?$|[IVXL]+$|[A-Z]\d+", self.label)
-        if self.kind == "supplement" or number is None:
+        if self.kind == "supplement" or number is None or _SERIES.search(self.label):
             return self.label.upper()
         return f"{'FIG' if self.kind == 'figure' else 'TAB'} {number[0].upper()}"
 

@@ -28,6 +28,29 @@ Their shells were thicker in cold water. Weights are listed in <xref ref-type="t
 </supplementary-material></sec></body>
 <back><ref-list><ref><mixed-citation>Fig. 1 of somebody else</mixed-citation></ref></ref-list></back></article>"""
 
+PMC = """<pmc-articleset><article xmlns:xlink="http://www.w3.org/1999/xlink">
+<front><article-meta><title-group><article-title>Moss</article-title></title-group></article-meta></front>
+<body><sec><title>Results</title>
+<p>Growth was fast (Figs. <xref ref-type="fig" rid="F1">1</xref>&#8211;<xref ref-type="fig" rid="F3">3</xref>).
+Slime is shown in Extended Data <xref ref-type="fig" rid="E1">Fig. 1</xref>.</p>
+<p>Weights fell <xref ref-type="table" rid="T1">(Table I)</xref>, see <xref ref-type="other" rid="M1">Additional file 2</xref>.</p>
+<boxed-text><label>Box 1</label><caption><title>Terms</title></caption>
+<p>Slime is wet, as <xref ref-type="fig" rid="F2">Figure 2b</xref> shows.</p></boxed-text>
+<p>Panel <xref ref-type="fig" rid="F4a">a</xref> has snails.</p></sec>
+<sec><title>Figures and tables</title>
+<fig id="F2"><label>FIGURE 2 |</label><caption><p>Moss at night.</p></caption></fig>
+<fig id="F3"><caption><p>Figure 3. Moss by day.</p></caption></fig></sec></body>
+<back><sec sec-type="supplementary-material"><supplementary-material id="M1"><media xlink:href="m.pdf"><caption>
+<p><bold>Additional file 2.</bold> All weights.</p></caption></media></supplementary-material></sec></back>
+<floats-group><fig id="F1"><label>FIG. 1.</label><caption><p>Growth.</p></caption><graphic xlink:href="a.jpg"/></fig>
+<fig id="E1"><label>Extended Data Fig. 1</label><caption><p>Slime on glass.</p></caption></fig>
+<fig-group id="F4"><label>Fig. 4</label><caption><title>Snails.</title></caption>
+<fig id="F4a"><label>(a)</label><caption><p>Big.</p></caption></fig>
+<fig id="F4b"><label>(b)</label><caption><p>Small.</p></caption></fig></fig-group>
+<table-wrap id="T1"><label>TABLE I</label><caption><p>Weights.</p></caption><table><tr><td>north</td></tr></table>
+</table-wrap></floats-group></article></pmc-articleset>"""
+"""As PubMed Central has the files of other publishers."""
+
 TEI = """<TEI xmlns="http://www.tei-c.org/ns/1.0"><teiHeader>
 <fileDesc><titleStmt><title>Moss and snails</title></titleStmt>
 </fileDesc><profileDesc><abstract><p>Snails eat moss.</p></abstract></profileDesc></teiHeader>

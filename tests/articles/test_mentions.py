@@ -27,6 +27,10 @@ from ccheck.articles.types import Element, Mention
         ("Fig. 1\N{EN DASH}900", ["figure 1", "figure 900"]),
         ("Figure 2A and 2C", ["figure 2:A", "figure 2:C"]),
         ("Figure A1 of the appendix", ["figure A1"]),
+        ("Extended Data Fig. 1a and Fig. 2", ["figure ED1:A", "figure 2"]),
+        ("Supplementary Figs 1 to 3, Table 3", ["figure S1", "figure S2", "figure S3", "table 3"]),
+        ("Supplementary Table S1; Additional file 2", ["table S1", "other S2"]),
+        ("evidence supporting Figure 3", ["figure 3"]),
     ],
 )
 def test_citations(text: str, expected: list[str]) -> None:

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from article_files import JATS, OWN, S2ORC, S2ORC_ANNOTATIONS, TEI
+from article_files import JATS, PMC, OWN, S2ORC, S2ORC_ANNOTATIONS, TEI
 
 from ccheck.articles import Article, iter_articles, read_article
 from ccheck.articles.reading import Unread, parse_article
@@ -169,3 +169,25 @@ def test_the_own_format_can_name_kinds_and_parents() -> None:
         ("figure", "FIG 1", "FIG 1A"),
         ("supplement", None, "S1 TEXT"),
     ]
+
+
+def test_other_publishers_jats() -> None:
+    """Floats apart from the text, parts of figures, labels in captions, series of their own, ranges of links."""
+    article = parse_article(PMC.encode(), "moss.nxml")
+    cited = {
+        one.id: (one.label, one.task_id, [article.text[m.start : m.end] for m in one.mentions])
+        for one in article.elements
+    }
+    assert cited == {
+        "F2": ("FIGURE 2", "FIG 2", ["3", "Figure 2b"]),
+        "F3": ("Figure 3", "FIG 3", ["3"]),
+        "M1": ("Additional file 2", "ADDITIONAL FILE 2", ["Additional file 2"]),
+        "F1": ("FIG. 1", "FIG 1", ["Figs. 1"]),
+        "E1": ("Extended Data Fig. 1", "EXTENDED DATA FIG. 1", ["Extended Data Fig. 1"]),
+        "F4": ("Fig. 4", "FIG 4", ["a"]),
+        "F4a": ("Fig. 4a", "FIG 4A", ["a"]),
+        "F4b": ("Fig. 4b", "FIG 4B", []),
+        "T1": ("TABLE I", "TAB I", ["Table I"]),
+    }
+    assert [one.place for one in article.elements] == [None] * 9
+    assert [one.caption for one in article.elements[1:3]] == ["Moss by day.", "All weights."]
