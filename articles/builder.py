@@ -17,8 +17,8 @@ TEXT_CHARS = 4_000_000
 ELEMENTS = 2_000
 _SPACE = re.compile(r"\s+")
 _STATED = re.compile(
-    r"((?:(?:extended data|supplementary|supporting|additional)\s)?(?:fig(?:ure)?|tab(?:le)?|scheme|file|text|information)"
-    r"\.?\s?[A-Z]?\d{1,3})\s?[.:|]\s?(?!\d)",
+    r"((?:(?:extended data|supplementary|supporting|additional)\s)?"
+    r"(?:fig(?:ure)?|tab(?:le)?|scheme|file|text|information)\.?\s?[A-Z]?\d{1,3})\s?[.:|]\s?(?!\d)",
     re.IGNORECASE,
 )
 """A label that the file has at the beginning of the caption."""

@@ -24,7 +24,9 @@ _SKIPPED = frozenset(
      "fn", "glossary", "notes")
 )  # fmt: skip
 _NO_TEXT = frozenset(("tex-math", "graphic", "object-id", "table", "annotation"))
-_KEPT_APART = re.compile(r"(?=.*(?:fig|tab|leg|cap))(?:list of )?(?:figures?|tables?|legends?|captions?|and|&|[\W\d])+", re.IGNORECASE)
+_KEPT_APART = re.compile(
+    r"(?=.*(?:fig|tab|leg|cap))(?:list of )?(?:figures?|tables?|legends?|captions?|and|&|[\W\d])+", re.IGNORECASE
+)
 """The title of a section at the end that holds figures and tables, wherever they belong."""
 TABLE_CHARS = 20_000
 """How much of a table's cells is read."""

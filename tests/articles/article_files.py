@@ -33,7 +33,8 @@ PMC = """<pmc-articleset><article xmlns:xlink="http://www.w3.org/1999/xlink">
 <body><sec><title>Results</title>
 <p>Growth was fast (Figs. <xref ref-type="fig" rid="F1">1</xref>&#8211;<xref ref-type="fig" rid="F3">3</xref>).
 Slime is shown in Extended Data <xref ref-type="fig" rid="E1">Fig. 1</xref>.</p>
-<p>Weights fell <xref ref-type="table" rid="T1">(Table I)</xref>, see <xref ref-type="other" rid="M1">Additional file 2</xref>.</p>
+<p>Weights fell <xref ref-type="table" rid="T1">(Table I)</xref>, see
+<xref ref-type="other" rid="M1">Additional file 2</xref>.</p>
 <boxed-text><label>Box 1</label><caption><title>Terms</title></caption>
 <p>Slime is wet, as <xref ref-type="fig" rid="F2">Figure 2b</xref> shows.</p></boxed-text>
 <p>Panel <xref ref-type="fig" rid="F4a">a</xref> has snails.</p></sec>

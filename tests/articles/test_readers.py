@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from article_files import JATS, PMC, OWN, S2ORC, S2ORC_ANNOTATIONS, TEI
+from article_files import JATS, OWN, PMC, S2ORC, S2ORC_ANNOTATIONS, TEI
 
 from ccheck.articles import Article, iter_articles, read_article
 from ccheck.articles.reading import Unread, parse_article
