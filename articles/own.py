@@ -43,7 +43,13 @@ class _OwnArticle(_Strict):
 
 
 def is_own(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("sections"), list)
+    """Whether it has sections with paragraphs; other records have a text, and may list the titles of its sections."""
+    sections = value.get("sections")
+    return (
+        isinstance(sections, list)
+        and "text" not in value
+        and all(isinstance(one, dict) and ("paragraphs" in one or "sections" in one) for one in sections)
+    )
 
 
 def read_own(value: Mapping[str, Any], identifier: str) -> Article:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from ..grounding_stages import ChunkRun, ElementRun, FiguresStage, PassagesStage
 from ..pipeline.needs import Needs, models_used, needs_of
 from ..published import Table
 from ..recipe import Recipe, load_recipe, recipe_names
@@ -91,6 +92,10 @@ _STAGES: dict[str, type[Stage]] = {
     "[rerankers.learned]": LearnedStage,
     "[questions]": QuestionsStage,
     "[ingest.units.NAME]": UnitsStage,
+    "[figures]": FiguresStage,
+    "[figures.runs.NAME], element-guided": ElementRun,
+    "[figures.runs.NAME], chunk-guided": ChunkRun,
+    "[passages]": PassagesStage,
     "[evidence]": EvidenceStage,
     "[verdict]": VerdictStage,
 }
@@ -175,19 +180,25 @@ def _stages(recipe: Recipe) -> list[str]:
     if recipe.ingest.additional is not None:
         additional = _settings(recipe.ingest.additional, always=("summary", "posts"))
         rows.append(f"| at ingest | additional texts: {additional} |")
+    if recipe.figures is not None:
+        rows.append(f"| figures | {_settings(recipe.figures, always=('merge',), without=('runs',))} |")
+        for name, run in recipe.figures.runs.items():
+            rows.append(f"| figures, run {name} | {run.kind}: {_settings(run, always=('retriever', 'weight'))} |")
+    if recipe.passages is not None:
+        rows.append(f"| passages | {_settings(recipe.passages, always=('sentences', 'neighbours', 'expressions'))} |")
     rows.append(f"| verdict | {_settings(recipe.verdict, always=('method',))} |")
     return [*rows, ""]
 
 
-def _settings(stage: Stage, always: tuple[str, ...] = ("depth",)) -> str:
-    """The settings of a stage that differ from the defaults, and those in `always`."""
+def _settings(stage: Stage, always: tuple[str, ...] = ("depth",), without: tuple[str, ...] = ()) -> str:
+    """The settings of a stage that differ from the defaults, and those in `always`; none in `without`."""
     said = stage.model_dump(mode="json", exclude_defaults=True) | {
         key: getattr(stage, key) for key in always if key in type(stage).model_fields
     }
     for key in ("examples", "calibration", "adapter"):
         if said.get(key):
             said[key] = Path(said[key]).name
-    return ", ".join(f"{key} = {_value(value)}" for key, value in said.items() if key != "kind")
+    return ", ".join(f"{key} = {_value(value)}" for key, value in said.items() if key not in ("kind", *without))
 
 
 def _value(value: Any) -> str:

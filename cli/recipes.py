@@ -232,12 +232,21 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
                 missing = missing or stage.required
                 models[part] = f"reranker, none here: {error}"
     if as_json:
-        stages = recipe.model_dump(mode="json", include={"retrievers", "fusion", "rerankers", "verdict", "replace"})
+        shown = {"retrievers", "fusion", "rerankers", "verdict", "replace"}
+        shown |= {name for name in ("figures", "passages") if getattr(recipe, name) is not None}
+        stages = recipe.model_dump(mode="json", include=shown)
         print_json({"recipe": recipe.name, "usable": not missing, "models": models, **stages})
     else:
         retrievers = ", ".join(f"{key} ({stage.kind}, {stage.depth})" for key, stage in recipe.retrievers.items())
         rerankers = ", ".join(f"{key} ({stage.kind}, {stage.depth})" for key, stage in recipe.rerankers.items())
         fields = {"recipe": name, "retrievers": retrievers, "fusion": recipe.fusion.method, "rerankers": rerankers}
-        print_fields(stdout(), {**fields, "verdict": recipe.verdict.method, **models})
+        inside: dict[str, str] = {}
+        if recipe.figures is not None:
+            runs = ", ".join(f"{key} ({run.kind}, {run.retriever})" for key, run in recipe.figures.runs.items())
+            inside["figures"] = f"{runs}, merged by {recipe.figures.merge}"
+        if (found_in := recipe.passages) is not None:
+            said = f"{found_in.sentences} sentences, {found_in.neighbours} to the left ({found_in.retriever})"
+            inside["passages"] = f"{said}, expressions {found_in.expressions}, selection {found_in.select}"
+        print_fields(stdout(), {**fields, **inside, "verdict": recipe.verdict.method, **models})
     if missing:
         raise NotFound("some models of the recipe are not installed")

@@ -123,7 +123,7 @@ def figure_scores(
 def passage_scores(
     predicted: Mapping[str, Sequence[str]], gold: Mapping[str, Sequence[str]], bert: str | None = None
 ) -> dict[str, float]:
-    """ROUGE-1, -2 and -L, and with the name of a `bert` model BERTScore, over the gold claims.
+    """ROUGE-1, -2 and -L, and with the name or folder of a `bert` model BERTScore, over the gold claims.
 
     A claim without predictions counts 0. Raises MissingExtra without rouge-score or bert-score.
     """
@@ -149,16 +149,22 @@ def passage_scores(
 
 def _bert(predicted: Mapping[str, Sequence[str]], gold: Mapping[str, Sequence[str]], model: str) -> float:
     try:
-        from bert_score import score
+        from bert_score import BERTScorer
+        from bert_score.utils import model2layers
     except ModuleNotFoundError as error:
         raise MissingExtra("BERTScore", "bertscore") from error
+    from transformers import AutoConfig
+
+    # The library knows the best layer of some models by name; of any other, such as a folder, the last one is taken.
+    layers = model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
+    scorer = BERTScorer(model_type=model, num_layers=layers, lang="en")
     total = 0.0
     for claim, wanted in gold.items():
         given = predicted.get(claim, ())
         if not given or not wanted:
             continue
         pairs = [(passage, one) for passage in given for one in wanted]
-        _, _, values = score([one for one, _ in pairs], [one for _, one in pairs], model_type=model, lang="en")
+        _, _, values = scorer.score([one for one, _ in pairs], [one for _, one in pairs])
         best: dict[str, float] = {}
         for (passage, _), value in zip(pairs, values.tolist(), strict=True):
             best[passage] = max(value, best.get(passage, value))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from ..articles.own import is_own
 from ..errors import InvalidData
 from ..text import is_unicode
 from .fields import Fields
@@ -57,13 +58,16 @@ def read_source(
     line_bytes: int = LINE_BYTES,
     on_notice: Callable[[str], None] | None = None,
 ) -> Iterator[Record | Reject]:
-    """The records of one file, as it has them; rows of AVeriTeC's knowledge store are pages.
+    """The records of one file, as it has them; rows of AVeriTeC's knowledge store are pages, ccheck's JSON full texts.
 
     `on_notice` is told what was assumed about the file. Raises MissingExtra for Parquet, HTML, PDF, Word and Excel
     without what reads them.
     """
     for record in _read_source(source, on_bytes, line_bytes, on_notice):
-        yield record if isinstance(record, Reject) else replace(record, data=knowledge_row(record.data))
+        if isinstance(record, Record) and is_own(record.data):
+            yield _own_full_text(record, source)
+        else:
+            yield record if isinstance(record, Reject) else replace(record, data=knowledge_row(record.data))
 
 
 def _read_source(
@@ -232,6 +236,19 @@ def _full_text(source: Source, chunks: Iterable[bytes]) -> Record | Reject:
         return Record(source.name, 1, record_of(parse_article(bytes(data), source.name)), kind="full texts")
     except InvalidData as error:
         return Reject(source.name, 1, str(error).removeprefix(f"{source.name}: "))
+
+
+def _own_full_text(record: Record, source: Source) -> Record | Reject:
+    """The same for ccheck's own JSON. An article without an id has the file's name, with the line after the first."""
+    from ..articles.own import read_own
+    from ..articles.reading import article_id
+    from ..articles.stored import record_of
+
+    identifier = article_id(source.name) + (f"-{record.line}" if record.line > 1 else "")
+    try:
+        return replace(record, data=record_of(read_own(record.data, identifier)), kind="full texts")
+    except InvalidData as error:
+        return Reject(record.file, record.line, str(error))
 
 
 # NaN and Infinity are not JSON, but Python writes them for missing numbers: they count as absent.

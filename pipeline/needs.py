@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from ..grounding_stages import ChunkRun, PassagesStage
 from ..recipe import Recipe
 from ..stages import (
     AdditionalStage,
@@ -133,4 +134,9 @@ def models_used(recipe: Recipe) -> dict[str, ModelKind]:
         llms.append(recipe.questions.llm)
     if recipe.ingest.additional is not None:
         llms.append(recipe.ingest.additional.llm)
+    for stage in [*(recipe.figures.runs.values() if recipe.figures is not None else ()), recipe.passages]:
+        if stage is not None and stage.retriever != "bm25" and stage.model is not None:
+            used[stage.model] = "embedding"
+        if isinstance(stage, ChunkRun | PassagesStage):
+            llms.append(stage.llm)
     return used | dict.fromkeys([name for name in llms if name is not None], "language model")
