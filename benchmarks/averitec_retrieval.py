@@ -8,7 +8,8 @@ answer, and the other claims' pages are distractors. An answer is found if its c
 the type Unanswerable have no page and are left out. With --llm, N claims also get generated queries beside each gold
 question, as in the recipe averitec-questions. --queries reads them from a file (rows with question and queries), and
 only its questions are measured. --rewrite makes them without a model (`rewritten`). The model of the embeddings stands
-in for jina-embeddings-v3. At the end the variant is chosen on one half of the claims and measured on the other.
+in for jina-embeddings-v3. In the last column the variant is chosen on one half of the claims and
+measured on the other.
 """
 
 from __future__ import annotations
