@@ -186,8 +186,8 @@ def resolve(
             if parent in mentions:
                 mentions[parent][(mention.start, mention.end)] = mention
     for identifier, mention in linked:
-        for one in (identifier, parents.get(identifier)):
-            known = mentions.get(one) if one is not None else None
+        for owner in (identifier, parents.get(identifier)):
+            known = mentions.get(owner) if owner is not None else None
             if known is not None and not any(
                 other.start < mention.end and mention.start < other.end for other in known.values()
             ):

@@ -43,7 +43,11 @@ class _OwnArticle(_Strict):
 
 
 def is_own(value: Mapping[str, Any]) -> bool:
-    """Whether it has sections with paragraphs; other records have a text, and may list the titles of its sections."""
+    return isinstance(value.get("sections"), list)
+
+
+def is_own_beyond_doubt(value: Mapping[str, Any]) -> bool:
+    """The same among records of any kind, which have a text and may list the titles of its sections."""
     sections = value.get("sections")
     return (
         isinstance(sections, list)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ..articles.own import is_own
+from ..articles.own import is_own_beyond_doubt
 from ..errors import InvalidData
 from ..text import is_unicode
 from .fields import Fields
@@ -64,7 +64,7 @@ def read_source(
     without what reads them.
     """
     for record in _read_source(source, on_bytes, line_bytes, on_notice):
-        if isinstance(record, Record) and is_own(record.data):
+        if isinstance(record, Record) and is_own_beyond_doubt(record.data):
             yield _own_full_text(record, source)
         else:
             yield record if isinstance(record, Reject) else replace(record, data=knowledge_row(record.data))
