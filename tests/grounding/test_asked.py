@@ -75,7 +75,7 @@ def test_numbers_that_are_not_there_are_asked_for_again_and_then_an_error(
     arguments = ("figures", paper, CLAIM, "--recipe", paper.with_name("ask.toml"), "--llm", "m", "--json")
     with model(monkeypatch, {"order": [9]}, {"order": [1]}) as llm:
         assert json.loads(ccheck(*arguments).out)[0]["id"] == "FIG 1"
-        assert "there is no number 9: they are 1 to 3" in json.dumps(llm.requests[1]["messages"])
+        assert "9 is not one of the numbers 1 to 3" in json.dumps(llm.requests[1]["messages"])
     with model(monkeypatch, {"order": [9]}) as llm:
         ran = ccheck(*arguments, "--llm", "another")
-        assert ran.code == 6 and "neither reply is valid: there is no number 9" in ran.err and not ran.out
+        assert ran.code == 6 and "neither reply is valid: 9 is not one of the numbers" in ran.err and not ran.out
