@@ -70,7 +70,7 @@ def parts_here(recipe: Recipe, settings: Settings) -> list[tuple[str, str]]:
     from ..pipeline.needs import models_used
     from ..stages import Dense, LateStage
 
-    optional = {
+    optional: set[str | None] = {
         stage.model for stage in recipe.rerankers.values() if isinstance(stage, LateStage) and not stage.required
     }
     optional |= {one.model for one in recipe.retrievers.values() if isinstance(one, Dense) and not one.required}
