@@ -17,6 +17,7 @@ from .common import (
     store_option,
 )
 from .index_documents import export, fields, remove, sample, show
+from .index_enrich import enrich
 
 
 @click.group()
@@ -32,7 +33,7 @@ def index() -> None:
     """
 
 
-for command in (fields, show, sample, export, remove):
+for command in (fields, show, sample, export, remove, enrich):
     index.add_command(command)
 
 

@@ -220,7 +220,10 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
     if stage.units is not None:
         return _open_dense_units(stage, info, resources, how)
     if info.dimensions is None and not info.made_here:
-        raise NotFound(f"{info.name} has no indexed dense_vector field, which dense retrieval needs")
+        raise NotFound(
+            f"{info.name} has no indexed dense_vector field, which dense retrieval needs. To add vectors in an index "
+            f"beside it, run ccheck index enrich --store {info.name}"
+        )
     if info.dimensions is None:
         raise NotFound(f"the store {info.name} has no vectors. To add them, ingest again")
     if info.layout.embedding is None and not (stage.model or resources.settings.embedding_model or info.model):

@@ -87,7 +87,7 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def _elastic(settings: Settings, url: str | None, index: str) -> Store:
-    from .elastic import ElasticStore, connection_from, field_names_from
+    from .elastic import JoinedStore, connection_from, field_names_from
 
     connection = connection_from(settings, url)
-    return ElasticStore(connection, index, field_names_from(settings, f"{connection.name}/{index}", index))
+    return JoinedStore(connection, index, field_names_from(settings, f"{connection.name}/{index}", index))

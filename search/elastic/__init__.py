@@ -1,8 +1,9 @@
 """The store in Elasticsearch, and searching indices that ccheck did not make."""
 
+from .companion import JoinedStore
 from .connection import Connection, connection_from
 from .doctor import diagnose
 from .fields import FieldNames, field_names_from
 from .store import ElasticStore
 
-__all__ = ["Connection", "ElasticStore", "FieldNames", "connection_from", "diagnose", "field_names_from"]
+__all__ = ["Connection", "ElasticStore", "FieldNames", "JoinedStore", "connection_from", "diagnose", "field_names_from"]

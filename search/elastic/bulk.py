@@ -18,7 +18,7 @@ from ...errors import InvalidData
 from ...layout import Layout, analysis_key
 from ...types import Entry, Passage, SparseVector, UnitEntry, Vector
 from .client import Client
-from .errors import Busy, from_response, may_pass, reason_of, translate
+from .errors import Busy, from_response, is_type, may_pass, reason_of, translate
 from .mappings import ADDITIONAL, ID, SPARSE, TERMS, UNITS
 
 CHUNK_BYTES = 5 << 20
@@ -74,20 +74,19 @@ def write(client: Client, path: str, index: str, operations: Iterable[Operation]
     return total
 
 
-def index_operation(entry: Entry, layout: Layout) -> Operation:
-    """Raises InvalidData for a document that no index takes, and what an analysis of the layout raises."""
+def index_operation(entry: Entry, layout: Layout, *, whole: bool = True) -> Operation:
+    """The document with all that was made of it; not `whole`: only what was made of it, for a companion.
+
+    Raises InvalidData for a document that no index takes, and what an analysis of the layout raises.
+    """
     document = entry.document
     length = len(document.id.encode("utf-8", "surrogatepass"))
     if not 0 < length <= MAX_ID_BYTES:
         raise InvalidData(f"its id has {length} bytes; Elasticsearch takes 1 to {MAX_ID_BYTES}")
-    source: dict[str, Any] = {
-        ID: document.id,
-        "title": document.title,
-        "text": document.text,
-        "metadata": dict(document.metadata),
-        "digest": entry.digest,
-    }
-    if document.published is not None:
+    source: dict[str, Any] = {ID: document.id, "digest": entry.digest}
+    if whole:
+        source |= {"title": document.title, "text": document.text, "metadata": dict(document.metadata)}
+    if whole and document.published is not None:
         source["published"] = document.published
     for name, cut in layout.units.items():
         if cut.embedding is not None and any(one.vector is None for one in entry.units.get(name, ())):
@@ -120,17 +119,18 @@ def delete_operation(id_: str) -> Operation:
 
 
 def _passage(passage: Passage) -> str:
-    return f'{{"start":{passage.start},"end":{passage.end},"vector":{_vector(passage.vector)}}}'
+    return f'{{"start":{passage.start},"end":{passage.end},"vector":{vector_json(passage.vector)}}}'
 
 
 def _unit(entry: UnitEntry) -> str:
     unit = entry.unit
     said = {"number": unit.number, "start": unit.start, "end": unit.end, "content": unit.text}
     line = orjson.dumps(said).decode()
-    return line if entry.vector is None else f'{line[:-1]},"vector":{_vector(entry.vector)}}}'
+    return line if entry.vector is None else f'{line[:-1]},"vector":{vector_json(entry.vector)}}}'
 
 
-def _vector(vector: Vector) -> str:
+def vector_json(vector: Vector) -> str:
+    """A unit vector as a JSON list."""
     # Four times as fast as the encoder, and as exact as float32 vectors of unit length need.
     return f"[{_vector_format(len(vector)) % tuple(vector.tolist())}]"
 
@@ -203,7 +203,8 @@ def _settle(
         elif may_pass(status, error):
             again.append(operation)
             busy = Busy(status, error)
-        elif status == 400:
+        elif status in (400, 409) or is_type(error, "document_missing_exception"):
+            # The last two: somebody else wrote or removed it since its update was made.
             outcome.refused[operation.id] = ": ".join(filter(None, reason_of(error)))
         else:
             raise from_response(status, error, client.connection, index)

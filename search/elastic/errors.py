@@ -56,6 +56,10 @@ class TooManyClauses(InvalidData):
     """The claim's words became more clauses than the server accepts in a query."""
 
 
+class Denied(ServerError):
+    """The key or user lacks a privilege."""
+
+
 class AlreadyExists(InvalidData):
     """The index is there already."""
 
@@ -110,7 +114,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     if kind == "cluster_block_exception" and status != 503:
         return ServerError(f"{where} does not accept changes: {reason.rstrip(';')}. {_block_remedy(reason, index)}")
     if status == 403:
-        return ServerError(
+        return Denied(
             f"{where} denies access: {reason}. To search, the key or user needs the index privileges read and "
             "view_index_metadata. To ingest, it also needs write, create_index, manage and monitor"
             + (f". {connection.withheld}" if connection.withheld else "")

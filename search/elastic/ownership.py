@@ -86,3 +86,19 @@ def _refuse_conditions(index: Index, name: str, concrete: str, found: Mapping[st
             f"{index.name} is an alias with {' and '.join(said)}: it covers only part of the index {concrete}. You "
             f"can search it; {doing}, name the index or an alias of the whole with --store"
         )
+
+
+def refuse_enriching(client: Client, name: str, index: Index) -> Mapping[str, Any]:
+    """Every index behind the name, with its settings and mapping. Raises InvalidData where the name is a part of one,
+    or texts can't be read."""
+    found = _described(client, name)
+    for concrete, one in found.items():
+        _refuse_conditions(index, name, concrete, one, "to enrich it")
+        source = one.get("mappings", {}).get("_source", {})
+        mode = one.get("settings", {}).get("index", {}).get("mapping", {}).get("source", {}).get("mode")
+        if source.get("enabled") is False or "disabled" in (mode, source.get("mode")):
+            raise InvalidData(
+                f"{concrete} does not keep _source, so its texts can't be read and nothing can be made of them. Ingest "
+                "the documents from their files into another index: ccheck ingest FILE"
+            )
+    return found

@@ -6,7 +6,7 @@ alias, with its filter and its privileges), which getting a document by its id d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -67,14 +67,24 @@ def got(client: Client, name: str, index: Index, ids: Sequence[str]) -> dict[str
 
 def scan(client: Client, name: str, index: Index, query: Mapping[str, Any]) -> Iterator[Document]:
     """All documents that a query matches, at one point in time."""
-    keep = {"keep_alive": KEEP_ALIVE}
+    for hits in pages(client, name, {"query": query, "_source": index.source or True}):
+        shared = shared_ids(client, name, index, [hit["_id"] for hit in hits])
+        for hit in hits:
+            id_ = public_id((hit["_index"], hit["_id"]), shared)
+            yield document(index, id_, hit.get("_source", {}))
+
+
+def pages(
+    client: Client, name: str, search: Mapping[str, Any], keep_alive: str = KEEP_ALIVE
+) -> Generator[Sequence[Mapping[str, Any]]]:
+    """All hits of a search at one point in time, a page at a time; each page renews how long the server keeps that."""
+    keep = {"keep_alive": keep_alive}
     held = client.request("POST", f"/{quote(name, safe='')}/_pit", params=keep, index=name)["id"]
     body: dict[str, Any] = {
-        "query": query,
         "size": SCANNED_AT_ONCE,
         "sort": [{"_shard_doc": "asc"}],
-        "_source": index.source or True,
         "track_total_hits": False,
+        **search,
     }
     try:
         while True:
@@ -84,10 +94,7 @@ def scan(client: Client, name: str, index: Index, query: Mapping[str, Any]) -> I
             hits = answer.get("hits", {}).get("hits", ())
             if not hits:
                 return
-            shared = shared_ids(client, name, index, [hit["_id"] for hit in hits])
-            for hit in hits:
-                id_ = public_id((hit["_index"], hit["_id"]), shared)
-                yield document(index, id_, hit.get("_source", {}))
+            yield hits
             body["search_after"] = hits[-1]["sort"]
     finally:
         client.request("DELETE", "/_pit", {"id": held}, index=name)

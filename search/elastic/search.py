@@ -112,7 +112,7 @@ class Searcher:
     """One call of `ElasticStore.search`, or of its `rankings`.
 
     `clauses`: what fuzzy words may become, of `FUZZY_CLAUSES`; `stored_ids`: read ids from where documents are stored;
-    `chunks`: how many of them are asked for in the place of a paper.
+    `chunks`: how many of them are asked for in the place of a paper; `within`: queries that all documents match, too.
     """
 
     client: Client
@@ -128,6 +128,7 @@ class Searcher:
     clauses: int | None = None
     stored_ids: bool = False
     chunks: int = 1
+    within: Sequence[Body] = ()
 
     def run(self, queries: Sequence[Query]) -> list[Ranking | CcheckError]:
         """Raises NotNative where `native` was tried in vain, UsageError or InvalidData for what fits no query."""
@@ -155,7 +156,7 @@ class Searcher:
         return answers
 
     def _plan(self, query: Query) -> Plan:
-        filters = filter_bodies(self.index, (*self.filters, *query.filters))
+        filters = [*self.within, *filter_bodies(self.index, (*self.filters, *query.filters))]
         bodies: dict[str, Body] = {}
         for name, retriever in self.retrievers.items():
             asked = retriever.model_copy(update={"depth": self._depth(retriever)})

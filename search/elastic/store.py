@@ -31,12 +31,14 @@ from .errors import WHOLE, AlreadyExists, TooManyFields, refuse_parts
 from .fields import FieldNames
 from .found import sampler
 from .papers import with_papers
-from .queries import check, filter_bodies
+from .queries import Body, check, filter_bodies
 from .schema import Index
 from .search import NotNative, Searcher
 
 FIRST = "-000001"
 """Suffix of the index behind an alias."""
+COMPANION = "companion"
+"""Where a companion's `_meta` says whose it is, and up to which writes it has everything."""
 MOST_SAID = 20
 """How many left-out fields `info` explains."""
 KNOWN_SECONDS = 30.0
@@ -53,7 +55,9 @@ class ElasticStore(Closing):
     Safe to use from several threads, and from several processes that write different documents.
     """
 
-    def __init__(self, connection: Connection, index: str, names: FieldNames | None = None) -> None:
+    def __init__(
+        self, connection: Connection, index: str, names: FieldNames | None = None, *, client: Client | None = None
+    ) -> None:
         """Asks the server nothing yet: an index that does not exist is made by `prepare`. Raises UsageError."""
         if ":" in index:
             raise UsageError(
@@ -69,7 +73,7 @@ class ElasticStore(Closing):
         self.name = f"{connection.name}/{index}"
         self._connection = connection
         self._names = names or FieldNames()
-        self._client = Client(connection)
+        self._client = client or Client(connection)
         self._known: tuple[float, Index] | None = None
         self._read: tuple[Mapping[str, Any], Index] | None = None
         self._native = self._native_weights = True
@@ -100,6 +104,10 @@ class ElasticStore(Closing):
                 details["left out"] = "; ".join(said[:MOST_SAID]) + more
         elif figures and index.id is not None and (strangers := self._count(_without(index.id))):
             details["not written by ccheck"] = f"{strangers:,} document{'' if strangers == 1 else 's'}"
+        notices = index.notices
+        if (of := index.meta.get(COMPANION, {}).get("of")) is not None:
+            details["made for"] = f"companion of {of}, without texts"
+            notices = (*notices, f"{self.name} is the companion of {of} and has no texts. Search {of}")
         counted = ingested.figures(self._client, index) if figures else None
         return StoreInfo(
             name=self.name,
@@ -113,7 +121,7 @@ class ElasticStore(Closing):
             details=details,
             words=bool(index.searched["content"]),
             semantic=index.semantic,
-            notices=index.notices,
+            notices=notices,
             profile=None if index.made_here else self._profile(index),
         )
 
@@ -263,12 +271,28 @@ class ElasticStore(Closing):
             raise
 
     def rankings(
-        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
+        self,
+        queries: Sequence[Query],
+        retrievers: Mapping[str, Retriever],
+        *,
+        filters: Sequence[Filter] = (),
+        within: Sequence[Body] = (),
     ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
+        """See `Store.rankings`. `within` are further queries that every document matches."""
         searched_units(retrievers)  # they rank the same things, or this says so
         index = self._index_for(retrievers)
         searcher = Searcher(
-            self._client, self.index, index, retrievers, Fusion(), 0, filters, True, True, chunks=index.chunks_asked
+            self._client,
+            self.index,
+            index,
+            retrievers,
+            Fusion(),
+            0,
+            filters,
+            True,
+            True,
+            chunks=index.chunks_asked,
+            within=within,
         )
         try:
             return searcher.run_rankings(queries)

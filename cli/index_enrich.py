@@ -1,0 +1,196 @@
+"""`ccheck index enrich`: add vectors to an index in Elasticsearch that others use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import Incomplete, ServerError, UsageError
+from .common import (
+    counted,
+    device_option,
+    json_option,
+    model_option,
+    notice,
+    options,
+    print_json,
+    quiet_option,
+    replace_option,
+    replacements,
+    settings_from,
+    store_option,
+)
+from .progress import notifier, progress_bar
+
+if TYPE_CHECKING:
+    from ..pipeline.enrich import Enricher, EnrichReport
+    from ..recipe import Recipe
+    from ..settings import Settings
+
+EVERY = 60.0
+
+
+@click.command()
+@click.argument("index", required=False)
+@click.option(
+    "--recipe", metavar="NAME", help="Add everything that this recipe searches: sparse vectors and terms, too."
+)
+@click.option("--in-place", is_flag=True, help="Change the documents themselves. Asks first, and can't be undone.")
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Most documents to write per second."
+)
+@click.option(
+    "--watch",
+    type=click.FloatRange(0, min_open=True),
+    is_flag=False,
+    flag_value=EVERY,
+    metavar="[SECONDS]",
+    help=f"Keep running, and look for changes every SECONDS ({EVERY:g}).",
+)
+@click.option("--undo", is_flag=True, help="Delete the companion index.")
+@click.option("--yes", is_flag=True, help="Change or delete without asking.")
+@options(replace_option, store_option, model_option, device_option, json_option, quiet_option)
+def enrich(
+    index: str | None,
+    *,
+    recipe: str | None,
+    in_place: bool,
+    rate: float | None,
+    watch: float | None,
+    undo: bool,
+    yes: bool,
+    replace: tuple[str, ...],
+    store: str | None,
+    model: str | None,
+    device: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Add vectors to an index in Elasticsearch that others use.
+
+    \b
+    ccheck index enrich https://host:9200/articles
+    ccheck index enrich https://host:9200/articles --watch 300
+    ccheck index enrich https://host:9200/articles --undo
+
+    Makes a companion: the index ccheck-companion-articles with the same ids and the vectors of the texts. The index
+    itself stays as it is. ccheck then searches both together. Run it again to continue after an interruption, and to
+    add what was written since: new documents, changed texts and removals. --undo deletes the companion.
+
+    With --in-place there is no companion. The documents get a field ccheck.vector, which any search can use.
+    """
+    from ..pipeline.enrich import undo as run_undo
+    from ..pipeline.ingest import recipe_to_ingest
+
+    if index is not None and store is not None:
+        raise UsageError(f"name one index: {index} or --store {store}")
+    if replace and recipe is None:
+        raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
+    settings = settings_from(store=_store(index) or store, embedding_model=model, device=device)
+    if undo:
+        if in_place:
+            raise UsageError(
+                "--undo deletes a companion. What --in-place added stays until the documents are reindexed into "
+                "another index"
+            )
+        agreed = run_undo(settings, lambda what: yes or click.confirm(f"Delete {what}?", err=True))
+        if not agreed or not quiet:
+            notice("the companion was deleted" if agreed else "nothing was deleted")
+        return
+    needed = recipe_to_ingest(settings, recipe, replacements(replace)) if recipe is not None else None
+    _enrich(settings, needed, in_place=in_place, rate=rate, watch=watch, yes=yes, as_json=as_json, quiet=quiet)
+
+
+def _enrich(
+    settings: Settings,
+    recipe: Recipe | None,
+    *,
+    in_place: bool,
+    rate: float | None,
+    watch: float | None,
+    yes: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    from ..pipeline.enrich import open_enricher
+
+    with open_enricher(settings, recipe, in_place=in_place, rate=rate, notify=notifier(quiet)) as enricher:
+        if said := enricher.consequences():
+            for message in said:
+                notice(message)
+            if not yes and not click.confirm(f"Change the documents of {enricher.target.name}?", err=True):
+                notice("nothing was changed")
+                return
+        with closing(_reports(enricher, watch, quiet)) as reports:
+            for report in reports:
+                if as_json:
+                    print_json(asdict(report))
+                if not quiet:
+                    for message in _said(report, in_place):
+                        notice(message)
+                if watch is None and (report.failed or report.changed):
+                    raise Incomplete(_left(report))
+
+
+def _reports(enricher: Enricher, watch: float | None, quiet: bool) -> Generator[EnrichReport]:
+    """One report, or with `watch` one for each time that there was something to do."""
+    first = True
+    while True:
+        try:
+            with progress_bar("enriching", quiet, unit="documents") as update:
+                report = enricher.run(lambda done, total: update(done, max(done, total)))
+            if first or report.made or report.removed or report.failed:
+                yield report
+            first = False
+        except KeyboardInterrupt:
+            notice(f"what was made stays in {enricher.target.name}. Run the same command again to continue")
+            raise
+        except ServerError as error:
+            if watch is None:
+                raise
+            notice(f"{error}. Trying again in {watch:g} s")
+        if watch is None:
+            return
+        time.sleep(watch)
+
+
+def _store(index: str | None) -> str | None:
+    """A store's name for the argument: a URL, or an index on the server that the settings name."""
+    return index if index is None or ":" in index or "/" in index else f"elasticsearch:{index}"
+
+
+def _said(report: EnrichReport, in_place: bool) -> Iterator[str]:
+    """What was done, in a few lines."""
+    yield from report.notices
+    counts = {
+        "made": report.made,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "failed": report.failed,
+        "changed meanwhile": report.changed,
+    }
+    said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "nothing to do"
+    rate = f" ({report.made / report.seconds:,.0f} documents/s)" if report.made and report.seconds else ""
+    yield f"{report.target}: {said} in {report.seconds:.1f} s{rate}"
+    if report.without_text:
+        yield f"{counted(report.without_text, 'document')} without a text got no vector"
+    for id_, why in report.failures.items():
+        yield f"{id_}: {why}"
+    if (more := report.failed - len(report.failures)) > 0:
+        yield f"and {more:,} more"
+    if in_place and report.made:
+        yield "to search the vectors, name the field and the model: see docs/elasticsearch.md"
+
+
+def _left(report: EnrichReport) -> str:
+    what = []
+    if report.failed:
+        what.append(f"{counted(report.failed, 'document')} could not be enriched, see above")
+    if report.changed:
+        what.append(f"{counted(report.changed, 'document')} changed while ccheck read them. Run the same command again")
+    return ". ".join(what)

@@ -1,0 +1,323 @@
+"""Adding vectors to an index in Elasticsearch that others use.
+
+report = enrich(settings, EnrichOptions(rate=200))
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..errors import InvalidData, UsageError
+from ..ingest.documents import digest, layout_bytes
+from ..ingest.encoders import DenseEncoder, Encoders, layout_of
+from ..ingest.entries import EntryMaker
+from ..layout import Chunking, Layout
+from ..search import open_store
+from ..settings import Settings
+from ..text import is_unicode
+from ..types import Document, Entry
+from .encoders import open_encoders
+from .resources import Resources
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+    from ..search.elastic.changes import Written
+    from ..search.elastic.companion import Companion
+    from ..search.elastic.enrich import Page, Source, Target, Wrote
+
+BATCH = 2_000
+"""How many documents are embedded and written together: many, so that texts of like length meet."""
+PAGES = 20
+"""How many pages without much that is new are dealt with together."""
+AHEAD = 2
+"""How many batches may wait for the server."""
+REMEMBERED_AFTER = 30.0
+"""Seconds of work that a killed run may have to read again. It is not embedded again."""
+NAMED = 20
+"""How many documents that failed are named."""
+
+
+OnProgress: TypeAlias = Callable[[int, int], None]
+"""Is told how many documents were dealt with, and how many there are. On a later run most are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichReport:
+    """What was done. Each document `read` is made (it is new or its text has changed), unchanged or failed.
+
+    `changed` are documents that somebody else wrote meanwhile, which the next run finds. `without_text` are among those
+    made; only their ids are kept. `failures` has the reasons of the first that failed, by id.
+    """
+
+    store: str
+    target: str
+    read: int = 0
+    made: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    failed: int = 0
+    changed: int = 0
+    without_text: int = 0
+    seconds: float = 0.0
+    failures: dict[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+class Enricher:
+    """An index with what its documents are to gain, opened once, to run any number of times."""
+
+    def __init__(self, target: Target, encoders: Encoders, settings: Settings, rate: float | None = None) -> None:
+        """`rate` is how many documents a second are written at most."""
+        self.target, self.encoders = target, encoders
+        self.layout: Layout = layout_of(encoders)
+        self.rate, self._settings = rate, settings
+        self._ran = False
+
+    def run(self, on_progress: OnProgress | None = None) -> EnrichReport:
+        """Add what is lacking or has changed. Raises a CcheckError; what was written by then stays."""
+        started = time.monotonic()
+        if self._ran:
+            self.target.reopen()  # the name may stand for another index by now
+        self._ran = True
+        self.target.prepare(self.layout)
+        with EntryMaker(self.encoders, self._settings.cache_dir, self._settings.cache_bytes) as maker:
+            run = _Run(self, maker, on_progress)
+            run.all()
+            removed = self.target.finish(run.counts["failed"])
+            notices = (*self.encoders.notices, *maker.notices)
+        counts = {name: run.counts[name] for name in ("read", "made", "unchanged", "failed", "changed", "without_text")}
+        return EnrichReport(
+            self.target.source.store.name,
+            self.target.name,
+            **counts,
+            removed=removed,
+            seconds=time.monotonic() - started,
+            failures=run.failures,
+            notices=notices,
+        )
+
+    def consequences(self) -> list[str]:
+        """What somebody should know before documents are changed in place; nothing for a companion."""
+        from ..search.elastic.inplace import InPlace, consequences
+
+        if not isinstance(self.target, InPlace) or self.layout.embedding is None:
+            return []
+        source = self.target.source
+        return list(consequences(source, self.layout.embedding, source.store.count()))
+
+
+@contextmanager
+def open_enricher(
+    settings: Settings,
+    recipe: Recipe | None = None,
+    *,
+    in_place: bool = False,
+    rate: float | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+) -> Iterator[Enricher]:
+    """The settings' store, which ccheck did not make, with the models of what it is to gain.
+
+    By default that is the vectors of the settings' model; a recipe can ask for more. Raises UsageError, NotFound or
+    InvalidData for what can't be enriched, before anything is written.
+    """
+    from ..search.elastic.enrich import Beside, open_source
+    from ..search.elastic.inplace import InPlace
+
+    with open_store(settings) as store:
+        source = open_source(store)
+        resources = Resources(settings, notify=notify)
+        try:
+            target: Target
+            if in_place:
+                if recipe is not None:
+                    raise UsageError("--in-place adds the vectors of one model (--model). Leave out --recipe")
+                target, encoders = InPlace.of(source), _one_vector(resources)
+            else:
+                beside = _companion(source)
+                info = beside.info()
+                encoders = open_encoders(resources, info, recipe, True if recipe is None else None)
+                _refuse_unread(encoders)
+                target = Beside(source, beside)
+            yield Enricher(target, encoders, settings, rate)
+        finally:
+            resources.close()
+
+
+def undo(settings: Settings, confirm: Callable[[str], bool]) -> bool:
+    """Delete the companion of the settings' store, if `confirm` agrees to what is said. Raises NotFound without one."""
+    from ..errors import NotFound
+    from ..search.elastic.enrich import open_source
+
+    with open_store(settings) as store:
+        beside = _companion(open_source(store))
+        if beside.info() is None:
+            raise NotFound(f"{store.name} has no companion: there is nothing to undo")
+        agreed = confirm(f"{beside.name}: {beside.removal()}")
+        if agreed:
+            beside.drop()
+        return agreed
+
+
+def _companion(source: Source) -> Companion:
+    from ..search.elastic.companion import Companion
+
+    return Companion(source.store)
+
+
+def _one_vector(resources: Resources) -> Encoders:
+    """One vector for each document, of as much as the model reads."""
+    from ..encode.dense import DEFAULT_MODEL
+
+    embedder = resources.embedder(resources.settings.embedding_model or DEFAULT_MODEL)
+    return Encoders((DenseEncoder(embedder, Chunking.whole(embedder.spec.max_tokens)),))
+
+
+def _refuse_unread(encoders: Encoders) -> None:
+    """Raises UsageError for what a companion does not have."""
+    if encoders.additional is not None or encoders.units:
+        what = "additional texts" if encoders.additional is not None else "units"
+        raise UsageError(
+            f"a companion index has vectors, sparse vectors and terms, but no {what}, which the recipe needs. Ingest "
+            "the documents into an index of ccheck's own: ccheck ingest FILE --recipe NAME"
+        )
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Documents that are embedded and written together, with the pages that are done when they are."""
+
+    pages: list[Page] = field(default_factory=list)
+    changed: list[tuple[Document, str, Written]] = field(default_factory=list)
+    failed: set[int] = field(default_factory=set)
+    """The numbers of pages with failures."""
+
+
+class _Run:
+    """One run. All of it belongs to the calling thread, except `_write`."""
+
+    def __init__(self, enricher: Enricher, maker: EntryMaker, on_progress: OnProgress | None) -> None:
+        self._source, self._target, self._maker = enricher.target.source, enricher.target, maker
+        self._layout_bytes = layout_bytes(enricher.layout)
+        self._on_progress = on_progress
+        self._rate = enricher.rate
+        self._size = BATCH if self._rate is None else max(1, min(BATCH, int(self._rate)))
+        self._stopped = threading.Event()
+        self._next = self._remembered = time.monotonic()
+        self._total = enricher.target.source.store.count()
+        self.counts: Counter[str] = Counter()
+        self.failures: dict[str, str] = {}
+        self._pending: deque[tuple[_Batch, Future[Wrote]]] = deque()
+
+    def all(self) -> None:
+        pool = ThreadPoolExecutor(1, "ccheck-enrich")
+        try:
+            batch = _Batch()
+            for page in self._target.pages():
+                self._look(page, batch)
+                if len(batch.changed) >= self._size or len(batch.pages) >= PAGES:
+                    self._submit(pool, batch)
+                    batch = _Batch()
+            self._submit(pool, batch)
+            self._settle(0)
+        except BaseException as error:
+            self._stopped.set()
+            if isinstance(error, KeyboardInterrupt):
+                self._source.store.abandon()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _look(self, page: Page, batch: _Batch) -> None:
+        """Sort a page's documents into the unchanged, the failed, and those to embed."""
+        number = len(batch.pages)
+        batch.pages.append(page)
+        twice = self._source.twice(page.written)
+        known = self._target.digests(page)
+        for written in page.written:
+            self.counts["read"] += 1
+            try:
+                if written.id in twice:
+                    raise InvalidData(twice[written.id])
+                document = self._source.document(written)
+                if not is_unicode(document.title) or not is_unicode(document.text):
+                    raise InvalidData("its text is not valid Unicode")
+            except InvalidData as error:
+                self._fail(written.id, str(error))
+                batch.failed.add(number)
+                continue
+            own = digest(document, self._layout_bytes)
+            if known.get(written.id) == own:
+                self.counts["unchanged"] += 1
+            else:
+                batch.changed.append((document, own, written))
+
+    def _submit(self, pool: ThreadPoolExecutor, batch: _Batch) -> None:
+        self._progress()
+        entries = self._entries(batch)
+        self._settle(AHEAD - 1)
+        self._pending.append((batch, pool.submit(self._write, entries)))
+
+    def _entries(self, batch: _Batch) -> list[tuple[Entry, Written]]:
+        """What is made of the documents; one without any text has its digest only."""
+        full = [one for one in batch.changed if one[0].title.strip() or one[0].text.strip()]
+        empty = [one for one in batch.changed if not (one[0].title.strip() or one[0].text.strip())]
+        self.counts["without_text"] += len(empty)
+        made: list[Entry] = []
+        if full:
+            documents, digests = [one[0] for one in full], [one[1] for one in full]
+            texts: list[tuple[str, ...]] = [()] * len(full)
+            made = self._maker.make(documents, digests, texts, lambda share: self._progress())
+        made += [Entry(document, own) for document, own, _ in empty]
+        return list(zip(made, (written for _, _, written in full + empty), strict=True))
+
+    def _write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
+        """In another thread: write, no faster than was asked for."""
+        from ..search.elastic.enrich import Wrote
+
+        refused: dict[str, str] = {}
+        changed: set[str] = set()
+        for start in range(0, len(entries), self._size):
+            some = entries[start : start + self._size]
+            if self._rate is not None:
+                if self._stopped.wait(max(0.0, self._next - time.monotonic())):
+                    break
+                self._next = max(self._next, time.monotonic()) + len(some) / self._rate
+            wrote = self._target.write(some)
+            refused |= wrote.refused
+            changed |= wrote.changed
+        return Wrote(refused, frozenset(changed))
+
+    def _settle(self, most: int) -> None:
+        """Count what was written, until at most so many batches are left. Raises what writing raised."""
+        while self._pending and (len(self._pending) > most or self._pending[0][1].done()):
+            batch, future = self._pending[0]
+            wrote = future.result()
+            self._pending.popleft()
+            for id_, why in wrote.refused.items():
+                self._fail(id_, why)
+            self.counts["changed"] += len(wrote.changed)
+            self.counts["made"] += len(batch.changed) - len(wrote.refused) - len(wrote.changed)
+            for number, page in enumerate(batch.pages):
+                failed = number in batch.failed or any(one.id in wrote.refused for one in page.written)
+                self._target.done(page, failed)
+            if time.monotonic() - self._remembered > REMEMBERED_AFTER:
+                self._target.remember()
+                self._remembered = time.monotonic()
+            self._progress()
+
+    def _fail(self, id_: str, why: str) -> None:
+        if len(self.failures) < NAMED:
+            self.failures[id_] = why
+        self.counts["failed"] += 1
+
+    def _progress(self) -> None:
+        if self._on_progress is not None:
+            done = sum(self.counts[name] for name in ("made", "unchanged", "failed", "changed"))
+            self._on_progress(done, self._total)

@@ -1,0 +1,301 @@
+"""A companion: an index of ours beside one that ccheck did not make, with what was made of that one's documents.
+
+It has the same ids, and vectors, sparse vectors and terms, but no texts. BM25 searches theirs, the other retrievers
+search ours, and the rankings are joined here. Documents are always read from theirs, and filters are theirs, too.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from ...errors import CcheckError, InvalidData
+from ...layout import Layout
+from ...stages import Bm25, Fusion, Retriever
+from ...types import Entry, Filter, Query, Ranking
+from ..missing import missing
+from ..several import search_several, searched_units
+from ..store import StoreInfo
+from . import bulk, changes
+from .errors import WHOLE, Denied, refuse_parts
+from .papers import by_paper
+from .queries import Body, filter_bodies
+from .reading import IDS_AT_ONCE, batches
+from .store import COMPANION, KNOWN_SECONDS, ElasticStore
+
+PREFIX: Final = "ccheck-companion-"
+"""Begins the name of every companion, so that no wildcard for their indices finds one."""
+MOST_SCOPED = 10_000
+"""A filter that no more documents pass is applied within the search of the companion, a wider one afterwards."""
+DEEPEST = 10_000
+"""Elasticsearch's own limit of neighbours."""
+
+Rankings: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
+
+
+def may_have_one(name: str) -> bool:
+    """Whether an index or alias of this name can have a companion: it is one name, on the server itself."""
+    return not set(name) & set("*,:") and not name.startswith((PREFIX, "."))
+
+
+class Companion(ElasticStore):
+    """A companion as a store. Its documents have ids and digests, but neither texts nor metadata."""
+
+    def __init__(self, theirs: JoinedStore) -> None:
+        """The companion of an index, which need not exist yet. It uses the connection of `theirs`."""
+        super().__init__(theirs._connection, f"{PREFIX}{theirs.index}", client=theirs._client)
+        self._theirs = theirs
+
+    def prepare(self, layout: Layout) -> None:
+        super().prepare(layout)
+        index = self._index()
+        if COMPANION not in index.meta:  # it is new, or its layout has grown
+            self.remember({})
+        self._theirs.forget_companion()
+
+    def drop(self) -> list[Path]:
+        self._theirs.forget_companion()
+        return super().drop()
+
+    def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
+        layout = self._writable().layout
+        refused: dict[str, str] = {}
+
+        def operations() -> Iterator[bulk.Operation]:
+            for entry in entries:
+                try:
+                    yield bulk.index_operation(entry, layout, whole=False)
+                except InvalidData as error:
+                    refused[entry.document.id] = str(error)
+
+        return self._write(operations()).refused | refused
+
+    def checkpoints(self) -> changes.Checkpoints:
+        """Up to which write of each of their shards it has everything."""
+        kept = self._index(fresh=True).meta.get(COMPANION, {}).get("checkpoints", {})
+        return {key: number for key, number in kept.items() if isinstance(number, int)}
+
+    def remember(self, checkpoints: changes.Checkpoints) -> None:
+        index = self._writable(fresh=True)
+        self._remember(index, {**index.meta, COMPANION: {"of": self._theirs.index, "checkpoints": dict(checkpoints)}})
+
+    def ids(self) -> Iterator[list[str]]:
+        """The ids of all its documents, some at a time."""
+        for some in changes.all_written(self._client, self.index, False):
+            yield [one.id for one in some]
+
+    def close(self) -> None:
+        """Nothing: the connection is that of the other index."""
+
+    # -- both together
+
+    def serves(self, retrievers: Mapping[str, Retriever]) -> bool:
+        """Whether any of the retrievers searches here."""
+        return bool(_served(self._index().layout, retrievers))
+
+    def joined(self, theirs: StoreInfo, *, figures: bool = True) -> StoreInfo:
+        """What the other index and this are together."""
+        ours = self.info(figures=figures)
+        assert ours is not None
+        lacking = theirs.documents - ours.documents
+        late = self.behind() if figures else None
+        said = f"{ours.name}: {ours.documents:,} documents, {ours.layout.describe()}"
+        if late:
+            said += f"; {late:,} writes to {self._theirs.index} came later"
+        notices = theirs.notices
+        if lacking > 0:
+            notices = (
+                *notices,
+                f"the companion {ours.name} lacks {lacking:,} of {theirs.documents:,} documents, which only BM25 "
+                f"finds. Run ccheck index enrich --store {theirs.name}",
+            )
+        states = theirs.state, ours.state
+        return replace(
+            theirs,
+            passages=ours.passages,
+            layout=ours.layout,
+            dimensions=ours.dimensions or theirs.dimensions,
+            state=None if None in states else "+".join(map(str, states)),
+            details={**theirs.details, "companion": said},
+            semantic=() if ours.layout.dense else theirs.semantic,
+            notices=notices,
+        )
+
+    def behind(self) -> int | None:
+        """How many writes to the other index came since this was made or renewed; None where that is unknown."""
+        checkpoints = self.checkpoints()
+        if not checkpoints:
+            return None
+        return changes.behind(changes.shards(self._client, self._theirs._index(), refresh=False), checkpoints)
+
+    def join_rankings(
+        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], filters: Sequence[Filter]
+    ) -> list[Rankings | CcheckError]:
+        """The rankings of both; see `Store.rankings`."""
+        beside = _served(self._index().layout, retrievers)
+        rest = {name: one for name, one in retrievers.items() if name not in beside}
+        found: list[Rankings | CcheckError] = [{} for _ in queries]
+
+        def add(places: Sequence[int], answers: Sequence[Rankings | CcheckError]) -> None:
+            for place, answer in zip(places, answers, strict=True):
+                before = found[place]
+                if not isinstance(before, CcheckError):
+                    found[place] = answer if isinstance(answer, CcheckError) else {**before, **answer}
+
+        if rest:
+            add(range(len(queries)), self._theirs.rankings(queries, rest, filters=filters))
+        by_filters: dict[tuple[Filter, ...], list[int]] = {}
+        for place, query in enumerate(queries):
+            by_filters.setdefault((*filters, *query.filters), []).append(place)
+        for conditions, places in by_filters.items():
+            asked = [replace(queries[place], filters=()) for place in places]
+            add(places, self._rank(asked, beside, filter_bodies(self._theirs._index(), conditions)))
+        # Equal scores keep the order of the retrievers.
+        ordered: list[Rankings | CcheckError] = [
+            one if isinstance(one, CcheckError) else {name: one[name] for name in retrievers} for one in found
+        ]
+        if self._theirs._index().group is None:
+            return ordered
+        papers = self.passing(_ids(ordered))
+        depths = {name: one.depth for name, one in retrievers.items()}
+        return [
+            one
+            if isinstance(one, CcheckError)
+            else by_paper({name: list(ranked) for name, ranked in one.items()}, papers, depths)
+            for one in ordered
+        ]
+
+    def _rank(
+        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], filters: list[Body]
+    ) -> list[Rankings | CcheckError]:
+        """What is found here, without what the other index does not have or its filters do not pass."""
+        within: list[Body] = []
+        index = self._theirs._index()
+        factor = index.chunks_asked
+        if filters:
+            ids, passing = self._scope(filters)
+            if passing <= MOST_SCOPED:
+                within = [{"ids": {"values": ids}}]
+            else:
+                factor *= math.ceil(2 * max(1.0, self.count() / passing))
+        deeper = {
+            name: one.model_copy(update={"depth": max(one.depth, min(DEEPEST, one.depth * factor))})
+            for name, one in retrievers.items()
+        }
+        answers = self.rankings(queries, deeper, within=within)
+        alive = self.passing(_ids(answers), filters)
+        cut = None if index.group is not None else {name: one.depth for name, one in retrievers.items()}
+        return [
+            one if isinstance(one, CcheckError) else {
+                name: [(id_, score) for id_, score in ranked if id_ in alive][: cut[name] if cut else None]
+                for name, ranked in one.items()
+            }
+            for one in answers
+        ]  # fmt: skip
+
+    def _scope(self, filters: Sequence[Body]) -> tuple[list[str], int]:
+        """The ids of the other index's documents that pass, if they are few, and how many pass."""
+        body = {"query": {"bool": {"filter": filters}}, "size": MOST_SCOPED, "track_total_hits": True}
+        hits = self._search_theirs(body)
+        return [hit["_id"] for hit in hits["hits"]], int(hits["total"]["value"])
+
+    def passing(self, ids: Iterable[str], filters: Sequence[Body] = ()) -> dict[str, Hashable]:
+        """Those of the ids that the other index has, in documents that pass, with the paper that each is a chunk of."""
+        index = self._theirs._index()
+        copies = len(index.concrete)
+        found: dict[str, Hashable] = {}
+        for some in batches(sorted(ids), max(1, IDS_AT_ONCE // copies)):
+            query = {"bool": {"filter": [{"ids": {"values": some}}, *filters]}}
+            body: Body = {"query": query, "size": len(some) * copies, "track_total_hits": False}
+            if index.group is not None:
+                body["docvalue_fields"] = [index.group]
+            for hit in self._search_theirs(body).get("hits", ()):
+                papers = hit.get("fields", {}).get(index.group)
+                found[hit["_id"]] = papers[0] if papers else (hit["_id"],)
+        return found
+
+    def _search_theirs(self, body: Body) -> dict[str, Any]:
+        """The hits of a search in the other index, without their documents."""
+        body |= {"_source": False, "sort": ["_doc"]}
+        answer = self._client.request(
+            "POST", self._theirs._path("_search"), body, params=WHOLE, index=self._theirs.index
+        )
+        refuse_parts(answer, self._connection, self._theirs.index)
+        with self._client.understanding():
+            hits: dict[str, Any] = answer["hits"]
+        return hits
+
+
+class JoinedStore(ElasticStore):
+    """An index or alias, together with its companion where there is one that the key or user may read."""
+
+    _beside: tuple[float, Companion | None] | None = None
+
+    def companion(self, fresh: bool = False) -> Companion | None:
+        if self._index().made_here or not may_have_one(self.index):
+            return None
+        if self._beside is None or fresh or time.monotonic() - self._beside[0] > KNOWN_SECONDS:
+            beside = Companion(self)
+            try:
+                there = beside._load() is not None
+            except Denied:
+                there = False
+            self._beside = time.monotonic(), beside if there else None
+        return self._beside[1]
+
+    def forget_companion(self) -> None:
+        """Look for it anew at the next search."""
+        self._beside = None
+
+    def info(self, *, figures: bool = True) -> StoreInfo | None:
+        found = super().info(figures=figures)
+        beside = self.companion(fresh=True) if found is not None else None
+        return found if found is None or beside is None else beside.joined(found, figures=figures)
+
+    def search(
+        self,
+        queries: Sequence[Query],
+        retrievers: Mapping[str, Retriever],
+        fusion: Fusion,
+        *,
+        k: int,
+        filters: Sequence[Filter] = (),
+        details: bool = True,
+    ) -> list[Ranking | CcheckError]:
+        beside = self.companion()
+        if beside is None or not beside.serves(retrievers):
+            return super().search(queries, retrievers, fusion, k=k, filters=filters, details=details)
+        return search_several(self, [[query] for query in queries], retrievers, fusion, k=k, filters=filters)
+
+    def rankings(
+        self,
+        queries: Sequence[Query],
+        retrievers: Mapping[str, Retriever],
+        *,
+        filters: Sequence[Filter] = (),
+        within: Sequence[Body] = (),
+    ) -> list[Rankings | CcheckError]:
+        beside = self.companion()
+        if beside is None or not beside.serves(retrievers):
+            return super().rankings(queries, retrievers, filters=filters, within=within)
+        searched_units(retrievers)  # they rank the same things, or this says so
+        return beside.join_rankings(queries, retrievers, filters)
+
+
+def _ids(answers: Iterable[Rankings | CcheckError]) -> set[str]:
+    """All ids in rankings."""
+    found = [one for one in answers if not isinstance(one, CcheckError)]
+    return {id_ for one in found for ranked in one.values() for id_, _ in ranked}
+
+
+def _served(layout: Layout, retrievers: Mapping[str, Retriever]) -> dict[str, Retriever]:
+    """The retrievers that search in a companion with this layout. Plain BM25 searches the texts of the other index."""
+    return {
+        name: one
+        for name, one in retrievers.items()
+        if missing(one, layout) is None and not (isinstance(one, Bm25) and one.analysis is None)
+    }

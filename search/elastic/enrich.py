@@ -1,0 +1,232 @@
+"""Adding to an index that ccheck did not make: what is to be read of it, and where what was made of that goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from ...errors import InvalidData, NotFound, UsageError
+from ...layout import Layout
+from ...types import Document, Entry
+from . import changes, ownership
+from .changes import Shard, Written
+from .client import Client
+from .companion import Companion, JoinedStore, may_have_one
+from .errors import WHOLE, refuse_parts
+from .reading import batches
+from .schema import Index, document
+
+AT_ONCE = 2_000
+"""How many ids are looked up by one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The index that is enriched, and what the server says about each index behind the name."""
+
+    store: JoinedStore
+    client: Client
+    index: Index
+    described: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.store.index
+
+    def document(self, written: Written) -> Document:
+        """Its title and text. Raises InvalidData where they can't be read."""
+        if written.source is None:
+            raise InvalidData("the server returned no _source for it")
+        found = document(self.index, written.id, written.source)
+        return Document(written.id, found.title, found.text)
+
+    def twice(self, some: Sequence[Written]) -> dict[str, str]:
+        """Why ids can't be used that several documents have: in several indices, or in one by their routing."""
+        routed = any(one.routing is not None for one in some)
+        if len(self.index.concrete) == 1 and not routed:
+            return {}
+        homes: dict[str, Counter[str]] = {}
+        for ids in batches([one.id for one in some], AT_ONCE):
+            body = {"query": {"ids": {"values": ids}}, "size": 5 * len(ids), "_source": False, "sort": ["_doc"]}
+            path = f"/{quote(self.name, safe='')}/_search"
+            answer = self.client.request("POST", path, body, params=WHOLE, index=self.name)
+            refuse_parts(answer, self.client.connection, self.name)
+            for hit in answer["hits"].get("hits", ()):
+                homes.setdefault(hit["_id"], Counter())[hit["_index"]] += 1
+        said: dict[str, str] = {}
+        for id_, found in homes.items():
+            if len(found) > 1:
+                said[id_] = f"{' and '.join(sorted(found))} both have this id. Enrich each index by its own name"
+            elif found.total() > 1:
+                said[id_] = f"{found.total()} documents of {next(iter(found))} have this id, with different routings"
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Documents to look at; of one shard, in the order of their writes, where that is known."""
+
+    written: list[Written]
+    shard: Shard | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """Of what was to be written: why documents were refused, and those that somebody else wrote in between."""
+
+    refused: Mapping[str, str]
+    changed: frozenset[str] = frozenset()
+
+
+class Target(Protocol):
+    """Where what is made of documents goes."""
+
+    source: Source
+
+    @property
+    def name(self) -> str:
+        """What is written to, for messages."""
+        ...
+
+    def reopen(self) -> None:
+        """Look at the index anew, before a further run. Raises what opening it did."""
+        ...
+
+    def prepare(self, layout: Layout) -> None:
+        """Make it ready for what this layout needs, or raise InvalidData."""
+        ...
+
+    def pages(self) -> Iterator[Page]:
+        """The documents to look at."""
+        ...
+
+    def digests(self, page: Page) -> Mapping[str, str]:
+        """The digests of what it has for a page's documents, by id."""
+        ...
+
+    def write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
+        """Store what was made."""
+        ...
+
+    def done(self, page: Page, failed: bool) -> None:
+        """All documents of the page were dealt with, those before it, too; some in vain where `failed`."""
+        ...
+
+    def remember(self) -> None:
+        """Write down how far it is, for a run after one that was killed."""
+        ...
+
+    def finish(self, failures: int) -> int:
+        """Make everything searchable, and remove what its index no longer has. Returns how much that was."""
+        ...
+
+
+def open_source(store: Any) -> Source:
+    """Raises UsageError, NotFound or InvalidData for what can't be enriched."""
+    if not isinstance(store, JoinedStore):
+        raise UsageError(
+            f"{store.name} is not an index in Elasticsearch. Name one: ccheck index enrich https://host:9200/INDEX"
+        )
+    if not may_have_one(store.index):
+        raise UsageError(f"{store.index!r} can't be enriched: name one index or alias of this server")
+    info = store.info()
+    if info is None:
+        raise NotFound(f"there is no index {store.name}")
+    if info.made_here:
+        raise InvalidData(
+            f"ccheck made {store.name}. To add what a recipe needs, ingest again: ccheck ingest FILE --recipe NAME "
+            f"--store {store.name}"
+        )
+    index, client = store._index(), store._client
+    return Source(store, client, index, ownership.refuse_enriching(client, store.index, index))
+
+
+@dataclass(slots=True)
+class Beside:
+    """A companion as a target: `Target` has what the methods do."""
+
+    source: Source
+    store: Companion
+    checkpoints: dict[str, int] = field(default_factory=dict)
+    _shards: list[Shard] | None = None
+    _seen: Counter[str] = field(default_factory=Counter)
+    _stuck: set[str] = field(default_factory=set)
+    _was_empty: bool = False
+    _begun: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.store.name
+
+    def reopen(self) -> None:
+        self.source = open_source(self.source.store)
+
+    def prepare(self, layout: Layout) -> None:
+        self.store.prepare(layout)
+        self._seen.clear()
+        self._stuck.clear()
+        self._was_empty = self.store.count() == 0
+        self._shards = changes.shards(self.source.client, self.source.index)
+        kept = {} if self._was_empty else self.store.checkpoints()
+        self._begun = {shard.key: kept.get(shard.key, changes.NEVER) for shard in self._shards or ()}
+        self.checkpoints = dict(self._begun)
+
+    def pages(self) -> Iterator[Page]:
+        reading: Any = self.source.index.source or True
+        if self._shards is None:
+            for some in changes.all_written(self.source.client, self.source.name, reading):
+                yield Page(some)
+            return
+        for shard in self._shards:
+            if shard.last <= self._begun[shard.key]:
+                continue
+            for some in changes.written_since(self.source.client, shard, self._begun[shard.key], reading):
+                self._seen[shard.key] += sum(one.number <= shard.last for one in some)
+                yield Page(some, shard)
+
+    def digests(self, page: Page) -> Mapping[str, str]:
+        return {} if self._was_empty else self.store.digests([one.id for one in page.written])
+
+    def write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
+        return Wrote(self.store.upsert([entry for entry, _ in entries]))
+
+    def done(self, page: Page, failed: bool) -> None:
+        if page.shard is None or page.shard.key in self._stuck:
+            return
+        if failed:
+            self._stuck.add(page.shard.key)  # it is read again next time, from here on
+            return
+        self.checkpoints[page.shard.key] = min(page.written[-1].number, page.shard.last)
+
+    def remember(self) -> None:
+        self.store.remember(self.checkpoints)
+
+    def finish(self, failures: int) -> int:
+        self.store.publish()
+        removed = 0 if self._was_empty or not self._may_have_removed(failures) else self._remove()
+        if self._shards is not None:
+            for shard in self._shards:
+                if shard.key not in self._stuck:
+                    self.checkpoints[shard.key] = shard.last
+            self.remember()
+        return removed
+
+    def _may_have_removed(self, failures: int) -> bool:
+        """Whether documents may have gone. A removal is a write that left no document, as a replaced write is."""
+        if self._shards is None or set(self.store.checkpoints()) - set(self.checkpoints):
+            return True
+        gone = any(shard.last - self._begun[shard.key] > self._seen[shard.key] for shard in self._shards)
+        return gone and (failures > 0 or self.store.count() != self.source.store.count())
+
+    def _remove(self) -> int:
+        removed = 0
+        for some in self.store.ids():
+            there = self.store.passing(some)
+            if gone := [id_ for id_ in some if id_ not in there]:
+                removed += self.store.delete(gone)
+        if removed:
+            self.store.publish()
+        return removed

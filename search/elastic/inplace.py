@@ -1,0 +1,234 @@
+"""Adding vectors to the documents of an index that ccheck did not make, on request: one object, `ccheck`, in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import orjson
+
+from ...errors import CcheckError, InvalidData, UsageError
+from ...layout import MAIN_VECTORS, Embedding, Layout
+from ...types import Entry
+from . import bulk, changes, ingested
+from .changes import Written
+from .enrich import Page, Source, Wrote, open_source
+from .errors import refuse_parts
+
+OBJECT: Final = "ccheck"
+"""The object that a document gets."""
+VECTOR, DIGEST = f"{OBJECT}.vector", f"{OBJECT}.digest"
+_GRAPH_BYTES: Final = 150
+"""About what the HNSW graph and the quantised vector's corrections take for each vector, beside the vector itself."""
+_LONGEST: Final = 50
+"""Elasticsearch's own limit of a value in a field's `meta`."""
+_BLOCKS: Final = ("read_only", "read_only_allow_delete", "write", "metadata")
+
+
+@dataclass(slots=True)
+class InPlace:
+    """The documents of the index as a target: `enrich.Target` has what the methods do."""
+
+    source: Source
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        """Raises InvalidData for an index whose documents can't be updated, or would lose something."""
+        refuse(source)
+        return cls(source)
+
+    def reopen(self) -> None:
+        self.source = open_source(self.source.store)
+        refuse(self.source)
+
+    @property
+    def name(self) -> str:
+        return self.source.store.name
+
+    def prepare(self, layout: Layout) -> None:
+        embedding = layout.embedding
+        if embedding is None or set(layout.dense) != {MAIN_VECTORS} or layout != Layout(dense=layout.dense):
+            raise UsageError(
+                "--in-place adds the vectors of one embedding model and nothing else. Without --in-place, a companion "
+                "index takes everything that a recipe needs"
+            )
+        (concrete,) = self.source.index.concrete
+        self._check_field(concrete, embedding)
+        path = f"/{quote(concrete, safe='')}/_mapping"
+        self.source.client.request("PUT", path, _mapping(embedding), index=concrete)
+
+    def pages(self) -> Iterator[Page]:
+        reading: Any = dict(self.source.index.source)
+        if "includes" in reading:
+            reading["includes"] = [*reading["includes"], DIGEST]
+        for some in changes.all_written(self.source.client, self.source.name, reading or True):
+            yield Page(some)
+
+    def digests(self, page: Page) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for one in page.written:
+            held = (one.source or {}).get(OBJECT)
+            if isinstance(held, dict) and isinstance(digest := held.get("digest"), str):
+                found[one.id] = digest
+        return found
+
+    def write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
+        path = f"/{quote(self.source.index.concrete[0], safe='')}/_bulk"
+        operations = (_update(entry, written) for entry, written in entries)
+        name = self.source.name
+        refused = bulk.write(self.source.client, path, name, operations, {"filter_path": bulk.WANTED}).refused
+        changed = frozenset(id_ for id_, why in refused.items() if why.startswith(_CHANGED))
+        return Wrote({id_: why for id_, why in refused.items() if id_ not in changed}, changed)
+
+    def done(self, page: Page, failed: bool) -> None:
+        """Nothing: each document says for itself what was made of it."""
+
+    def remember(self) -> None:
+        """Nothing, for the same reason."""
+
+    def finish(self, failures: int) -> int:
+        path = f"/{quote(self.source.index.concrete[0], safe='')}/_refresh"
+        refuse_parts(
+            self.source.client.request("POST", path, slow=True), self.source.client.connection, self.source.name
+        )
+        return 0
+
+    def _check_field(self, concrete: str, embedding: Embedding) -> None:
+        """Raises InvalidData where the documents have an object of this name that is not the same model's."""
+        properties = self.source.described[concrete].get("mappings", {}).get("properties", {})
+        if OBJECT not in properties:
+            return
+        there = properties[OBJECT].get("properties", {}).get("vector", {})
+        if there.get("meta") == _meta(embedding) and there.get("dims") == embedding.dimensions:
+            return
+        made = there.get("meta", {}).get("model") if isinstance(there.get("meta"), dict) else None
+        raise InvalidData(
+            f"{self.name} has a field {OBJECT} already, "
+            + (f"with vectors of {made}. Name that model with --model" if made else "which is not ccheck's")
+            + ", or use a companion index (without --in-place)"
+        )
+
+
+_CHANGED: Final = ("version_conflict_engine_exception", "document_missing_exception")
+
+
+def refuse(source: Source) -> None:
+    """Raises InvalidData where updates would fail, or would lose something of a document."""
+    instead = "Use a companion index (without --in-place)"
+    if len(source.index.concrete) != 1:
+        raise InvalidData(
+            f"{source.store.name} stands for {len(source.index.concrete)} indices. Name one of them. {instead}"
+        )
+    (concrete,) = source.index.concrete
+    described = source.described[concrete]
+    settings = described.get("settings", {}).get("index", {})
+    kept = described.get("mappings", {}).get("_source", {})
+    mode = settings.get("mapping", {}).get("source", {}).get("mode") or kept.get("mode")
+    if stream := described.get("data_stream"):
+        raise InvalidData(f"{concrete} belongs to the data stream {stream}, which only takes new documents. {instead}")
+    if kept.get("includes") or kept.get("excludes"):
+        raise InvalidData(
+            f"{concrete} keeps only a part of each document in _source, and an update would lose the rest. {instead}"
+        )
+    if mode == "synthetic" or settings.get("mode") in ("logsdb", "time_series"):
+        raise InvalidData(
+            f"{concrete} has a synthetic _source, which an update would not give back as it was. {instead}"
+        )
+    if settings.get("store", {}).get("type") == "snapshot":
+        raise InvalidData(f"{concrete} is mounted from a snapshot and can't be written to. {instead}")
+    following = settings.get("xpack", {}).get("ccr", {}).get("following_index")
+    if str(following).lower() == "true":
+        raise InvalidData(f"{concrete} follows an index of another cluster and takes only its writes. {instead}")
+    blocks = settings.get("blocks", {})
+    if blocked := [name for name in _BLOCKS if str(blocks.get(name)).lower() == "true"]:
+        said = ", ".join(f"index.blocks.{name}" for name in blocked)
+        raise InvalidData(f"{concrete} does not accept changes ({said} is set). Remove the block, or: {instead}")
+
+
+def consequences(source: Source, embedding: Embedding, documents: int) -> Iterator[str]:
+    """What somebody should know before the index is changed."""
+    (concrete,) = source.index.concrete
+    settings = source.described[concrete].get("settings", {}).get("index", {})
+    yield (
+        f"{concrete} gets the fields {VECTOR} ({embedding.dimensions} dimensions) and {DIGEST}. A field stays in the "
+        "mapping until the documents are reindexed into another index: there is no undo"
+    )
+    yield f"other applications may get the vectors with their hits, unless they exclude {OBJECT} from _source"
+    if (
+        pipelines := [f"{name} {settings[name]}" for name in _PIPELINES if settings.get(name, "_none") != "_none"]
+    ) != []:
+        yield (
+            f"its ingest pipelines ({', '.join(pipelines)}) do not run on these updates. A document that its owner "
+            "writes anew passes through them and loses its vector, until you run this again"
+        )
+    if source.described[concrete].get("mappings", {}).get("_routing", {}).get("required"):
+        yield "each update carries the routing of its document"
+    replicas = int(settings.get("number_of_replicas", 0))
+    figures = ingested.figures(source.client, source.index)
+    size = figures.bytes if figures is not None else 0
+    gain = documents * (embedding.dimensions * 5 + _GRAPH_BYTES) * (1 + replicas)
+    yield (
+        f"{documents:,} documents are written anew, with {replicas} replica{'' if replicas == 1 else 's'}: about "
+        f"{gain / 1e9:,.2f} GB for vectors, and until old segments are merged up to {(size + gain) / 1e9:,.2f} GB more"
+    )
+    yield _room(source, size + gain)
+
+
+_PIPELINES: Final = ("default_pipeline", "final_pipeline")
+
+
+def _room(source: Source, needed: float) -> str:
+    """How far the fullest node is from the watermark above which the server gives it no more shards."""
+    try:
+        stats = source.client.request("GET", "/_nodes/stats/fs", patient=False)
+        with source.client.understanding():
+            nodes = [node["fs"]["total"] for node in stats["nodes"].values() if "fs" in node]
+            used, total, free = min(
+                (
+                    (
+                        1 - one["available_in_bytes"] / one["total_in_bytes"],
+                        one["total_in_bytes"],
+                        one["available_in_bytes"],
+                    )
+                    for one in nodes
+                ),
+                key=lambda one: one[2],
+            )
+    except (CcheckError, ValueError):
+        return "the disks' free space is not known, because the key or user may not ask for it"
+    low = 0.85
+    left = free - (1 - low) * total
+    said = f"the fullest node has {free / 1e9:,.1f} GB free ({used:.0%} used)"
+    if left > 0:
+        enough = "enough" if left > needed else "NOT enough"
+        return f"{said}, {left / 1e9:,.1f} GB below the default low watermark of {low:.0%}: {enough}"
+    return f"{said}, which is above the default low watermark of {low:.0%}: the cluster's own limits apply"
+
+
+def _mapping(embedding: Embedding) -> dict[str, Any]:
+    vector = {
+        "type": "dense_vector",
+        "dims": embedding.dimensions,
+        "similarity": "cosine",
+        "index_options": {"type": "int8_hnsw"},
+        "meta": _meta(embedding),
+    }
+    digest = {"type": "keyword", "index": False, "doc_values": False}
+    return {"properties": {OBJECT: {"properties": {"vector": vector, "digest": digest}}}}
+
+
+def _meta(embedding: Embedding) -> dict[str, str]:
+    return {"model": embedding.model[-_LONGEST:], "weights": embedding.fingerprint[:_LONGEST]}
+
+
+def _update(entry: Entry, written: Written) -> bulk.Operation:
+    action: dict[str, Any] = {"_id": written.id, "if_seq_no": written.number, "if_primary_term": written.term}
+    if written.routing is not None:
+        action["routing"] = written.routing
+    passages = entry.passages.get(MAIN_VECTORS, ())
+    # Without a text there is no vector: an old one goes.
+    vector = bulk.vector_json(passages[0].vector) if passages else "null"
+    line = f'{{"doc":{{"{OBJECT}":{{"digest":"{entry.digest}","vector":{vector}}}}}}}'
+    return bulk.Operation(written.id, b"%b\n%b\n" % (orjson.dumps({"update": action}), line.encode()))

@@ -1,0 +1,87 @@
+"""`ccheck index enrich` as a user runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from cli_runs import ccheck
+from elasticsearch_nodes import delete_indices
+from tiny_embedder import TinyEmbedder
+
+from ccheck.encode import dense
+from ccheck.search.elastic.companion import PREFIX
+
+
+@pytest.fixture
+def papers_of_others(
+    elasticsearch_url: str, elasticsearch_index: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The name of an index that ccheck did not make, on the settings' server, and an embedder without weights."""
+    monkeypatch.setenv("ELASTICSEARCH_URL", elasticsearch_url)
+    monkeypatch.setattr(dense, "load_embedder", lambda *_: TinyEmbedder())
+    for id_, text in {"a": "Sea level has risen.", "b": "Glaciers are melting."}.items():
+        path = f"{elasticsearch_url}/{elasticsearch_index}/_doc/{id_}"
+        httpx.put(path, params={"refresh": "true"}, json={"abstract": text}, timeout=60).raise_for_status()
+    yield elasticsearch_index
+    delete_indices(elasticsearch_url, f"{PREFIX}{elasticsearch_index}*")
+
+
+def test_enriched_searched_and_undone(papers_of_others: str) -> None:
+    store = f"elasticsearch:{papers_of_others}"
+    ran = ccheck("index", "enrich", papers_of_others, "--json")
+    assert ran.code == 0 and ran.objects[0]["made"] == 2, ran.err
+    companion = f"{PREFIX}{papers_of_others}"
+    assert f"{companion}: 2 made" in ran.err
+
+    ran = ccheck("index", "info", "--store", store)
+    assert f"{companion}: 2 documents" in ran.out and "tiny" in ran.out
+    ran = ccheck("doctor", "--store", store)
+    assert f"{companion}: 2 documents" in ran.out
+    ran = ccheck("index", "info", "--store", f"elasticsearch:{companion}")
+    assert f"companion of {papers_of_others}" in ran.out
+
+    ran = ccheck("index", "enrich", "--store", store, "--undo", "--yes")
+    assert ran.code == 0 and "was deleted" in ran.err
+    assert companion not in ccheck("index", "info", "--store", store).out
+    ran = ccheck("index", "enrich", "--store", store, "--undo", "--yes")
+    assert ran.code == 4 and "no companion" in ran.err
+
+
+def test_in_place_asks_first(papers_of_others: str) -> None:
+    ran = ccheck("index", "enrich", papers_of_others, "--in-place", stdin="n\n")
+    assert ran.code == 0 and "there is no undo" in ran.err and "nothing was changed" in ran.err
+    ran = ccheck("index", "enrich", papers_of_others, "--in-place", "--yes", "--rate", "1000")
+    assert ran.code == 0 and "2 made" in ran.err
+    ran = ccheck("index", "enrich", papers_of_others, "--in-place", "--undo")
+    assert ran.code == 2 and "reindexed" in ran.err
+
+
+def test_watching_adds_what_is_written(
+    papers_of_others: str, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+        if len(waits) == 1:
+            path = f"{elasticsearch_url}/{papers_of_others}/_doc/c"
+            httpx.put(path, json={"abstract": "Methane stays in the air."}, timeout=60).raise_for_status()
+
+    monkeypatch.setattr("ccheck.cli.index_enrich.time.sleep", sleep)
+    ran = ccheck("index", "enrich", papers_of_others, "--watch", "5", "--json")
+    assert ran.code == 130 and waits == [5, 5, 5]
+    assert [one["made"] for one in ran.objects] == [2, 1]
+
+
+def test_what_can_not_be_enriched_says_so(papers_of_others: str, tmp_path: object) -> None:
+    ran = ccheck("index", "enrich", f"{papers_of_others}-absent")
+    assert ran.code == 4 and "there is no index" in ran.err
+    ran = ccheck("index", "enrich", f"{tmp_path}/store")
+    assert ran.code == 2 and "not an index in Elasticsearch" in ran.err
+    ran = ccheck("index", "enrich", papers_of_others, "--store", "elsewhere")
+    assert ran.code == 2
+    assert ccheck("index", "enrich", papers_of_others, "--in-place", "--recipe", "default").code == 2

@@ -1,0 +1,447 @@
+"""Adding vectors to an index that others use: beside it and in place, on a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from elastic_indices import ids, make, put
+from elasticsearch_nodes import delete_indices
+from tiny_embedder import TinyEmbedder
+
+from ccheck.errors import InvalidData, UsageError
+from ccheck.ingest.encoders import DenseEncoder, Encoders, default_chunking
+from ccheck.layout import Chunking
+from ccheck.pipeline import enrich as enriching
+from ccheck.pipeline.enrich import Enricher
+from ccheck.search import parse_filter
+from ccheck.search.elastic import Connection, JoinedStore
+from ccheck.search.elastic.companion import PREFIX, Companion
+from ccheck.search.elastic.enrich import Beside, open_source
+from ccheck.search.elastic.inplace import InPlace, consequences, refuse
+from ccheck.settings import Settings
+from ccheck.stages import Bm25, Dense, Fusion
+from ccheck.types import Query
+
+TEXTS = {
+    "a": "Sea level has risen since 1900.",
+    "b": "Glaciers are melting in the Alps.",
+    "c": "Methane stays in the air for a decade.",
+    "d": "Corals bleach when the sea is warm.",
+}
+PROPERTIES = {"headline": {"type": "text"}, "body": {"type": "text"}, "year": {"type": "integer"}}
+
+
+@pytest.fixture(name="client", scope="module")
+def module_client(elasticsearch_url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=elasticsearch_url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def theirs(client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str) -> Iterator[JoinedStore]:
+    """Somebody else's index of four documents in two shards."""
+    make(client, elasticsearch_index, PROPERTIES, settings={"number_of_shards": 2, "number_of_replicas": 0})
+    fill(client, elasticsearch_index)
+    with JoinedStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+        yield store
+    delete_indices(elasticsearch_url, f"{PREFIX}{elasticsearch_index}*")
+
+
+def fill(client: httpx.Client, index: str) -> None:
+    lines: list[dict[str, Any]] = []
+    for number, (id_, text) in enumerate(TEXTS.items()):
+        tags = {"tags": ["x", ["y"]], "one": [1.50], "deep": {"er": None, "kept": "ä"}}
+        lines += [{"index": {"_id": id_}}, {"headline": f"Title {id_}", "body": text, "year": 2000 + number} | tags]
+    body = "".join(f"{json.dumps(line)}\n" for line in lines)
+    answer = client.post(
+        f"/{index}/_bulk", params={"refresh": "true"}, content=body, headers={"content-type": "application/x-ndjson"}
+    ).json()
+    assert not answer["errors"], answer
+
+
+def encoders_of(embedder: TinyEmbedder, *, whole: bool = False) -> Encoders:
+    chunking = Chunking.whole(embedder.spec.max_tokens) if whole else default_chunking(embedder.spec)
+    return Encoders((DenseEncoder(embedder, chunking),))
+
+
+def beside(store: JoinedStore, embedder: TinyEmbedder | None = None, rate: float | None = None) -> Enricher:
+    source = open_source(store)
+    target = Beside(source, Companion(store))
+    return Enricher(target, encoders_of(embedder or TinyEmbedder()), Settings(cache_bytes=0), rate)
+
+
+def in_place(store: JoinedStore, embedder: TinyEmbedder | None = None) -> Enricher:
+    source = open_source(store)
+    encoders = encoders_of(embedder or TinyEmbedder(), whole=True)
+    return Enricher(InPlace.of(source), encoders, Settings(cache_bytes=0))
+
+
+def whole(client: httpx.Client, index: str) -> dict[str, Any]:
+    """All that there is of an index: documents with their numbers, mapping, settings and aliases."""
+    body = {"size": 1000, "seq_no_primary_term": True, "version": True}
+    hits = client.post(f"/{index}/_search", json=body).json()["hits"]["hits"]
+    for hit in hits:
+        hit.pop("_score")
+    return {"described": client.get(f"/{index}").json(), "hits": sorted(hits, key=lambda hit: str(hit["_id"]))}
+
+
+def test_a_companion_adds_vectors_and_nothing_of_theirs_changes(client: httpx.Client, theirs: JoinedStore) -> None:
+    before, embedder = whole(client, theirs.index), TinyEmbedder()
+    report = beside(theirs, embedder).run()
+    assert (report.read, report.made, report.failed) == (4, 4, 0)
+    assert whole(client, theirs.index) == before
+
+    info = theirs.info()
+    assert info is not None and not info.made_here and info.documents == 4
+    assert info.layout.embedding == embedder.spec and info.dimensions == 8 and info.notices == ()
+    assert info.details["companion"].startswith(f"{info.name.rpartition('/')[0]}/{PREFIX}{theirs.index}: 4 documents")
+
+    # The vectors find what the words don't, and its text comes from theirs.
+    query = Query("sea level", embedder.vector(f"Title c\n{TEXTS['c']}"))
+    retrievers = {"bm25": Bm25(depth=10), "dense": Dense(depth=2)}
+    (ranking,) = theirs.search([query], retrievers, Fusion(), k=10)
+    found = {hit.document.id: hit for hit in getattr(ranking, "hits", ())}
+    assert {"a", "c", "d"} <= set(found) and found["c"].document.text == TEXTS["c"]
+    assert set(found["a"].scores) >= {"bm25", "rrf"} and found["a"].document.metadata["year"] == 2000
+    # The same reciprocal ranks as anywhere else.
+    (each,) = theirs.rankings([query], retrievers)
+    places = {name: [id_ for id_, _ in one] for name, one in dict(each).items()}
+    for id_, hit in found.items():
+        expected = sum(1 / (60 + ranked.index(id_) + 1) for ranked in places.values() if id_ in ranked)
+        assert hit.scores["rrf"] == pytest.approx(expected) and hit.score == hit.scores["rrf"]
+
+    # The companion goes like any store, and the index is what it was.
+    companion = Companion(theirs)
+    assert companion.removal().startswith(f"the index {PREFIX}{theirs.index}-000001 with 4 documents")
+    companion.drop()
+    info = theirs.info()
+    assert info is not None and info.dimensions is None and "companion" not in info.details
+    assert whole(client, theirs.index) == before
+
+
+def test_the_vector_is_that_of_the_text(theirs: JoinedStore) -> None:
+    embedder = TinyEmbedder()
+    beside(theirs, embedder).run()
+    for text in embedder.embedded:
+        (one,) = theirs.search([Query("x", embedder.vector(text))], {"dense": Dense(depth=1)}, Fusion(), k=1)
+        assert getattr(one, "hits", ())[0].document.text in text
+
+
+def test_filters_are_theirs(theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = TinyEmbedder()
+    beside(theirs, embedder).run()
+    queries = [
+        Query("sea", embedder.vector("x")),
+        Query("sea", embedder.vector("x"), filters=(parse_filter("year=2002"),)),
+    ]
+
+    def found() -> list[list[str]]:
+        return [sorted(ids(one)) for one in theirs.search(
+            queries, {"dense": Dense(depth=4)}, Fusion(), k=4, filters=[parse_filter("year>=2001")]
+        )]  # fmt: skip
+
+    assert found() == [["b", "c", "d"], ["c"]]
+    # As if so many documents passed that their ids fit no request.
+    monkeypatch.setattr("ccheck.search.elastic.companion.MOST_SCOPED", 0)
+    assert found() == [["b", "c", "d"], ["c"]]
+
+
+def test_chunks_are_grouped_by_paper(client: httpx.Client, theirs: JoinedStore) -> None:
+    name = f"{theirs.index}-chunks"
+    make(client, name, PROPERTIES | {"paper_id": {"type": "keyword"}})
+    for number, text in enumerate([*TEXTS.values(), "Sea ice.", "Sea salt."]):
+        put(client, name, str(number), {"headline": "T", "body": text, "paper_id": f"paper {number % 3}"})
+    embedder = TinyEmbedder()
+    with JoinedStore(Connection(str(client.base_url).rstrip("/")), name) as chunks:
+        try:
+            beside(chunks, embedder).run()
+            query = Query("sea", embedder.vector(embedder.embedded[1]))
+            (ranking,) = chunks.search([query], {"bm25": Bm25(depth=3), "dense": Dense(depth=3)}, Fusion(), k=10)
+            papers = [hit.document.metadata["paper_id"] for hit in getattr(ranking, "hits", ())]
+            assert sorted(papers) == ["paper 0", "paper 1", "paper 2"]
+        finally:
+            Companion(chunks).drop()
+
+
+def test_keeping_up_reads_only_what_was_written(client: httpx.Client, theirs: JoinedStore) -> None:
+    embedder = TinyEmbedder()
+    enricher = beside(theirs, embedder)
+    enricher.run()
+    again = enricher.run()
+    assert (again.read, again.made, again.removed) == (0, 0, 0) and len(embedder.embedded) == 4
+
+    put(client, theirs.index, "b", {"headline": "Title b", "body": "Glaciers grew."})  # another text
+    put(client, theirs.index, "c", {"headline": "Title c", "body": TEXTS["c"], "year": 1999})  # the same text
+    put(client, theirs.index, "e", {"headline": "New", "body": "Permafrost thaws."})
+    client.delete(f"/{theirs.index}/_doc/a", params={"refresh": "true"}).raise_for_status()
+    info = theirs.info()
+    assert info is not None and "4 writes" in info.details["companion"]
+
+    # What they removed is not found, even before the companion knows.
+    (early,) = theirs.search([Query("x", embedder.vector("x"))], {"dense": Dense(depth=9)}, Fusion(), k=9)
+    assert sorted(ids(early)) == ["b", "c", "d"]
+
+    report = enricher.run()
+    assert (report.read, report.made, report.unchanged, report.removed) == (3, 2, 1, 1)
+    assert sorted(embedder.embedded[4:]) == ["New\nPermafrost thaws.", "Title b\nGlaciers grew."]
+    (late,) = theirs.search([Query("x", embedder.vector("x"))], {"dense": Dense(depth=9)}, Fusion(), k=9)
+    assert sorted(ids(late)) == ["b", "c", "d", "e"]
+    client.delete(f"/{theirs.index}/_doc/d", params={"refresh": "true"}).raise_for_status()
+    assert enricher.run().removed == 1
+
+
+def test_a_new_index_of_the_same_name_is_read_anew(client: httpx.Client, theirs: JoinedStore) -> None:
+    embedder = TinyEmbedder()
+    beside(theirs, embedder).run()
+    client.delete(f"/{theirs.index}").raise_for_status()
+    make(client, theirs.index, PROPERTIES)
+    put(client, theirs.index, "b", {"headline": "Title b", "body": TEXTS["b"]})
+    put(client, theirs.index, "z", {"headline": "Title z", "body": "Other."})
+    report = beside(theirs, embedder).run()
+    assert (report.read, report.made, report.unchanged, report.removed) == (2, 1, 1, 3)
+
+
+def test_a_run_that_was_cut_off_goes_on(
+    client: httpx.Client, theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enriching, "BATCH", 1)
+    monkeypatch.setattr(enriching, "REMEMBERED_AFTER", 0.0)
+    monkeypatch.setattr("ccheck.search.elastic.changes.AT_ONCE", 1)
+    calls = 0
+
+    def power_cut() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+
+    first = TinyEmbedder(on_encode=power_cut)
+    with pytest.raises(KeyboardInterrupt):
+        beside(theirs, first).run()
+    there = Companion(theirs)
+    there.publish()
+    assert 1 <= there.count() < 4
+    info = theirs.info()
+    assert info is not None and "lacks" in info.notices[-1]  # every answer says so
+
+    second = TinyEmbedder()
+    report = beside(theirs, second).run()
+    assert report.made == len(second.embedded) == 4 - there.count() + report.made and theirs.count() == 4
+    assert len({*first.embedded, *second.embedded}) == 4
+    info = theirs.info()
+    assert info is not None and info.notices == ()
+
+
+def test_without_the_privilege_to_ask_for_numbers_digests_tell(
+    client: httpx.Client, theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccheck.search.elastic.changes.shards", lambda *_: None)
+    embedder = TinyEmbedder()
+    assert beside(theirs, embedder).run().made == 4
+    client.delete(f"/{theirs.index}/_doc/a", params={"refresh": "true"}).raise_for_status()
+    report = beside(theirs, embedder).run()
+    assert (report.read, report.made, report.unchanged, report.removed) == (3, 0, 3, 1)
+
+
+def test_equal_ids_and_texts_that_cannot_be_read_are_named(client: httpx.Client, theirs: JoinedStore) -> None:
+    other = f"{theirs.index}-other"
+    make(client, other, PROPERTIES)
+    put(client, other, "a", {"headline": "Another a", "body": "Elsewhere."})
+    broken = b'{"headline": "\\ud800", "body": "Broken."}'
+    headers = {"content-type": "application/json"}
+    client.put(f"/{other}/_doc/f", params={"refresh": "true"}, content=broken, headers=headers).raise_for_status()
+    put(client, other, "g", {"year": 1})
+    alias = f"{theirs.index}-all"
+    actions = [{"add": {"index": index, "alias": alias}} for index in (theirs.index, other)]
+    client.post("/_aliases", json={"actions": actions}).raise_for_status()
+    with JoinedStore(Connection(str(client.base_url).rstrip("/")), alias) as both:
+        try:
+            report = beside(both).run()
+            assert report.failed == 3 and report.made == 4 and report.without_text == 1
+            assert "both have this id" in report.failures["a"] and "Unicode" in report.failures["f"]
+            again = beside(both).run()
+            assert again.failed == 3 and again.made == 0  # named each time, until it is mended
+        finally:
+            Companion(both).drop()
+
+
+def test_what_cannot_have_a_companion_is_refused(client: httpx.Client, theirs: JoinedStore) -> None:
+    filtered, silent = f"{theirs.index}-filtered", f"{theirs.index}-silent"
+    action = {"add": {"index": theirs.index, "alias": filtered, "filter": {"term": {"year": 2000}}}}
+    client.post("/_aliases", json={"actions": [action]}).raise_for_status()
+    url = str(client.base_url).rstrip("/")
+    with JoinedStore(Connection(url), filtered) as store, pytest.raises(InvalidData, match="covers only part"):
+        open_source(store)
+    make(client, silent, mappings={"_source": {"enabled": False}})
+    with JoinedStore(Connection(url), silent) as store, pytest.raises(InvalidData, match="_source"):
+        open_source(store)
+    beside(theirs).run()
+    with JoinedStore(Connection(url), f"{PREFIX}{theirs.index}") as store, pytest.raises(UsageError, match="enriched"):
+        open_source(store)
+
+
+def test_the_rate_is_an_upper_limit(theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    target_write = Beside.write
+    monkeypatch.setattr(
+        Beside, "write", lambda self, entries: written.append(len(entries)) or target_write(self, entries)
+    )
+    report = beside(theirs, rate=20).run()
+    assert sum(written) == report.made == 4 and report.seconds > 0
+    monkeypatch.setattr("ccheck.search.elastic.changes.AT_ONCE", 1)
+    Companion(theirs).drop()
+    written.clear()
+    slow = beside(theirs, rate=4)
+    report = slow.run()
+    # The first goes at once, each other a quarter of a second after the one before.
+    assert written == [4] or report.seconds >= 0.25 * (len(written) - 1)
+
+
+# -- in place
+
+
+def test_in_place_leaves_all_other_fields_as_they_are(client: httpx.Client, theirs: JoinedStore) -> None:
+    before, embedder = whole(client, theirs.index), TinyEmbedder()
+    report = in_place(theirs, embedder).run()
+    assert (report.made, report.failed, report.changed) == (4, 0, 0)
+    after = whole(client, theirs.index)
+    for old, new in zip(before["hits"], after["hits"], strict=True):
+        assert set(new["_source"]) - set(old["_source"]) == {"ccheck"}
+        kept = {name: value for name, value in new["_source"].items() if name != "ccheck"}
+        assert json.dumps(kept) == json.dumps(old["_source"])  # the order of the fields, too
+    old, new = before["described"][theirs.index], after["described"][theirs.index]
+    assert new["settings"] == old["settings"] and new["aliases"] == old["aliases"]
+    properties = new["mappings"]["properties"]
+    assert properties.pop("ccheck")["properties"]["vector"]["dims"] == 8
+    assert new["mappings"] == old["mappings"]
+
+    # Any search can use it, and ccheck finds it as any other field of vectors.
+    assert (info := theirs.info()) is not None and info.dimensions == 8
+    (found,) = theirs.search(
+        [Query("x", embedder.vector(embedder.embedded[1]))], {"dense": Dense(depth=1)}, Fusion(), k=1
+    )
+    assert getattr(found, "hits", ())[0].document.text in embedder.embedded[1]
+
+    again = in_place(theirs, embedder).run()
+    assert (again.made, again.unchanged) == (0, 4)
+    client.post(f"/{theirs.index}/_update/b", params={"refresh": "true"}, json={"doc": {"body": "Changed."}})
+    put(client, theirs.index, "c", {"headline": "Title c", "body": TEXTS["c"]})  # written anew: the vector is gone
+    again = in_place(theirs, embedder).run()
+    assert (again.made, again.unchanged) == (2, 2)
+
+
+def test_a_write_between_reading_and_update_is_not_overwritten(client: httpx.Client, theirs: JoinedStore) -> None:
+    def meanwhile() -> None:
+        put(client, theirs.index, "b", {"headline": "Title b", "body": "Written meanwhile."})
+        client.delete(f"/{theirs.index}/_doc/c").raise_for_status()
+
+    report = in_place(theirs, TinyEmbedder(on_encode=meanwhile)).run()
+    assert (report.made, report.changed, report.failed) == (2, 2, 0)
+    assert client.get(f"/{theirs.index}/_source/b").json() == {"headline": "Title b", "body": "Written meanwhile."}
+    assert in_place(theirs).run().made == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"mappings": {"_source": {"excludes": ["secret"]}}}, "keeps only a part"),
+        ({"settings": {"index.mapping.source.mode": "synthetic"}}, "synthetic"),
+        ({"settings": {"index.blocks.write": True}}, "index.blocks.write"),
+    ],
+)
+def test_in_place_is_refused_where_documents_would_lose_something(
+    client: httpx.Client, theirs: JoinedStore, body: dict[str, Any], said: str
+) -> None:
+    name = f"{theirs.index}-other"
+    blocked = body.get("settings", {}).pop("index.blocks.write", None)
+    mappings = {"properties": PROPERTIES} | body.get("mappings", {})
+    client.put(f"/{name}", json={"settings": body.get("settings", {}), "mappings": mappings}).raise_for_status()
+    put(client, name, "a", {"headline": "A", "body": TEXTS["a"]})
+    if blocked:
+        client.put(f"/{name}/_settings", json={"index.blocks.write": True}).raise_for_status()
+    with JoinedStore(Connection(str(client.base_url).rstrip("/")), name) as store:
+        source = open_source(store)
+        with pytest.raises(InvalidData, match=said) as refused:
+            refuse(source)
+        assert "companion" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({"data_stream": "logs"}, "data stream logs"),
+        ({"settings": {"index": {"store": {"type": "snapshot"}}}}, "mounted from a snapshot"),
+        ({"settings": {"index": {"xpack": {"ccr": {"following_index": "true"}}}}}, "follows an index"),
+    ],
+)
+def test_indices_that_take_no_updates_are_refused_in_place(
+    theirs: JoinedStore, described: dict[str, Any], said: str
+) -> None:
+    """As such indices are described; the test nodes have none of them."""
+    source = open_source(theirs)
+    source.described[theirs.index].update(described)  # type: ignore[attr-defined]
+    with pytest.raises(InvalidData, match=said):
+        refuse(source)
+
+
+def test_what_in_place_means_is_said_beforehand(client: httpx.Client, theirs: JoinedStore) -> None:
+    client.put(f"/_ingest/pipeline/{theirs.index}", json={"processors": [{"set": {"field": "by", "value": "x"}}]})
+    try:
+        client.put(f"/{theirs.index}/_settings", json={"index.default_pipeline": theirs.index}).raise_for_status()
+        said = "\n".join(consequences(open_source(theirs), TinyEmbedder().spec, 4))
+        for words in (
+            "there is no undo",
+            "exclude ccheck",
+            f"default_pipeline {theirs.index}",
+            "4 documents",
+            "watermark",
+        ):
+            assert words in said, words
+        in_place(theirs).run()
+        assert "by" not in client.get(f"/{theirs.index}/_source/a").json()  # as was said, it did not run
+    finally:
+        client.put(f"/{theirs.index}/_settings", json={"index.default_pipeline": None}).raise_for_status()
+        client.delete(f"/_ingest/pipeline/{theirs.index}").raise_for_status()
+
+
+def test_routing_is_kept(client: httpx.Client, theirs: JoinedStore) -> None:
+    name = f"{theirs.index}-routed"
+    make(client, name, PROPERTIES, mappings={"_routing": {"required": True}}, settings={"number_of_shards": 3})
+    for id_, text in TEXTS.items():
+        put(client, name, id_, {"headline": id_, "body": text}, routing=f"author-{id_}")
+    with JoinedStore(Connection(str(client.base_url).rstrip("/")), name) as store:
+        try:
+            assert beside(store).run().made == 4
+            assert in_place(store).run().made == 4
+            assert store.count() == 4
+            routing = next(number for number in range(99) if number)  # another shard than its twin's
+            for number in range(routing, routing + 9):
+                put(client, name, "a", {"headline": "a", "body": "Twin."}, routing=f"other-{number}")
+            report = beside(store).run()
+            assert "different routings" in report.failures["a"]
+        finally:
+            Companion(store).drop()
+
+
+def test_another_model_is_refused(theirs: JoinedStore) -> None:
+    beside(theirs).run()
+    with pytest.raises(InvalidData, match="was made with"):
+        beside(theirs, TinyEmbedder(fingerprint="e" * 64)).run()
+    in_place(theirs).run()
+    with pytest.raises(InvalidData, match="vectors of tiny"):
+        in_place(theirs, TinyEmbedder(fingerprint="e" * 64)).run()
+
+
+def test_unit_vectors_are_stored(client: httpx.Client, theirs: JoinedStore) -> None:
+    embedder = TinyEmbedder()
+    beside(theirs, embedder).run()
+    body = {"_source": {"includes": ["passages"], "exclude_vectors": False}}
+    hit = client.post(f"/{PREFIX}{theirs.index}/_search", json=body | {"size": 1}).json()["hits"]["hits"][0]
+    assert set(hit["_source"]) == {"passages"}
+    (passage,) = hit["_source"]["passages"]
+    assert np.linalg.norm(passage["vector"]) == pytest.approx(1, abs=1e-5)
