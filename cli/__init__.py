@@ -32,7 +32,7 @@ COMMANDS = {
     "mine": "Find hard negatives: documents that rank high but are not relevant.",
     "train": "Train models on labelled data.",
     "calibrate": "Measure how reliable a judge's confidence is, and calibrate it.",
-    "index": "Inspect stores and their documents, mend, empty or delete them.",
+    "index": "Inspect stores and their documents, mend, move, empty or delete them.",
     "recipes": "List, show or check recipes.",
     "config": "Show the settings and where each one comes from.",
     "doctor": "Check the installation and say how to fix what does not work.",

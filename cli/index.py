@@ -18,11 +18,28 @@ from .common import (
 )
 from .index_documents import export, fields, remove, sample, show
 from .index_enrich import enrich
+from .index_servers import alias, create, list_indices, migrate, stats
+from .index_size import size
+
+SECTIONS = {
+    "Documents": ("fields", "show", "sample", "export", "remove"),
+    "Stores": ("info", "list", "check", "rebuild", "delete"),
+}
+"""The commands under each heading of the help; all others are for servers."""
 
 
-@click.group()
+class Grouped(click.Group):
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        named = {name for names in SECTIONS.values() for name in names}
+        others = tuple(name for name in self.commands if name not in named)
+        for heading, names in {**SECTIONS, "Elasticsearch": others}.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(100)) for name in names])
+
+
+@click.group(cls=Grouped)
 def index() -> None:
-    """Inspect stores and their documents, mend, empty or delete them.
+    """Inspect stores and their documents, mend, move, empty or delete them.
 
     \b
     ccheck index info
@@ -30,10 +47,11 @@ def index() -> None:
     ccheck index show 10.1007/s10712-011-9119-1
     ccheck index remove --filter retracted=true
     ccheck index export papers.jsonl
+    ccheck index migrate --store https://host:9200/papers --index-type bbq_hnsw
     """
 
 
-for command in (fields, show, sample, export, remove, enrich):
+for command in (fields, show, sample, export, remove, create, stats, migrate, alias, size, enrich):
     index.add_command(command)
 
 
@@ -83,15 +101,21 @@ def info(*, store: str | None, as_json: bool) -> None:
 
 
 @index.command("list")
-@options(json_option)
-def list_(*, as_json: bool) -> None:
-    """List the local stores in the data folder.
+@options(
+    click.option("--store", metavar="STORE", help="List the indices of this store on a server instead."), json_option
+)
+def list_(*, store: str | None, as_json: bool) -> None:
+    """List the local stores in the data folder, or a store's indices on a server.
 
     \b
     ccheck index list
+    ccheck index list --store https://host:9200/papers
     """
     from ..search.local.listing import local_stores
 
+    if store is not None:
+        list_indices(store, as_json=as_json)
+        return
     data_dir = settings_from().data_dir
     rows = {}
     for one in local_stores(data_dir):

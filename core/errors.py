@@ -56,6 +56,12 @@ class NotFound(CcheckError):
         self.model = model
 
 
+class StoreChanged(CcheckError):
+    """A store's vectors are those of another model by now than the queries were made for: plan again."""
+
+    exit_code = 5
+
+
 class InvalidData(CcheckError):
     """Data that can't be used as they are."""
 

@@ -180,6 +180,14 @@ class Layout:
         parts += [_cut(name, one) for name, one in self.units.items()]
         return "; ".join(parts)
 
+    def answers(self, other: Layout) -> bool:
+        """Whether queries that were made for a store of the other layout fit one of this: the same models' vectors."""
+        dense = ((self.dense.get(name), one) for name, one in other.dense.items())
+        sparse = (self.sparse.fingerprint if self.sparse else None, other.sparse.fingerprint if other.sparse else None)
+        return sparse[1] in (None, sparse[0]) and all(
+            mine is not None and mine.embedding.fingerprint == one.embedding.fingerprint for mine, one in dense
+        )
+
     def check(self, other: Layout, store: str) -> None:
         """Raise InvalidData unless documents made for `other` may join a store that was made with this.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..adjust import adjusted
 from ..closing import Closing
-from ..errors import CcheckError, UsageError
+from ..errors import CcheckError, StoreChanged, UsageError
 from ..memory import Memory
 from ..recipe import Recipe
 from ..search import Filter, Store, open_store, parse_filter
@@ -118,13 +118,13 @@ class Checker(Closing):
         if run.plan.asking is not None:
             yield from self._questioned(run, asked)
             return
-        for states in self._prepared(run, asked):
+        for current, states in self._prepared(run, asked):
             done: Iterable[ClaimState] = states
             if self.recipe.verdict.method != "none":
                 judge = self._judge
-                done = judged(run, states) if judge is None else (judge_with(judge, state) for state in states)
+                done = judged(current, states) if judge is None else (judge_with(judge, state) for state in states)
             for state in done:
-                yield self._grounded(state.result(run))
+                yield self._grounded(state.result(current))
 
     def _grounded(self, result: Result) -> Result:
         """With `deep`, the result with the figures and passages of its full texts."""
@@ -160,8 +160,8 @@ class Checker(Closing):
         if not isinstance(method, LlmStances):
             raise UsageError("no language model judges here: choose one with --llm MODEL (the verdict method llm)")
         run = replace(self._run(k, filters, details=False), plan=without_questions(plan))
-        for states in self._prepared(run, claims):
-            yield from method.plan_prompts(cases(run, states))
+        for current, states in self._prepared(run, claims):
+            yield from method.plan_prompts(cases(current, states))
 
     def plan(self) -> Plan:
         """What of the recipe can run on this store and machine. Raises what a required part lacks."""
@@ -197,15 +197,24 @@ class Checker(Closing):
         for state in check_with_questions(run, run.plan.asking, iter(claims)):
             yield state.result(run)
 
-    def _prepared(self, run: Run, claims: Iterable[Claim]) -> Iterator[list[ClaimState]]:
-        """The claims, some at a time, with all but stances and verdicts."""
+    def _prepared(self, run: Run, claims: Iterable[Claim]) -> Iterator[tuple[Run, list[ClaimState]]]:
+        """The claims, some at a time, with all but stances and verdicts.
+
+        With the run that they are in: another one from where the store moved to the vectors of another model.
+        """
         documents = self._documents_to_read(run.plan) if run.trace else None
         answered = False
         why = why_nothing(run)
         for batch in _batches(claims, MEASURED_BATCH if run.trace else BATCH):
             states = run.states(batch)
             try:
-                retrieve(run, states)
+                try:
+                    retrieve(run, states)
+                except StoreChanged:
+                    self._plan = None
+                    run = replace(run, plan=self.plan())
+                    states = run.states(batch)
+                    retrieve(run, states)
                 estimate_relevance(run, states)
                 for state in going(states):
                     if not state.hits:
@@ -218,7 +227,7 @@ class Checker(Closing):
                 states = run.states(batch)
                 for state in going(states):
                     state.error = error
-                yield states
+                yield run, states
                 continue
             answered = answered or bool(going(states))
             for some in _batches(
@@ -226,7 +235,7 @@ class Checker(Closing):
             ):
                 rerank(run, some)
                 choose_evidence(run, some, documents)
-                yield some
+                yield run, some
 
     def _documents_to_read(self, plan: Plan) -> int:
         """How many documents of a claim somebody judges."""

@@ -270,7 +270,7 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
     from .checker import Checker
 
     try:
-        with Checker(resolved.settings, recipe=_only_searching(load_recipe(resolved.settings.recipe))) as checker:
+        with Checker(resolved.settings, recipe=only_searching(load_recipe(resolved.settings.recipe))) as checker:
             info = checker.store.info()
             if info is None:
                 absent = f"{checker.store.name} does not exist yet. Create it with ccheck ingest FILE"
@@ -299,7 +299,7 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
         yield Finding("store", "failed", str(error), error.exit_code)
 
 
-def _only_searching(recipe: Recipe) -> Recipe:
+def only_searching(recipe: Recipe) -> Recipe:
     """The recipe without rewriting, reranking and judging, which have findings of their own and may cost money."""
     searching = {name: stage.model_copy(update={"query": "claim"}) for name, stage in recipe.retrievers.items()}
     nobody = recipe.verdict.model_copy(update={"method": "none"})

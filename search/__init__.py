@@ -2,7 +2,17 @@
 
 from ..types import Filter
 from .filters import after, before, parse_filter
-from .open import open_local_store, open_store
+from .open import open_elastic_store, open_local_store, open_store
 from .store import Store, StoreInfo
 
-__all__ = ["Filter", "Store", "StoreInfo", "after", "before", "open_local_store", "open_store", "parse_filter"]
+__all__ = [
+    "Filter",
+    "Store",
+    "StoreInfo",
+    "after",
+    "before",
+    "open_elastic_store",
+    "open_local_store",
+    "open_store",
+    "parse_filter",
+]

@@ -14,6 +14,7 @@ from ..text import is_unicode
 from .store import Store
 
 if TYPE_CHECKING:
+    from .elastic import ElasticStore
     from .local import LocalStore
 
 DEFAULT_INDEX = "papers"
@@ -62,6 +63,17 @@ def open_local_store(settings: Settings, why: str) -> LocalStore:
     if not isinstance(store, LocalStore):
         store.close()
         raise UsageError(f"{store.name} is not a local store. {why}")
+    return store
+
+
+def open_elastic_store(settings: Settings, why: str) -> ElasticStore:
+    """As `open_store`, for what only servers can do. Raises UsageError with `why` for a local store."""
+    from .elastic import ElasticStore
+
+    store = open_store(settings)
+    if not isinstance(store, ElasticStore):
+        store.close()
+        raise UsageError(f"{store.name} is a local store. {why}")
     return store
 
 

@@ -50,8 +50,15 @@ class Outcome:
         self.refused |= other.refused
 
 
-def write(client: Client, path: str, index: str, operations: Iterable[Operation], params: Mapping[str, Any]) -> Outcome:
-    """Send all operations; done when each is stored or refused.
+def write(
+    client: Client,
+    path: str,
+    index: str,
+    operations: Iterable[Operation],
+    params: Mapping[str, Any],
+    before: Callable[[], object] = lambda: None,
+) -> Outcome:
+    """Send all operations; done when each is stored or refused. `before` is called ahead of each request.
 
     Operations must bear being done twice: a request whose answer was lost is sent again. Raises a CcheckError where
     the server stays away for longer than `Connection.retry_seconds`, or refuses for a reason that concerns no document.
@@ -64,7 +71,7 @@ def write(client: Client, path: str, index: str, operations: Iterable[Operation]
             for chunk in _chunks(operations):
                 if len(pending) >= 2 * threads:
                     total.add(pending.popleft().result())
-                pending.append(pool.submit(_send, client, path, params, index, stopped, chunk))
+                pending.append(pool.submit(_send, client, path, params, index, stopped, before, chunk))
             while pending:
                 total.add(pending.popleft().result())
         except BaseException:
@@ -166,6 +173,7 @@ def _send(
     params: Mapping[str, Any],
     index: str,
     stopped: threading.Event,
+    before: Callable[[], object],
     operations: Sequence[Operation],
 ) -> Outcome:
     """Send one request, and again what of it failed, until each operation is done."""
@@ -174,6 +182,7 @@ def _send(
     def attempt() -> None:
         nonlocal left
         with client.writing:
+            before()
             answer = client.send("POST", path, b"".join(operation.lines for operation in left), params)
         sent = len(left)
         left, busy = _settle(answer["items"], left, outcome, client, index)
@@ -184,7 +193,7 @@ def _send(
         client.again(path, attempt, stopped, slow=True)
     except (ApiError, TransportError, Busy) as error:
         if isinstance(error, ApiError) and error.meta.status == 413:
-            return _halved(left, outcome, functools.partial(_send, client, path, params, index, stopped))
+            return _halved(left, outcome, functools.partial(_send, client, path, params, index, stopped, before))
         raise translate(error, client.connection, index) from error
     return outcome
 

@@ -215,6 +215,10 @@ class Client:
         for event in list(self._waiting):
             event.set()
 
+    @property
+    def abandoned(self) -> bool:
+        return self._abandoned.is_set()
+
     def close(self) -> None:
         self._client.close()
 

@@ -40,6 +40,8 @@ _STATUS = {"security_exception": 403, "index_not_found_exception": 404, "routing
 _TOO_MANY_CLAUSES = frozenset({"too_many_clauses", "too_many_nested_clauses"})
 _REJECTED = re.compile(r"rejected execution of .*\[name = (?:[^/,\]]*/)?([\w-]+).*", re.DOTALL)
 """A rejection's reason is a page of Java objects, with the pool's name among them."""
+_WRITE_BLOCK = "FORBIDDEN/8/"
+"""What the server's reason has for it, and for no other block."""
 _LONGEST = 600
 _MOST_ERRORS = 50
 
@@ -58,6 +60,10 @@ class TooManyClauses(InvalidData):
 
 class Denied(ServerError):
     """The key or user lacks a privilege."""
+
+
+class WriteBlocked(ServerError):
+    """The index takes no writes for the moment (`index.blocks.write`): a migration is about to end."""
 
 
 class AlreadyExists(InvalidData):
@@ -110,6 +116,12 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
         return ServerError(
             f"{connection.name} does not accept the credentials ({reason}): "
             + (connection.withheld or "set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD")
+        )
+    if kind == "cluster_block_exception" and _WRITE_BLOCK in reason:
+        return WriteBlocked(
+            f"{where} does not accept writes (index.blocks.write is set). The last step of ccheck index migrate sets "
+            "it. If that was interrupted, run it again, or put index.blocks.write back to null in the settings of the "
+            "index"
         )
     if kind == "cluster_block_exception" and status != 503:
         return ServerError(f"{where} does not accept changes: {reason.rstrip(';')}. {_block_remedy(reason, index)}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from ... import es_mappings
 from ...layout import MAIN_VECTORS, Embedding, Layout, UnitField, analysis_key
@@ -17,21 +19,48 @@ ADDITIONAL, SPARSE, TERMS, UNITS = "additional", "sparse", "terms", "units"
 ID: Final = "id"
 """Repeats `_id` as a doc value: the ids of 10,000 hits are read in a tenth of the time that stored ones take."""
 
+IndexType = Literal["int8_hnsw", "bbq_hnsw", "int4_hnsw", "hnsw", "bbq_disk", "int8_flat", "bbq_flat", "flat"]
+"""How the server indexes the vectors of passages: its own names. bbq_disk needs 9.2 and an Enterprise licence."""
+INDEX_TYPES: Final = get_args(IndexType)
+INDEX_TYPE: Final = "index_type"
+"""Where `_meta` remembers it, unless it is that of the templates."""
+OVERSAMPLE: Final = {"oversample": 3}
+"""How many times as many candidates are scored again with the full vectors, where the index has smaller ones."""
+_FULL_VECTORS: Final = ("hnsw", "flat")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOptions:
+    """What the owner of a cluster chooses for an index; None leaves it to the templates."""
+
+    index_type: IndexType | None = None
+    shards: int | None = None
+    replicas: int | None = None
+
+
 _BY_WHITE_SPACE = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
 """Terms that ccheck made, joined by spaces. In `_source`, so that a partial update or a reindex keeps them."""
 
 
-def create_body(alias: str, layout: Layout) -> dict[str, Any]:
-    """The request that makes an index for documents of this layout, behind an alias."""
+def create_body(alias: str | None, layout: Layout, options: IndexOptions | None = None) -> dict[str, Any]:
+    """The request that makes an index for documents of this layout, behind an alias or without one."""
+    options = options or IndexOptions()
     mappings = es_mappings.fields()
-    mappings["properties"] |= layout_mappings(layout)["properties"]
-    mappings["_meta"] = {OURS: remembered(layout)}
-    return {"settings": es_mappings.settings(), "mappings": mappings, "aliases": {alias: {"is_write_index": True}}}
+    mappings["properties"] |= layout_mappings(layout, options.index_type)["properties"]
+    mappings["_meta"] = {OURS: remembered(layout, options.index_type)}
+    settings = es_mappings.settings()
+    if options.shards is not None:
+        settings["index"]["number_of_shards"] = options.shards
+    if options.replicas is not None:
+        # Else the number of nodes would go on deciding.
+        settings["index"] |= {"auto_expand_replicas": False, "number_of_replicas": options.replicas}
+    aliases = {} if alias is None else {alias: {"is_write_index": True}}
+    return {"settings": settings, "mappings": mappings, "aliases": aliases}
 
 
-def layout_mappings(layout: Layout) -> dict[str, Any]:
+def layout_mappings(layout: Layout, index_type: str | None = None) -> dict[str, Any]:
     """What a layout adds to the fields that every index has; an index that has some of it may be sent it all."""
-    properties = {name: _passages(field.embedding) for name, field in layout.dense.items()}
+    properties = {name: _passages(field.embedding, index_type) for name, field in layout.dense.items()}
     if layout.sparse is not None:
         properties |= es_mappings.sparse()["properties"]
     if layout.analyses:
@@ -43,18 +72,29 @@ def layout_mappings(layout: Layout) -> dict[str, Any]:
     return {"properties": properties}
 
 
-def remembered(layout: Layout) -> dict[str, Any]:
+def remembered(layout: Layout, index_type: str | None = None) -> dict[str, Any]:
     """What ccheck keeps in the mapping's `_meta`; `terms` says to people of what analysis each such field is."""
     kept = {"version": version("ccheck"), "format": FORMAT, "layout": layout.to_dict()}
+    kept |= {INDEX_TYPE: index_type} if index_type is not None else {}
     said = {analysis_key(one): one.model_dump(mode="json", exclude_defaults=True) for one in layout.analyses}
     return kept | ({TERMS: said} if said else {})
 
 
-def _passages(embedding: Embedding) -> dict[str, Any]:
+def _passages(embedding: Embedding, index_type: str | None) -> dict[str, Any]:
     """A nested field of passages with their vectors."""
     mapping: dict[str, Any] = es_mappings.vectors()["properties"][MAIN_VECTORS]
-    mapping["properties"]["vector"]["dims"] = embedding.dimensions
+    vector = mapping["properties"]["vector"]
+    vector["dims"] = embedding.dimensions
+    if index_type is not None:
+        rescored = {} if index_type in _FULL_VECTORS else {"rescore_vector": dict(OVERSAMPLE)}
+        vector["index_options"] = {"type": index_type} | rescored
     return mapping
+
+
+def index_type_of(meta: Mapping[str, Any]) -> str:
+    """The index type of an index's passages, which its `_meta` remembers."""
+    default = es_mappings.vectors()["properties"][MAIN_VECTORS]["properties"]["vector"]["index_options"]["type"]
+    return str(meta.get(INDEX_TYPE) or default)
 
 
 def _units(field: UnitField) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import InvalidData
+from ...errors import CcheckError, InvalidData
 from .client import Client
 from .errors import refuse_parts
 from .ingested import figures
 from .schema import Index
 
+_HARMFUL = {"rollover", "delete", "shrink", "searchable_snapshot", "downsample"}
+"""Actions of a life cycle policy after which the index is another one, or none."""
 _CONDITIONS = {"filter": "a filter", "index_routing": "a routing", "search_routing": "a routing"}
 
 
@@ -35,12 +37,45 @@ def refuse_writing(client: Client, name: str, index: Index) -> None:
     """Raise InvalidData where what is written by this name would not reach the whole of one index, and it alone."""
     for concrete, found in _described(client, name).items():
         _refuse_data_stream(index, concrete, found, "write to")
+        if problem := policy_problem(client, concrete, found):
+            raise InvalidData(problem)
         _refuse_conditions(index, name, concrete, found, "to write")
         if found.get("aliases", {}).get(name, {}).get("is_write_index") is False:
             raise InvalidData(
                 f"the alias {index.name} does not take writes: is_write_index is false for {concrete}. "
                 "Set it to true (POST _aliases), then run the same command again"
             )
+
+
+def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> str | None:
+    """What is wrong with an index's life cycle policy, and what to do; None where it may stay.
+
+    `found` is what `GET /INDEX` answered. A policy that makes a new index, or removes or replaces this one, takes the
+    store apart: searches would see a part of the documents, or none.
+    """
+    lifecycle = found.get("settings", {}).get("index", {}).get("lifecycle", {})
+    policy = lifecycle.get("name")
+    if not policy:
+        return None
+    remove = f"Remove the policy (POST {concrete}/_ilm/remove), and from the index template that attached it"
+    try:
+        answer = client.request("GET", f"/_ilm/policy/{quote(str(policy), safe='')}", patient=False)
+        phases = answer[policy]["policy"]["phases"].values()
+        actions = {action for phase in phases for action in phase.get("actions", {})}
+    except (CcheckError, KeyError, TypeError, AttributeError):
+        return (
+            f"the index {concrete} has the ILM policy {policy}, which this key or user may not read. A policy that "
+            f"rolls over or deletes would take the store apart. {remove}, or grant the cluster privilege read_ilm"
+        )
+    if str(lifecycle.get("indexing_complete")).lower() == "true":
+        actions -= {"rollover"}
+    harmful = sorted(actions & _HARMFUL)
+    if not harmful:
+        return None
+    return (
+        f"the index {concrete} has the ILM policy {policy} with {' and '.join(harmful)}, which would take the store "
+        f"apart: a store is one index. {remove}, or use a policy without it"
+    )
 
 
 def removal(client: Client, name: str, index: Index) -> Removal:

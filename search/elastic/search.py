@@ -56,6 +56,10 @@ class WithoutId(Exception):
     """A document that somebody else wrote lacks the field that repeats its id."""
 
 
+class Moved(Exception):
+    """The alias stands for another index than when the search was made."""
+
+
 class NotNative(Exception):
     """The server does not fuse: its licence does not allow it, or, where `licensed`, it knows no weights."""
 
@@ -303,6 +307,8 @@ class Searcher:
             raise NotNative(licensed=True)
 
     def _found(self, plan: Plan, responses: Mapping[str, dict[str, Any]]) -> Found | CcheckError:
+        """Raises Moved where the alias of an index of ccheck's is on another one by now."""
+        there = self.index.concrete[0]
         for response in responses.values():
             if "error" in response:
                 status = response.get("status", 500)
@@ -313,6 +319,8 @@ class Searcher:
                 refuse_parts(response, self.client.connection, self.name)
             except ServerError as error:
                 return error
+            if self.index.made_here and any(hit.get("_index", there) != there for hit in _hits(response)[:1]):
+                raise Moved
         every = [hit for response in responses.values() for hit in _hits(response)]
         rankings = {name: self._ranked(name, responses[name]) if name in responses else [] for name in self.retrievers}
         weights = {name: retriever.weight for name, retriever in self.retrievers.items()}

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from ...analysis import open_analysis
 from ...closing import Closing
-from ...errors import CcheckError, InvalidData, NotFound, UsageError
+from ...errors import CcheckError, InvalidData, NotFound, ServerError, StoreChanged, UsageError
 from ...layout import Layout
 from ...profiles import StoreProfile
 from ...stages import Bm25, Fusion, Retriever
@@ -27,13 +27,16 @@ from . import bulk, ingested, mappings, ownership, reading, schema, units
 from .client import Client
 from .comparable import field_kinds
 from .connection import Connection
-from .errors import WHOLE, AlreadyExists, TooManyFields, refuse_parts
+from .errors import WHOLE, AlreadyExists, TooManyFields, WriteBlocked, refuse_parts
 from .fields import FieldNames
 from .found import sampler
+from .moving import LEASE_SECONDS
 from .papers import with_papers
 from .queries import Body, check, filter_bodies
 from .schema import Index
-from .search import NotNative, Searcher
+from .search import Moved, NotNative, Searcher
+
+T = TypeVar("T")
 
 FIRST = "-000001"
 """Suffix of the index behind an alias."""
@@ -46,6 +49,8 @@ KNOWN_SECONDS = 30.0
 CREATED_TRIES, CREATED_PAUSE = 20, 0.25
 """How often, and after how many seconds, an index that another process has just made is looked for: each node of a
 cluster learns of it a little later."""
+MOVES, BLOCKED_SECONDS = 3, 0.5
+"""How often one search follows an alias to another index, and how long a write waits before it tries again there."""
 FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
 
 
@@ -78,7 +83,16 @@ class ElasticStore(Closing):
         self._read: tuple[Mapping[str, Any], Index] | None = None
         self._native = self._native_weights = True
         self._writes = ingested.Writes()
+        self._told: Layout | None = None
+        """What the store was made with when it was last asked; queries are made for that."""
+        self._prepared: tuple[tuple[str, ...], Layout] | None = None
+        """The index that `prepare` found, and the layout that documents are made for."""
         self.upserts_at_once = 2  # so that the server has work while the last requests of one are under way
+
+    @property
+    def client(self) -> Client:
+        """What asks the server, for what only Elasticsearch can do."""
+        return self._client
 
     # -- what is there
 
@@ -86,6 +100,7 @@ class ElasticStore(Closing):
         index = self._load()
         if index is None:
             return None
+        self._told = index.layout
         details = {"server": self._connection.name, "index": ", ".join(index.concrete)}
         if not index.made_here:
             details |= {
@@ -193,15 +208,16 @@ class ElasticStore(Closing):
         index.layout.check(layout, self.name)
         ownership.refuse_writing(self._client, self.index, index)
         if index.layout != layout:
-            self._remember(index, mappings.remembered(layout), mappings.layout_mappings(layout))
+            type_ = index.meta.get(mappings.INDEX_TYPE)
+            self._remember(index, mappings.remembered(layout, type_), mappings.layout_mappings(layout, type_))
             self._load()
+        self._prepared = index.concrete, layout
         self._writes.begin(self._client, index)
 
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         refused: dict[str, str] = {}
-        index = self._writable()
 
-        def operations() -> Iterator[bulk.Operation]:
+        def operations(index: Index) -> Iterator[bulk.Operation]:
             # Requests are sent in parallel, so an id may be in one of them only.
             for entry in {entry.document.id: entry for entry in entries}.values():
                 try:
@@ -209,10 +225,10 @@ class ElasticStore(Closing):
                 except InvalidData as error:
                     refused[entry.document.id] = str(error)
 
-        return self._write(operations()).refused | refused
+        return self._write(operations).refused | refused
 
     def delete(self, ids: Sequence[str]) -> int:
-        return self._write(map(bulk.delete_operation, dict.fromkeys(ids))).results.get("deleted", 0)
+        return self._write(lambda _: map(bulk.delete_operation, dict.fromkeys(ids))).results.get("deleted", 0)
 
     def abandon(self) -> None:
         self._client.abandon()
@@ -255,6 +271,17 @@ class ElasticStore(Closing):
     ) -> list[Ranking | CcheckError]:
         if searched_units(retrievers) is not None:
             return search_several(self, [[query] for query in queries], retrievers, fusion, k=k, filters=filters)
+        return self._following(lambda: self._searched(queries, retrievers, fusion, k, filters, details))
+
+    def _searched(
+        self,
+        queries: Sequence[Query],
+        retrievers: Mapping[str, Retriever],
+        fusion: Fusion,
+        k: int,
+        filters: Sequence[Filter],
+        details: bool,
+    ) -> list[Ranking | CcheckError]:
         index = self._index_for(retrievers)
         searcher = Searcher(
             self._client, self.index, index, retrievers, fusion, k, filters, details, chunks=index.chunks_asked
@@ -339,9 +366,9 @@ class ElasticStore(Closing):
         self._read = (found, index) if index.made_here or self.count() else None
         return index
 
-    def _index(self, fresh: bool = False) -> Index:
+    def _index(self, fresh: bool = False, within: float = KNOWN_SECONDS) -> Index:
         known = self._known
-        if known is not None and not fresh and time.monotonic() - known[0] < KNOWN_SECONDS:
+        if known is not None and not fresh and time.monotonic() - known[0] < within:
             return known[1]
         index = self._load()
         if index is None:
@@ -358,13 +385,30 @@ class ElasticStore(Closing):
             index = self._index(fresh=True)  # it may have gained a field meanwhile
             for retriever in retrievers.values():
                 check(index, retriever)
+        if index.made_here and self._told is not None and not index.layout.answers(self._told):
+            raise StoreChanged(
+                f"{self.name} is now made with {index.layout.describe()}. Open it again: queries were made for "
+                f"{self._told.describe()}"
+            )
         return index
 
+    def _following(self, search: Callable[[], T]) -> T:
+        """What the search returns, made again where the alias has gone to another index meanwhile."""
+        for _ in range(MOVES):
+            try:
+                return search()
+            except Moved:
+                self._known = None
+        raise ServerError(f"the alias {self.name} moved {MOVES} times during one search: try again later")
+
     def _writable(self, fresh: bool = False) -> Index:
+        """The index to write to. Raises InvalidData where its alias went to one that these documents don't fit."""
         self._refuse_several()
-        index = self._index(fresh)
+        index = self._index(fresh, within=LEASE_SECONDS)
         if not index.made_here:
             raise self._foreign()
+        if self._prepared is not None and index.concrete != self._prepared[0]:
+            index.layout.check(self._prepared[1], self.name)
         return index
 
     def _refuse_several(self) -> None:
@@ -414,14 +458,25 @@ class ElasticStore(Closing):
             self._request("PUT", f"{path}/_settings", {FIELDS_LIMIT: limit + FIELDS_ROOM})
             self._request("PUT", f"{path}/_mapping", body)
 
-    def _write(self, operations: Iterable[bulk.Operation]) -> bulk.Outcome:
-        index = self._writable()
-        # Without this a bulk request would make a bare index in the place of one that was removed.
-        params: dict[str, Any] = {"require_alias": True} if index.is_alias else {}
-        params["filter_path"] = bulk.WANTED
-        outcome = bulk.write(self._client, self._path("_bulk"), self.index, operations, params)
-        self._writes.add(outcome)
-        return outcome
+    def _write(self, operations: Callable[[Index], Iterable[bulk.Operation]]) -> bulk.Outcome:
+        """Write, after the end of a migration that is under way, to the index that the alias is on then."""
+        since = time.monotonic()
+        while True:
+            index = self._writable()
+            # Without this a bulk request would make a bare index in the place of one that was removed.
+            params: dict[str, Any] = {"require_alias": True} if index.is_alias else {}
+            params["filter_path"] = bulk.WANTED
+            try:
+                path, made = self._path("_bulk"), operations(index)
+                outcome = bulk.write(self._client, path, self.index, made, params, before=self._writable)
+            except WriteBlocked:
+                self._known = None
+                if time.monotonic() - since > self._connection.retry_seconds or self._client.abandoned:
+                    raise
+                time.sleep(BLOCKED_SECONDS)
+                continue
+            self._writes.add(outcome)
+            return outcome
 
     def _count_passages(self, index: Index) -> int:
         if index.made_here:

@@ -1,0 +1,149 @@
+"""Bytes and rates of an index in Elasticsearch: what the constants of `ccheck index size` are taken from.
+
+    python benchmarks/elasticsearch_size.py corpus.jsonl.gz --documents 10000 --documents 100000
+
+The texts are those of the file (BEIR's fields), repeated with one changed word in ten so that the index has new terms
+to keep. Each document has one passage with a random unit vector: its bytes are those of a real one, but no ranking
+means anything here. Sizes are read before and after the index is merged into one segment (`_disk_usage` and
+`_stats/dense_vector`). Each line of the output is JSON.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import httpx
+import numpy as np
+from elasticsearch_common import drop, machine, server
+
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.search.elastic.mappings import INDEX_TYPES, IndexOptions, create_body
+from ccheck.types import Document, Entry, Passage
+
+INDEX = "ccheck-benchmark-size"
+BATCH = 2_000
+QUERIES = 50
+
+
+@click.command()
+@click.argument("corpus", type=click.Path(exists=True, path_type=Path))
+@click.option("--url", help="Server to use.  [default: start one]")
+@click.option("--documents", "sizes", type=int, multiple=True, default=(10_000,), show_default=True)
+@click.option("--dims", default=384, show_default=True)
+@click.option("--index-type", "types", type=click.Choice(INDEX_TYPES), multiple=True, default=("int8_hnsw", "bbq_hnsw"))
+def main(corpus: Path, url: str | None, sizes: tuple[int, ...], dims: int, types: tuple[str, ...]) -> None:
+    texts = read(corpus)
+    with server(url) as address:
+        print(json.dumps({"machine": machine(address)}), flush=True)
+        for size in sizes:
+            for index_type in types:
+                print(json.dumps(measured(address, texts, size, dims, index_type)), flush=True)
+
+
+def measured(url: str, texts: list[tuple[str, str]], size: int, dims: int, index_type: Any) -> dict[str, Any]:
+    """One index of that size, built, merged, asked and removed again."""
+    drop(url, INDEX)
+    layout = Layout.with_vectors(Embedding("random", dims, "0" * 64, 256), Chunking.whole(256))
+    body = create_body(INDEX, layout, IndexOptions(index_type, 1, 0))
+    httpx.put(f"{url}/{INDEX}-000001", json=body, timeout=60).raise_for_status()
+    found: dict[str, Any] = {"documents": size, "dims": dims, "index_type": index_type}
+    characters = 0
+    with ElasticStore(Connection(url, request_timeout=600), INDEX) as store:
+        store.prepare(layout)
+        writing = 0.0
+        for batch in entries(texts, size, dims):
+            characters += sum(len(one.document.content) for one in batch)
+            started = time.perf_counter()
+            assert store.upsert(batch) == {}
+            writing += time.perf_counter() - started
+        started = time.perf_counter()
+        store.publish()
+        found["characters_per_document"] = round(characters / size)
+        found["documents_per_second"] = round(size / (writing + time.perf_counter() - started))
+        found["bytes_before_merge"] = stored(url)
+        started = time.perf_counter()
+        httpx.post(f"{url}/{INDEX}/_forcemerge", params={"max_num_segments": 1}, timeout=3600).raise_for_status()
+        found["merge_seconds"] = round(time.perf_counter() - started, 1)
+        httpx.post(f"{url}/{INDEX}/_refresh", timeout=600).raise_for_status()
+    found["bytes"] = stored(url)
+    found |= by_part(url)
+    found["vectors_off_heap"] = off_heap(url)
+    found["search_ms"] = asked(url, dims)
+    drop(url, INDEX)
+    return found
+
+
+def read(corpus: Path) -> list[tuple[str, str]]:
+    opener = gzip.open if corpus.suffix == ".gz" else open
+    with opener(corpus, "rt", encoding="utf-8") as lines:
+        return [(one["title"], one["text"]) for one in map(json.loads, lines)]
+
+
+def entries(texts: list[tuple[str, str]], size: int, dims: int) -> Iterator[list[Entry]]:
+    """The documents in batches. From the second time on, a text has one word in ten replaced by one of another."""
+    rng, chance = np.random.default_rng(0), random.Random(0)
+    vocabulary = sorted({word for _, text in texts for word in text.split()})
+    batch: list[Entry] = []
+    for number in range(size):
+        title, text = texts[number % len(texts)]
+        if number >= len(texts):
+            words = text.split()
+            for place in chance.sample(range(len(words)), len(words) // 10):
+                words[place] = chance.choice(vocabulary)
+            text = " ".join(words)
+        vector = rng.normal(size=dims).astype(np.float32)
+        passage = Passage(0, len(text), vector / np.linalg.norm(vector))
+        document = Document(f"{number:08d}", title, text, {"year": 1950 + number % 75})
+        batch.append(Entry(document, f"{number:032x}", {MAIN_VECTORS: (passage,)}))
+        if len(batch) == BATCH or number == size - 1:
+            yield batch
+            batch = []
+
+
+def stored(url: str) -> int:
+    httpx.post(f"{url}/{INDEX}/_flush", timeout=600).raise_for_status()
+    answer = httpx.get(f"{url}/{INDEX}/_stats/store", timeout=60).raise_for_status().json()
+    return int(answer["_all"]["primaries"]["store"]["size_in_bytes"])
+
+
+def by_part(url: str) -> dict[str, int]:
+    """Bytes of the vectors, of what is stored of documents, and of the rest."""
+    answer = httpx.post(f"{url}/{INDEX}/_disk_usage", params={"run_expensive_tasks": True}, timeout=3600)
+    parts: Mapping[str, Any] = answer.raise_for_status().json()[f"{INDEX}-000001"]["all_fields"]
+    vectors, documents = int(parts["knn_vectors_in_bytes"]), int(parts["stored_fields_in_bytes"])
+    return {
+        "vector_bytes": vectors,
+        "stored_bytes": documents,
+        "other_bytes": int(parts["total_in_bytes"]) - vectors - documents,
+    }
+
+
+def off_heap(url: str) -> dict[str, int]:
+    """What the server says it maps into memory of vectors, by the kind of file; empty before 9.1."""
+    answer = httpx.get(f"{url}/{INDEX}/_stats/dense_vector", timeout=60).raise_for_status().json()
+    parts = answer["_all"]["primaries"]["dense_vector"].get("off_heap", {})
+    return {name: value for name, value in parts.items() if name.endswith("_size_bytes") and value}
+
+
+def asked(url: str, dims: int) -> float:
+    """The median milliseconds of a kNN search for 100 documents, one at a time, everything in memory."""
+    rng, taken = np.random.default_rng(1), []
+    for _ in range(QUERIES):
+        knn = {"field": "passages.vector", "query_vector": rng.normal(size=dims).tolist(), "k": 100}
+        started = time.perf_counter()
+        body = {"knn": knn | {"num_candidates": 200}, "size": 100, "_source": False}
+        httpx.post(f"{url}/{INDEX}/_search", json=body, timeout=60).raise_for_status()
+        taken.append(time.perf_counter() - started)
+    return round(sorted(taken)[QUERIES // 2] * 1000, 1)
+
+
+if __name__ == "__main__":
+    main()

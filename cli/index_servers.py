@@ -1,0 +1,366 @@
+"""`ccheck index create | stats | migrate | alias`: indices on an Elasticsearch server, for those who run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import InvalidData, UsageError
+from .common import (
+    counted,
+    device_option,
+    json_option,
+    model_option,
+    notice,
+    options,
+    print_fields,
+    print_json,
+    quiet_option,
+    settings_from,
+    stdout,
+    store_option,
+)
+from .progress import notifier, progress_bar
+
+if TYPE_CHECKING:
+    from ..pipeline.migrate import Migrated, Rankings
+    from ..search.elastic.mappings import IndexOptions
+
+# Those of `ccheck.search.elastic.mappings`, which takes long to import; a test compares them.
+INDEX_TYPES = ("int8_hnsw", "bbq_hnsw", "int4_hnsw", "hnsw", "bbq_disk", "int8_flat", "bbq_flat", "flat")
+SERVER_ONLY = "This command is for Elasticsearch: --store https://host:9200/INDEX"
+
+index_type_option = click.option(
+    "--index-type",
+    type=click.Choice(INDEX_TYPES),
+    metavar="TYPE",
+    help=f"How the server indexes vectors: {', '.join(INDEX_TYPES)}.  [default: int8_hnsw]",
+)
+shards_option = click.option(
+    "--shards", type=click.IntRange(1, 1024), metavar="N", help="Number of primary shards.  [default: 1]"
+)
+replicas_option = click.option(
+    "--replicas",
+    type=click.IntRange(0, 16),
+    metavar="N",
+    help="Number of copies of each shard.  [default: 1 if there is a second node]",
+)
+recipe_option = click.option("--recipe", metavar="NAME|FILE", help="Also make what this recipe searches.")
+passage_option = click.option(
+    "--passage-tokens", type=click.IntRange(16), metavar="N", help="Longest passage, in tokens."
+)
+
+
+@click.command()
+@options(
+    store_option,
+    index_type_option,
+    shards_option,
+    replicas_option,
+    click.option("--no-dense", is_flag=True, help="Without vectors; only BM25 can search."),
+    recipe_option,
+    model_option,
+    device_option,
+    passage_option,
+    quiet_option,
+)
+def create(
+    *,
+    store: str | None,
+    index_type: str | None,
+    shards: int | None,
+    replicas: int | None,
+    no_dense: bool,
+    recipe: str | None,
+    model: str | None,
+    device: str | None,
+    passage_tokens: int | None,
+    quiet: bool,
+) -> None:
+    """Create an empty index with your own index type, shards and replicas.
+
+    \b
+    ccheck index create --store https://host:9200/papers --index-type bbq_hnsw --shards 3
+
+    ccheck ingest creates an index too, with the defaults. Use this command to choose.
+    """
+    from ..ingest.encoders import chunking_for, layout_of, with_chunking
+    from ..pipeline.encoders import open_encoders
+    from ..pipeline.ingest import recipe_to_ingest
+    from ..pipeline.resources import Resources
+    from ..search import open_elastic_store
+    from ..search.elastic import moving
+
+    settings = settings_from(store=store, embedding_model=model, device=device)
+    with open_elastic_store(settings, SERVER_ONLY) as opened:
+        if opened.info() is not None:
+            raise InvalidData(f"{opened.name} exists. To change it, run ccheck index migrate --store {opened.name}")
+        resources = Resources(settings, notify=notifier(quiet))
+        try:
+            dense = False if no_dense else True if model is not None else None
+            encoders = open_encoders(resources, None, recipe_to_ingest(settings, recipe), dense)
+            encoders = with_chunking(encoders, chunking_for(encoders, passage_tokens, None))
+        finally:
+            resources.close()
+        layout = layout_of(encoders)
+        made = moving.create(opened.client, opened.index, layout, _options(index_type, shards, replicas))
+        opened.prepare(layout)  # says at once if nothing could be written to it
+        if not quiet:
+            for message in encoders.notices:
+                notice(message)
+            notice(f"{opened.name} was created: the index {made}, for {layout.describe()}")
+
+
+@click.command()
+@options(store_option, json_option)
+def stats(*, store: str | None, as_json: bool) -> None:
+    """Show the indices of a store on a server: documents, bytes, vectors, shards.
+
+    \b
+    ccheck index stats --store https://host:9200/papers
+
+    Lists the index that the alias stands for, unfinished copies of a migration, and those that can be gone back to.
+    """
+    from ..search import open_elastic_store
+    from ..search.elastic.statistics import statistics
+    from ..search.missing import no_store
+
+    with open_elastic_store(settings_from(store=store), SERVER_ONLY) as opened:
+        found = statistics(opened.client, opened.index)
+        if not found:
+            raise no_store(opened.name)
+    for one in found:
+        if as_json:
+            print_json(asdict(one))
+            continue
+        size = f"{one.bytes / 1e6:,.1f} MB" if one.bytes is not None else ""
+        vectors = f"{one.vector_bytes / 1e6:,.1f} MB in memory or page cache" if one.vector_bytes else ""
+        deleted = f" (and {one.deleted:,} deleted)" if one.deleted else ""
+        print_fields(
+            stdout(),
+            {
+                "index": f"{one.index}: {one.role}",
+                "documents": f"{one.documents:,}{deleted}",
+                "made with": f"{one.layout}, {one.index_type}",
+                "size": size,
+                "vectors": vectors,
+                "shards": f"{one.shards}, replicas: {one.replicas}",
+                "segments": str(one.segments),
+                "ILM policy": one.policy or "",
+            },
+        )
+        stdout().print()
+
+
+@click.command()
+@click.argument("files", nargs=-1, metavar="[FILE...]")
+@options(
+    store_option,
+    index_type_option,
+    shards_option,
+    replicas_option,
+    recipe_option,
+    click.option("--model", metavar="NAME", help="New embedding model: a folder or a name."),
+    device_option,
+    passage_option,
+    click.option(
+        "--overlap",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Number of tokens that a passage shares with the one before.",
+    ),
+    click.option(
+        "--claims", metavar="FILE", help="Claims to compare rankings with.  [default: titles of stored documents]"
+    ),
+    click.option("--qrels", metavar="FILE", help="Judgements of these claims: nDCG@10 may not fall by more than 0.02."),
+    click.option(
+        "--agree",
+        type=click.FloatRange(0, 1),
+        metavar="X",
+        help="Smallest share of the top 10 that both must have in common.  [default: 0.8; 0.3 with other vectors]",
+    ),
+    click.option("--no-switch", is_flag=True, help="Fill and check the new index, but leave the alias where it is."),
+    json_option,
+    quiet_option,
+)
+def migrate(
+    files: tuple[str, ...],
+    *,
+    store: str | None,
+    index_type: str | None,
+    shards: int | None,
+    replicas: int | None,
+    recipe: str | None,
+    model: str | None,
+    device: str | None,
+    passage_tokens: int | None,
+    overlap: int | None,
+    claims: str | None,
+    qrels: str | None,
+    agree: float | None,
+    no_switch: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Move a store to another model, chunking or index type, without downtime.
+
+    \b
+    ccheck index migrate --store https://host:9200/papers --index-type bbq_hnsw
+    ccheck index migrate --store https://host:9200/papers --model intfloat/e5-small-v2
+    ccheck index migrate --store https://host:9200/papers --passage-tokens 128 --claims claims.jsonl --qrels qrels.tsv
+
+    Fills a new index (papers-000002) from the stored documents, or from FILEs, while the old one is searched and
+    written to. What is written meanwhile is copied too. If the counts are equal and the rankings agree, the alias is
+    switched in one step. Writes wait for a moment; searches never do. If this command is interrupted, run it again and
+    it continues. The old index is kept: ccheck index alias --back returns to it, ccheck index delete removes it.
+    """
+    from ..pipeline.ingest import recipe_to_ingest
+    from ..pipeline.migrate import Changes
+    from ..pipeline.migrate import migrate as run
+
+    if qrels is not None and claims is None:
+        raise UsageError("--qrels judges claims. Name their file with --claims")
+    changed = {"store": store, "device": device} | ({"embedding_model": model} if model is not None else {})
+    settings = settings_from(**changed)
+    chosen = _options(index_type, shards, replicas)
+    changes = Changes(chosen, recipe_to_ingest(settings, recipe) if recipe else None, model, passage_tokens, overlap)
+    if not changes.remakes and not files and chosen == _options(None, None, None):
+        raise UsageError(
+            "nothing would change. Name what is to be different: --index-type, --shards, --replicas, --model, "
+            "--recipe, --passage-tokens, or FILEs to fill the new index from"
+        )
+    judged, asked = None, []
+    if claims is not None:
+        from ..evaluation.datasets import read_claims, read_qrels
+
+        asked = read_claims(claims)
+        judged = read_qrels(qrels) if qrels is not None else None
+
+    def check(before: Rankings, after: Rankings, remade: bool) -> str:
+        return _compared(before, after, agree if agree is not None else 0.3 if remade else 0.8, judged)
+
+    with progress_bar("copying", quiet, unit="documents") as update:
+        done = run(
+            settings,
+            changes,
+            check,
+            claims=asked,
+            files=files,
+            switch=not no_switch,
+            notify=notice if not quiet else lambda message: None,
+            on_documents=lambda some, total: update(some, total),
+        )
+    _say(done, settings.store, as_json=as_json, quiet=quiet)
+
+
+@click.command()
+@options(
+    store_option,
+    click.option("--back", is_flag=True, help="Return to the index from before the last migration."),
+    click.option("--to", metavar="INDEX", help="Put the alias on this index alone; copy nothing."),
+    click.option("--yes", is_flag=True, help="Do not ask."),
+    json_option,
+    quiet_option,
+)
+def alias(*, store: str | None, back: bool, to: str | None, yes: bool, as_json: bool, quiet: bool) -> None:
+    """Show which index a store's alias stands for, or put it on another one.
+
+    \b
+    ccheck index alias --store https://host:9200/papers
+    ccheck index alias --store https://host:9200/papers --back
+    ccheck index alias --store https://host:9200/papers --to papers-000001
+
+    --back first copies what was written since the migration, so nothing is lost. --to only moves the alias, for example
+    after a rollover put a second index behind it.
+    """
+    from ..pipeline.migrate import go_back
+    from ..search import open_elastic_store
+    from ..search.elastic import moving
+
+    if back and to is not None:
+        raise UsageError("--back and --to exclude each other")
+    settings = settings_from(store=store)
+    if back:
+        _say(go_back(settings, notifier(quiet)), settings.store, as_json=as_json, quiet=quiet)
+        return
+    with open_elastic_store(settings, SERVER_ONLY) as opened:
+        if to is not None:
+            warning = f"Put the alias {opened.name} on {to} alone? Searches no longer see documents of other indices"
+            if not yes and not click.confirm(warning, err=True):
+                notice("nothing was changed")
+                return
+            moving.point(opened.client, opened.index, to)
+    list_indices(store, as_json=as_json)
+
+
+def list_indices(store: str | None, *, as_json: bool) -> None:
+    """Print the numbered indices of a store, with what each is to it."""
+    from ..search import open_elastic_store
+    from ..search.elastic import moving
+
+    with open_elastic_store(settings_from(store=store), SERVER_ONLY) as opened:
+        found = moving.numbered(opened.client, opened.index)
+    rows = {one.name: moving.role(one) for one in found}
+    if as_json:
+        for one in found:
+            print_json({"index": one.name, "in_use": one.in_use, "role": rows[one.name]})
+    elif rows:
+        print_fields(stdout(), rows)
+    else:
+        notice(f"there is no store {opened.name}. Create it with ccheck index create or ccheck ingest")
+
+
+def _options(index_type: str | None, shards: int | None, replicas: int | None) -> IndexOptions:
+    from ..search.elastic.mappings import IndexOptions
+
+    return IndexOptions(index_type, shards, replicas)  # type: ignore[arg-type]  # click has checked it
+
+
+def _compared(before: Rankings, after: Rankings, least: float, judged: Mapping[str, Mapping[str, int]] | None) -> str:
+    """What the comparison says. Raises InvalidData where the new rankings are too different, or worse."""
+    from ..pipeline.migrate import TOP, overlap
+
+    share = overlap(before, after)
+    said = f"of the top {TOP} of {counted(len(before), 'claim')} both indices have {share:.0%} in common"
+    if judged is not None:
+        was, now = (_ndcg(one, judged) for one in (before, after))
+        said += f"; nDCG@10 was {was:.4f} and is {now:.4f}"
+        if now < was - MOST_LOST:
+            raise InvalidData(f"{said}: the new index ranks worse, so the alias stays where it is")
+        return said
+    if share < least:
+        raise InvalidData(
+            f"{said}; at least {least:.0%} are wanted, so the alias stays where it is. The new index is kept: run the "
+            "same command with a smaller --agree, or judge with --claims and --qrels"
+        )
+    return said
+
+
+MOST_LOST = 0.02
+"""By how much nDCG@10 may fall."""
+
+
+def _ndcg(rankings: Rankings, judged: Mapping[str, Mapping[str, int]]) -> float:
+    from ..evaluation.metrics import measure, only
+
+    run = {claim: {id_: -float(place) for place, id_ in enumerate(ids)} for claim, ids in rankings.items()}
+    return measure(run, only(judged, rankings), ["nDCG@10"], resamples=1).mean["nDCG@10"]
+
+
+def _say(done: Migrated, store: str, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print_json(asdict(done))
+    if quiet:
+        return
+    if done.checked:
+        notice(done.checked)
+    if done.switched:
+        notice(
+            f"{store} is now {done.target}, with {counted(done.documents, 'document')}. {done.source} is kept, and "
+            "takes no writes: ccheck index alias --back returns to it, ccheck index delete removes it"
+        )
+    else:
+        notice(f"{done.target} has {counted(done.documents, 'document')}. Run the same command without --no-switch")

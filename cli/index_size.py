@@ -1,0 +1,141 @@
+"""`ccheck index size`: what an index of many documents will need."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from ..errors import UsageError
+from .common import json_option, notice, options, print_fields, print_json, stdout
+from .index_servers import INDEX_TYPES
+
+
+class Number(click.ParamType):
+    """A whole number, also written as 1e8 or 100_000_000."""
+
+    name = "number"
+
+    def convert(self, value: object, param: click.Parameter | None, context: click.Context | None) -> int:
+        try:
+            number = float(str(value).replace(",", ""))
+            whole = int(number)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is not a number such as 1e8", param, context)
+        if whole < 1 or whole != number:
+            self.fail(f"{value!r} is not a whole number above 0", param, context)
+        return whole
+
+
+@click.command()
+@options(
+    click.option("--documents", type=Number(), required=True, metavar="N", help="How many documents, such as 1e8."),
+    click.option(
+        "--dims", type=click.IntRange(0, 4096), default=384, show_default=True, help="Dimensions; 0 is without vectors."
+    ),
+    click.option(
+        "--passages-per-document",
+        type=click.FloatRange(0.1),
+        default=1.0,
+        show_default=True,
+        metavar="X",
+        help="Passages.",
+    ),
+    click.option(
+        "--index-type",
+        type=click.Choice(INDEX_TYPES),
+        default="int8_hnsw",
+        metavar="TYPE",
+        show_default=True,
+        help=f"One of {', '.join(INDEX_TYPES)}.",
+    ),
+    click.option("--replicas", type=click.IntRange(0, 16), default=1, show_default=True, help="Copies of each shard."),
+    click.option(
+        "--characters",
+        type=click.IntRange(1),
+        default=1_500,
+        show_default=True,
+        help="Characters of an average document.",
+    ),
+    click.option(
+        "--cpu-rate",
+        type=click.FloatRange(0, min_open=True),
+        metavar="X",
+        help="Passages that your CPU embeds in a second.  [default: 27, MiniLM on two cores]",
+    ),
+    click.option(
+        "--gpu-rate",
+        type=click.FloatRange(0, min_open=True),
+        metavar="X",
+        help="Passages that your GPU embeds in a second.  [default: unknown]",
+    ),
+    json_option,
+)
+def size(
+    *,
+    documents: int,
+    dims: int,
+    passages_per_document: float,
+    index_type: str,
+    replicas: int,
+    characters: int,
+    cpu_rate: float | None,
+    gpu_rate: float | None,
+    as_json: bool,
+) -> None:
+    """Estimate the disk, memory, shards and embedding time that an index needs.
+
+    \b
+    ccheck index size --documents 1e8 --dims 384
+    ccheck index size --documents 1e8 --dims 1024 --passages-per-document 1.5 --index-type bbq_hnsw --replicas 2
+    ccheck index size --documents 2e7 --gpu-rate 3000
+
+    The constants were measured on indices of up to 100,000 documents (benchmarks/README.md) and extrapolated. No GPU
+    was measured: measure your own and give its rate with --gpu-rate.
+    """
+    from ..search.elastic import sizing
+
+    if index_type.startswith("bbq") and 0 < dims < 64:
+        raise UsageError(f"{index_type} needs 64 dimensions or more, and --dims is {dims}")
+    rates = {"cpu_rate": cpu_rate} if cpu_rate is not None else {}
+    found = sizing.size(
+        documents,
+        dims,
+        passages_per_document=passages_per_document,
+        index_type=index_type,  # type: ignore[arg-type]  # click has checked it
+        replicas=replicas,
+        characters=characters,
+        gpu_rate=gpu_rate,
+        **rates,
+    )
+    said = sizing.advice(found, index_type)  # type: ignore[arg-type]
+    if as_json:
+        print_json(asdict(found) | {"index_type": index_type, "dims": dims, "replicas": replicas, "advice": said})
+        return
+    unknown = "not known. Measure your GPU, and give its rate with --gpu-rate"
+    print_fields(
+        stdout(),
+        {
+            "documents": f"{found.documents:,}, passages: {found.passages:,}",
+            "one copy": f"{_bytes(found.primary)}: texts {_bytes(found.text)}, vectors {_bytes(found.vectors)}",
+            "all copies": _bytes(found.total),
+            "disk": f"{_bytes(found.disk)}, with room to merge a shard and below the server's watermark of 85%",
+            "page cache": f"{_bytes(found.page_cache)} beside the heap, so that vectors are searched in memory",
+            "shards": str(found.shards),
+            "embedding": "" if not found.passages else f"{found.cpu_hours:,.0f} hours on a CPU",
+            "on a GPU": ""
+            if not found.passages
+            else unknown
+            if found.gpu_hours is None
+            else f"{found.gpu_hours:,.1f} hours",
+        },
+    )
+    for sentence in said:
+        notice(sentence)
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9)):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}"
+    return f"{number / 1e6:,.1f} MB"

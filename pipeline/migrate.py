@@ -1,0 +1,268 @@
+"""Moving a store in Elasticsearch to another model, chunking or index type, while it is searched and written to."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ..errors import InvalidData, UsageError
+from ..ingest import Encoders, IngestOptions, ingest, layout_of
+from ..ingest.documents import digest, layout_bytes
+from ..ingest.encoders import chunking_for, with_chunking
+from ..ingest.entries import EntryMaker
+from ..layout import Layout
+from ..recipe import Recipe, load_recipe
+from ..search import open_elastic_store
+from ..search.elastic import ElasticStore, bulk, copying, moving, schema
+from ..search.elastic.mappings import IndexOptions
+from ..settings import Settings
+from ..types import Claim
+from .checker import Checker
+from .doctor import only_searching
+from .encoders import open_encoders
+from .resources import Resources
+
+LOCAL = "Only an Elasticsearch store has indices behind an alias. Ingest into another local store instead"
+SAMPLED, TOP = 50, 10
+"""How many stored documents stand in for claims, and how many hits of each are compared."""
+ROUNDS, FEW = 20, 1_000
+"""How often documents that came meanwhile are caught up, or until so few come that writes can wait for the last."""
+
+Rankings: TypeAlias = Mapping[str, Sequence[str]]
+"""By a claim's id, the ids of its best documents."""
+Check: TypeAlias = Callable[[Rankings, Rankings, bool], str]
+"""Compares rankings of the index in use and of its copy, which may be `remade` by other models. Returns what to say;
+raises InvalidData where the copy is too different."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be different in the new index. `recipe` and `model` make vectors anew, as do the passages."""
+
+    options: IndexOptions
+    recipe: Recipe | None = None
+    model: str | None = None
+    passage_tokens: int | None = None
+    overlap: int | None = None
+
+    @property
+    def remakes(self) -> bool:
+        return any(one is not None for one in (self.recipe, self.model, self.passage_tokens, self.overlap))
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """From which index to which; `switched` says whether the alias is on the new one."""
+
+    source: str
+    target: str
+    documents: int
+    copied: int
+    resumed: bool
+    switched: bool
+    checked: str
+
+
+def migrate(
+    settings: Settings,
+    changes: Changes,
+    check: Check,
+    *,
+    claims: Sequence[Claim] = (),
+    files: Sequence[str] = (),
+    switch: bool = True,
+    notify: Callable[[str], None] = lambda message: None,
+    on_documents: Callable[[int, int], None] = lambda done, total: None,
+) -> Migrated:
+    """Fill a new index from the store's documents, or from files; check it, and put the alias on it.
+
+    `claims` are what rankings are compared with; without any, titles of stored documents. `on_documents` hears how many
+    of how many were copied. A run that was interrupted goes on where it was. Raises UsageError for a local store,
+    InvalidData where the check fails or an unfinished copy wants something else, and what copying and encoding raise.
+    """
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(open_elastic_store(settings, LOCAL))
+        client, alias = store.client, store.index
+        source = moving.in_use(client, alias)
+        resources = stack.enter_context(contextlib.closing(Resources(settings, notify=notify)))
+        encoders = _encoders(resources, store, source.index.layout, changes) if changes.remakes or files else None
+        layout = layout_of(encoders) if encoders is not None else source.index.layout
+        options = changes.options
+        options = replace(options, index_type=options.index_type or source.index.meta.get("index_type"))
+        begun = moving.unfinished(client, alias, source)
+        if begun is not None:
+            _refuse_other(begun, layout, options)
+            moving.release(client, source.name)
+            notify(f"continuing with {begun.name}")
+        target = begun or moving.begin(client, alias, source, layout, options)
+        move = moving.Move(client, alias, source, target)
+        operations = stack.enter_context(_operations(settings, source, layout, encoders))
+        done, total = 0, copying.count(client, source.name)
+
+        def copied(documents: int) -> None:
+            nonlocal done
+            done += documents
+            on_documents(done, max(done, total))
+
+        if files:
+            assert encoders is not None
+            if not target.copied:
+                move.skip_to_now()
+            with ElasticStore(client.connection, target.name) as into:
+                made = IngestOptions(cache_dir=settings.cache_dir, cache_bytes=settings.cache_bytes)
+                ingest(list(files), into, encoders, made)
+            move.fill_gaps(operations, copied)
+        for _ in range(ROUNDS):
+            before = done
+            move.catch_up(operations, copied)
+            if done - before < FEW:
+                break
+        move.remove_surplus()
+        said = _checked(settings, store, move, claims, check)
+        if switch:
+            move.switch(operations, copied)
+        documents = copying.count(client, target.name)
+        return Migrated(source.name, target.name, documents, done, begun is not None, switch, said)
+
+
+def go_back(settings: Settings, notify: Callable[[str], None] = lambda message: None) -> Migrated:
+    """Put the alias back on the index that it was on before the last migration.
+
+    What was written since is copied there first. Raises NotFound where that index was deleted, and what `migrate` does.
+    """
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(open_elastic_store(settings, LOCAL))
+        client, alias = store.client, store.index
+        source = moving.in_use(client, alias)
+        target = moving.former(client, alias, source)
+        move = moving.Move(client, alias, source, target)
+        layout, done = target.index.layout, 0
+        resources = stack.enter_context(contextlib.closing(Resources(settings, notify=notify)))
+
+        def operations(hits: Sequence[copying.Hit]) -> Iterator[bulk.Operation]:
+            # Its models are loaded only if something was written since.
+            encoders = None
+            if layout != source.index.layout:
+                with ElasticStore(client.connection, target.name) as former:
+                    encoders = open_encoders(resources, former.info())
+            with _operations(settings, source, layout, encoders) as made:
+                yield from made(hits)
+
+        def copied(documents: int) -> None:
+            nonlocal done
+            done += documents
+
+        move.catch_up(operations, copied)
+        move.switch(operations, copied)
+        return Migrated(source.name, target.name, copying.count(client, target.name), done, False, True, "")
+
+
+def _encoders(resources: Resources, store: ElasticStore, layout: Layout, changes: Changes) -> Encoders:
+    """What makes the documents of the new index. With a model, its vectors take the place of all others."""
+    info = store.info()
+    assert info is not None
+    if changes.model is not None:
+        units = {name: replace(one, embedding=None) for name, one in layout.units.items()}
+        info = replace(info, layout=replace(layout, dense={}, units=units))
+    encoders = open_encoders(resources, info, changes.recipe, True if changes.model is not None else None)
+    if encoders.additional is not None and layout.additional != encoders.additional.spec:
+        raise UsageError(
+            "a migration asks no language model, so it can't write additional texts. Ingest the files with this "
+            "recipe into another store (--store)"
+        )
+    return with_chunking(encoders, chunking_for(encoders, changes.passage_tokens, changes.overlap))
+
+
+def _refuse_other(begun: moving.Numbered, layout: Layout, options: IndexOptions) -> None:
+    if begun.index.layout != layout or begun.wanted != options:
+        raise InvalidData(
+            f"{begun.name} is the unfinished copy of a migration with other settings: {begun.index.layout.describe()}; "
+            f"{_described(begun.wanted)}. Run that one again to finish it, or delete the copy: "
+            f"ccheck index delete --store {begun.index.name}"
+        )
+
+
+def _described(options: IndexOptions) -> str:
+    said = {"index type": options.index_type, "shards": options.shards, "replicas": options.replicas}
+    return ", ".join(f"{name} {value if value is not None else 'as usual'}" for name, value in said.items())
+
+
+@contextlib.contextmanager
+def _operations(
+    settings: Settings, source: moving.Numbered, layout: Layout, encoders: Encoders | None
+) -> Iterator[copying.Operations]:
+    """What writes documents of the source to an index of this layout."""
+    if layout == source.index.layout:
+        yield copying.as_stored
+        return
+    assert encoders is not None
+    with EntryMaker(encoders, settings.cache_dir, settings.cache_bytes) as maker:
+        key = layout_bytes(layout)
+
+        def remade(hits: Sequence[copying.Hit]) -> Iterator[bulk.Operation]:
+            ours = [hit for hit in hits if "digest" in hit["_source"]]
+            documents = [schema.document(source.index, hit["_id"], hit["_source"]) for hit in ours]
+            digests = [digest(document, key) for document in documents]
+            kept = layout.additional is not None
+            texts = [tuple(hit["_source"].get("additional", ())) if kept else () for hit in ours]
+            entries = maker.make(documents, digests, texts, lambda share: None) if ours else []
+            yield from (bulk.index_operation(entry, layout) for entry in entries)
+            # What others wrote has nothing that a model made, or what nobody can make again.
+            made = {*source.index.layout.dense, "sparse", "terms", "units"}
+            strangers = [hit for hit in hits if "digest" not in hit["_source"]]
+            yield from copying.as_stored(
+                [
+                    {**hit, "_source": {name: one for name, one in hit["_source"].items() if name not in made}}
+                    for hit in strangers
+                ]
+            )
+
+        yield remade
+
+
+# -- the check
+
+
+def _checked(settings: Settings, store: ElasticStore, move: moving.Move, claims: Sequence[Claim], check: Check) -> str:
+    """What the check says of the rankings of both. Raises InvalidData where it fails, or the copy is empty."""
+    connection, layouts = store.client.connection, (move.source.index.layout, move.target.index.layout)
+    before, after = move.counts()
+    if not after:
+        return "" if not before else _refuse_empty(move)
+    asked = [replace(claim, id=claim.id or str(place)) for place, claim in enumerate(claims or _titles(store))]
+    if not asked:
+        return "no document has a title to compare rankings with"
+    found = []
+    for one, remade in ((move.source, False), (move.target, layouts[0] != layouts[1])):
+        # A model that the settings name made the new vectors, not the old ones.
+        own = settings if remade else settings.model_copy(update={"embedding_model": None})
+        recipe = only_searching(load_recipe(settings.recipe))
+        with (
+            ElasticStore(connection, one.name) as opened,
+            contextlib.closing(Checker(own, recipe=recipe, store=opened)) as checker,
+        ):
+            results = checker.check_many(asked, k=TOP, details=False)
+            found.append({r.claim.id or "": [e.document.id for e in r.evidence] for r in results if r.error is None})
+    return check(found[0], found[1], layouts[0] != layouts[1])
+
+
+def _refuse_empty(move: moving.Move) -> str:
+    raise InvalidData(f"{move.target.name} is empty, but {move.source.name} is not: the alias stays where it is")
+
+
+def _titles(store: ElasticStore) -> list[Claim]:
+    """The titles of some documents, or the beginnings of their texts, in the place of claims."""
+    documents = itertools.islice(store.scan(), SAMPLED)
+    return [Claim(text) for one in documents if (text := (one.title or one.text)[:200].strip())]
+
+
+def overlap(first: Rankings, second: Rankings) -> float:
+    """The mean share, 0..1, of the best documents of a claim that both rankings have."""
+    shares = []
+    for claim in first.keys() | second.keys():
+        one, other = {*first.get(claim, ())}, {*second.get(claim, ())}
+        shares.append(len(one & other) / max(len(one), len(other), 1) if one or other else 1.0)
+    return sum(shares) / max(len(shares), 1)

@@ -1,0 +1,304 @@
+"""Moving a store's alias from one numbered index to another, without a pause for searches.
+
+A copy remembers in its mapping's `_meta` from which index it is filled and how far it has come. That is also how the
+way back works: when the alias has gone, the index that it left remembers how much of the new one it has.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from ...errors import InvalidData, NotFound, UsageError
+from ...layout import Layout
+from . import copying, mappings, schema
+from .client import Client
+from .fields import FieldNames
+from .found import sampler
+from .schema import Index
+
+MOVE = "ccheck_move"
+"""The key under a mapping's `_meta`, beside what ccheck remembers of its fields."""
+SAVED_SECONDS = 5.0
+"""How often the copy remembers how far it has come."""
+LAST_ROUNDS = 100
+LEASE_SECONDS = 5.0
+"""For how long a writer may believe that an alias is where it was: it looks again before it writes after that."""
+_NUMBERED = re.compile(r"(.+)-(\d{6,})")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """One index of a store: its name, whether the alias is there, and from which index it is filled."""
+
+    name: str
+    index: Index
+    in_use: bool
+    filled_from: str | None
+    copied: Mapping[str, int] = field(default_factory=dict)
+    source_uuid: str = ""
+    left: bool = False
+    """The alias was here before it went to `filled_from`."""
+    wanted: mappings.IndexOptions = field(default_factory=mappings.IndexOptions)
+    """What was asked for when it was made as a copy."""
+
+
+def numbered(client: Client, alias: str) -> list[Numbered]:
+    """The indices of a store that ccheck made, by number: ALIAS-000001, …, whether the alias is there or not."""
+    path = f"/{quote(alias, safe='')}-*,{quote(alias, safe='')}"
+    answer = client.request("GET", path, params={"ignore_unavailable": True, "allow_no_indices": True}, index=alias)
+    found = []
+    with client.understanding():
+        for name, one in sorted(answer.items()):
+            in_use = alias in one.get("aliases", {}) or name == alias
+            match = _NUMBERED.fullmatch(name)
+            meta = one.get("mappings", {}).get("_meta", {})
+            ours = isinstance(meta.get(mappings.OURS), dict) and "format" in meta[mappings.OURS]
+            if not ours or not (in_use or (match is not None and match[1] == alias)):
+                continue
+            where = f"{client.connection.name}/{name}"
+            index = schema.read_index(name, {name: one}, FieldNames(), where, sampler(client, name))
+            move = meta.get(MOVE)
+            if isinstance(move, dict) and move.get("alias") == alias:
+                origin = str(move["from"]), {str(key): int(at) for key, at in move["copied"].items()}, str(move["uuid"])
+                wanted = mappings.IndexOptions(**move.get("wanted", {}))
+                found.append(Numbered(name, index, in_use, *origin, bool(move.get("left")), wanted))
+            else:
+                found.append(Numbered(name, index, in_use, None))
+    return found
+
+
+def in_use(client: Client, alias: str) -> Numbered:
+    """The index that the alias is on. Raises NotFound without one, InvalidData where there are several, or no alias."""
+    where = f"{client.connection.name}/{alias}"
+    found = [one for one in numbered(client, alias) if one.in_use]
+    if not found:
+        raise NotFound(f"there is no store {where} that ccheck made. Name an alias that ccheck ingest created")
+    if len(found) > 1:
+        raise InvalidData(
+            f"{where} stands for {len(found)} indices ({', '.join(one.name for one in found)}). A rollover adds an "
+            f"index, for example. Name the one to keep with ccheck index alias --store {where} --to INDEX"
+        )
+    if found[0].name == alias:
+        raise UsageError(
+            f"{where} is an index, not an alias, so nothing can be put in its place. Name its alias with --store"
+        )
+    return found[0]
+
+
+def next_name(client: Client, alias: str) -> str:
+    """The first number that no index has had since."""
+    answer = client.request("GET", f"/{quote(alias, safe='')}-*/_settings/index.uuid", index=alias)
+    numbers = [int(match[2]) for name in answer if (match := _NUMBERED.fullmatch(name)) and match[1] == alias]
+    return f"{alias}-{max(numbers, default=0) + 1:06d}"
+
+
+def create(client: Client, alias: str, layout: Layout, options: mappings.IndexOptions) -> str:
+    """Make the first index of a store behind its alias. Returns its name; raises AlreadyExists."""
+    name = next_name(client, alias)
+    client.request("PUT", f"/{quote(name, safe='')}", mappings.create_body(alias, layout, options), index=name)
+    return name
+
+
+def begin(client: Client, alias: str, source: Numbered, layout: Layout, options: mappings.IndexOptions) -> Numbered:
+    """An empty index beside the alias, that remembers what it is a copy of."""
+    name, body = next_name(client, alias), mappings.create_body(None, layout, options)
+    uuid = _uuid(client, source.name)
+    move = {"alias": alias, "from": source.name, "uuid": uuid, "copied": {}, "wanted": asdict(options)}
+    body["mappings"]["_meta"][MOVE] = move
+    client.request("PUT", f"/{quote(name, safe='')}", body, index=name)
+    return next(one for one in numbered(client, alias) if one.name == name)
+
+
+class Move:
+    """From `source`, which the alias is on, to `target`. Every step can be made again after a crash."""
+
+    def __init__(self, client: Client, alias: str, source: Numbered, target: Numbered) -> None:
+        """Raises InvalidData where the target was filled from another index."""
+        self._client, self.alias, self.source, self.target = client, alias, source, target
+        # Documents are copied with their vectors, unless the other index has others.
+        self._as_stored = source.index.layout == target.index.layout
+        self._uuid = _uuid(client, source.name)
+        self._copied: copying.Copied = target.copied
+        if target.filled_from != source.name or (target.source_uuid and target.source_uuid != self._uuid):
+            raise InvalidData(
+                f"{target.name} was filled from {target.filled_from or 'no index'}, but the alias {alias} is on "
+                f"{source.name}. Delete it (ccheck index delete --store {target.index.name}), then migrate again"
+            )
+
+    def catch_up(self, operations: copying.Operations, on_documents: Callable[[int], None]) -> None:
+        """Copy all that was written to the source since the last time, and remember how far that is."""
+        saved = time.monotonic()
+
+        def on_copied(copied: copying.Copied, documents: int) -> None:
+            nonlocal saved
+            self._copied = copied
+            on_documents(documents)
+            if time.monotonic() - saved >= SAVED_SECONDS:
+                self._remember()
+                saved = time.monotonic()
+
+        _block(self._client, self.target.name, False)
+        self._copied, _ = copying.copy_changes(
+            self._client, self.source.name, self.target.name, self._copied, operations, on_copied, self._as_stored
+        )
+        self._remember()
+
+    def fill_gaps(self, operations: copying.Operations, on_documents: Callable[[int], None]) -> None:
+        """Copy the documents that only the source has, of an index that was filled from files."""
+        for ids in copying.missing(self._client, self.source.name, self.target.name):
+            hits = copying.by_ids(self._client, self.source.name, ids)
+            copying.write(self._client, self.target.name, operations(hits))
+            on_documents(len(hits))
+
+    def skip_to_now(self) -> None:
+        """From here on only what is written to the source later is copied."""
+        self._copied = {shard.number: shard.last for shard in copying.shards(self._client, self.source.name)}
+        self._remember()
+
+    def remove_surplus(self) -> int:
+        """Remove what was removed from the source meanwhile."""
+        before, after = self.counts()
+        return copying.remove_surplus(self._client, self.source.name, self.target.name) if after > before else 0
+
+    def counts(self) -> tuple[int, int]:
+        """The documents of both, as searches see them now."""
+        for one in (self.source, self.target):
+            copying.shards(self._client, one.name)  # refreshes
+        return self._count(self.source), self._count(self.target)
+
+    def switch(self, operations: copying.Operations, on_documents: Callable[[int], None]) -> None:
+        """Stop writes, copy the last of them, compare the counts, and put the alias on the target in one step.
+
+        Writes are refused meanwhile; ccheck's own ingests wait. Where the layout changes, writes to the target are
+        refused for `2 * LEASE_SECONDS` more, so that no ingest writes vectors of the former model to it. Searches go
+        on all the while. If anything fails before the alias moves, the source takes writes again.
+        """
+        client, source, target = self._client, self.source.name, self.target.name
+        current = in_use(client, self.alias)
+        if current.name != source or current.index.layout != self.source.index.layout:
+            raise InvalidData(
+                f"the store {self.alias} changed while it was copied: its index is {current.name}, made with "
+                f"{current.index.layout.describe()}. Delete {target} (ccheck index delete --store "
+                f"{self.target.index.name}), then migrate again"
+            )
+        moved = False
+        _block(client, source, True)
+        try:
+            for _ in range(LAST_ROUNDS):
+                self._copied, under_way = copying.copy_changes(
+                    client,
+                    source,
+                    target,
+                    self._copied,
+                    operations,
+                    lambda _, documents: on_documents(documents),
+                    self._as_stored,
+                )
+                if not under_way:
+                    break
+            self.remove_surplus()
+            before, after = self.counts()
+            if before != after:
+                raise InvalidData(
+                    f"{source} has {before:,} documents, but its copy {target} has {after:,}: the alias stays where it "
+                    f"is. Delete {target} (ccheck index delete --store {self.target.index.name}), then migrate again"
+                )
+            has = {shard.number: shard.last for shard in copying.shards(client, target)}
+            # Before the alias goes, so that the way back is known whenever it has gone.
+            _remember(client, source, self.alias, target, _uuid(client, target), has, left=True)
+            if not self._as_stored:
+                _block(client, target, True)
+            actions = [
+                {"remove": {"index": source, "alias": self.alias, "must_exist": True}},
+                {"add": {"index": target, "alias": self.alias, "is_write_index": True}},
+            ]
+            client.request("POST", "/_aliases", {"actions": actions}, index=self.alias)
+            moved = True
+        finally:
+            if not moved:
+                _block(client, source, False)
+                _block(client, target, False)
+        if not self._as_stored:
+            time.sleep(2 * LEASE_SECONDS)
+            _block(client, target, False)
+
+    def _remember(self) -> None:
+        _remember(self._client, self.target.name, self.alias, self.source.name, self._uuid, self._copied)
+
+    def _count(self, one: Numbered) -> int:
+        return copying.count(self._client, one.name)
+
+
+def unfinished(client: Client, alias: str, source: Numbered) -> Numbered | None:
+    """The copy that a migration from this source began and did not finish."""
+    return next(
+        (one for one in numbered(client, alias) if one.filled_from == source.name and not one.in_use and not one.left),
+        None,
+    )
+
+
+def former(client: Client, alias: str, current: Numbered) -> Numbered:
+    """The index that the alias was on before. Raises NotFound."""
+    found = [one for one in numbered(client, alias) if one.filled_from == current.name and one.left and not one.in_use]
+    if not found:
+        raise NotFound(
+            f"no index is left that {client.connection.name}/{alias} could go back to: {current.name} was not made by "
+            "ccheck index migrate, or the index before it was deleted"
+        )
+    return found[-1]
+
+
+def release(client: Client, name: str) -> None:
+    """Let an index take writes again, after a migration was ended in the middle."""
+    _block(client, name, False)
+
+
+def point(client: Client, alias: str, name: str) -> None:
+    """Put the alias on this index alone, in one step. Raises InvalidData where that is not one of the store's."""
+    found = numbered(client, alias)
+    if all(one.name != name for one in found):
+        names = ", ".join(one.name for one in found) or "none"
+        raise InvalidData(f"{name} is not an index of the store {alias} that ccheck made. There are: {names}")
+    answer = client.request("GET", f"/_alias/{quote(alias, safe='')}", index=alias)
+    actions: list[dict[str, Any]] = [{"remove": {"index": one, "alias": alias}} for one in answer if one != name]
+    actions.append({"add": {"index": name, "alias": alias, "is_write_index": True}})
+    client.request("POST", "/_aliases", {"actions": actions}, index=alias)
+
+
+def _remember(
+    client: Client, name: str, alias: str, source: str, uuid: str, copied: copying.Copied, left: bool = False
+) -> None:
+    path = f"/{quote(name, safe='')}/_mapping"
+    meta = client.request("GET", path, index=name)[name]["mappings"].get("_meta", {})
+    move = {"alias": alias, "from": source, "uuid": uuid, "copied": dict(copied), "left": left}
+    kept = meta.get(MOVE, {}) | move
+    client.request("PUT", path, {"_meta": {**meta, MOVE: kept}}, index=name)
+
+
+def _uuid(client: Client, name: str) -> str:
+    answer = client.request("GET", f"/{quote(name, safe='')}/_settings/index.uuid", index=name)
+    return str(answer[name]["settings"]["index"]["uuid"])
+
+
+def _block(client: Client, name: str, blocked: bool) -> None:
+    """Refuse writes to an index, or take them again. Returns when no write is under way any more."""
+    if blocked:
+        client.request("PUT", f"/{quote(name, safe='')}/_block/write", index=name, slow=True)
+    else:
+        client.request("PUT", f"/{quote(name, safe='')}/_settings", {"index.blocks.write": None}, index=name)
+
+
+def role(one: Numbered) -> str:
+    """What an index is to its store, in words."""
+    if one.in_use:
+        return "in use"
+    if one.left:
+        return f"the one before {one.filled_from}; ccheck index alias --back returns to it"
+    if one.filled_from is not None:
+        return f"an unfinished copy of {one.filled_from}; run ccheck index migrate again to finish it"
+    return "not in use"

@@ -1,0 +1,120 @@
+"""What an index of many documents will need: disk, page cache, shards, hours of embedding.
+
+The constants were measured with `benchmarks/elasticsearch_size.py`; its table is in benchmarks/README.md under "Size of
+an index". They describe Elasticsearch 9.5 with indices as ccheck makes them, and scale with documents, characters and
+dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .mappings import IndexType
+
+STORED_PER_CHARACTER = 0.68
+"""Bytes of `_source` without vectors, compressed, for each character of title and text."""
+SEARCHED_PER_CHARACTER = 0.43
+"""Bytes of the inverted index, doc values and numbers of writes, for each character."""
+GRAPH_BYTES = 57
+"""Of HNSW's neighbours, for each vector."""
+FLOAT_BYTES = 4
+EMBEDDED_PER_SECOND = 27.0
+"""Abstracts by all-MiniLM-L6-v2 on two CPU cores: SciFact's 5,183 in 194 s (benchmarks/README.md, Ingest)."""
+SHARD_BYTES, SHARD_DOCUMENTS = 50e9, 200e6
+"""Elastic's own advice ("Size your shards"): at most 50 GB and 200 million documents, passages counted, in a shard."""
+WATERMARK = 0.85
+"""Above this share of a disk the server puts no further shards on it (`cluster.routing.allocation.disk.watermark.low`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes, and hours where a rate is known. `primary` is one copy of everything; `disk` is what to provide."""
+
+    documents: int
+    passages: int
+    primary: int
+    text: int
+    vectors: int
+    total: int
+    disk: int
+    page_cache: int
+    shards: int
+    cpu_hours: float
+    gpu_hours: float | None
+
+
+def quantised(index_type: IndexType, dims: int) -> int | None:
+    """Bytes of one vector as the index compares it; None where that is the full vector."""
+    if index_type.startswith("int8"):
+        return dims + 16
+    if index_type.startswith("int4"):
+        return dims // 2 + 16
+    if index_type.startswith("bbq"):
+        return dims // 8 + 14
+    return None
+
+
+def size(
+    documents: int,
+    dims: int,
+    *,
+    passages_per_document: float = 1.0,
+    index_type: IndexType = "int8_hnsw",
+    replicas: int = 1,
+    characters: int = 1_500,
+    cpu_rate: float = EMBEDDED_PER_SECOND,
+    gpu_rate: float | None = None,
+) -> Size:
+    """`characters` are those of an average document; the rates are in passages a second. `dims` 0 is without vectors.
+
+    `page_cache` is what searches read at every step: quantised vectors and graphs, of all copies. The full vectors stay
+    on the disk, where the best candidates are scored again.
+    """
+    passages = round(documents * passages_per_document) if dims else 0
+    small = quantised(index_type, dims)
+    graph = GRAPH_BYTES if index_type.endswith("hnsw") else 0
+    full = dims * FLOAT_BYTES
+    vectors = passages * (full + (small or 0) + graph)
+    text = round(documents * characters * (STORED_PER_CHARACTER + SEARCHED_PER_CHARACTER))
+    primary = text + vectors
+    shards = max(1, math.ceil(primary / SHARD_BYTES), math.ceil((documents + passages) / SHARD_DOCUMENTS))
+    total = primary * (1 + replicas)
+    # While a shard is merged, both its old and its new segments are there.
+    merging = primary / shards * (1 + replicas)
+    return Size(
+        documents=documents,
+        passages=passages,
+        primary=primary,
+        text=text,
+        vectors=vectors,
+        total=total,
+        disk=round((total + merging) / WATERMARK),
+        page_cache=passages * ((small if small is not None else full) + graph) * (1 + replicas),
+        shards=shards,
+        cpu_hours=passages / cpu_rate / 3600,
+        gpu_hours=passages / gpu_rate / 3600 if gpu_rate is not None else None,
+    )
+
+
+def advice(found: Size, index_type: IndexType) -> list[str]:
+    """What of a recipe and of its use changes at this size, in sentences."""
+    said = []
+    if found.shards > 1:
+        said.append(
+            f"With {found.shards} shards BM25 counts words in each shard, so scores differ a little from those of one "
+            "shard. Each kNN search takes its `candidates` from every shard"
+        )
+    if found.passages > 1_000_000 and index_type.endswith("hnsw"):
+        said.append(
+            "An approximate search misses more the more vectors there are: raise `candidates` of the dense retriever, "
+            "and measure with judged claims (ccheck sweep)"
+        )
+    if found.passages > 10_000_000 and not index_type.startswith("bbq"):
+        said.append("bbq_hnsw needs about a sixth of the page cache of int8_hnsw. It takes 64 dimensions or more")
+    if found.documents > 10_000_000:
+        said.append(
+            'Leave fuzziness off (`fuzziness = "auto"` reads many more terms), keep `depth` at 100 to 1,000, and ingest '
+            "from several machines"
+        )
+    return said

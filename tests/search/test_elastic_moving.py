@@ -1,0 +1,225 @@
+"""`ccheck index migrate` and `alias`: while a store is searched and written to, when it is interrupted, and back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+from cli_runs import ccheck
+from elastic_indices import DIMENSIONS, LAYOUT, entry, vector_of
+
+from ccheck.cli.index_servers import INDEX_TYPES
+from ccheck.errors import CcheckError, InvalidData, StoreChanged
+from ccheck.layout import Embedding, Layout
+from ccheck.pipeline.migrate import Changes, Rankings, go_back, migrate, overlap
+from ccheck.search.elastic import Connection, ElasticStore, copying, mappings, moving
+from ccheck.search.elastic.mappings import IndexOptions
+from ccheck.settings import Settings
+from ccheck.stages import Bm25, Dense, Fusion
+from ccheck.types import Entry, Query, Ranking
+
+DOCUMENTS = 120
+RETRIEVERS = {"bm25": Bm25(depth=10), "dense": Dense(depth=10)}
+OTHER = Layout.with_vectors(Embedding("other-model", DIMENSIONS, "e" * 64, 128), LAYOUT.dense["passages"].chunking)
+
+
+def numbered(number: int, digest: str = "1") -> Entry:
+    return entry(f"d{number}", f"Sea level {number}", f"The sea rose, version {digest}.", digest)
+
+
+def answered(before: Rankings, after: Rankings, remade: bool) -> str:
+    """While others write, rankings of texts that are nearly equal are not the same twice."""
+    assert before.keys() == after.keys() and all(before.values()) and all(after.values())
+    return "checked"
+
+
+@pytest.fixture
+def filled(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
+    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+        store.prepare(LAYOUT)
+        assert store.upsert([numbered(number) for number in range(DOCUMENTS)]) == {}
+        store.publish()
+        yield store
+
+
+@pytest.fixture
+def settings(filled: ElasticStore) -> Settings:
+    return Settings(store=filled.name, recipe="bm25")
+
+
+def agreeing(before: Rankings, after: Rankings, remade: bool) -> str:
+    assert overlap(before, after) > 0.9
+    return "checked"
+
+
+def behind(store: ElasticStore) -> dict[str, bool]:
+    return {one.name: one.in_use for one in moving.numbered(store.client, store.index)}
+
+
+class Busy:
+    """Searches and writes to a store from other threads, each with a connection of its own, until it is left."""
+
+    def __init__(self, store: ElasticStore) -> None:
+        self._store, self._stop = store, threading.Event()
+        self.failures: list[str] = []
+        self.answers = self.writes = 0
+        self.digests = {f"d{number}": "1" for number in range(DOCUMENTS)}
+        self._threads = [threading.Thread(target=self._run, args=[one]) for one in (self._search, self._write)]
+
+    def __enter__(self) -> Busy:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, act: Callable[[ElasticStore], None]) -> None:
+        with ElasticStore(self._store.client.connection, self._store.index) as own:
+            try:
+                own.info()
+                own.prepare(LAYOUT)
+                while not self._stop.is_set():
+                    act(own)
+            except Exception as error:
+                self.failures.append(repr(error))
+
+    def _search(self, own: ElasticStore) -> None:
+        (answer,) = own.search([Query("sea level", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
+        self.answers += 1
+        if not isinstance(answer, Ranking) or len(answer.hits) < 5:
+            self.failures.append(repr(answer))
+
+    def _write(self, own: ElasticStore) -> None:
+        self.writes += 1
+        changed, added = f"d{self.writes % DOCUMENTS}", f"d{DOCUMENTS + self.writes}"
+        digest = f"{self.writes + 1}"
+        own.upsert([numbered(int(id_[1:]), digest) for id_ in (changed, added)])
+        self.digests |= {changed: digest, added: digest}
+        removed = f"d{(self.writes * 7) % DOCUMENTS}"
+        own.delete([removed])
+        self.digests.pop(removed, None)
+
+
+def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "WRITES_AT_ONCE", 20)
+    with Busy(filled) as busy:
+        done = migrate(settings, Changes(IndexOptions("hnsw", shards=2, replicas=0)), answered)
+        at_switch = busy.writes, busy.answers
+        while min(busy.writes - at_switch[0], busy.answers - at_switch[1]) < 3 and not busy.failures:
+            busy._stop.wait(0.05)
+        back = go_back(settings)
+    assert busy.failures == [] and busy.answers > 3
+    first, second = f"{filled.index}-000001", f"{filled.index}-000002"
+    assert (done.source, done.target, done.checked) == (first, second, "checked")
+    assert (back.source, back.target) == (second, first)
+    assert behind(filled) == {first: True, second: False}
+    filled.publish()
+    ids = [f"d{number}" for number in range(DOCUMENTS + busy.writes + 1)]
+    assert filled.digests(ids) == busy.digests and filled.count() == len(busy.digests)
+    settings_of = httpx.get(f"{filled.name}-000002").json()[second]
+    assert settings_of["settings"]["index"]["number_of_shards"] == "2"
+    vector = settings_of["mappings"]["properties"]["passages"]["properties"]["vector"]
+    assert vector["index_options"]["type"] == "hnsw"
+
+
+def test_an_interrupted_migration_goes_on(
+    filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "WRITES_AT_ONCE", 20)
+    monkeypatch.setattr(moving, "SAVED_SECONDS", 0)
+
+    def killed(done: int, total: int) -> None:
+        if done >= DOCUMENTS // 2:
+            raise KeyboardInterrupt
+
+    wanted = Changes(IndexOptions("hnsw"))
+    with pytest.raises(KeyboardInterrupt):
+        migrate(settings, wanted, agreeing, on_documents=killed)
+    first, second = f"{filled.index}-000001", f"{filled.index}-000002"
+    assert behind(filled) == {first: True, second: False} and filled.count() == DOCUMENTS
+    with pytest.raises(InvalidData, match="unfinished copy of a migration with other settings"):
+        migrate(settings, Changes(IndexOptions("flat")), agreeing)
+    # As if it had been killed during the last step: nobody can write any more.
+    httpx.put(f"{filled.name}-000001/_block/write").raise_for_status()
+    done = migrate(settings, wanted, agreeing)
+    assert done.resumed and done.copied < DOCUMENTS and done.documents == DOCUMENTS
+    assert behind(filled) == {first: False, second: True}
+    assert filled.upsert([numbered(1, "2")]) == {}
+
+
+def test_a_check_that_fails_leaves_the_alias(filled: ElasticStore, settings: Settings) -> None:
+    def different(before: Rankings, after: Rankings, remade: bool) -> str:
+        raise InvalidData("too different")
+
+    with pytest.raises(InvalidData, match="too different"):
+        migrate(settings, Changes(IndexOptions("flat")), different)
+    assert behind(filled)[f"{filled.index}-000001"]
+    assert filled.upsert([numbered(1, "2")]) == {}
+
+
+def test_who_knows_another_model_neither_searches_nor_writes(
+    filled: ElasticStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectors of both models have as many dimensions: only ccheck can tell them apart."""
+    monkeypatch.setattr(moving, "LEASE_SECONDS", 0.01)
+    monkeypatch.setattr("ccheck.search.elastic.store.LEASE_SECONDS", 0.01)
+    filled.info()
+    client, alias = filled.client, filled.index
+    with ElasticStore(client.connection, alias) as writing:
+        writing.prepare(LAYOUT)
+        source = moving.in_use(client, alias)
+        target = moving.begin(client, alias, source, OTHER, IndexOptions())
+        move = moving.Move(client, alias, source, target)
+        move.catch_up(copying.as_stored, lambda documents: None)
+        move.switch(copying.as_stored, lambda documents: None)
+        with pytest.raises(StoreChanged, match="other-model"):
+            filled.search([Query("sea", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
+        with pytest.raises(InvalidData, match="other-model.*this ingest would use test-model"):
+            writing.upsert([numbered(1, "2")])
+    filled.info()
+    (answer,) = filled.search([Query("sea", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
+    assert not isinstance(answer, CcheckError)
+
+
+def test_the_commands(filled: ElasticStore) -> None:
+    """Over the command line, with what the store of others puts beside it."""
+    httpx.put(f"{filled.name}-archive").raise_for_status()
+    ran = ccheck("index", "migrate", "--store", filled.name)
+    assert ran.code == 2 and "nothing would change" in ran.err
+    ran = ccheck("index", "migrate", "--store", filled.name, "--index-type", "flat", "--no-switch", "--json", "-q")
+    assert ran.code == 0 and ran.objects[0]["switched"] is False, ran.err
+    listed = ccheck("index", "list", "--store", filled.name, "--json").objects
+    assert [one["in_use"] for one in listed] == [True, False] and "unfinished copy" in listed[1]["role"]
+    ran = ccheck("index", "migrate", "--store", filled.name, "--index-type", "flat")
+    assert ran.code == 0 and "100% in common" in ran.err and f"{filled.index}-000002, with {DOCUMENTS}" in ran.err
+    figures = ccheck("index", "stats", "--store", filled.name, "--json").objects
+    assert [one["documents"] for one in figures] == [DOCUMENTS] * 2
+    assert [one["index_type"] for one in figures] == ["int8_hnsw", "flat"]
+    # A rollover puts a second index behind the alias; the way out is one command.
+    httpx.post(f"{filled.name}/_rollover").raise_for_status()
+    assert "stands for 2 indices" in ccheck("query", "sea", "--store", filled.name).err
+    kept = f"{filled.index}-000002"
+    ran = ccheck("index", "alias", "--store", filled.name, "--to", kept, "--yes")
+    assert ran.code == 0 and behind(filled)[kept]
+    ran = ccheck("index", "delete", "--store", f"{filled.name}-000001", "--yes")
+    assert ran.code == 0
+    ran = ccheck("index", "alias", "--store", filled.name, "--back")
+    assert ran.code == 4 and "no index is left" in ran.err
+
+
+def test_creating_with_options(elasticsearch_url: str, elasticsearch_index: str) -> None:
+    store = f"{elasticsearch_url}/{elasticsearch_index}"
+    given = ("--no-dense", "--shards", 3, "--replicas", 0)
+    assert ccheck("index", "create", "--store", store, *given).code == 0
+    assert "exists" in ccheck("index", "create", "--store", store).err
+    made = httpx.get(f"{store}-000001").json()[f"{elasticsearch_index}-000001"]
+    assert made["settings"]["index"]["number_of_shards"] == "3" and made["aliases"][elasticsearch_index]
+
+
+def test_the_index_types_are_those_of_the_store() -> None:
+    assert INDEX_TYPES == mappings.INDEX_TYPES

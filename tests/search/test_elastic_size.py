@@ -1,0 +1,62 @@
+"""`ccheck index size`: its estimate and the bytes of an index that was built."""
+
+from __future__ import annotations
+
+import httpx
+import numpy as np
+import pytest
+from cli_runs import ccheck
+
+from ccheck.demo import CORPUS
+from ccheck.ingest import read
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.search.elastic import Connection, ElasticStore, sizing
+from ccheck.search.elastic.mappings import IndexOptions, IndexType, create_body
+from ccheck.types import Document, Entry, Passage
+
+TOLERANCE = 0.2
+"""Small indices have smaller graphs and other texts: what counts is that no part is missing or twice."""
+DOCUMENTS, DIMS = 1_200, 96
+
+
+@pytest.mark.parametrize("index_type", ["int8_hnsw", "bbq_hnsw"])
+def test_an_index_is_as_large_as_said(elasticsearch_url: str, elasticsearch_index: str, index_type: IndexType) -> None:
+    rng = np.random.default_rng(0)
+    texts = [(one.title, one.text) for one in read([CORPUS]) if isinstance(one, Document)]
+    words = sorted({word for _, text in texts for word in text.split()})
+    layout = Layout.with_vectors(Embedding("random", DIMS, "0" * 64, 256), Chunking.whole(256))
+    body = create_body(elasticsearch_index, layout, IndexOptions(index_type, 1, 0))
+    httpx.put(f"{elasticsearch_url}/{elasticsearch_index}-000001", json=body, timeout=60).raise_for_status()
+    entries = []
+    for number in range(DOCUMENTS):
+        title, text = texts[number % len(texts)]
+        text = " ".join(rng.choice(words, len(text.split())))
+        vector = rng.normal(size=DIMS).astype(np.float32)
+        passage = Passage(0, len(text), vector / np.linalg.norm(vector))
+        entries.append(Entry(Document(str(number), title, text), f"{number:032x}", {MAIN_VECTORS: (passage,)}))
+    with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+        store.prepare(layout)
+        assert store.upsert(entries) == {}
+        store.publish()
+    url = f"{elasticsearch_url}/{elasticsearch_index}"
+    httpx.post(f"{url}/_forcemerge", params={"max_num_segments": 1}, timeout=120).raise_for_status()
+    httpx.post(f"{url}/_flush", timeout=60).raise_for_status()
+    built = httpx.get(f"{url}/_stats/store", timeout=60).json()["_all"]["primaries"]["store"]["size_in_bytes"]
+    characters = sum(len(one.document.content) for one in entries) // DOCUMENTS
+    said = sizing.size(DOCUMENTS, DIMS, index_type=index_type, characters=characters, replicas=0)
+    assert said.primary == pytest.approx(built, rel=TOLERANCE)
+    assert said.total == said.primary and said.shards == 1
+
+
+def test_the_command() -> None:
+    ran = ccheck("index", "size", "--documents", "1e8", "--index-type", "bbq_hnsw", "--replicas", 2, "--json")
+    (one,) = ran.objects
+    assert ran.code == 0 and one["documents"] == one["passages"] == 100_000_000
+    assert one["page_cache"] == 3 * 100_000_000 * (384 // 8 + 14 + sizing.GRAPH_BYTES)
+    assert one["gpu_hours"] is None and one["total"] == 3 * one["primary"]
+    assert one["shards"] >= one["primary"] / sizing.SHARD_BYTES
+    shown = ccheck("index", "size", "--documents", "2e7", "--gpu-rate", 1000)
+    assert "5.6 hours" in shown.out and "Leave fuzziness off" in shown.err
+    for wrong in ("1.5", "0", "many"):
+        assert ccheck("index", "size", "--documents", wrong).code == 2
+    assert ccheck("index", "size", "--documents", "1e6", "--dims", 16, "--index-type", "bbq_flat").code == 2
