@@ -39,7 +39,7 @@ class Number(click.ParamType):
         default=1.0,
         show_default=True,
         metavar="X",
-        help="Passages.",
+        help="Passages of an average document.",
     ),
     click.option(
         "--index-type",
@@ -112,7 +112,9 @@ def size(
     if as_json:
         print_json(asdict(found) | {"index_type": index_type, "dims": dims, "replicas": replicas, "advice": said})
         return
-    unknown = "not known. Measure your GPU, and give its rate with --gpu-rate"
+    gpu = "not known. Measure your GPU, and give its rate with --gpu-rate"
+    if found.gpu_hours is not None:
+        gpu = f"{found.gpu_hours:,.1f} hours"
     print_fields(
         stdout(),
         {
@@ -123,11 +125,7 @@ def size(
             "page cache": f"{_bytes(found.page_cache)} beside the heap, so that vectors are searched in memory",
             "shards": str(found.shards),
             "embedding": "" if not found.passages else f"{found.cpu_hours:,.0f} hours on a CPU",
-            "on a GPU": ""
-            if not found.passages
-            else unknown
-            if found.gpu_hours is None
-            else f"{found.gpu_hours:,.1f} hours",
+            "on a GPU": gpu if found.passages else "",
         },
     )
     for sentence in said:

@@ -329,7 +329,7 @@ def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
 def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
     """The server, where the settings name one; what is wrong with it matters where the store is on it."""
     from ..search.elastic import connection_from, diagnose
-    from ..search.open import elastic_url
+    from ..search.open import elastic_index, elastic_url
 
     settings = resolved.settings
     try:
@@ -342,7 +342,7 @@ def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
     except CcheckError as error:
         yield Finding("elasticsearch", "failed", str(error), error.exit_code)
         return
-    for part, ok, detail in diagnose(connection):
+    for part, ok, detail in diagnose(connection, elastic_index(settings) if in_use else None):
         if in_use:
             yield Finding(part, "ok" if ok else "failed", detail, 0 if ok else ServerError.exit_code)
         else:

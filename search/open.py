@@ -85,6 +85,12 @@ def elastic_url(settings: Settings) -> tuple[str | None, bool]:
     return settings.elasticsearch_url, spec.startswith(("elasticsearch:", "es:"))
 
 
+def elastic_index(settings: Settings) -> str:
+    """The index that the settings name, where their store is on a server."""
+    spec = settings.store.strip()
+    return _split(spec)[1] if spec.startswith(("http://", "https://")) else spec.partition(":")[2] or DEFAULT_INDEX
+
+
 def _split(url: str) -> tuple[str, str]:
     """A server's URL, and the index at the end of its path."""
     parts = urlsplit(url)

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 
 from .mappings import IndexType
 
-STORED_PER_CHARACTER = 0.68
+STORED_PER_CHARACTER = 0.70
 """Bytes of `_source` without vectors, compressed, for each character of title and text."""
-SEARCHED_PER_CHARACTER = 0.43
+SEARCHED_PER_CHARACTER = 0.41
 """Bytes of the inverted index, doc values and numbers of writes, for each character."""
-GRAPH_BYTES = 57
-"""Of HNSW's neighbours, for each vector."""
+GRAPH_BYTES, GRAPH_GROWTH = 57, 13
+"""Of HNSW's neighbours for each vector: at 10,000 vectors (at 100,000, 69), and more for every power of ten beyond."""
 FLOAT_BYTES = 4
 EMBEDDED_PER_SECOND = 27.0
 """Abstracts by all-MiniLM-L6-v2 on two CPU cores: SciFact's 5,183 in 194 s (benchmarks/README.md, Ingest)."""
 SHARD_BYTES, SHARD_DOCUMENTS = 50e9, 200e6
 """Elastic's own advice ("Size your shards"): at most 50 GB and 200 million documents, passages counted, in a shard."""
 WATERMARK = 0.85
-"""Above this share of a disk the server puts no further shards on it (`cluster.routing.allocation.disk.watermark.low`)."""
+"""Above this share of a disk the server puts no further shards on it (`disk.watermark.low`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,11 @@ def quantised(index_type: IndexType, dims: int) -> int | None:
     return None
 
 
+def graph_bytes(vectors: int) -> int:
+    """HNSW's neighbours of one vector among so many."""
+    return round(GRAPH_BYTES + GRAPH_GROWTH * max(0.0, math.log10(max(vectors, 1) / 1e4)))
+
+
 def size(
     documents: int,
     dims: int,
@@ -73,7 +78,7 @@ def size(
     """
     passages = round(documents * passages_per_document) if dims else 0
     small = quantised(index_type, dims)
-    graph = GRAPH_BYTES if index_type.endswith("hnsw") else 0
+    graph = graph_bytes(passages) if index_type.endswith("hnsw") else 0
     full = dims * FLOAT_BYTES
     vectors = passages * (full + (small or 0) + graph)
     text = round(documents * characters * (STORED_PER_CHARACTER + SEARCHED_PER_CHARACTER))
@@ -111,10 +116,10 @@ def advice(found: Size, index_type: IndexType) -> list[str]:
             "and measure with judged claims (ccheck sweep)"
         )
     if found.passages > 10_000_000 and not index_type.startswith("bbq"):
-        said.append("bbq_hnsw needs about a sixth of the page cache of int8_hnsw. It takes 64 dimensions or more")
+        said.append("bbq_hnsw needs about a quarter of the page cache of int8_hnsw. It takes 64 dimensions or more")
     if found.documents > 10_000_000:
         said.append(
-            'Leave fuzziness off (`fuzziness = "auto"` reads many more terms), keep `depth` at 100 to 1,000, and ingest '
-            "from several machines"
+            'Leave fuzziness off (`fuzziness = "auto"` reads many more terms), keep `depth` at 100 to 1,000, and '
+            "ingest from several machines"
         )
     return said

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 import numpy as np
 import pytest
 from cli_runs import ccheck
 
 from ccheck.demo import CORPUS
-from ccheck.ingest import read
 from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore, sizing
 from ccheck.search.elastic.mappings import IndexOptions, IndexType, create_body
@@ -22,7 +23,7 @@ DOCUMENTS, DIMS = 1_200, 96
 @pytest.mark.parametrize("index_type", ["int8_hnsw", "bbq_hnsw"])
 def test_an_index_is_as_large_as_said(elasticsearch_url: str, elasticsearch_index: str, index_type: IndexType) -> None:
     rng = np.random.default_rng(0)
-    texts = [(one.title, one.text) for one in read([CORPUS]) if isinstance(one, Document)]
+    texts = [(one["title"], one["text"]) for one in map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines())]
     words = sorted({word for _, text in texts for word in text.split()})
     layout = Layout.with_vectors(Embedding("random", DIMS, "0" * 64, 256), Chunking.whole(256))
     body = create_body(elasticsearch_index, layout, IndexOptions(index_type, 1, 0))
@@ -52,7 +53,7 @@ def test_the_command() -> None:
     ran = ccheck("index", "size", "--documents", "1e8", "--index-type", "bbq_hnsw", "--replicas", 2, "--json")
     (one,) = ran.objects
     assert ran.code == 0 and one["documents"] == one["passages"] == 100_000_000
-    assert one["page_cache"] == 3 * 100_000_000 * (384 // 8 + 14 + sizing.GRAPH_BYTES)
+    assert one["page_cache"] == 3 * 100_000_000 * (384 // 8 + 14 + sizing.graph_bytes(100_000_000))
     assert one["gpu_hours"] is None and one["total"] == 3 * one["primary"]
     assert one["shards"] >= one["primary"] / sizing.SHARD_BYTES
     shown = ccheck("index", "size", "--documents", "2e7", "--gpu-rate", 1000)
