@@ -22,7 +22,7 @@ STORE: Final = "papers"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Whether a role's work is allowed, and which privileges it lacks, by what they are for: an index or the cluster."""
+    """Whether a role's work is allowed, and which privileges it lacks, by index or the cluster."""
 
     role: str
     lacks: Mapping[str, tuple[str, ...]]
