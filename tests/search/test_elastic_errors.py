@@ -64,7 +64,7 @@ def body(type_: str, reason: str = "why") -> dict[str, Any]:
 )
 def test_each_answer_has_its_words(status: int, type_: str, kind: type[CcheckError], said: str) -> None:
     error = from_response(status, body(type_), HERE, "papers")
-    assert type(error) is kind and said in str(error)
+    assert isinstance(error, kind) and error.exit_code == kind.exit_code and said in str(error)
 
 
 def test_without_an_index_the_server_is_named() -> None:

@@ -18,9 +18,9 @@ from ccheck.search.elastic import Connection, ElasticStore, copying, mappings, m
 from ccheck.search.elastic.mappings import IndexOptions
 from ccheck.settings import Settings
 from ccheck.stages import Bm25, Dense, Fusion
-from ccheck.types import Entry, Query, Ranking
+from ccheck.types import Claim, Entry, Query, Ranking
 
-DOCUMENTS = 120
+DOCUMENTS, PAUSE = 60, 0.05
 RETRIEVERS = {"bm25": Bm25(depth=10), "dense": Dense(depth=10)}
 OTHER = Layout.with_vectors(Embedding("other-model", DIMENSIONS, "e" * 64, 128), LAYOUT.dense["passages"].chunking)
 
@@ -85,6 +85,7 @@ class Busy:
                 own.prepare(LAYOUT)
                 while not self._stop.is_set():
                     act(own)
+                    self._stop.wait(PAUSE)
             except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
                 self.failures.append(repr(error))
 
@@ -108,7 +109,9 @@ class Busy:
 def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "WRITES_AT_ONCE", 20)
     with Busy(filled) as busy:
-        done = migrate(settings, Changes(IndexOptions("hnsw", shards=2, replicas=0)), answered)
+        done = migrate(
+            settings, Changes(IndexOptions("hnsw", shards=2, replicas=0)), answered, claims=[Claim("sea level")]
+        )
         at_switch = busy.writes, busy.answers
         while min(busy.writes - at_switch[0], busy.answers - at_switch[1]) < 3 and not busy.failures:
             busy._stop.wait(0.05)
