@@ -83,7 +83,7 @@ def create(
     """Create an empty index with your own index type, shards and replicas.
 
     \b
-    ccheck index create --store https://host:9200/papers --index-type bbq_hnsw --shards 3
+    ccheck index create --store elasticsearch:papers --index-type bbq_hnsw
 
     ccheck ingest creates an index too, with the defaults. Use this command to choose.
     """
@@ -208,9 +208,9 @@ def migrate(
     """Move a store to another model, chunking or index type, without downtime.
 
     \b
-    ccheck index migrate --store https://host:9200/papers --index-type bbq_hnsw
-    ccheck index migrate --store https://host:9200/papers --model intfloat/e5-small-v2
-    ccheck index migrate --store https://host:9200/papers --passage-tokens 128 --claims claims.jsonl --qrels qrels.tsv
+    ccheck index migrate --store elasticsearch:papers --index-type bbq_hnsw
+    ccheck index migrate --store elasticsearch:papers --model e5-small-v2
+    ccheck index migrate --store elasticsearch:papers --passage-tokens 128
 
     Fills a new index (papers-000002) from the stored documents, or from FILEs, while the old one is searched and
     written to. What is written meanwhile is copied too. If the counts are equal and the rankings agree, the alias is

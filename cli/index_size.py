@@ -87,7 +87,7 @@ def size(
 
     \b
     ccheck index size --documents 1e8 --dims 384
-    ccheck index size --documents 1e8 --dims 1024 --passages-per-document 1.5 --index-type bbq_hnsw --replicas 2
+    ccheck index size --documents 1e8 --dims 1024 --index-type bbq_hnsw
     ccheck index size --documents 2e7 --gpu-rate 3000
 
     The constants were measured on indices of up to 100,000 documents (benchmarks/README.md) and extrapolated. No GPU
