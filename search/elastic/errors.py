@@ -63,7 +63,7 @@ class Denied(ServerError):
 
 
 class WriteBlocked(ServerError):
-    """The index takes no writes for the moment (`index.blocks.write`): a migration is about to end."""
+    """The index takes no writes (`index.blocks.write`): somebody set that, or a migration is about to end."""
 
 
 class AlreadyExists(InvalidData):
@@ -117,14 +117,9 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
             f"{connection.name} does not accept the credentials ({reason}): "
             + (connection.withheld or "set ELASTICSEARCH_API_KEY, or ELASTICSEARCH_USERNAME and ELASTICSEARCH_PASSWORD")
         )
-    if kind == "cluster_block_exception" and _WRITE_BLOCK in reason:
-        return WriteBlocked(
-            f"{where} does not accept writes (index.blocks.write is set). The last step of ccheck index migrate sets "
-            "it. If that was interrupted, run it again, or put index.blocks.write back to null in the settings of the "
-            "index"
-        )
     if kind == "cluster_block_exception" and status != 503:
-        return ServerError(f"{where} does not accept changes: {reason.rstrip(';')}. {_block_remedy(reason, index)}")
+        error = WriteBlocked if _WRITE_BLOCK in reason else ServerError
+        return error(f"{where} does not accept changes: {reason.rstrip(';')}. {_block_remedy(reason, index)}")
     if status == 403:
         return Denied(
             f"{where} denies access: {reason}. To search, the key or user needs the index privileges read and "

@@ -187,6 +187,8 @@ class Move:
                 f"{self.target.index.name}), then migrate again"
             )
         moved = False
+        # Whoever writes to the source then waits for the end of the move.
+        _remember(client, source, self.alias, target, _uuid(client, target), {})
         _block(client, source, True)
         try:
             for _ in range(LAST_ROUNDS):

@@ -30,7 +30,7 @@ from .connection import Connection
 from .errors import WHOLE, AlreadyExists, TooManyFields, WriteBlocked, refuse_parts
 from .fields import FieldNames
 from .found import sampler
-from .moving import LEASE_SECONDS
+from .moving import LEASE_SECONDS, MOVE
 from .papers import with_papers
 from .queries import Body, check, filter_bodies
 from .schema import Index
@@ -471,12 +471,22 @@ class ElasticStore(Closing):
                 outcome = bulk.write(self._client, path, self.index, made, params, before=self._writable)
             except WriteBlocked:
                 self._known = None
-                if time.monotonic() - since > self._connection.retry_seconds or self._client.abandoned:
+                if (
+                    not self._in_a_move()
+                    or time.monotonic() - since > self._connection.retry_seconds
+                    or self._client.abandoned
+                ):
                     raise
                 time.sleep(BLOCKED_SECONDS)
                 continue
             self._writes.add(outcome)
             return outcome
+
+    def _in_a_move(self) -> bool:
+        """Whether the index is one that `ccheck index migrate` copies, or has made."""
+        self._index(fresh=True)
+        found = self._read[0] if self._read is not None else {}
+        return any(MOVE in one.get("mappings", {}).get("_meta", {}) for one in found.values())
 
     def _count_passages(self, index: Index) -> int:
         if index.made_here:
