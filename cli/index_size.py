@@ -11,25 +11,23 @@ from .common import json_option, notice, options, print_fields, print_json, stdo
 from .index_servers import INDEX_TYPES
 
 
-class Number(click.ParamType):
+def whole_number(_: click.Context, __: click.Parameter, value: str) -> int:
     """A whole number, also written as 1e8 or 100_000_000."""
-
-    name = "number"
-
-    def convert(self, value: object, param: click.Parameter | None, context: click.Context | None) -> int:
-        try:
-            number = float(str(value).replace(",", ""))
-            whole = int(number)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is not a number such as 1e8", param, context)
-        if whole < 1 or whole != number:
-            self.fail(f"{value!r} is not a whole number above 0", param, context)
-        return whole
+    try:
+        number = float(value.replace(",", ""))
+        whole = int(number)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{value!r} is not a number such as 1e8") from None
+    if whole < 1 or whole != number:
+        raise click.BadParameter(f"{value!r} is not a whole number above 0")
+    return whole
 
 
 @click.command()
 @options(
-    click.option("--documents", type=Number(), required=True, metavar="N", help="How many documents, such as 1e8."),
+    click.option(
+        "--documents", callback=whole_number, required=True, metavar="N", help="How many documents, such as 1e8."
+    ),
     click.option(
         "--dims", type=click.IntRange(0, 4096), default=384, show_default=True, help="Dimensions; 0 is without vectors."
     ),

@@ -13,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from ...errors import CcheckError, InvalidData
+from ...errors import CcheckError
 from ...layout import Layout
 from ...stages import Bm25, Fusion, Retriever
-from ...types import Entry, Filter, Query, Ranking
+from ...types import Filter, Query, Ranking
 from ..missing import missing
 from ..several import search_several, searched_units
 from ..store import StoreInfo
-from . import bulk, changes
+from . import changes
 from .errors import WHOLE, Denied, refuse_parts
 from .papers import by_paper
 from .queries import Body, filter_bodies
@@ -45,6 +45,8 @@ def may_have_one(name: str) -> bool:
 class Companion(ElasticStore):
     """A companion as a store. Its documents have ids and digests, but neither texts nor metadata."""
 
+    _whole = False
+
     def __init__(self, theirs: JoinedStore) -> None:
         """The companion of an index, which need not exist yet. It uses the connection of `theirs`."""
         super().__init__(theirs._connection, f"{PREFIX}{theirs.index}", client=theirs._client)
@@ -60,19 +62,6 @@ class Companion(ElasticStore):
     def drop(self) -> list[Path]:
         self._theirs.forget_companion()
         return super().drop()
-
-    def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
-        layout = self._writable().layout
-        refused: dict[str, str] = {}
-
-        def operations() -> Iterator[bulk.Operation]:
-            for entry in entries:
-                try:
-                    yield bulk.index_operation(entry, layout, whole=False)
-                except InvalidData as error:
-                    refused[entry.document.id] = str(error)
-
-        return self._write(operations()).refused | refused
 
     def checkpoints(self) -> changes.Checkpoints:
         """Up to which write of each of their shards it has everything."""

@@ -60,6 +60,9 @@ class ElasticStore(Closing):
     Safe to use from several threads, and from several processes that write different documents.
     """
 
+    _whole = True
+    """Whether texts and metadata are written too."""
+
     def __init__(
         self, connection: Connection, index: str, names: FieldNames | None = None, *, client: Client | None = None
     ) -> None:
@@ -221,7 +224,7 @@ class ElasticStore(Closing):
             # Requests are sent in parallel, so an id may be in one of them only.
             for entry in {entry.document.id: entry for entry in entries}.values():
                 try:
-                    yield bulk.index_operation(entry, index.layout)
+                    yield bulk.index_operation(entry, index.layout, whole=self._whole)
                 except InvalidData as error:
                     refused[entry.document.id] = str(error)
 
