@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import CcheckError, InvalidData
+from ...errors import CcheckError, InvalidData, UsageError
 from .client import Client
 from .errors import refuse_parts
 from .ingested import figures
@@ -31,6 +31,23 @@ class Removal:
         size = f" ({self.bytes / 1e6:,.1f} MB)" if self.bytes is not None else ""
         alias = f" and its alias {self.alias}" if self.alias else ""
         return f"the index {self.index} with {self.documents:,} documents{size}{alias}"
+
+
+def refuse_several(name: str) -> None:
+    """Raise UsageError for a name that can stand for several indices, which can only be searched."""
+    if "," in name or "*" in name:
+        raise UsageError(
+            f"{name!r} can stand for several indices, which ccheck only searches. To write or remove, name "
+            "one index with --store"
+        )
+
+
+def foreign(store: str) -> InvalidData:
+    """The error of who writes to an index that ccheck did not make."""
+    return InvalidData(
+        f"ccheck did not make {store} and only searches it. To ingest, name another index with --store; ccheck "
+        "then creates it"
+    )
 
 
 def refuse_writing(client: Client, name: str, index: Index) -> None:

@@ -202,12 +202,12 @@ class ElasticStore(Closing):
     def prepare(self, layout: Layout) -> None:
         for analysis in layout.analyses:
             open_analysis(analysis)  # what its terms need is here, or nothing is made
-        self._refuse_several()
+        ownership.refuse_several(self.index)
         index = self._load()
         if index is None:
             index = self._create(layout)
         elif not index.made_here:
-            raise self._foreign()
+            raise ownership.foreign(self.name)
         index.layout.check(layout, self.name)
         ownership.refuse_writing(self._client, self.index, index)
         if index.layout != layout:
@@ -250,11 +250,11 @@ class ElasticStore(Closing):
             self._remember(index, {**index.meta, "ingested": marks})
 
     def removal(self) -> str:
-        self._refuse_several()
+        ownership.refuse_several(self.index)
         return str(ownership.removal(self._client, self.index, self._index(fresh=True)))
 
     def drop(self) -> list[Path]:
-        self._refuse_several()
+        ownership.refuse_several(self.index)
         going = ownership.removal(self._client, self.index, self._index(fresh=True))
         self._request("DELETE", f"/{quote(going.index, safe='')}", patient=False)
         self._known = None
@@ -406,27 +406,13 @@ class ElasticStore(Closing):
 
     def _writable(self, fresh: bool = False) -> Index:
         """The index to write to. Raises InvalidData where its alias went to one that these documents don't fit."""
-        self._refuse_several()
+        ownership.refuse_several(self.index)
         index = self._index(fresh, within=LEASE_SECONDS)
         if not index.made_here:
-            raise self._foreign()
+            raise ownership.foreign(self.name)
         if self._prepared is not None and index.concrete != self._prepared[0]:
             index.layout.check(self._prepared[1], self.name)
         return index
-
-    def _refuse_several(self) -> None:
-        """Raise UsageError for what may name several indices, which can only be searched."""
-        if "," in self.index or "*" in self.index:
-            raise UsageError(
-                f"{self.index!r} can stand for several indices, which ccheck only searches. To write or remove, name "
-                "one index with --store"
-            )
-
-    def _foreign(self) -> InvalidData:
-        return InvalidData(
-            f"ccheck did not make {self.name} and only searches it. To ingest, name another index with --store; ccheck "
-            "then creates it"
-        )
 
     def _create(self, layout: Layout) -> Index:
         first = f"{self.index}{FIRST}"

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = PROJECT["tool"]["setuptools"]["package-dir"]
 KINDS = (".py", ".json", ".jsonl", ".toml", ".txt", ".html", ".css", ".js", ".safetensors")
-DATA = ("prompts", "presets", "packaged", "token_tables")
+DATA = ("prompts", "presets", "packaged", "token_tables", "roles")
 """Folders of data inside rooms."""
 HEAVY = {"torch", "transformers", "sentence_transformers", "elasticsearch", "tantivy", "pyarrow", "nupunkt"}
 
