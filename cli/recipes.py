@@ -18,6 +18,7 @@ from .common import (
     printable,
     replace_option,
     replacements,
+    resolved_from,
     settings_from,
     stdout,
 )
@@ -50,7 +51,7 @@ def list_(*, as_json: bool) -> None:
     """
     from ..recipe import load_recipe, recipe_names
 
-    settings = settings_from()
+    settings = resolved_from(show_pending=True).settings  # to look at recipes needs no trust in the folder
     found = [load_recipe(name) for name in recipe_names()]
     lacks = {recipe.name: [part for part, why in parts_here(recipe, settings) if why] for recipe in found}
     if as_json:

@@ -146,7 +146,7 @@ def test_a_models_own_code_never_runs(tmp_path: Path) -> None:
     code = {"model_type": "evil", "auto_map": dict.fromkeys(("AutoConfig", "AutoModel"), "evil.Evil")}
     (folder / "config.json").write_text(json.dumps({**config, **code, "id2label": {"0": "LABEL_0"}}))
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
-    with pytest.raises(UsageError, match="runs only where you trust it: --trust-remote-code"):
+    with pytest.raises(UsageError, match="runs only if you trust it: use --trust-remote-code"):
         load_scorer(str(folder), device="cpu")
     assert not (tmp_path / "ran").exists()
 

@@ -361,7 +361,10 @@ def test_semantic_text_is_searched_without_a_model() -> None:
 
 def test_what_is_left_out_is_said_with_every_answer() -> None:
     assert "the field abstract is left out" in planned(notices=("the field abstract is left out",)).warnings
-    assert planned().warnings == ("BM25 only: here has no indexed dense_vector field, which dense retrieval needs",)
+    assert planned().warnings == (
+        "BM25 only: here has no indexed dense_vector field, which dense retrieval needs. To add vectors in an index "
+        "beside it, run ccheck index enrich --store here",
+    )
 
 
 # -- doctor
