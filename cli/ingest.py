@@ -318,7 +318,8 @@ def _report(report: Report, store: str, deduped: bool) -> Iterator[str]:
         without = f", {kind.without_text:,} without an abstract" if kind.without_text else ""
         yield f"{name}: {counted(kind.papers, 'paper')}{without}"
     if report.without_text:
-        yield f"{counted(report.without_text, 'paper')} without an abstract can be found by their titles"
+        titles = "its title" if report.without_text == 1 else "their titles"
+        yield f"{counted(report.without_text, 'paper')} without an abstract can be found by {titles}"
     if report.retracted:
         yield f"{counted(report.retracted, 'paper')} retracted. --filter 'retracted!=true' leaves them out of a search"
     if report.same_doi:

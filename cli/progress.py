@@ -84,6 +84,7 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
 def _times() -> ProgressColumn:
     """The time taken, and what is left where that is known: alone, either could be taken for the other."""
     from rich.progress import ProgressColumn, Task
+    from rich.table import Column
     from rich.text import Text
 
     class Times(ProgressColumn):
@@ -92,7 +93,7 @@ def _times() -> ProgressColumn:
             left = task.time_remaining
             return Text(taken if left is None or task.finished else f"{taken}, about {_clock(left)} left", "cyan")
 
-    return Times()
+    return Times(Column(no_wrap=True))  # on a narrow terminal the bar gets shorter instead
 
 
 def _clock(seconds: float) -> str:

@@ -86,7 +86,7 @@ class Checker(Closing):
 
     # -- checking
 
-    def check(self, claim: str | Claim, *, k: int = 10, filters: Sequence[str | Filter] = ()) -> Result:
+    def check(self, claim: str | Claim, *, k: int = 10, filters: str | Filter | Sequence[str | Filter] = ()) -> Result:
         """Check one claim against the `k` documents that bear on it most. Raises CcheckError."""
         claim = Claim(claim) if isinstance(claim, str) else claim
         result = next(self.check_many([claim], k=k, filters=filters))
@@ -99,7 +99,7 @@ class Checker(Closing):
         claims: Iterable[str | Claim],
         *,
         k: int = 10,
-        filters: Sequence[str | Filter] = (),
+        filters: str | Filter | Sequence[str | Filter] = (),
         details: bool = True,
         trace: bool = False,
     ) -> Iterator[Result]:
@@ -135,7 +135,7 @@ class Checker(Closing):
         return ground(result, self.recipe, self._resources)
 
     def prompts(
-        self, claims: Iterable[Claim], *, k: int = 10, filters: Sequence[str | Filter] = ()
+        self, claims: Iterable[Claim], *, k: int = 10, filters: str | Filter | Sequence[str | Filter] = ()
     ) -> Iterator[PlannedPrompt]:
         """What a language model would be asked to judge these claims, without asking it anything.
 
@@ -176,11 +176,12 @@ class Checker(Closing):
             )
         return self._plan
 
-    def _run(self, k: int, given: Sequence[str | Filter], *, details: bool, trace: bool = False) -> Run:
+    def _run(self, k: int, given: str | Filter | Sequence[str | Filter], *, details: bool, trace: bool = False) -> Run:
         if k < 1:
             raise UsageError(f"k is {k}; it must be at least 1")
         plan = self.plan()
-        filters = [parse_filter(one) if isinstance(one, str) else one for one in given]
+        several = [given] if isinstance(given, str | Filter) else given
+        filters = [parse_filter(one) if isinstance(one, str) else one for one in several]
         if filters:
             fields = self.store.fields()
             filters = named(filters, fields)

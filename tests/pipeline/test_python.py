@@ -27,6 +27,8 @@ def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
         results = list(checker.check_many(["sea level", ccheck.Claim("ice")], filters=["year>=2010"]))
         assert [[piece.document.id for piece in result.evidence] for result in results] == [["3"], []]
         assert checker.store.get(["1"])["1"].published == "2020-01-02"
+        alone = [checker.check("sea level", filters=one) for one in ("year>=2010", ccheck.Filter("year", ">=", "2010"))]
+        assert [[piece.document.id for piece in result.evidence] for result in alone] == [["3"], ["3"]]
         by_value = checker.check("sea level", filters=[ccheck.Filter("year", "<", "2000")])
         (row,) = by_value.to_frame().to_dict("records")
         assert (row["doc_id"], row["title"], row["metadata.year"]) == ("2", "Old", 1990)
