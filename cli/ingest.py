@@ -323,12 +323,14 @@ def _report(report: Report, store: str, deduped: bool) -> Iterator[str]:
     if report.retracted:
         yield f"{counted(report.retracted, 'paper')} retracted. --filter 'retracted!=true' leaves them out of a search"
     if report.same_doi:
-        left = "were left out" if deduped else "were stored beside it. --dedupe doi keeps only the first"
-        yield f"{counted(report.same_doi, 'paper')} with the DOI of a paper before {left}"
+        was = "was" if report.same_doi == 1 else "were"
+        left = "left out" if deduped else "stored beside it. --dedupe doi keeps only the first"
+        yield f"{counted(report.same_doi, 'paper')} with the DOI of a paper before {was} {left}"
     if report.without_id:
-        yield f"{report.without_id:,} records without an id got one from their content (see --id-field)"
+        yield f"{counted(report.without_id, 'record')} without an id got one from their content (see --id-field)"
     if report.dates_unread:
-        yield f"{report.dates_unread:,} records have a date that could not be read. Filters on dates leave them out"
+        records = counted(report.dates_unread, "record")
+        yield f"the date of {records} could not be read. Filters on dates leave them out"
 
 
 def _show_preview(preview: Preview, *, as_json: bool) -> None:

@@ -106,7 +106,7 @@ def test_what_is_bad_is_listed_and_nothing_good_is_lost(mixed, tmp_path):
     assert [reject["line"] for reject in rejects] == [4, 5, 6, 7]
     assert all(reason in reject["reason"] for reject, (_, reason) in zip(rejects, BAD, strict=True))
     assert found("local:papers", "sea level") == ["1"] and found("local:papers", "numbers") == ["4"]
-    assert len(found("local:papers", "ice")) == 1 and "1 records without an id" in ran.err
+    assert len(found("local:papers", "ice")) == 1 and "1 record without an id" in ran.err
 
 
 def test_strict_stops_at_the_first(mixed):
