@@ -6,11 +6,15 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tiny_rerankers import make_encoder
 
 from ccheck.training.retrieval_data import retrieval_data
 from ccheck.types import Claim, Document
+
+if TYPE_CHECKING:
+    import torch
 
 THINGS = (
     "glacier:ice coral:reef vaccine:jab ocean:sea forest:tree carbon:soot insulin:sugar asthma:breath turbine:wind "
@@ -69,3 +73,14 @@ def without_dropout(base: Path, folder: Path) -> Path:
     config = json.loads(file.read_text())
     file.write_text(json.dumps({**config, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}))
     return folder
+
+
+def share_apart(weights: Mapping[str, torch.Tensor], others: Mapping[str, torch.Tensor]) -> float:
+    """The share of weights that differ by a fiftieth of a step of .001 or more, without the biases of attention's keys.
+
+    Adam's first step is the sign of the gradient. Where that is nearly 0, rounding decides: for the biases of keys, on
+    which attention does not depend, and for one weight in thousands elsewhere.
+    """
+    compared = [name for name in others if not name.endswith("attention.self.key.bias")]
+    apart = sum(int(((weights[name] - others[name]).abs() > 2e-5).sum()) for name in compared)
+    return apart / sum(others[name].numel() for name in compared)

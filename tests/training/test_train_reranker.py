@@ -118,10 +118,7 @@ def test_two_batches_of_four_make_the_step_of_one_of_eight(tmp_path, base):
     rows = rows_of(chosen, 8)
     whole = stepped(base, tmp_path / "one", chosen, rows)
     halves = stepped(base, tmp_path / "two", chosen.model_copy(update={"batch": 4, "accumulate": 2}), rows)
-    for name, weight in whole.items():
-        # Attention does not depend on the bias of keys: its gradient is rounding, which Adam makes as long as any.
-        if not name.endswith("attention.self.key.bias"):
-            assert torch.allclose(halves[name], weight, atol=2e-5), name
+    assert tiny.share_apart(halves, whole) < 1e-3
 
 
 # -- whole trainings

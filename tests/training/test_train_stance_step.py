@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tiny_rerankers import make_encoder
+from tiny_training import share_apart
 from weights import saved_weights
 
 from ccheck.training.options import StanceOptions
@@ -106,7 +107,4 @@ def test_two_batches_of_four_make_the_step_of_one_of_eight(base, tmp_path):
     parts = stepped(base, tmp_path / "parts", batch=4, accumulate=2)
     before = saved_weights(base / "model.safetensors")
     assert any(not torch.allclose(before[name], whole[name], atol=1e-4) for name in whole)
-    for name, value in whole.items():
-        # Attention does not depend on the bias of keys: its gradient is rounding, which Adam makes as long as any.
-        if not name.endswith("attention.self.key.bias"):
-            assert torch.allclose(parts[name], value, atol=2e-5), name
+    assert share_apart(parts, whole) < 1e-3
