@@ -126,7 +126,7 @@ def by_ids(client: Client, index: str, ids: Sequence[str]) -> list[Hit]:
 
 
 def write(client: Client, target: str, operations: Iterable[bulk.Operation]) -> bulk.Outcome:
-    """Raises InvalidData where a document is refused: a copy that lacks one is none."""
+    """Raises InvalidData if a document is refused: a copy must have every one."""
     params = {"filter_path": bulk.WANTED}
     outcome = bulk.write(client, f"/{quote(target, safe='')}/_bulk", target, operations, params)
     if outcome.refused:
