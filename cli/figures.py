@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -51,6 +52,12 @@ if TYPE_CHECKING:
     gold_option,
     article_option,
     click.option(
+        "--images",
+        type=click.Path(file_okay=False),
+        metavar="FOLDER",
+        help="Folder with the articles' images, for recipes that read them.  [default: the folder of the articles]",
+    ),
+    click.option(
         "--recipe",
         shell_complete=completed("recipes"),
         metavar="NAME|FILE",
@@ -73,6 +80,7 @@ def figures(
     claims: str | None,
     gold: str | None,
     only: tuple[str, ...],
+    images: str | None,
     recipe: str,
     replace: tuple[str, ...],
     llm: str | None,
@@ -104,7 +112,7 @@ def figures(
     say_unread(asked, quiet)
     resources = Resources(settings, notify=notifier(quiet))
     try:
-        ranker, warnings = open_figures(asked.articles, stage, resources)
+        ranker, warnings = open_figures(asked.articles, stage, resources, _folders(images, arguments, store))
         for warning in () if quiet else warnings:
             notice(warning)
         if asked.claim is None:
@@ -123,6 +131,16 @@ def figures(
             _answer(asked, asked.claim, ranker, k, as_json, quiet)
     finally:
         resources.close()
+
+
+def _folders(images: str | None, arguments: tuple[str, ...], store: str | None) -> list[str]:
+    """Where images are looked for: beside the articles, if no folder is named. An archive's images are not read."""
+    if images is not None:
+        return [images]
+    if store is not None or not arguments:
+        return []
+    path = Path(arguments[0]).expanduser()
+    return [] if path.suffix.lower() == ".zip" else [str(path if path.is_dir() else path.parent)]
 
 
 def _answer(asked: Asked, claim: str, ranker: FigureRanker, k: int | None, as_json: bool, quiet: bool) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from ..grounding_stages import ChunkRun, ElementRun, FiguresStage, PassagesStage
+from ..grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
 from ..pipeline.needs import Needs, models_used, needs_of
 from ..published import Table
 from ..recipe import Recipe, load_recipe, recipe_names
@@ -95,6 +95,7 @@ _STAGES: dict[str, type[Stage]] = {
     "[figures]": FiguresStage,
     "[figures.runs.NAME], element-guided": ElementRun,
     "[figures.runs.NAME], chunk-guided": ChunkRun,
+    "[figures.runs.NAME], image": ImageRun,
     "[passages]": PassagesStage,
     "[evidence]": EvidenceStage,
     "[verdict]": VerdictStage,

@@ -243,7 +243,8 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
         fields = {"recipe": name, "retrievers": retrievers, "fusion": recipe.fusion.method, "rerankers": rerankers}
         inside: dict[str, str] = {}
         if recipe.figures is not None:
-            runs = ", ".join(f"{key} ({run.kind}, {run.retriever})" for key, run in recipe.figures.runs.items())
+            found_by = {key: getattr(run, "retriever", run.model) for key, run in recipe.figures.runs.items()}
+            runs = ", ".join(f"{key} ({run.kind}, {found_by[key]})" for key, run in recipe.figures.runs.items())
             inside["figures"] = f"{runs}, merged by {recipe.figures.merge}"
         if (found_in := recipe.passages) is not None:
             said = f"{found_in.sentences} sentences, {found_in.neighbours} to the left ({found_in.retriever})"

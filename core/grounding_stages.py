@@ -37,6 +37,10 @@ class ElementRun(Stage):
     retriever: Searched = Field(default="bm25", description=_RETRIEVER)
     model: str | None = Field(default=None, description=_MODEL)
     instruction: str = Field(default="", description=_INSTRUCTION)
+    rephrased: bool = Field(
+        default=False, description="true: a language model says what the element presents; that stands for it"
+    )
+    llm: str | None = Field(default=None, description="for rephrased: the model; default: the one in the settings")
     weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
     required: bool = Field(default=True, description=_REQUIRED)
 
@@ -63,7 +67,19 @@ class ChunkRun(Stage):
     required: bool = Field(default=True, description=_REQUIRED)
 
 
-FigureRun: TypeAlias = Annotated[ElementRun | ChunkRun, Field(discriminator="kind")]
+class ImageRun(Stage):
+    """Ranks figures and tables by their images: the cosine of the claim's and the image's embedding (CLIP).
+
+    It does not rank elements whose image is not there. The paper does not say which of OpenAI's models it took.
+    """
+
+    kind: Literal["image"] = "image"
+    model: str = Field(default="openai/clip-vit-large-patch14", description="a CLIP model, by its name or folder")
+    weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
+    required: bool = Field(default=True, description="false: skip it with a warning without its model or any image")
+
+
+FigureRun: TypeAlias = Annotated[ElementRun | ChunkRun | ImageRun, Field(discriminator="kind")]
 
 
 class FiguresStage(Stage):

@@ -64,6 +64,7 @@ CHOSEN = {
     "meta-llama/Llama-3.1-8B-Instruct",
     "mixedbread-ai/mxbai-rerank-large-v2",
     "naver/splade-v3",
+    "openai/clip-vit-large-patch14",
     "openai/gpt-oss-120b",
 }
 """Names that ccheck and its recipes choose. They mean the published models: the current folder can be a stranger's, and

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..llm import LanguageModel, Reply, load_prompt, quoted
-from .figures import Order
+from .figures import Order, Rephrase
 from .passages import Select
 
 ELEMENTS, PASSAGES = ("claim", "count", "elements", "chunks"), ("claim", "count", "sentences")
-"""The placeholders of the two prompts."""
+ELEMENT = ("label", "text")
+"""The placeholders of the prompts."""
 CHUNK_CHARS = 6_000
 """Characters of a piece of the article that the model reads."""
 
@@ -24,6 +25,24 @@ class Selection(Reply):
     """The numbers of sentences."""
 
     selected: list[int]
+
+
+class Description(Reply):
+    """What an element presents."""
+
+    description: str
+
+
+def rephrase_elements(model: Callable[[str | None], LanguageModel]) -> Rephrase:
+    """Asks the language model of a name what an element presents, given the text that stands for it."""
+
+    def rephrase(label: str, text: str, name: str | None) -> str:
+        llm = model(name)
+        prompt = load_prompt(__package__, "figure-description", ELEMENT, llm.prompts_dir)
+        messages = prompt.messages(label=quoted(label), text=quoted(text[:CHUNK_CHARS]))
+        return llm.ask(messages, Description).value.description
+
+    return rephrase
 
 
 def order_elements(model: Callable[[str | None], LanguageModel]) -> Order:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from ..errors import UsageError
@@ -28,8 +29,20 @@ class TextEncoder:
     queries: Callable[[Sequence[str]], Sequence[Vector]]
 
 
+@dataclass(frozen=True, slots=True)
+class ImageEncoder:
+    """A model of images and texts: both become float32 vectors of unit length; None for an image that can't be read."""
+
+    images: Callable[[Sequence[Path]], Sequence[Vector | None]]
+    queries: Callable[[Sequence[str]], Sequence[Vector]]
+
+
 Embedders: TypeAlias = Mapping[str | None, TextEncoder]
 """Embedding models by the name in the recipe; None is the default one."""
+
+
+ImageEncoders: TypeAlias = Mapping[str, ImageEncoder]
+"""Models of images by the name in the recipe."""
 
 
 def encoder_of(embedders: Embedders, model: str | None) -> TextEncoder:

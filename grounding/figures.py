@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..analysis import query_terms, sentence_spans, terms
 from ..articles import Article, Element
 from ..errors import NotFound, UsageError
 from ..fusion import Projection, Scored, projected
-from ..grounding_stages import ChunkRun, ElementRun, FiguresStage
+from ..grounding_stages import ChunkRun, ElementRun, FigureRun, FiguresStage, ImageRun
 from ..types import Vector
 from .bm25 import Bm25Index
 from .chunks import Cut, Span, cited_in, citing
-from .embedding import Embedders, encode_claim, encoder_of, searched
+from .embedding import Embedders, ImageEncoders, encode_claim, encoder_of, searched
 from .merge import merged
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 Order: TypeAlias = Callable[[str, Sequence[str], Sequence[str], str | None], Sequence[int]]
 """A claim, the labels of elements, the best chunks and a model's name to the elements' numbers, best first."""
+Rephrase: TypeAlias = Callable[[str, str, str | None], str]
+"""An element's label, the text that stands for it and a model's name to what the model says the element presents."""
+FindImage: TypeAlias = Callable[[str, Element], Path | None]
+"""An article's id and an element to the element's image, if it is there."""
 _INDEXES = 64
 """How many articles' chunks are kept."""
 
@@ -55,7 +60,8 @@ class FigureRanker:
     """Ranks the elements of articles for claims.
 
     BM25 of element-guided runs has the statistics of all articles given, that of chunk-guided runs those of the
-    articles that are asked. `embedders` are by the name of the model in the recipe. `order` asks a language model.
+    articles that are asked. `embedders` and `images` are by the name of the model in the recipe. `order` and `rephrase`
+    ask a language model. `find_image` gives the images of runs of the kind image.
     """
 
     def __init__(
@@ -64,8 +70,12 @@ class FigureRanker:
         stage: FiguresStage,
         embedders: Embedders | None = None,
         order: Order | None = None,
+        rephrase: Rephrase | None = None,
+        images: ImageEncoders | None = None,
+        find_image: FindImage = lambda article, element: None,
     ) -> None:
-        self._stage, self._embedders, self._order = stage, embedders or {}, order
+        self._stage, self._embedders, self._order, self._rephrase = stage, embedders or {}, order, rephrase
+        self._images, self._find_image = images or {}, find_image
         self._cuts = {article.id: Cut(article) for article in articles}
         self._elements = {
             article.id: candidates(article, supplements=stage.supplements, panels=stage.panels) for article in articles
@@ -75,7 +85,9 @@ class FigureRanker:
             first = self._rows[next(reversed(self._rows))].stop if self._rows else 0
             self._rows[key] = range(first, first + len(some))
         self._indexes: dict[str, Bm25Index] = {}
+        self._texts: dict[tuple[str, str], list[str]] = {}
         self._vectors: dict[tuple[str, str], list[Vector]] = {}
+        self._pictures: dict[tuple[str, str], list[Vector | None]] = {}
         self._chunks: dict[tuple[str, str, int], _Chunks] = {}
 
     @property
@@ -110,10 +122,12 @@ class FigureRanker:
     # -- runs
 
     def _run(
-        self, name: str, run: ElementRun | ChunkRun, claim: str, articles: Sequence[str], keys: Sequence[_Key]
+        self, name: str, run: FigureRun, claim: str, articles: Sequence[str], keys: Sequence[_Key]
     ) -> tuple[Scored[_Key], Mapping[_Key, list[Why]]]:
         if isinstance(run, ElementRun):
             return self._by_elements(name, run, claim, keys), {}
+        if isinstance(run, ImageRun):
+            return self._by_images(name, run, claim, keys), {}
         return self._by_chunks(run, claim, articles, keys)
 
     def _by_elements(self, name: str, run: ElementRun, claim: str, keys: Sequence[_Key]) -> Scored[_Key]:
@@ -121,28 +135,47 @@ class FigureRanker:
 
         def words() -> NDArray[np.float64]:
             if name not in self._indexes:
-                self._indexes[name] = Bm25Index(
-                    [
-                        terms(text)
-                        for key, some in self._elements.items()
-                        for text in (represent(self._cuts[key], one, run) for one in some)
-                    ]
-                )
+                texts = [text for one in self._elements for text in self._texts_of(name, one, run)]
+                self._indexes[name] = Bm25Index([terms(text) for text in texts])
             return self._indexes[name].scores(query_terms(claim))[rows]
 
         def vectors() -> Sequence[Vector]:
             wanted = [one for one in dict.fromkeys(one for one, _ in keys) if (name, one) not in self._vectors]
-            texts = [
-                represent(self._cuts[one], element, replace_captions(run))
-                for one in wanted
-                for element in self._elements[one]
-            ]
+            texts = [text for one in wanted for text in self._texts_of(name, one, captions_once(run))]
             made = iter(encoder_of(self._embedders, run.model).documents(texts)) if texts else iter(())
             for one in wanted:
                 self._vectors[name, one] = [next(made) for _ in self._elements[one]]
             return [self._vectors[name, one][number] for one, number in keys]
 
         return _searched(run, claim, keys, words, vectors, self._embedders)
+
+    def _texts_of(self, name: str, article: str, run: ElementRun) -> list[str]:
+        """What stands for each element of an article. A model is asked to rephrase it once."""
+        texts = self._texts.get((name, article))
+        if texts is None:
+            elements = self._elements[article]
+            texts = [represent(self._cuts[article], one, run) for one in elements]
+            if not run.rephrased:
+                return texts
+            if self._rephrase is None:
+                raise UsageError("this recipe asks a language model what figures present. Choose one with --llm MODEL")
+            texts = [self._rephrase(one.task_id, text, run.llm) for one, text in zip(elements, texts, strict=True)]
+            self._texts[name, article] = texts
+        return texts
+
+    def _by_images(self, name: str, run: ImageRun, claim: str, keys: Sequence[_Key]) -> Scored[_Key]:
+        encoder = self._images.get(run.model)
+        if encoder is None:
+            raise UsageError(f"this recipe needs the model of images {run.model}, which is not loaded")
+        for article in dict.fromkeys(one for one, _ in keys):
+            if (name, article) not in self._pictures:
+                files = [self._find_image(article, element) for element in self._elements[article]]
+                made = iter(encoder.images([one for one in files if one is not None]))
+                self._pictures[name, article] = [None if one is None else next(made) for one in files]
+        vectors = {(one, number): self._pictures[name, one][number] for one, number in keys}
+        asked = encoder.queries([claim])[0]
+        scored = [(key, float(vector @ asked)) for key, vector in vectors.items() if vector is not None]
+        return sorted(scored, key=lambda item: -item[1])
 
     def _by_chunks(
         self, run: ChunkRun, claim: str, articles: Sequence[str], keys: Sequence[_Key]
@@ -243,7 +276,7 @@ def _searched(
     )
 
 
-def replace_captions(run: ElementRun) -> ElementRun:
+def captions_once(run: ElementRun) -> ElementRun:
     """The same with the caption once: repeating it changes nothing for an embedding but its length."""
     return run.model_copy(update={"captions": 1})
 

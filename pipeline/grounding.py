@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..articles import Article
+from ..articles.images import image_finder
 from ..errors import MissingExtra, NotFound, UsageError
-from ..grounding.embedding import Embedders, TextEncoder
+from ..grounding.embedding import Embedders, ImageEncoder, TextEncoder
 from ..grounding.expressions import Expressions, load, packaged
-from ..grounding.figures import FigureRanker
+from ..grounding.figures import FigureRanker, FindImage
 from ..grounding.passages import PassageRanker
-from ..grounding_stages import FiguresStage, PassagesStage
+from ..grounding_stages import FiguresStage, ImageRun, PassagesStage
 from ..recipe import Recipe, load_recipe
 
 if TYPE_CHECKING:
@@ -42,26 +44,55 @@ def default_stages() -> tuple[FiguresStage, PassagesStage]:
 
 
 def open_figures(
-    articles: Sequence[Article], stage: FiguresStage, resources: Resources
+    articles: Sequence[Article], stage: FiguresStage, resources: Resources, images: Sequence[str | Path] = ()
 ) -> tuple[FigureRanker, list[str]]:
-    """The ranker, and warnings about what it does without. Raises what a required model lacks."""
-    from ..grounding.asking import order_elements
+    """The ranker, and warnings about what it does without. `images` are folders with the articles' images.
+
+    Raises what a required model lacks, and NotFound for a folder that does not exist.
+    """
+    from ..grounding.asking import order_elements, rephrase_elements
 
     warnings: list[str] = []
     runs = dict(stage.runs)
     embedders: dict[str | None, TextEncoder] = {}
+    pictures: dict[str, ImageEncoder] = {}
+    find_image = image_finder(images)
     for name, run in stage.runs.items():
-        if run.retriever == "bm25" or run.model in embedders:
-            continue
         try:
-            embedders[run.model] = _encoder(run.model, resources)
+            if isinstance(run, ImageRun):
+                _check_images(articles, stage, find_image, images)
+                if run.model not in pictures:
+                    clip = resources.clip(run.model)
+                    pictures[run.model] = ImageEncoder(clip.encode_images, clip.encode_texts)
+            elif run.retriever != "bm25" and run.model not in embedders:
+                embedders[run.model] = _encoder(run.model, resources)
         except (NotFound, MissingExtra) as error:
             if run.required or len(runs) == 1:
                 raise
             del runs[name]
             warnings.append(f"without the run {name}: {error}")
     stage = stage.model_copy(update={"runs": runs})
-    return FigureRanker(articles, stage, embedders, order_elements(resources.language_model)), warnings
+    asked = resources.language_model
+    ranker = FigureRanker(
+        articles, stage, embedders, order_elements(asked), rephrase_elements(asked), pictures, find_image
+    )
+    return ranker, warnings
+
+
+def _check_images(
+    articles: Sequence[Article], stage: FiguresStage, find_image: FindImage, folders: Sequence[str | Path]
+) -> None:
+    """Raises NotFound if no element of the articles has an image."""
+    from ..grounding.figures import candidates
+
+    elements = (
+        (article.id, one)
+        for article in articles
+        for one in candidates(article, supplements=stage.supplements, panels=stage.panels)
+    )
+    if not any(find_image(article, one) for article, one in elements):
+        where = ", ".join(map(str, folders)) or "no folder was named"
+        raise NotFound(f"no figure or table has an image here ({where}). Name the folder with --images FOLDER")
 
 
 def open_passages(articles: Sequence[Article], stage: PassagesStage, resources: Resources) -> PassageRanker:

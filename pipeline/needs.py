@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from ..grounding_stages import ChunkRun, PassagesStage
+from ..grounding_stages import ImageRun
 from ..recipe import Recipe
 from ..stages import (
     AdditionalStage,
@@ -21,7 +21,7 @@ from ..stages import (
     UnitsStage,
 )
 
-ModelKind: TypeAlias = Literal["tokenizer", "embedding", "sparse", "reranker", "language model", "stance"]
+ModelKind: TypeAlias = Literal["tokenizer", "embedding", "sparse", "images", "reranker", "language model", "stance"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,10 @@ def models_used(recipe: Recipe) -> dict[str, ModelKind]:
     if recipe.ingest.additional is not None:
         llms.append(recipe.ingest.additional.llm)
     for stage in [*(recipe.figures.runs.values() if recipe.figures is not None else ()), recipe.passages]:
-        if stage is not None and stage.retriever != "bm25" and stage.model is not None:
-            used[stage.model] = "embedding"
-        if isinstance(stage, ChunkRun | PassagesStage):
+        if isinstance(stage, ImageRun):
+            used[stage.model] = "images"
+        elif stage is not None:
+            if stage.retriever != "bm25" and stage.model is not None:
+                used[stage.model] = "embedding"
             llms.append(stage.llm)
     return used | dict.fromkeys([name for name in llms if name is not None], "language model")

@@ -15,6 +15,7 @@ from ..stages import RerankerStage, VerdictStage
 from ..verdict.open import open_method
 
 if TYPE_CHECKING:
+    from ..encode.clip import Clip
     from ..encode.dense import Embedder
     from ..encode.sparse import SparseEmbedder
     from ..layout import Embedding, SparseField
@@ -56,6 +57,12 @@ class Resources:
 
         load = lambda: load_sparse_embedder(name, self.settings.device, known, lambda: self._notify(slow_to_load(name)))  # noqa: E731
         return self._once(("sparse", name), load)
+
+    def clip(self, name: str) -> Clip:
+        """See `load_clip`."""
+        from ..encode.clip import load_clip
+
+        return self._once(("clip", name), lambda: load_clip(name, self.settings.device))
 
     def adapter(self, folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
         """See `load_adapter`."""

@@ -79,3 +79,15 @@ def test_numbers_that_are_not_there_are_asked_for_again_and_then_an_error(
     with model(monkeypatch, {"order": [9]}) as llm:
         ran = ccheck(*arguments, "--llm", "another")
         assert ran.code == 6 and "neither reply is valid: 9 is not one of the numbers" in ran.err and not ran.out
+
+
+def test_a_model_says_what_each_element_presents(paper: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BM25 then has the model's words alone."""
+    replies = [{"description": "Growth."}, {"description": "The weights of heavy snails."}, {"description": "Tables."}]
+    with model(monkeypatch, *replies) as llm:
+        arguments = ("--recipe", "context24-figures:bm25-rephrased", "--llm", "m", "--json")
+        ran = ccheck("figures", paper, CLAIM, *arguments)
+    assert ran.code == 0, ran.err
+    assert [one["id"] for one in json.loads(ran.out)] == ["FIG 2", "FIG 1", "TAB 1"]
+    assert [kind_of(request) for request in llm.requests] == ["Description"] * 3
+    assert 'Label: "FIG 1"' in user_text(llm.requests[0]) and "Snails of the coast grew" in user_text(llm.requests[0])
