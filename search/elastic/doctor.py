@@ -8,8 +8,10 @@ from urllib.parse import quote
 
 from ...errors import CcheckError
 from .client import Client
+from .companion import may_have_one
 from .connection import Connection
 from .errors import Denied
+from .mappings import OURS
 from .ownership import policy_problem
 from .privileges import allowed
 
@@ -38,36 +40,41 @@ def diagnose(connection: Connection, index: str | None = None) -> Iterator[Findi
         except CcheckError as error:
             yield "elasticsearch", False, str(error)
             return
-        for part, path, read in (("licence", "/_license", _licence), ("cluster", "/_cluster/health", _health)):
+        for part, path, read, then in (
+            ("licence", "/_license", _licence, ". The first search tries the server's rrf"),
+            ("cluster", "/_cluster/health", _health, ""),
+        ):
             try:
                 yield part, *read(client.request("GET", path, patient=False))
+            except Denied:  # a key that may only search is fine
+                yield part, True, f"not known: this key or user may not ask (cluster privilege monitor){then}"
             except (CcheckError, KeyError) as error:
-                # A key that may only search is fine.
-                yield part, True, f"not known ({error}); the first search tries the server's rrf"
+                yield part, True, f"not known ({error}){then}"
         if index is not None:
-            yield _privileges(client, index)
-            yield from _policy(client, index)
+            described = _described(client, index)
+            yield _privileges(client, index, described)
+            for concrete, found in described.items():
+                if problem := policy_problem(client, concrete, found):
+                    yield "life cycle", False, problem
     finally:
         client.close()
 
 
-def _privileges(client: Client, index: str) -> Finding:
+def _described(client: Client, index: str) -> dict[str, Any]:
+    """Every index behind the name; none where that can't be had, which the store's own check says."""
+    try:
+        return client.request("GET", f"/{quote(index, safe='')}", index=index, patient=False)
+    except CcheckError:
+        return {}
+
+
+def _privileges(client: Client, index: str, described: dict[str, Any]) -> Finding:
     """Whoever may search is well; what else the key may not do is said, with what to grant."""
-    found = allowed(client, index)
+    theirs = any(OURS not in one.get("mappings", {}).get("_meta", {}) for one in described.values())
+    found = allowed(client, index, companions=theirs and may_have_one(index))
     if found is None:
         return "privileges", True, "not known: the server has no security, or does not say"
-    readers = next(one for one in found if one.role == "reader")
-    return "privileges", not readers.lacks, "; ".join(one.said for one in found)
-
-
-def _policy(client: Client, index: str) -> Iterator[Finding]:
-    try:
-        described = client.request("GET", f"/{quote(index, safe='')}", index=index, patient=False)
-        for concrete, found in described.items():
-            if problem := policy_problem(client, concrete, found):
-                yield "life cycle", False, problem
-    except (CcheckError, AttributeError):
-        return  # what is wrong with the store, its own check says
+    return "privileges", not found[0].lacks, "; ".join(one.said for one in found)
 
 
 def _version(answer: dict[str, Any], connection: Connection) -> Finding:

@@ -91,6 +91,11 @@ def translate(error: Exception, connection: Connection, index: str | None) -> Cc
         return from_response(error.meta.status, error.body, connection, index)
     if isinstance(error.__cause__, TooLarge):
         return error.__cause__
+    if isinstance(error, TlsError) and "Fingerprints did not match" in str(error.__cause__):
+        return ServerError(
+            f"no secure connection to {server}: none of its certificates has the fingerprint in "
+            "ELASTICSEARCH_CA_FINGERPRINT. Is this your server? It prints the fingerprint at its first start"
+        )
     if isinstance(error, TlsError):
         return ServerError(f"no secure connection to {server}: {why_unreachable(error, CERTIFICATES)}")
     if isinstance(error, ConnectionTimeout) and not isinstance(error.__cause__, ConnectTimeoutError):
@@ -121,10 +126,10 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
         error = WriteBlocked if _WRITE_BLOCK in reason else ServerError
         return error(f"{where} does not accept changes: {reason.rstrip(';')}. {_block_remedy(reason, index)}")
     if status == 403:
+        withheld = f". {connection.withheld}" if connection.withheld else ""
         return Denied(
-            f"{where} denies access: {reason}. To search, the key or user needs the index privileges read and "
-            "view_index_metadata. To ingest, it also needs write, create_index, manage and monitor"
-            + (f". {connection.withheld}" if connection.withheld else "")
+            f"{where} denies access: {reason}. See what the key or user may not do, and what to grant: ccheck doctor "
+            f"--store {connection.name}/{index or 'INDEX'}{withheld}"
         )
     if status == 413:
         return InvalidData(
@@ -160,6 +165,14 @@ def _block_remedy(reason: str, index: str | None) -> str:
     return (
         "Somebody made it read-only. Lift the block, then run the same command again to continue: "
         f'PUT {index or "INDEX"}/_settings {{"index.blocks.read_only": null, "index.blocks.write": null}}'
+    )
+
+
+def may_not_create(error: Denied, store: str, whole: bool) -> Denied:
+    """Whoever may write to a store need not be allowed to make it. `whole` is false of a companion."""
+    asked = f"ccheck index create --store {store}" if whole else "the same command"
+    return Denied(
+        f"there is no {store}, and this key or user may not create it. Ask an administrator to run {asked} ({error})"
     )
 
 

@@ -9,13 +9,16 @@ from typing import Any, Final
 from ... import es_mappings
 from ...errors import CcheckError
 from .client import Client
+from .companion import PREFIX
 
-ROLES: Final = {
-    "reader": "search",
-    "enricher": "ingest or enrich",
-    "administrator": "create, migrate or delete indices",
-}
-"""The roles by the names of their files, with what they are for."""
+WORK: Final = (
+    ("reader", False, "search"),
+    ("reader", True, "search a companion"),
+    ("enricher", False, "write to the store"),
+    ("enricher", True, "make a companion"),
+    ("administrator", False, "create, migrate or delete indices"),
+)
+"""What a key can be for: the name of the role's file, whether it is about a companion, and in words."""
 STORE: Final = "papers"
 """The store that the files name."""
 
@@ -25,42 +28,48 @@ class Allowed:
     """Whether a role's work is allowed, and which privileges it lacks, by index or the cluster."""
 
     role: str
+    work: str
     lacks: Mapping[str, tuple[str, ...]]
 
     @property
     def said(self) -> str:
         """In words, with what to grant."""
-        doing = ROLES[self.role]
         if not self.lacks:
-            return f"may {doing}"
+            return f"may {self.work}"
         lacking = "; ".join(f"{', '.join(names)} on {where}" for where, names in self.lacks.items())
-        return f"may not {doing}: grant {lacking} (es_mappings/roles/{self.role}.json)"
+        return f"may not {self.work}: grant {lacking} (es_mappings/roles/{self.role}.json)"
 
 
-def allowed(client: Client, index: str) -> list[Allowed] | None:
-    """What the key or user may do with this store; None where the server has no security, or does not say."""
-    wanted = {role: _for(es_mappings.read(f"roles/{role}"), index) for role in ROLES}
+def allowed(client: Client, index: str, companions: bool = False) -> list[Allowed] | None:
+    """What the key or user may do with this store, searching first, and with a companion of it if it can have one.
+
+    None where the server has no security, or does not say.
+    """
+    wanted = [(role, work, _for(role, index, its)) for role, its, work in WORK if companions or not its]
     body = {
-        "cluster": sorted({one for role in wanted.values() for one in role["cluster"]}),
+        "cluster": sorted({one for _, _, role in wanted for one in role["cluster"]}),
         "index": [
             {"names": entry["names"], "privileges": entry["privileges"]}
-            for role in wanted.values()
+            for _, _, role in wanted
             for entry in role["indices"]
         ],
     }
     try:
         answer = client.request("POST", "/_security/user/_has_privileges", body, patient=False)
-        return [Allowed(role, dict(_lacks(one, answer))) for role, one in wanted.items()]
+        return [Allowed(role, work, dict(_lacks(needed, answer))) for role, work, needed in wanted]
     except (CcheckError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _for(role: Mapping[str, Any], index: str) -> dict[str, Any]:
-    """The role with this store's names in the place of papers."""
+def _for(role: str, index: str, companions: bool) -> dict[str, Any]:
+    """What a role has on this store, or on its companion: with this store's names in the place of papers."""
+    found = es_mappings.read(f"roles/{role}")
     entries = [
-        {**entry, "names": [index + name.removeprefix(STORE) for name in entry["names"]]} for entry in role["indices"]
+        {**entry, "names": [name.replace(STORE, index, 1) for name in entry["names"]]}
+        for entry in found["indices"]
+        if companions == entry["names"][0].startswith(PREFIX)
     ]
-    return {**role, "indices": entries}
+    return {"cluster": found["cluster"], "indices": entries}
 
 
 def _lacks(role: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -13,6 +13,9 @@ from .fields import VECTOR_TYPES, Field, FieldNames, fields_of, flatten, text_of
 from .found import Chosen, Sampling, choose, unified
 from .mappings import ADDITIONAL, FORMAT, ID, OURS, UNITS
 
+WORDS = ("title", "text", "content")
+"""The fields of words of every index that ccheck made."""
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
@@ -94,10 +97,10 @@ def _made_here(
         )
     vectors = {name: f"{name}.vector" for name in layout.dense}
     named = [*vectors.values(), *(f"{UNITS}.{name}.vector" for name, one in layout.units.items() if one.embedding)]
-    if lacking := [name for name in named if name not in fields]:
+    if lacking := [name for name in (*WORDS, *named) if name not in fields]:
         raise InvalidData(
-            f"the mapping of {where} has no {', '.join(lacking)}, which its _meta names. If the index was copied, copy "
-            "its whole mapping; otherwise delete it and ingest again"
+            f"the mapping of {where} has no {', '.join(lacking)}. If a role of your key hides fields (field_security), "
+            "let it show them. If the index was copied, copy its whole mapping; otherwise delete it and ingest again"
         )
     additional = {ADDITIONAL: (ADDITIONAL,)} if layout.additional is not None else {}
     return Index(

@@ -27,7 +27,7 @@ from . import bulk, ingested, mappings, ownership, reading, schema, units
 from .client import Client
 from .comparable import field_kinds
 from .connection import Connection
-from .errors import WHOLE, AlreadyExists, TooManyFields, WriteBlocked, refuse_parts
+from .errors import WHOLE, AlreadyExists, Denied, TooManyFields, WriteBlocked, may_not_create, refuse_parts
 from .fields import FieldNames
 from .found import sampler
 from .moving import LEASE_SECONDS, MOVE
@@ -421,6 +421,8 @@ class ElasticStore(Closing):
             self._request("PUT", f"/{quote(first, safe='')}", mappings.create_body(self.index, layout))
         except AlreadyExists:  # another process was faster, or the alias was taken away
             tries = CREATED_TRIES
+        except Denied as error:
+            raise may_not_create(error, self.name, self._whole) from error
         index = self._load()
         while index is None and (tries := tries - 1):
             time.sleep(CREATED_PAUSE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,16 @@ from ccheck.search.elastic import Connection, ElasticStore
 
 Answer = tuple[int, Any] | Reply | None
 """A status with its body, or a reply; None drops the connection."""
-MAPPING = {"papers-000001": {"mappings": {"_meta": {"ccheck": {"format": 1, "layout": {}}}}}}
+WORDS = {name: {"type": "text"} for name in ("title", "text", "content")}
+"""The fields that every index of ccheck's has."""
+
+
+def mapping(meta: Mapping[str, Any], fields: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What `GET /papers/_mapping` answers for an index of ccheck's."""
+    return {"papers-000001": {"mappings": {"_meta": meta, "properties": WORDS | (fields or {})}}}
+
+
+MAPPING = mapping({"ccheck": {"format": 1, "layout": {}}})
 
 
 @dataclass

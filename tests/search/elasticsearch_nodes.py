@@ -51,10 +51,17 @@ class Node:
     """One server from the jars, on 127.0.0.1. A context manager that stops it."""
 
     def __init__(
-        self, licence: Licence, home: Path, port: int, version: str, settings: Mapping[str, object] | None = None
+        self,
+        licence: Licence,
+        home: Path,
+        port: int,
+        version: str,
+        settings: Mapping[str, object] | None = None,
+        password: str | None = None,
     ) -> None:
-        """`settings` are those of elasticsearch.yml, where the node has any."""
+        """`settings` are those of elasticsearch.yml, where the node has any; with a password it has security."""
         self.settings = settings
+        self.password = password
         self.licence = licence
         self.home = home
         self.port = port
@@ -89,6 +96,7 @@ class Node:
                 stderr=subprocess.STDOUT,
                 env={
                     **ENVIRONMENT,
+                    "ELASTICSEARCH_HOST_PASSWORD": self.password or "",
                     "ELASTICSEARCH_HOST_HEAP": HEAP,
                     "ELASTICSEARCH_HOST_FOLLOW": "stdin",
                     "JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} {ENVIRONMENT.get('JDK_JAVA_OPTIONS', '')}".strip(),
@@ -192,14 +200,15 @@ def new_node(
     port: int | None = None,
     version: str = VERSION,
     settings: Mapping[str, object] | None = None,
+    password: str | None = None,
 ) -> Node:
-    """The same, not started yet, with settings for elasticsearch.yml if you like."""
+    """The same, not started yet, with settings for elasticsearch.yml or security if you like."""
     if missing := absent_for_jars():
         absent("elasticsearch", f"needs an Elasticsearch of its own, from jars: {'; '.join(missing)}")
     if home is None:
         home = Path(tempfile.mkdtemp(prefix="elasticsearch-"))
         _temporary_homes.append(home)
-    node = Node(licence, home, port or 0, version, settings)
+    node = Node(licence, home, port or 0, version, settings, password)
     _nodes.append(node)
     return node
 

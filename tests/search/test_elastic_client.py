@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from elastic_stub import Answer, Stub, searched
+from elastic_stub import Answer, Stub, mapping, searched
 
 from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
@@ -172,7 +172,7 @@ def test_a_server_of_version_8_is_spoken_to_in_its_own_words(stub: Stub, store: 
     ("status", "type_", "kind", "message"),
     [
         (401, "security_exception", ServerError, "ELASTICSEARCH_API_KEY"),
-        (403, "security_exception", ServerError, "view_index_metadata"),
+        (403, "security_exception", ServerError, "ccheck doctor --store http"),
         (404, "index_not_found_exception", NotFound, "ccheck ingest FILE --store http"),
         (429, "circuit_breaking_exception", ServerError, r"try again"),
         (403, "cluster_block_exception", ServerError, "read-only"),
@@ -295,7 +295,7 @@ def test_searches_take_what_a_licence_allows(stub: Stub) -> None:
     vector = {"type": "dense_vector", "dims": 2, "similarity": "cosine"}
     fields = {"passages": {"type": "nested", "properties": {"vector": vector}}}
     meta = {"ccheck": {"format": 1, "layout": layout}}
-    stub.answers["GET", "/papers/_mapping"] = [(200, {"papers-1": {"mappings": {"_meta": meta, "properties": fields}}})]
+    stub.answers["GET", "/papers/_mapping"] = [(200, mapping(meta, fields))]
     refusal = {
         "type": "security_exception",
         "reason": "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]",

@@ -45,8 +45,9 @@ def test_what_a_key_may_not_do_and_what_to_grant(stub: Stub) -> None:
     read = ["read", "view_index_metadata"]
     stub.answers[ASKS] = [granting({"articles": [*read, "write"], "articles-*": read})]
     ((ok, said),) = found(stub, "privileges")
-    assert ok and said.startswith("may search; may not ingest or enrich: grant create_index, manage, monitor on ")
-    assert "articles; write, create_index, manage, monitor on articles-* (es_mappings/roles/enricher.json)" in said
+    assert ok and said.startswith("may search; may not write to the store: grant monitor, maintenance, indices:admin/")
+    assert "on articles; monitor, maintenance, write, indices:admin/mapping/put on articles-* (es_mappings" in said
+    assert "companion" not in said
     assert "read_ilm on the cluster" in said and "delete_index" in said
     assert found(stub, "elasticsearch")[0][0]  # who may only search may not ask for the version
     stub.answers[ASKS] = [granting({})]

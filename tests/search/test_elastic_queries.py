@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from elastic_stub import Stub, searched
+from elastic_stub import WORDS, Stub, mapping, searched
 
 from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.layout import Chunking, Embedding, Layout, SparseField
@@ -37,7 +37,8 @@ def index(properties: Mapping[str, Any], meta: Mapping[str, Any] | None = None) 
     def sampling(names: Any) -> dict[str, Sample]:
         return {name: Sample(1, (PROSE,)) for name in names}
 
-    found = {"papers-1": {"mappings": {"properties": properties, "_meta": meta or {}}}}
+    words = WORDS if meta else {}
+    found = {"papers-1": {"mappings": {"properties": words | dict(properties), "_meta": meta or {}}}}
     return read_index("papers", found, FieldNames(), "here", sampling)
 
 
@@ -277,7 +278,7 @@ def test_a_mapping_is_read_once_and_again_after_an_error(stub: Stub) -> None:
 def test_writing_never_makes_an_index(stub: Stub) -> None:
     answer = {"items": [{"index": {"status": 201, "result": "created"}}]}
     for name, params in (("papers", True), ("papers-000001", False)):
-        stub.answers["GET", f"/{name}/_mapping"] = [(200, {"papers-000001": {"mappings": {"_meta": OURS}}})]
+        stub.answers["GET", f"/{name}/_mapping"] = [(200, mapping(OURS))]
         stub.answers["POST", f"/{name}/_bulk"] = [(200, answer)]
         with ElasticStore(Connection(stub.url), name) as store:
             store.upsert([Entry(Document("a", "", "x"), "1")])
@@ -316,15 +317,13 @@ def test_figures_count_the_writes_of_primaries(stub: Stub) -> None:
     assert len({first.state, second.state, third.state}) == 3
 
 
-MINE_BY_NAME = read_index(
-    "papers", {"papers-000001": {"mappings": {"_meta": OURS}}}, FieldNames(), "here", lambda names: {}
-)
+MINE_BY_NAME = read_index("papers", mapping(OURS), FieldNames(), "here", lambda names: {})
 
 
 def test_an_index_remembers_so_many_files(stub: Stub) -> None:
     old = [f"file {number}" for number in range(KEPT)]
     meta = {"ccheck": {**OURS["ccheck"], "ingested": {"operations": 5, "sources": old}}}
-    stub.answers["GET", "/papers/_mapping"] = [(200, {"papers-000001": {"mappings": {"_meta": meta}}})]
+    stub.answers["GET", "/papers/_mapping"] = [(200, mapping(meta))]
     stub.answers["GET", "/papers-000001/_stats/docs,store"] = [(200, stats((True, 4, 5, 0)))]
     with ElasticStore(Connection(stub.url), "papers") as store:
         assert store.is_ingested("file 0") and not store.is_ingested("new")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,7 @@ def test_node_keeps_its_data_over_a_crash(own_node: Node) -> None:
     check_that_data_outlives_a_crash(own_node, VERSION)
 
 
+@pytest.mark.skipif(not os.environ.get("CCHECK_TEST_CLUSTER"), reason="on demand: set CCHECK_TEST_CLUSTER=1")
 def test_node_of_version_8_keeps_its_data_over_a_crash(tmp_path: Path) -> None:
     with start_node("basic", tmp_path / "home", version=VERSION_8) as node:
         check_that_data_outlives_a_crash(node, VERSION_8)

@@ -13,6 +13,7 @@ import org.apache.lucene.analysis.Analyzer;
 import org.apache.lucene.analysis.LowerCaseFilter;
 import org.apache.lucene.analysis.TokenStream;
 import org.apache.lucene.analysis.charfilter.HTMLStripCharFilter;
+import org.apache.lucene.analysis.email.UAX29URLEmailTokenizer;
 import org.apache.lucene.analysis.en.EnglishAnalyzer;
 import org.apache.lucene.analysis.en.EnglishPossessiveFilter;
 import org.apache.lucene.analysis.en.KStemFilter;
@@ -20,6 +21,7 @@ import org.apache.lucene.analysis.en.PorterStemFilter;
 import org.apache.lucene.analysis.miscellaneous.ASCIIFoldingFilter;
 import org.apache.lucene.analysis.miscellaneous.LengthFilter;
 import org.apache.lucene.analysis.miscellaneous.RemoveDuplicatesTokenFilter;
+import org.apache.lucene.analysis.pattern.PatternCaptureGroupTokenFilter;
 import org.apache.lucene.analysis.pattern.PatternReplaceCharFilter;
 import org.apache.lucene.analysis.pattern.PatternReplaceFilter;
 import org.apache.lucene.analysis.snowball.SnowballFilter;
@@ -30,6 +32,7 @@ import org.elasticsearch.index.analysis.AnalyzerScope;
 import org.elasticsearch.index.analysis.CharFilterFactory;
 import org.elasticsearch.index.analysis.PreBuiltAnalyzerProvider;
 import org.elasticsearch.index.analysis.PreConfiguredTokenFilter;
+import org.elasticsearch.index.analysis.PreConfiguredTokenizer;
 import org.elasticsearch.index.analysis.TokenFilterFactory;
 import org.elasticsearch.indices.analysis.AnalysisModule.AnalysisProvider;
 
@@ -51,6 +54,11 @@ final class Analysis {
             PreConfiguredTokenFilter.singleton("snowball", false, tokens -> new SnowballFilter(tokens, "English")));
     }
 
+    /** Security's own index needs it. */
+    static List<PreConfiguredTokenizer> plainTokenizers() {
+        return List.of(PreConfiguredTokenizer.singleton("uax_url_email", UAX29URLEmailTokenizer::new));
+    }
+
     static Map<String, AnalysisProvider<TokenFilterFactory>> tokenFilters() {
         Map<String, BiFunction<TokenStream, Settings, TokenStream>> filters = new HashMap<>();
         filters.put("lowercase", (tokens, settings) -> new LowerCaseFilter(tokens));
@@ -60,6 +68,9 @@ final class Analysis {
         filters.put("snowball", (tokens, settings) -> new SnowballFilter(tokens, settings.get("language", "English")));
         filters.put("unique", (tokens, settings) -> new RemoveDuplicatesTokenFilter(tokens));
         filters.put("length", (tokens, settings) -> new LengthFilter(tokens, settings.getAsInt("min", 0), settings.getAsInt("max", Integer.MAX_VALUE)));
+        filters.put("pattern_capture", (tokens, settings) -> new PatternCaptureGroupTokenFilter(
+            tokens, settings.getAsBoolean("preserve_original", true),
+            settings.getAsList("patterns").stream().map(Pattern::compile).toArray(Pattern[]::new)));
         filters.put("pattern_replace", (tokens, settings) -> new PatternReplaceFilter(
             tokens, Pattern.compile(settings.get("pattern")), settings.get("replacement", ""), settings.getAsBoolean("all", true)));
         filters.put("stemmer", (tokens, settings) -> switch (settings.get("language", settings.get("name", "english"))) {

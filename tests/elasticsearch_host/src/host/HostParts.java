@@ -9,6 +9,7 @@ import org.elasticsearch.common.settings.Settings;
 import org.elasticsearch.index.analysis.AnalyzerProvider;
 import org.elasticsearch.index.analysis.CharFilterFactory;
 import org.elasticsearch.index.analysis.PreConfiguredTokenFilter;
+import org.elasticsearch.index.analysis.PreConfiguredTokenizer;
 import org.elasticsearch.index.analysis.TokenFilterFactory;
 import org.elasticsearch.index.query.BoolQueryBuilder;
 import org.elasticsearch.indices.analysis.AnalysisModule.AnalysisProvider;
@@ -21,9 +22,11 @@ import org.elasticsearch.transport.netty4.Netty4Plugin;
 abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisPlugin, SearchPlugin {
     private static final Setting<String> LICENSE = Setting.simpleString("host.license", "trial", Setting.Property.NodeScope);
     final String license;
+    final boolean licences;
 
     HostParts(Settings settings) {
         this.license = LICENSE.get(settings);
+        this.licences = settings.hasValue("xpack.license.self_generated.type");
     }
 
     @Override
@@ -38,7 +41,7 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
 
     @Override
     public List<QuerySpec<?>> getQueries() {
-        return List.of(new QuerySpec<>("sparse_vector", BoolQueryBuilder::new, SparseVectorQuery::parse));
+        return licences ? List.of() : List.of(new QuerySpec<>("sparse_vector", BoolQueryBuilder::new, SparseVectorQuery::parse));
     }
 
     @Override
@@ -54,6 +57,11 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
     @Override
     public List<PreConfiguredTokenFilter> getPreConfiguredTokenFilters() {
         return Analysis.plainTokenFilters();
+    }
+
+    @Override
+    public List<PreConfiguredTokenizer> getPreConfiguredTokenizers() {
+        return Analysis.plainTokenizers();
     }
 
     @Override

@@ -14,17 +14,18 @@ import org.elasticsearch.rest.RestRequest;
 import org.elasticsearch.rest.RestResponse;
 import org.elasticsearch.rest.RestStatus;
 
-/** {@code GET /} and {@code GET /_license}, which the distribution serves from modules that are not on Maven Central. */
+/** {@code GET /}, and {@code GET /_license} where Elasticsearch's own licences are absent: modules of the distribution serve them. */
 final class RootActions {
-    static List<RestHandler> all(String license) {
-        return List.of(
-            new Fixed("root", "/", () -> Map.of(
+    static List<RestHandler> all(String license, boolean licences) {
+        var root = new Fixed("root", "/", () -> Map.of(
                 "name", "host", "cluster_name", "host", "tagline", "You Know, for Search",
                 "version", Map.of("number", Build.current().version(), "build_flavor", "default",
                     "lucene_version", org.apache.lucene.util.Version.LATEST.toString(),
                     "minimum_wire_compatibility_version", Build.current().minWireCompatVersion(),
-                    "minimum_index_compatibility_version", Build.current().minIndexCompatVersion()))),
-            new Fixed("license", "/_license", () -> Map.of("license", Map.of("status", "active", "type", license))));
+                    "minimum_index_compatibility_version", Build.current().minIndexCompatVersion())));
+        return licences
+            ? List.of(root)
+            : List.of(root, new Fixed("license", "/_license", () -> Map.of("license", Map.of("status", "active", "type", license))));
     }
 
     private static final class Fixed extends BaseRestHandler {

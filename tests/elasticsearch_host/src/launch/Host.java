@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import org.elasticsearch.common.logging.LogConfigurator;
+import org.elasticsearch.common.settings.KeyStoreWrapper;
 import org.elasticsearch.common.settings.Settings;
 import org.elasticsearch.http.HttpServerTransport;
 import org.elasticsearch.node.InternalSettingsPreparer;
@@ -29,6 +30,7 @@ public final class Host {
             .put("http.port", args[1])
             .put("host.license", args[2])
             .put("cluster.routing.allocation.disk.threshold_enabled", false)
+            .put(security(System.getenv("ELASTICSEARCH_HOST_PASSWORD"), args[2]))
             .build();
         Path own = home.resolve("config").resolve("elasticsearch.yml");
         settings = Files.exists(own)
@@ -46,6 +48,20 @@ public final class Host {
             System.exit(0);
         }
         new CountDownLatch(1).await();
+    }
+
+    /** With a password for the user {@code elastic}, the node has a licence and security of Elasticsearch's own. */
+    private static Settings security(String password, String license) throws Exception {
+        if (password == null || password.isEmpty()) {
+            return Settings.EMPTY;
+        }
+        var secrets = KeyStoreWrapper.create();
+        secrets.setString("bootstrap.password", password.toCharArray());
+        return Settings.builder()
+            .put("xpack.security.enabled", true)
+            .put("xpack.license.self_generated.type", license)
+            .setSecureSettings(secrets)
+            .build();
     }
 
     private static void close(Node node) {

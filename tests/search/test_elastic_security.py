@@ -1,0 +1,209 @@
+"""Elasticsearch's own security on a real server: what the keys of es_mappings/roles may do, and what ccheck says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from certificates import Certificate
+from cli_runs import BM25, Ran, ccheck, jsonl
+from elasticsearch_secured import PASSWORD, USER, Secured, role, secured
+from tiny_embedder import TinyEmbedder
+
+from ccheck.encode import dense
+from ccheck.errors import CcheckError
+from ccheck.search.elastic import ElasticStore, connection_from, diagnose
+from ccheck.settings import resolve
+from ccheck.stages import Bm25, Fusion
+from ccheck.types import Query
+
+STORE = ("--store", "elasticsearch:papers")
+SEARCH = ("query", "sea level has risen", *BM25, "--json", *STORE)
+SEA = {"_id": "sea", "title": "Sea level", "text": "Sea level has risen by 20 cm since 1900.", "year": 2011}
+ICE = {"_id": "ice", "title": "Ice", "text": "Glaciers lose ice, which raises the sea level.", "year": 2019}
+TEA = {"_id": "tea", "title": "Tea", "text": "Green tea changes no weight.", "year": 2015}
+
+Acting: TypeAlias = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def server(certificate: Certificate) -> Iterator[Secured]:
+    with secured(certificate) as started:
+        yield started
+
+
+@pytest.fixture
+def acting(server: Secured, monkeypatch: pytest.MonkeyPatch) -> Acting:
+    """Gives the settings a key with a role of es_mappings/roles for a store, or with one of the test's own."""
+    monkeypatch.setenv("ELASTICSEARCH_URL", server.url)
+    monkeypatch.setenv("ELASTICSEARCH_CA_CERTS", str(server.certificate.file))
+    monkeypatch.setattr(dense, "load_embedder", lambda *_: TinyEmbedder())
+
+    def act(named: str | dict[str, Any], store: str = "papers") -> None:
+        key = server.key(role(named, store) if isinstance(named, str) else {"indices": [{"names": [store], **named}]})
+        monkeypatch.setenv("ELASTICSEARCH_API_KEY", key)
+
+    return act
+
+
+@pytest.fixture
+def papers(server: Secured, acting: Acting, tmp_path: Path) -> Iterator[Path]:
+    """The file behind the store papers, which an administrator made and an enricher filled."""
+    file = jsonl(tmp_path / "papers.jsonl", SEA, ICE, TEA)
+    acting("administrator")
+    done(ccheck("index", "create", *STORE, *BM25))
+    acting("enricher")
+    done(ccheck("ingest", file, *STORE, "--no-dense"))
+    acting("reader")
+    yield file
+    for line in server.http.get("/_cat/indices/papers-*", params={"h": "index"}).text.split():
+        server.http.delete(f"/{line}").raise_for_status()
+
+
+def done(ran: Ran) -> Ran:
+    assert ran.code == 0, ran
+    return ran
+
+
+def denied(ran: Ran, action: str) -> None:
+    """It failed for the want of this privilege, and says who knows more."""
+    assert ran.code == 6 and f"denies access: action [indices:{action}] is unauthorized" in ran.err, ran
+    assert "what to grant: ccheck doctor --store https://127.0.0.1:" in ran.err
+
+
+def found(index: str = "papers") -> list[str]:
+    """The ids of what a query finds, as the command asks for it."""
+    with ElasticStore(connection_from(resolve().settings), index) as store:
+        (ranking,) = store.search([Query("sea level has risen")], {"bm25": Bm25()}, Fusion(), k=10)
+        if isinstance(ranking, CcheckError):
+            raise ranking
+        return [hit.document.id for hit in ranking.hits]
+
+
+def privileges(index: str = "papers") -> tuple[bool, str]:
+    (said,) = (one for one in diagnose(connection_from(resolve().settings), index) if one[0] == "privileges")
+    return said[1:]
+
+
+def test_a_reader_searches_through_the_alias_and_changes_nothing(papers: Path, server: Secured) -> None:
+    server.http.put("/_security/role/ccheck-reader", json=role("reader", "papers")).raise_for_status()
+    (result,) = done(ccheck(*SEARCH)).objects
+    assert [one["doc_id"] for one in result["evidence"]] == ["sea", "ice"]
+    assert "20 cm" in done(ccheck("index", "show", "sea", *STORE)).out
+    assert "3" in done(ccheck("index", "info", *STORE)).out
+    denied(ccheck("index", "info", "--store", "elasticsearch:papers-000001"), "admin/mappings/get")
+    denied(ccheck("ingest", papers, *STORE, "--no-dense"), "admin/refresh")
+    denied(ccheck("index", "remove", "sea", *STORE, "--yes"), "data/write/bulk")
+    denied(ccheck("index", "delete", *STORE, "--yes"), "data/read/search")
+    ok, said = privileges()
+    assert ok and said.startswith("may search; may not write to the store: grant monitor, maintenance, write, indices:")
+    assert "may not create, migrate or delete indices: grant monitor, read_ilm on the cluster; " in said
+    assert "companion" not in said
+
+
+def test_an_enricher_writes_and_removes_no_index(papers: Path, acting: Acting, server: Secured) -> None:
+    acting("enricher")
+    assert "1 document removed" in done(ccheck("index", "remove", "tea", *STORE, "--yes")).err
+    assert "1 added" in done(ccheck("ingest", papers, *STORE, "--no-dense")).err
+    assert "3 updated" in done(ccheck("ingest", papers, *STORE)).err  # with vectors: the mapping grows
+    assert found() == ["sea", "ice"]
+    denied(ccheck("index", "delete", *STORE, "--yes"), "admin/delete")
+    denied(ccheck("index", "migrate", *STORE, "--shards", "2"), "admin/create")
+    ran = ccheck("ingest", papers, "--store", "elasticsearch:papers-2", "--no-dense")
+    assert ran.code == 6 and "may not create it. Ask an administrator to run ccheck index create --store" in ran.err
+    actions = {"actions": [{"remove_index": {"index": "papers-000001"}}]}
+    headers = {"authorization": f"ApiKey {server.key(role('enricher', 'papers'))}"}
+    assert server.http.post("/_aliases", json=actions, headers=headers, auth=None).status_code == 403  # type: ignore[arg-type]
+    ok, said = privileges()
+    assert ok and said.startswith("may search; may write to the store; may not create, migrate or delete indices: ")
+
+
+def test_an_administrator_moves_and_removes_the_store(papers: Path, acting: Acting) -> None:
+    acting("administrator")
+    done(ccheck("index", "migrate", *STORE, "--shards", "2"))
+    assert "papers-000002  in use" in done(ccheck("index", "list", *STORE)).out
+    assert "shards      2" in done(ccheck("index", "stats", *STORE)).out
+    done(ccheck("index", "alias", *STORE, "--back"))
+    assert found() == ["sea", "ice"]
+    assert privileges() == (
+        True,
+        "may search; may write to the store; may create, migrate or delete indices",
+    )
+    findings = {part: said for part, _, said in diagnose(connection_from(resolve().settings), "papers")}
+    assert findings["licence"].startswith("trial") and "green" in findings["cluster"]
+    done(ccheck("index", "delete", "--store", "elasticsearch:papers-000002", "--yes"))
+    done(ccheck("index", "delete", *STORE, "--yes"))
+    acting("reader")
+    ran = ccheck("index", "info", *STORE)
+    assert ran.code == 4 and "papers" in ran.err
+
+
+def test_a_companion_is_made_and_searched(server: Secured, acting: Acting) -> None:
+    for one in (SEA, ICE):
+        body = {"headline": one["title"], "body": one["text"]}
+        server.http.put(f"/articles/_doc/{one['_id']}?refresh=true", json=body).raise_for_status()
+    theirs = ("--store", "elasticsearch:articles")
+    acting("reader", "articles")
+    ok, said = privileges("articles")
+    assert ok and said.startswith("may search; may search a companion; may not write to the store: ")
+    assert "may not make a companion: grant write, create_index, manage, monitor on ccheck-companion-articles; " in said
+    ran = ccheck("index", "enrich", *theirs)
+    assert ran.code == 6 and "denies access" in ran.err
+    acting("enricher", "articles")
+    assert "2 made" in done(ccheck("index", "enrich", *theirs)).err
+    acting("reader", "articles")
+    assert "companion-articles: 2 documents" in done(ccheck("index", "info", *theirs)).out
+    assert found("articles") == ["sea", "ice"]
+    acting({"privileges": ["read", "view_index_metadata"]}, "articles")  # their index alone
+    assert "companion" not in done(ccheck("index", "info", *theirs)).out
+    assert found("articles") == ["sea", "ice"]
+    acting("enricher", "articles")
+    done(ccheck("index", "enrich", *theirs, "--undo", "--yes"))
+    assert "2 made" in done(ccheck("index", "enrich", *theirs, "--in-place", "--yes")).err
+
+
+def test_keys_that_do_not_fit(papers: Path, acting: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
+    acting("reader", "others")
+    denied(ccheck(*SEARCH), "admin/mappings/get")
+    ok, said = privileges()
+    assert not ok and said.startswith("may not search: grant read, view_index_metadata on papers (es_mappings/roles/")
+    acting({"privileges": ["indices:data/read/search*", "indices:data/read/msearch*", "view_index_metadata"]})
+    assert found() == ["sea", "ice"]
+    denied(ccheck("index", "show", "sea", *STORE), "data/read/mget")
+    monkeypatch.setenv("ELASTICSEARCH_API_KEY", "d3Jvbmc6d3Jvbmc=")
+    ran = ccheck(*SEARCH)
+    assert ran.code == 6 and "does not accept the credentials (unable to authenticate with provided" in ran.err
+    assert "d3Jvbmc6d3Jvbmc=" not in ran.err
+    monkeypatch.delenv("ELASTICSEARCH_API_KEY")
+    ran = ccheck(*SEARCH)
+    assert ran.code == 6 and "missing authentication credentials" in ran.err
+    monkeypatch.setenv("ELASTICSEARCH_USERNAME", USER)
+    monkeypatch.setenv("ELASTICSEARCH_PASSWORD", PASSWORD)
+    assert found() == ["sea", "ice"]
+
+
+def test_a_role_may_hide_documents_but_no_words(papers: Path, acting: Acting) -> None:
+    read = {"privileges": ["read", "view_index_metadata"]}
+    acting({**read, "query": {"term": {"id": "ice"}}})
+    assert found() == ["ice"]
+    for hidden in ("text", "content"):
+        acting({**read, "field_security": {"grant": ["*"], "except": [hidden]}})
+        ran = ccheck(*SEARCH)
+        assert ran.code == 5 and f"has no {hidden}. If a role of your key hides fields (field_security)" in ran.err
+
+
+def test_certificates(papers: Path, server: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ELASTICSEARCH_CA_CERTS")
+    ran = ccheck(*SEARCH)
+    assert ran.code == 6 and "its certificate is self-signed: name its CA file in ELASTICSEARCH_CA_CERTS" in ran.err
+    monkeypatch.setenv("ELASTICSEARCH_CA_FINGERPRINT", "0" * 64)
+    ran = ccheck(*SEARCH)
+    assert ran.code == 6 and "none of its certificates has the fingerprint in ELASTICSEARCH_CA_FINGERPRINT" in ran.err
+    monkeypatch.setenv("ELASTICSEARCH_CA_FINGERPRINT", server.fingerprint)
+    assert found() == ["sea", "ice"]
+    monkeypatch.delenv("ELASTICSEARCH_API_KEY")
+    monkeypatch.setenv("ELASTICSEARCH_CLIENT_CERT", str(server.certificate.file))
+    monkeypatch.setenv("ELASTICSEARCH_CLIENT_KEY", str(server.certificate.key))
+    assert found() == ["sea", "ice"]  # the certificate is the user
