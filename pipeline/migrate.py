@@ -17,6 +17,7 @@ from ..layout import Layout
 from ..recipe import Recipe, load_recipe
 from ..search import open_elastic_store
 from ..search.elastic import ElasticStore, bulk, copying, moving, schema
+from ..search.elastic.changes import Written
 from ..search.elastic.mappings import IndexOptions
 from ..settings import Settings
 from ..types import Claim
@@ -142,14 +143,14 @@ def go_back(settings: Settings, notify: Callable[[str], None] = lambda message: 
         layout, done = target.index.layout, 0
         resources = stack.enter_context(contextlib.closing(Resources(settings, notify=notify)))
 
-        def operations(hits: Sequence[copying.Hit]) -> Iterator[bulk.Operation]:
+        def operations(written: Sequence[Written]) -> Iterator[bulk.Operation]:
             # Its models are loaded only if something was written since.
             encoders = None
             if layout != source.index.layout:
                 with ElasticStore(client.connection, target.name) as former:
                     encoders = open_encoders(resources, former.info())
             with _operations(settings, source, layout, encoders) as made:
-                yield from made(hits)
+                yield from made(written)
 
         def copied(documents: int) -> None:
             nonlocal done
@@ -202,21 +203,22 @@ def _operations(
     with EntryMaker(encoders, settings.cache_dir, settings.cache_bytes) as maker:
         key = layout_bytes(layout)
 
-        def remade(hits: Sequence[copying.Hit]) -> Iterator[bulk.Operation]:
-            ours = [hit for hit in hits if "digest" in hit["_source"]]
-            documents = [schema.document(source.index, hit["_id"], hit["_source"]) for hit in ours]
+        def remade(written: Sequence[Written]) -> Iterator[bulk.Operation]:
+            stored = [(one, one.source or {}) for one in written]
+            ours = [(one.id, held) for one, held in stored if "digest" in held]
+            documents = [schema.document(source.index, id_, held) for id_, held in ours]
             digests = [digest(document, key) for document in documents]
             kept = layout.additional is not None
-            texts = [tuple(hit["_source"].get("additional", ())) if kept else () for hit in ours]
+            texts = [tuple(held.get("additional", ())) if kept else () for _, held in ours]
             entries = maker.make(documents, digests, texts, lambda share: None) if ours else []
             yield from (bulk.index_operation(entry, layout) for entry in entries)
             # What others wrote has nothing that a model made, or what nobody can make again.
             made = {*source.index.layout.dense, "sparse", "terms", "units"}
-            strangers = [hit for hit in hits if "digest" not in hit["_source"]]
             yield from copying.as_stored(
                 [
-                    {**hit, "_source": {name: one for name, one in hit["_source"].items() if name not in made}}
-                    for hit in strangers
+                    replace(one, source={name: value for name, value in held.items() if name not in made})
+                    for one, held in stored
+                    if "digest" not in held
                 ]
             )
 

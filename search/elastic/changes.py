@@ -1,6 +1,8 @@
-"""What was written to an index that ccheck did not make, oldest first, by the sequence numbers of its shards.
+"""What was written to an index, oldest first, and which documents of it another index lacks.
 
-Every write to a shard, a removal too, has the next number. A document has that of its last write.
+Every write to a shard, a removal too, has the next number. A document has that of its last write. So adding to an index
+of others, copying one of ours, catching up and going on after a crash are all the same: what was dealt with up to a
+number stays dealt with, because a document that is written again gets a higher one.
 """
 
 from __future__ import annotations
@@ -8,13 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from ...errors import ServerError
 from .client import Client
-from .errors import WHOLE, Denied, refuse_parts
-from .reading import pages
-from .schema import Index
+from .errors import WHOLE, refuse_parts
+from .reading import hits_by_id, pages
 
 AT_ONCE = 1_000
 """How many documents are read by one request."""
@@ -23,18 +25,19 @@ KEEP_ALIVE = "1h"
 NEVER = -1
 """The number before the first."""
 
-Checkpoints = Mapping[str, int]
+Checkpoints: TypeAlias = Mapping[str, int]
 """By `Shard.key`, up to which number everything was dealt with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard of an index. All its copies have the writes up to `last`, so none of them can be lost any more."""
+    """A shard of an index. All its copies have the writes up to `last`; `newest` is the last one that began."""
 
     index: str
     uuid: str
     number: int
     last: int
+    newest: int
 
     @property
     def key(self) -> str:
@@ -54,46 +57,42 @@ class Written:
     routing: str | None = None
 
 
-def shards(client: Client, index: Index, *, refresh: bool = True) -> list[Shard] | None:
-    """The index's shards; None where the key or user may not ask for them.
+def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> list[Shard]:
+    """The shards of indices. Without `refresh`, searches may not see the writes up to `last` yet.
 
-    Without `refresh`, searches may not see the last writes yet.
+    Raises Denied where the key or user may not ask, and ServerError where a shard has no primary.
     """
-    path = f"/{quote(','.join(index.concrete), safe=',')}"
-    try:
-        answer = client.request("GET", f"{path}/_stats/docs", params={"level": "shards"}, index=index.name)
-        if refresh:
-            client.request("POST", f"{path}/_refresh", index=index.name, slow=True)
-    except Denied:
-        return None
+    name, path = ", ".join(concrete), f"/{quote(','.join(concrete), safe=',')}"
+    answer = client.request("GET", f"{path}/_stats/docs", params={"level": "shards"}, index=name)
+    if refresh:
+        refuse_parts(client.request("POST", f"{path}/_refresh", index=name, slow=True), client.connection, name)
     found: list[Shard] = []
     with client.understanding():
-        for concrete, one in sorted(answer["indices"].items()):
+        for index, one in sorted(answer["indices"].items()):
             for number, copies in one["shards"].items():
-                primary = next((copy for copy in copies if copy["routing"]["primary"]), None)
+                primary = next((copy["seq_no"] for copy in copies if copy["routing"]["primary"]), None)
                 if primary is None:
-                    return None
-                found.append(Shard(concrete, one["uuid"], int(number), int(primary["seq_no"]["global_checkpoint"])))
+                    raise ServerError(f"{client.connection.name}: shard {number} of {index} has no primary. Try later")
+                last, newest = int(primary["global_checkpoint"]), int(primary["max_seq_no"])
+                found.append(Shard(index, one["uuid"], int(number), last, newest))
     return found
 
 
-def written_since(client: Client, shard: Shard, after: int, source: Any) -> Iterator[list[Written]]:
-    """The documents of a shard whose last write came later, in the order of their writes, a page at a time.
+def written_since(client: Client, shard: Shard, after: int, source: Any) -> Iterator[tuple[int, list[Written]]]:
+    """The documents whose last write has a number above `after`, up to the shard's `last`, in the order of writes.
 
-    Each page shows the shard as it is then: what is written meanwhile comes at the end, once.
+    They come in pages, each with the number up to which it is complete. What is written meanwhile is left for later.
     """
     body: dict[str, Any] = {"size": AT_ONCE, "sort": [{"_seq_no": "asc"}], **_read(source)}
     params = {"preference": f"_shards:{shard.number}"} | WHOLE
     path = f"/{quote(shard.index, safe='')}/_search"
-    while True:
-        body["query"] = {"range": {"_seq_no": {"gt": after}}}
+    while after < shard.last:
+        body["query"] = {"range": {"_seq_no": {"gt": after, "lte": shard.last}}}
         answer = client.request("POST", path, body, params=params, index=shard.index, slow=True)
         refuse_parts(answer, client.connection, shard.index)
         found = _written(answer.get("hits", {}).get("hits", ()))
-        if not found:
-            return
-        yield found
-        after = found[-1].number
+        after = found[-1].number if len(found) == AT_ONCE else shard.last
+        yield after, found
 
 
 def all_written(client: Client, name: str, source: Any) -> Iterator[list[Written]]:
@@ -104,9 +103,25 @@ def all_written(client: Client, name: str, source: Any) -> Iterator[list[Written
             yield _written(hits)
 
 
-def behind(shards: Sequence[Shard] | None, checkpoints: Checkpoints) -> int | None:
+def written_by_id(client: Client, name: str, ids: Sequence[str], source: Any) -> list[Written]:
+    """Those of the documents that are there."""
+    return _written(list(hits_by_id(client, name, ids, at_once=AT_ONCE, **_read(source))))
+
+
+def lacking(client: Client, name: str, other: str) -> Iterator[list[str]]:
+    """The ids of documents in `name` that `other` lacks, some at a time, both as they were last refreshed."""
+    for some in all_written(client, name, False):
+        gone = {one.id for one in some}
+        # Several documents of one id can leave no room for others in an answer: what it lacks is asked for again.
+        while gone and (there := {hit["_id"] for hit in hits_by_id(client, other, sorted(gone), _source=False)}):
+            gone -= there
+        if gone:
+            yield sorted(gone)
+
+
+def behind(shards: Sequence[Shard], checkpoints: Checkpoints) -> int | None:
     """How many writes came after these checkpoints; None where that is unknown."""
-    if shards is None or any(shard.key not in checkpoints for shard in shards):
+    if any(shard.key not in checkpoints for shard in shards):
         return None
     return sum(max(0, shard.last - checkpoints[shard.key]) for shard in shards)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from ...errors import CcheckError
+from ...errors import CcheckError, ServerError
 from ...layout import Layout
 from ...stages import Bm25, Fusion, Retriever
 from ...types import Filter, Query, Ranking
@@ -72,11 +72,6 @@ class Companion(ElasticStore):
         index = self._writable(fresh=True)
         self._remember(index, {**index.meta, COMPANION: {"of": self._theirs.index, "checkpoints": dict(checkpoints)}})
 
-    def ids(self) -> Iterator[list[str]]:
-        """The ids of all its documents, some at a time."""
-        for some in changes.all_written(self._client, self.index, False):
-            yield [one.id for one in some]
-
     def close(self) -> None:
         """Nothing: the connection is that of the other index."""
 
@@ -119,7 +114,11 @@ class Companion(ElasticStore):
         checkpoints = self.checkpoints()
         if not checkpoints:
             return None
-        return changes.behind(changes.shards(self._client, self._theirs._index(), refresh=False), checkpoints)
+        try:
+            shards = changes.shards(self._client, self._theirs._index().concrete, refresh=False)
+        except ServerError:
+            return None
+        return changes.behind(shards, checkpoints)
 
     def join_rankings(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], filters: Sequence[Filter]

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from urllib.parse import quote
 
 from ...errors import InvalidData, NotFound, UsageError
 from ...layout import Layout
@@ -15,12 +14,12 @@ from . import changes, ownership
 from .changes import Shard, Written
 from .client import Client
 from .companion import Companion, JoinedStore, may_have_one
-from .errors import WHOLE, refuse_parts
-from .reading import batches
+from .errors import Denied
+from .reading import hits_by_id
 from .schema import Index, document
 
-AT_ONCE = 2_000
-"""How many ids are looked up by one request."""
+COPIES = 5
+"""How many documents of one id are looked for, to name where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +48,8 @@ class Source:
         if len(self.index.concrete) == 1 and not routed:
             return {}
         homes: dict[str, Counter[str]] = {}
-        for ids in batches([one.id for one in some], AT_ONCE):
-            body = {"query": {"ids": {"values": ids}}, "size": 5 * len(ids), "_source": False, "sort": ["_doc"]}
-            path = f"/{quote(self.name, safe='')}/_search"
-            answer = self.client.request("POST", path, body, params=WHOLE, index=self.name)
-            refuse_parts(answer, self.client.connection, self.name)
-            for hit in answer["hits"].get("hits", ()):
-                homes.setdefault(hit["_id"], Counter())[hit["_index"]] += 1
+        for hit in hits_by_id(self.client, self.name, [one.id for one in some], copies=COPIES, _source=False):
+            homes.setdefault(hit["_id"], Counter())[hit["_index"]] += 1
         said: dict[str, str] = {}
         for id_, found in homes.items():
             if len(found) > 1:
@@ -71,6 +65,8 @@ class Page:
 
     written: list[Written]
     shard: Shard | None = None
+    upto: int = changes.NEVER
+    """The number of the shard's writes up to which this and the pages before it have everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +165,10 @@ class Beside:
         self._seen.clear()
         self._stuck.clear()
         self._was_empty = self.store.count() == 0
-        self._shards = changes.shards(self.source.client, self.source.index)
+        try:
+            self._shards = changes.shards(self.source.client, self.source.index.concrete)
+        except Denied:
+            self._shards = None
         kept = {} if self._was_empty else self.store.checkpoints()
         self._begun = {shard.key: kept.get(shard.key, changes.NEVER) for shard in self._shards or ()}
         self.checkpoints = dict(self._begun)
@@ -181,11 +180,9 @@ class Beside:
                 yield Page(some)
             return
         for shard in self._shards:
-            if shard.last <= self._begun[shard.key]:
-                continue
-            for some in changes.written_since(self.source.client, shard, self._begun[shard.key], reading):
-                self._seen[shard.key] += sum(one.number <= shard.last for one in some)
-                yield Page(some, shard)
+            for upto, some in changes.written_since(self.source.client, shard, self._begun[shard.key], reading):
+                self._seen[shard.key] += len(some)
+                yield Page(some, shard, upto)
 
     def digests(self, page: Page) -> Mapping[str, str]:
         return {} if self._was_empty else self.store.digests([one.id for one in page.written])
@@ -199,7 +196,7 @@ class Beside:
         if failed:
             self._stuck.add(page.shard.key)  # it is read again next time, from here on
             return
-        self.checkpoints[page.shard.key] = min(page.written[-1].number, page.shard.last)
+        self.checkpoints[page.shard.key] = page.upto
 
     def remember(self) -> None:
         self.store.remember(self.checkpoints)
@@ -222,11 +219,8 @@ class Beside:
         return gone and (failures > 0 or self.store.count() != self.source.store.count())
 
     def _remove(self) -> int:
-        removed = 0
-        for some in self.store.ids():
-            there = self.store.passing(some)
-            if gone := [id_ for id_ in some if id_ not in there]:
-                removed += self.store.delete(gone)
+        gone = changes.lacking(self.source.client, self.store.index, self.source.name)
+        removed = sum(self.store.delete(ids) for ids in gone)
         if removed:
             self.store.publish()
         return removed

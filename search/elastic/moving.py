@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ...errors import InvalidData, NotFound, UsageError
 from ...layout import Layout
-from . import copying, mappings, schema
+from . import bulk, changes, copying, mappings, schema
 from .client import Client
 from .fields import FieldNames
 from .found import sampler
@@ -40,7 +40,6 @@ class Numbered:
     in_use: bool
     filled_from: str | None
     copied: Mapping[str, int] = field(default_factory=dict)
-    source_uuid: str = ""
     left: bool = False
     """The alias was here before it went to `filled_from`."""
     wanted: mappings.IndexOptions = field(default_factory=mappings.IndexOptions)
@@ -64,9 +63,9 @@ def numbered(client: Client, alias: str) -> list[Numbered]:
             index = schema.read_index(name, {name: one}, FieldNames(), where, sampler(client, name))
             move = meta.get(MOVE)
             if isinstance(move, dict) and move.get("alias") == alias:
-                origin = str(move["from"]), {str(key): int(at) for key, at in move["copied"].items()}, str(move["uuid"])
+                copied = {str(key): int(at) for key, at in move["copied"].items()}
                 wanted = mappings.IndexOptions(**move.get("wanted", {}))
-                found.append(Numbered(name, index, in_use, *origin, bool(move.get("left")), wanted))
+                found.append(Numbered(name, index, in_use, str(move["from"]), copied, bool(move.get("left")), wanted))
             else:
                 found.append(Numbered(name, index, in_use, None))
     return found
@@ -107,9 +106,7 @@ def create(client: Client, alias: str, layout: Layout, options: mappings.IndexOp
 def begin(client: Client, alias: str, source: Numbered, layout: Layout, options: mappings.IndexOptions) -> Numbered:
     """An empty index beside the alias, that remembers what it is a copy of."""
     name, body = next_name(client, alias), mappings.create_body(None, layout, options)
-    uuid = _uuid(client, source.name)
-    move = {"alias": alias, "from": source.name, "uuid": uuid, "copied": {}, "wanted": asdict(options)}
-    body["mappings"]["_meta"][MOVE] = move
+    body["mappings"]["_meta"][MOVE] = {"alias": alias, "from": source.name, "copied": {}, "wanted": asdict(options)}
     client.request("PUT", f"/{quote(name, safe='')}", body, index=name)
     return next(one for one in numbered(client, alias) if one.name == name)
 
@@ -122,9 +119,8 @@ class Move:
         self._client, self.alias, self.source, self.target = client, alias, source, target
         # Documents are copied with their vectors, unless the other index has others.
         self._as_stored = source.index.layout == target.index.layout
-        self._uuid = _uuid(client, source.name)
-        self._copied: copying.Copied = target.copied
-        if target.filled_from != source.name or (target.source_uuid and target.source_uuid != self._uuid):
+        self._copied: changes.Checkpoints = target.copied
+        if target.filled_from != source.name:
             raise InvalidData(
                 f"{target.name} was filled from {target.filled_from or 'no index'}, but the alias {alias} is on "
                 f"{source.name}. Delete it (ccheck index delete --store {target.index.name}), then migrate again"
@@ -134,7 +130,7 @@ class Move:
         """Copy all that was written to the source since the last time, and remember how far that is."""
         saved = time.monotonic()
 
-        def on_copied(copied: copying.Copied, documents: int) -> None:
+        def on_copied(copied: changes.Checkpoints, documents: int) -> None:
             nonlocal saved
             self._copied = copied
             on_documents(documents)
@@ -150,25 +146,30 @@ class Move:
 
     def fill_gaps(self, operations: copying.Operations, on_documents: Callable[[int], None]) -> None:
         """Copy the documents that only the source has, of an index that was filled from files."""
-        for ids in copying.missing(self._client, self.source.name, self.target.name):
-            hits = copying.by_ids(self._client, self.source.name, ids)
-            copying.write(self._client, self.target.name, operations(hits))
-            on_documents(len(hits))
+        self.counts()
+        read = copying.all_of_source(self._client, self.source.name)
+        for ids in changes.lacking(self._client, self.source.name, self.target.name):
+            written = changes.written_by_id(self._client, self.source.name, ids, read)
+            copying.write(self._client, self.target.name, operations(written))
+            on_documents(len(written))
 
     def skip_to_now(self) -> None:
         """From here on only what is written to the source later is copied."""
-        self._copied = {shard.number: shard.last for shard in copying.shards(self._client, self.source.name)}
+        self._copied = {shard.key: shard.last for shard in changes.shards(self._client, [self.source.name])}
         self._remember()
 
     def remove_surplus(self) -> int:
         """Remove what was removed from the source meanwhile."""
         before, after = self.counts()
-        return copying.remove_surplus(self._client, self.source.name, self.target.name) if after > before else 0
+        if after <= before:
+            return 0
+        surplus = changes.lacking(self._client, self.target.name, self.source.name)
+        gone = (bulk.delete_operation(id_) for ids in surplus for id_ in ids)
+        return copying.write(self._client, self.target.name, gone).results.get("deleted", 0)
 
     def counts(self) -> tuple[int, int]:
         """The documents of both, as searches see them now."""
-        for one in (self.source, self.target):
-            copying.shards(self._client, one.name)  # refreshes
+        changes.shards(self._client, [self.source.name, self.target.name])  # refreshes
         return self._count(self.source), self._count(self.target)
 
     def switch(self, operations: copying.Operations, on_documents: Callable[[int], None]) -> None:
@@ -188,7 +189,7 @@ class Move:
             )
         moved = False
         # Whoever writes to the source then waits for the end of the move.
-        _remember(client, source, self.alias, target, _uuid(client, target), {})
+        _remember(client, source, self.alias, target, {})
         _block(client, source, True)
         try:
             for _ in range(LAST_ROUNDS):
@@ -210,9 +211,9 @@ class Move:
                     f"{source} has {before:,} documents, but its copy {target} has {after:,}: the alias stays where it "
                     f"is. Delete {target} (ccheck index delete --store {self.target.index.name}), then migrate again"
                 )
-            has = {shard.number: shard.last for shard in copying.shards(client, target)}
+            has = {shard.key: shard.last for shard in changes.shards(client, [target])}
             # Before the alias goes, so that the way back is known whenever it has gone.
-            _remember(client, source, self.alias, target, _uuid(client, target), has, left=True)
+            _remember(client, source, self.alias, target, has, left=True)
             if not self._as_stored:
                 _block(client, target, True)
             actions = [
@@ -230,7 +231,7 @@ class Move:
             _block(client, target, False)
 
     def _remember(self) -> None:
-        _remember(self._client, self.target.name, self.alias, self.source.name, self._uuid, self._copied)
+        _remember(self._client, self.target.name, self.alias, self.source.name, self._copied)
 
     def _count(self, one: Numbered) -> int:
         return copying.count(self._client, one.name)
@@ -273,18 +274,13 @@ def point(client: Client, alias: str, name: str) -> None:
 
 
 def _remember(
-    client: Client, name: str, alias: str, source: str, uuid: str, copied: copying.Copied, left: bool = False
+    client: Client, name: str, alias: str, source: str, copied: changes.Checkpoints, left: bool = False
 ) -> None:
     path = f"/{quote(name, safe='')}/_mapping"
     meta = client.request("GET", path, index=name)[name]["mappings"].get("_meta", {})
-    move = {"alias": alias, "from": source, "uuid": uuid, "copied": dict(copied), "left": left}
+    move = {"alias": alias, "from": source, "copied": dict(copied), "left": left}
     kept = meta.get(MOVE, {}) | move
     client.request("PUT", path, {"_meta": {**meta, MOVE: kept}}, index=name)
-
-
-def _uuid(client: Client, name: str) -> str:
-    answer = client.request("GET", f"/{quote(name, safe='')}/_settings/index.uuid", index=name)
-    return str(answer[name]["settings"]["index"]["uuid"])
 
 
 def _block(client: Client, name: str, blocked: bool) -> None:

@@ -28,8 +28,11 @@ Key: TypeAlias = tuple[str, str]
 
 def found_by_id(client: Client, name: str, index: Index, ids: Iterable[str]) -> dict[Key, Document]:
     """The documents with these ids as searches see them, each under the index that it is in."""
-    hits = _hits_by_id(client, name, index, ids, index.source or True, DOCUMENTS_AT_ONCE)
-    return {key: document(index, key[1], hit["_source"]) for key, hit in hits if "_source" in hit}
+    asked = {"copies": len(index.concrete), "at_once": DOCUMENTS_AT_ONCE, "_source": index.source or True}
+    hits = hits_by_id(client, name, ids, **asked)
+    return {
+        (hit["_index"], hit["_id"]): document(index, hit["_id"], hit["_source"]) for hit in hits if "_source" in hit
+    }
 
 
 def shared_ids(client: Client, name: str, index: Index, ids: Iterable[str]) -> frozenset[str]:
@@ -37,8 +40,8 @@ def shared_ids(client: Client, name: str, index: Index, ids: Iterable[str]) -> f
     if len(index.concrete) == 1:
         return frozenset()
     homes: dict[str, set[str]] = {}
-    for (concrete, id_), _ in _hits_by_id(client, name, index, ids, False, IDS_AT_ONCE):
-        homes.setdefault(id_, set()).add(concrete)
+    for hit in hits_by_id(client, name, ids, copies=len(index.concrete), _source=False):
+        homes.setdefault(hit["_id"], set()).add(hit["_index"])
     return frozenset(id_ for id_, some in homes.items() if len(some) > 1)
 
 
@@ -100,6 +103,23 @@ def pages(
         client.request("DELETE", "/_pit", {"id": held}, index=name)
 
 
+def hits_by_id(
+    client: Client, name: str, ids: Iterable[str], *, copies: int = 1, at_once: int = IDS_AT_ONCE, **body: Any
+) -> Iterator[Mapping[str, Any]]:
+    """The documents with these ids as searches see them. At most `copies` have one id; `body` says what is read."""
+    for some in batches(ids, max(1, at_once // copies)):
+        asked = {
+            "query": {"ids": {"values": some}},
+            "size": len(some) * copies,
+            "sort": ["_doc"],
+            "track_total_hits": False,
+            **body,
+        }
+        answer = client.request("POST", f"/{quote(name, safe='')}/_search", asked, params=WHOLE, index=name, slow=True)
+        refuse_parts(answer, client.connection, name)
+        yield from answer.get("hits", {}).get("hits", ())
+
+
 def with_vectors(client: Client, name: str, index: Index, count: int) -> list[tuple[Document, list[float]]]:
     """Some documents of an index that ccheck did not make, with their vectors; none of vectors in nested documents."""
     if index.vector is None or index.fields[index.vector].nested:
@@ -146,21 +166,3 @@ def batches(items: Iterable[str], size: int) -> Iterator[list[str]]:
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch
-
-
-def _hits_by_id(
-    client: Client, name: str, index: Index, ids: Iterable[str], source: Any, at_once: int
-) -> Iterator[tuple[Key, Mapping[str, Any]]]:
-    copies = len(index.concrete)
-    for some in batches(ids, max(1, at_once // copies)):
-        body = {
-            "query": {"ids": {"values": some}},
-            "size": len(some) * copies,
-            "_source": source,
-            "sort": ["_doc"],
-            "track_total_hits": False,
-        }
-        answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
-        refuse_parts(answer, client.connection, name)
-        for hit in answer.get("hits", {}).get("hits", ()):
-            yield (hit["_index"], hit["_id"]), hit

@@ -22,6 +22,7 @@ from ccheck.search import parse_filter
 from ccheck.search.elastic import Connection, JoinedStore
 from ccheck.search.elastic.companion import PREFIX, Companion
 from ccheck.search.elastic.enrich import Beside, open_source
+from ccheck.search.elastic.errors import Denied
 from ccheck.search.elastic.inplace import InPlace, consequences, refuse
 from ccheck.settings import Settings
 from ccheck.stages import Bm25, Dense, Fusion
@@ -240,7 +241,10 @@ def test_a_run_that_was_cut_off_goes_on(
 def test_without_the_privilege_to_ask_for_numbers_digests_tell(
     client: httpx.Client, theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccheck.search.elastic.changes.shards", lambda *_: None)
+    def denied(*_: object, **__: object) -> None:
+        raise Denied("no monitor")
+
+    monkeypatch.setattr("ccheck.search.elastic.changes.shards", denied)
     embedder = TinyEmbedder()
     assert beside(theirs, embedder).run().made == 4
     client.delete(f"/{theirs.index}/_doc/a", params={"refresh": "true"}).raise_for_status()

@@ -14,7 +14,7 @@ from ccheck.cli.index_servers import INDEX_TYPES
 from ccheck.errors import CcheckError, InvalidData, StoreChanged
 from ccheck.layout import Embedding, Layout
 from ccheck.pipeline.migrate import Changes, Rankings, go_back, migrate, overlap
-from ccheck.search.elastic import Connection, ElasticStore, copying, mappings, moving
+from ccheck.search.elastic import Connection, ElasticStore, changes, copying, mappings, moving
 from ccheck.search.elastic.mappings import IndexOptions
 from ccheck.settings import Settings
 from ccheck.stages import Bm25, Dense, Fusion
@@ -107,7 +107,7 @@ class Busy:
 
 
 def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "WRITES_AT_ONCE", 20)
+    monkeypatch.setattr(changes, "AT_ONCE", 20)
     with Busy(filled) as busy:
         done = migrate(
             settings, Changes(IndexOptions("hnsw", shards=2, replicas=0)), answered, claims=[Claim("sea level")]
@@ -133,7 +133,7 @@ def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, mon
 def test_an_interrupted_migration_goes_on(
     filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "WRITES_AT_ONCE", 20)
+    monkeypatch.setattr(changes, "AT_ONCE", 20)
     monkeypatch.setattr(moving, "SAVED_SECONDS", 0)
 
     def killed(done: int, total: int) -> None:
