@@ -74,7 +74,8 @@ def ingest(
     options = options or IngestOptions()
     encoders = prepared(encoders, options)
     notices: list[str] = []
-    found = find_sources(sources, options.reading, notices)
+    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    found = find_sources(given, options.reading, notices)
     layout = layout_of(encoders)
     marks = {source.name: _Mark.of(source, options, layout) for source in found}
     info = store.info()
@@ -91,7 +92,8 @@ def ingest(
         run.notices += notices
         gained = info is not None and info.documents > 0 and layout_bytes(info.layout) != layout_bytes(layout)
         records = with_fields(run.records(found), options.fields)
-        store.prepare(layout)
+        # Parts of an ingest don't know of each other whether all have ended.
+        store.prepare(layout, [os.fspath(one) for one in given] if options.part is None else ())
         try:
             run.store_all(records)
         except KeyboardInterrupt:
@@ -104,6 +106,7 @@ def ingest(
             run.note_gaps()
         if run.stopped is not None:
             raise run.stopped
+        stored: list[str] = []
         for source in found:
             mark = marks[source.name]
             if mark is None:
@@ -111,7 +114,8 @@ def ingest(
             if not mark.still(source):
                 run.notices.append(f"{source.name} changed while ccheck read it. Ingest it again")
             elif source.name not in run.rejecting:
-                store.mark_ingested(mark.digest)
+                stored.append(mark.digest)
+        store.mark_ingested(*stored)
     return run.report(len(found), time.monotonic() - started)
 
 

@@ -220,9 +220,12 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
     if stage.units is not None:
         return _open_dense_units(stage, info, resources, how)
     if info.dimensions is None and not info.made_here:
+        from ..search.elastic.companion import SEVERAL, may_have_one
+
+        add = f"To add vectors in an index beside it, run ccheck index enrich --store {info.name}"
         raise NotFound(
-            f"{info.name} has no indexed dense_vector field, which dense retrieval needs. To add vectors in an index "
-            f"beside it, run ccheck index enrich --store {info.name}"
+            f"{info.name} has no indexed dense_vector field, which dense retrieval needs. "
+            + (add if may_have_one(info.name.rpartition("/")[2]) else f"Vectors are added to one index. {SEVERAL}")
         )
     if info.dimensions is None:
         raise NotFound(f"the store {info.name} has no vectors. To add them, ingest again")

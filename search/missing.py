@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 
 from ..errors import NotFound
 from ..layout import Layout
 from ..stages import Dense, Retriever, Sparse
+
+MOST_NAMED = 3
+"""How many sources of an ingest a notice names."""
 
 
 def missing(retriever: Retriever, layout: Layout) -> str | None:
@@ -29,6 +33,17 @@ def missing(retriever: Retriever, layout: Layout) -> str | None:
 
 def no_store(name: str) -> NotFound:
     return NotFound(f"there is no store {name}. Create it with ccheck ingest FILE --store {name}")
+
+
+def unfinished(store: str, reading: Sequence[str]) -> tuple[str, ...]:
+    """What to say of a store whose last ingest has not ended, with what that one reads."""
+    if not reading:
+        return ()
+    files = " ".join(map(shlex.quote, reading)) if len(reading) <= MOST_NAMED else "FILE..."
+    return (
+        f"the last ingest into {store} did not finish, or is still running, so documents may be missing. To finish it, "
+        f"run the same command again: ccheck ingest {files} --store {shlex.quote(store)}",
+    )
 
 
 def not_held(store: str, what: str, command: str | None = None) -> NotFound:

@@ -75,8 +75,11 @@ class Store(Protocol):
         """
         ...
 
-    def prepare(self, layout: Layout) -> None:
-        """Create the store, or raise InvalidData unless it accepts documents of this layout."""
+    def prepare(self, layout: Layout, reading: Sequence[str] = ()) -> None:
+        """Create the store, or raise InvalidData unless it accepts documents of this layout.
+
+        `reading` are the sources of an ingest that begins: until `mark_ingested` says that it ended, `info` says so.
+        """
         ...
 
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
@@ -157,7 +160,9 @@ class Store(Protocol):
         """Whether all documents of the source with this digest are stored unchanged; False if that is unknown."""
         ...
 
-    def mark_ingested(self, source: str) -> None: ...
+    def mark_ingested(self, *sources: str) -> None:
+        """An ingest ended that stored all documents of these sources."""
+        ...
 
     def removal(self) -> str:
         """What `drop` would remove, worded for a question, even if the store is damaged.

@@ -33,6 +33,11 @@ MOST_SCOPED = 10_000
 """A filter that no more documents pass is applied within the search of the companion, a wider one afterwards."""
 DEEPEST = 10_000
 """Elasticsearch's own limit of neighbours."""
+SEVERAL: Final = (
+    "For several, make an alias of them (POST _aliases), and use the alias: ccheck index enrich --store "
+    "https://host:9200/ALIAS"
+)
+"""What to do about a list or a pattern, which can have no companion."""
 
 Rankings: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
 
@@ -52,8 +57,8 @@ class Companion(ElasticStore):
         super().__init__(theirs._connection, f"{PREFIX}{theirs.index}", client=theirs._client)
         self._theirs = theirs
 
-    def prepare(self, layout: Layout) -> None:
-        super().prepare(layout)
+    def prepare(self, layout: Layout, reading: Sequence[str] = ()) -> None:
+        super().prepare(layout, reading)
         index = self._index()
         if COMPANION not in index.meta:  # it is new, or its layout has grown
             self.remember({})

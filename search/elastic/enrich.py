@@ -13,7 +13,7 @@ from ...types import Document, Entry
 from . import changes, ownership
 from .changes import Shard, Written
 from .client import Client
-from .companion import Companion, JoinedStore, may_have_one
+from .companion import SEVERAL, Companion, JoinedStore, may_have_one
 from .errors import Denied
 from .reading import hits_by_id
 from .schema import Index, document
@@ -127,7 +127,7 @@ def open_source(store: Any) -> Source:
             f"{store.name} is not an index in Elasticsearch. Name one: ccheck index enrich https://host:9200/INDEX"
         )
     if not may_have_one(store.index):
-        raise UsageError(f"{store.index!r} can't be enriched: name one index or alias of this server")
+        raise UsageError(f"{store.index!r} can't be enriched: name one index of this server. {SEVERAL}")
     info = store.info()
     if info is None:
         raise NotFound(f"there is no index {store.name}")

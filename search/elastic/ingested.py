@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +20,8 @@ from .schema import Index
 
 KEPT = 200
 """How many files an index remembers."""
-KEY = "ingested"
+KEY, READING = "ingested", "reading"
+"""Under the index's `_meta`: those files, and what the last ingest reads, unless it has ended."""
 
 
 class Writes:
@@ -40,8 +41,13 @@ class Writes:
         with self._guard:
             self._done.add(Outcome(outcome.results))
 
-    def marks(self, client: Client, index: Index, source: str) -> dict[str, Any] | None:
-        """What the index is to remember of its files, this one among them; None where others wrote to it meanwhile."""
+    def marks(self, client: Client, index: Index, sources: Sequence[str]) -> dict[str, Any]:
+        """What the index is to remember after an ingest, these files among it, unless others wrote meanwhile."""
+        kept = {name: value for name, value in index.meta.items() if name != READING}
+        marked = self._marked(client, index, sources) if sources else None
+        return kept if marked is None else kept | {KEY: marked}
+
+    def _marked(self, client: Client, index: Index, sources: Sequence[str]) -> dict[str, Any] | None:
         operations = _operations(client, index)
         with self._guard:
             results = self._done.results
@@ -50,7 +56,13 @@ class Writes:
             marked = index.meta.get(KEY, {})
             kept = marked["sources"] if marked.get("operations") == self._before and set(results) <= {"created"} else []
             self._before, self._done = operations, Outcome()
-        return {"operations": operations, "sources": [*(old for old in kept if old != source), source][-KEPT:]}
+        return {"operations": operations, "sources": [*(old for old in kept if old not in sources), *sources][-KEPT:]}
+
+
+def reading(index: Index) -> list[str]:
+    """What the last ingest into an index reads, as its command named it; nothing where it ended."""
+    noted = index.meta.get(READING)
+    return list(map(str, noted)) if isinstance(noted, list) else []
 
 
 def is_ingested(client: Client, index: Index, source: str) -> bool:

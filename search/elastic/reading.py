@@ -139,6 +139,20 @@ def with_vectors(client: Client, name: str, index: Index, count: int) -> list[tu
     return [(document(index, hit["_id"], hit.get("_source", {})), vector) for hit, vector in found if vector]
 
 
+def count_passages(client: Client, name: str, index: Index) -> int:
+    """How many vectors of passages there are; of an index that ccheck did not make, documents with one."""
+    if index.made_here:
+        passages: dict[str, Any] = {"nested": {"path": "passages"}}
+    elif index.vector is not None and not index.fields[index.vector].nested:
+        passages = {"filter": {"exists": {"field": index.vector}}}
+    else:
+        return 0
+    body = {"size": 0, "aggs": {"passages": passages}}
+    answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
+    refuse_parts(answer, client.connection, name)
+    return int(answer["aggregations"]["passages"]["doc_count"])
+
+
 def stored(
     client: Client, name: str, ids: Sequence[str], source: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:

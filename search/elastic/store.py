@@ -20,14 +20,14 @@ from ...profiles import StoreProfile
 from ...stages import Bm25, Fusion, Retriever
 from ...types import Document, Entry, Filter, Query, Ranking, Unit
 from ..filters import Kind
-from ..missing import no_store
+from ..missing import no_store, unfinished
 from ..several import search_several, searched_units
 from ..store import StoreInfo
 from . import bulk, ingested, mappings, ownership, reading, schema, units
 from .client import Client
 from .comparable import field_kinds
 from .connection import Connection
-from .errors import WHOLE, AlreadyExists, Denied, TooManyFields, WriteBlocked, may_not_create, refuse_parts
+from .errors import AlreadyExists, Denied, TooManyFields, WriteBlocked, may_not_create, refuse_parts
 from .fields import FieldNames
 from .found import sampler
 from .moving import LEASE_SECONDS, MOVE
@@ -122,7 +122,7 @@ class ElasticStore(Closing):
                 details["left out"] = "; ".join(said[:MOST_SAID]) + more
         elif figures and index.id is not None and (strangers := self._count(_without(index.id))):
             details["not written by ccheck"] = f"{strangers:,} document{'' if strangers == 1 else 's'}"
-        notices = index.notices
+        notices = (*index.notices, *unfinished(self.name, ingested.reading(index)))
         if (of := index.meta.get(COMPANION, {}).get("of")) is not None:
             details["made for"] = f"companion of {of}, without texts"
             notices = (*notices, f"{self.name} is the companion of {of} and has no texts. Search {of}")
@@ -130,7 +130,7 @@ class ElasticStore(Closing):
         return StoreInfo(
             name=self.name,
             documents=self.count(),
-            passages=self._count_passages(index) if figures else 0,
+            passages=reading.count_passages(self._client, self.index, index) if figures else 0,
             layout=index.layout,
             dimensions=index.dimensions,
             bytes=counted.bytes if counted else None,
@@ -199,7 +199,7 @@ class ElasticStore(Closing):
 
     # -- writing
 
-    def prepare(self, layout: Layout) -> None:
+    def prepare(self, layout: Layout, reading: Sequence[str] = ()) -> None:
         for analysis in layout.analyses:
             open_analysis(analysis)  # what its terms need is here, or nothing is made
         ownership.refuse_several(self.index)
@@ -210,9 +210,14 @@ class ElasticStore(Closing):
             raise ownership.foreign(self.name)
         index.layout.check(layout, self.name)
         ownership.refuse_writing(self._client, self.index, index)
+        meta, fields = index.meta, None
         if index.layout != layout:
             type_ = index.meta.get(mappings.INDEX_TYPE)
-            self._remember(index, mappings.remembered(layout, type_), mappings.layout_mappings(layout, type_))
+            meta, fields = mappings.remembered(layout, type_), mappings.layout_mappings(layout, type_)
+        if reading:
+            meta = {**meta, ingested.READING: list(reading)}
+        if meta != index.meta or fields:
+            self._remember(index, meta, fields)
             self._load()
         self._prepared = index.concrete, layout
         self._writes.begin(self._client, index)
@@ -243,11 +248,11 @@ class ElasticStore(Closing):
     def is_ingested(self, source: str) -> bool:
         return ingested.is_ingested(self._client, self._index(fresh=True), source)
 
-    def mark_ingested(self, source: str) -> None:
+    def mark_ingested(self, *sources: str) -> None:
         index = self._writable(fresh=True)
-        marks = self._writes.marks(self._client, index, source)
-        if marks is not None:
-            self._remember(index, {**index.meta, "ingested": marks})
+        meta = self._writes.marks(self._client, index, sources)
+        if meta != index.meta:
+            self._remember(index, meta)
 
     def removal(self) -> str:
         ownership.refuse_several(self.index)
@@ -437,7 +442,8 @@ class ElasticStore(Closing):
     def _remember(self, index: Index, meta: Mapping[str, Any], fields: Mapping[str, Any] | None = None) -> None:
         """Write what ccheck keeps in the mapping's `_meta`, and new fields."""
         path = f"/{quote(','.join(index.concrete), safe=',')}"
-        body = {**(fields or {}), "_meta": {mappings.OURS: dict(meta)}}
+        there = self._mappings()[0].get("_meta", {})  # what a migration remembers stays
+        body = {**(fields or {}), "_meta": {**there, mappings.OURS: dict(meta)}}
         try:
             self._request("PUT", f"{path}/_mapping", body)
         except TooManyFields:
@@ -476,20 +482,12 @@ class ElasticStore(Closing):
     def _in_a_move(self) -> bool:
         """Whether the index is one that `ccheck index migrate` copies, or has made."""
         self._index(fresh=True)
-        found = self._read[0] if self._read is not None else {}
-        return any(MOVE in one.get("mappings", {}).get("_meta", {}) for one in found.values())
+        return any(MOVE in one.get("_meta", {}) for one in self._mappings())
 
-    def _count_passages(self, index: Index) -> int:
-        if index.made_here:
-            passages: dict[str, Any] = {"nested": {"path": "passages"}}
-        elif index.vector is not None and not index.fields[index.vector].nested:
-            passages = {"filter": {"exists": {"field": index.vector}}}
-        else:
-            return 0
-        body = {"size": 0, "aggs": {"passages": passages}}
-        answer = self._request("POST", self._path("_search"), body, params=WHOLE)
-        refuse_parts(answer, self._connection, self.index)
-        return int(answer["aggregations"]["passages"]["doc_count"])
+    def _mappings(self) -> list[Mapping[str, Any]]:
+        """The mappings of the indices, as they were last read."""
+        found = self._read[0].values() if self._read is not None else ()
+        return [one.get("mappings", {}) for one in found] or [{}]
 
     def close(self) -> None:
         self._client.close()

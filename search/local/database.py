@@ -103,8 +103,10 @@ class Database:
 
     # -- what the store remembers of itself
 
-    def meta(self, key: str) -> str:
+    def meta(self, key: str, default: str | None = None) -> str:
         row = self._connection.execute("SELECT value, mark FROM meta WHERE key = ?", (key,)).fetchone()
+        if row is None and default is not None:
+            return default
         if row is None:
             raise self._damaged(f"has lost its note on {key}")
         self._compare(row[1], key, row[0], what=f"its note on {key}")
@@ -414,8 +416,9 @@ class Database:
     def is_ingested(self, source: str) -> bool:
         return bool(self._connection.execute("SELECT 1 FROM ingested WHERE source = ?", (source,)).fetchone())
 
-    def mark_ingested(self, source: str) -> None:
-        self._connection.execute("INSERT OR IGNORE INTO ingested VALUES (?)", (source,))
+    def mark_ingested(self, sources: Sequence[str]) -> None:
+        self._connection.executemany("INSERT OR IGNORE INTO ingested VALUES (?)", [(one,) for one in sources])
+        self.set_meta(reading="[]")
 
     # -- filters
 

@@ -28,7 +28,7 @@ from ...layout import MAIN_VECTORS, Layout
 from ...stages import Fusion, Retriever
 from ...types import Document, Entry, Filter, Query, Ranking, Unit, document_of, unit_key
 from ..filters import Kind
-from ..missing import no_store, not_held, refuse_missing
+from ..missing import no_store, not_held, refuse_missing, unfinished
 from ..several import searched_units
 from ..store import StoreInfo
 from . import upkeep, vectors
@@ -97,6 +97,7 @@ class LocalStore(Closing):
                     pending=database.count_after(min(one.last for one in database.words.values())),
                     state=database.state,
                     details={"folder": str(self.path)},
+                    notices=unfinished(self.name, upkeep.reading(database)),
                 )
 
     @reported
@@ -150,14 +151,14 @@ class LocalStore(Closing):
     # -- writing
 
     @reported
-    def prepare(self, layout: Layout) -> None:
+    def prepare(self, layout: Layout, reading: Sequence[str] = ()) -> None:
         for analysis in layout.analyses:
             open_analysis(analysis)  # what it needs is there, or nothing changes
         with self._guard:
             self._create(layout)
             with self._writing() as database:
                 database.layout.check(layout, self.name)
-                upkeep.adopt(database, self.path, layout)
+                upkeep.adopt(database, self.path, layout, reading)
                 self._catch_up(database)
 
     def _create(self, layout: Layout) -> None:
@@ -212,9 +213,9 @@ class LocalStore(Closing):
             upkeep.settle(database, self.path)
 
     @reported
-    def mark_ingested(self, source: str) -> None:
+    def mark_ingested(self, *sources: str) -> None:
         with self._guard, self._writing() as database, database.writing():
-            database.mark_ingested(source)
+            database.mark_ingested(sources)
 
     @reported
     def rebuild(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -106,8 +106,15 @@ def rebuild(database: Database, folder: Path, verified: Verified) -> None:
     sparse.sweep(folder, database.sparse.segments)
 
 
-def adopt(database: Database, folder: Path, layout: Layout) -> None:
-    """Change the store's layout, and create the indices that the new one needs."""
+def reading(database: Database) -> list[str]:
+    """What the last ingest reads, as its command named it; nothing where it ended."""
+    return [str(one) for one in json.loads(database.meta("reading", "[]"))]
+
+
+def adopt(database: Database, folder: Path, layout: Layout, reading: Sequence[str] = ()) -> None:
+    """Change the store's layout, create the indices that the new one needs, and note what an ingest is to read."""
+    if reading:
+        database.set_meta(reading=json.dumps(list(reading)))
     old, known = database.layout, database.words
     names = words_of(layout)
     new = [name for name in names if name not in known or TextFields.of(old, name) != TextFields.of(layout, name)]

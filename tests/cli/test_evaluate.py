@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -89,6 +90,15 @@ def test_several_recipes_in_a_table(embedded, files, recipe, tmp_path):
     alone = ccheck("evaluate", recipe, *files.options, "--store", embedded)
     assert "Stages" in alone.out and "won" in alone.out
     assert [word for word in ("bm25", "dense", "rrf") if f"\n {word} " in alone.out] == ["bm25", "dense", "rrf"]
+
+
+def test_an_ingest_that_was_cut_off_is_said_once(papers, files, tmp_path):
+    folder = tmp_path / "store"
+    shutil.copytree(papers, folder)
+    with LocalStore(folder) as store:
+        store.prepare(store.info().layout, ["corpus.jsonl"])
+    ran = ccheck("evaluate", "bm25", "default", *files.options, "--store", folder)
+    assert ran.err.count(f"ccheck ingest corpus.jsonl --store local:{folder}") == 1
 
 
 def test_nothing_is_computed_twice(papers, files, monkeypatch):

@@ -82,6 +82,10 @@ def test_what_can_not_be_enriched_says_so(papers_of_others: str, tmp_path: objec
     assert ran.code == 4 and "there is no index" in ran.err
     ran = ccheck("index", "enrich", f"{tmp_path}/store")
     assert ran.code == 2 and "not an index in Elasticsearch" in ran.err
+    several = f"elasticsearch:{papers_of_others},{papers_of_others}*"
+    for command in (("index", "enrich"), ("query", "sea", "--recipe", "dense")):
+        ran = ccheck(*command, "--store", several)
+        assert ran.code in (2, 4) and "make an alias" in ran.err and f"enrich --store {several}" not in ran.err
     ran = ccheck("index", "enrich", papers_of_others, "--store", "elsewhere")
     assert ran.code == 2
     assert ccheck("index", "enrich", papers_of_others, "--in-place", "--recipe", "default").code == 2

@@ -36,7 +36,7 @@ class MemoryStore:
         passages = sum(len(entry.passages.get(MAIN_VECTORS, ())) for entry in self.entries.values())
         return StoreInfo(self.name, len(self.entries), passages, self.layout, state=f"{id(self)}-{self._changes}")
 
-    def prepare(self, layout: Layout) -> None:
+    def prepare(self, layout: Layout, reading: Sequence[str] = ()) -> None:
         self.calls.append("prepare")
         if self.layout is not None:
             self.layout.check(layout, self.name)
@@ -104,9 +104,9 @@ class MemoryStore:
         self._exists()
         return source in self._sources
 
-    def mark_ingested(self, source: str) -> None:
+    def mark_ingested(self, *sources: str) -> None:
         self._exists()
-        self._sources.add(source)
+        self._sources.update(sources)
 
     def removal(self) -> str:
         return f"{self.count()} documents in memory"

@@ -62,6 +62,23 @@ def test_documents_come_back_as_they_were(store: Store) -> None:
     assert store.digests(["sea", "nothing"]) == {"sea": "1"}
 
 
+def test_an_ingest_that_did_not_end_is_told(store: Store, make_store: Callable[[], Store]) -> None:
+    store.mark_ingested("a digest")
+    store.prepare(LAYOUT, ["my papers.jsonl"])
+    store.close()  # as if it had been killed
+    again = make_store()
+    info = again.info(figures=False)
+    assert info is not None and len(info.notices) == 1
+    assert "did not finish" in info.notices[0] and "ccheck ingest 'my papers.jsonl' --store" in info.notices[0]
+    again.prepare(LAYOUT)
+    again.mark_ingested()
+    info = again.info(figures=False)
+    assert info is not None and info.notices == () and again.is_ingested("a digest")
+    again.prepare(LAYOUT, list("abcd"))
+    info = again.info(figures=False)
+    assert info is not None and "ccheck ingest FILE... --store" in info.notices[0]
+
+
 def test_a_scan_has_every_document_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from ccheck.search.elastic import reading
     from ccheck.search.local import store as local
