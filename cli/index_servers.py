@@ -347,7 +347,7 @@ def _ndcg(rankings: Rankings, judged: Mapping[str, Mapping[str, int]]) -> float:
     from ..evaluation.metrics import measure, only
 
     run = {claim: {id_: -float(place) for place, id_ in enumerate(ids)} for claim, ids in rankings.items()}
-    return measure(run, only(judged, rankings), ["nDCG@10"], resamples=1).mean["nDCG@10"]
+    return measure(run, only(judged, rankings), ["nDCG@10"], resamples=2).mean["nDCG@10"]
 
 
 def _say(done: Migrated, store: str, *, as_json: bool, quiet: bool) -> None:

@@ -121,7 +121,11 @@ def migrate(
             move.catch_up(operations, copied)
             if done - before < FEW:
                 break
-        move.remove_surplus()
+        surplus = move.remove_surplus()
+        if files and surplus:
+            notify(
+                f"left out {surplus:,} of the files' documents, which the store does not have. Ingest them afterwards"
+            )
         said = _checked(settings, store, move, claims, check)
         if switch:
             move.switch(operations, copied)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -45,12 +46,19 @@ def module_client(elasticsearch_url: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def theirs(client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str) -> Iterator[JoinedStore]:
-    """Somebody else's index of four documents in two shards."""
-    make(client, elasticsearch_index, PROPERTIES, settings={"number_of_shards": 2, "number_of_replicas": 0})
-    fill(client, elasticsearch_index)
-    with JoinedStore(Connection(elasticsearch_url), elasticsearch_index) as store:
+    with others(client, elasticsearch_index) as store:
         yield store
-    delete_indices(elasticsearch_url, f"{PREFIX}{elasticsearch_index}*")
+
+
+@contextmanager
+def others(client: httpx.Client, index: str) -> Iterator[JoinedStore]:
+    """Somebody else's index of four documents in two shards."""
+    url = str(client.base_url).rstrip("/")
+    make(client, index, PROPERTIES, settings={"number_of_shards": 2, "number_of_replicas": 0})
+    fill(client, index)
+    with JoinedStore(Connection(url), index) as store:
+        yield store
+    delete_indices(url, f"{PREFIX}{index}*")
 
 
 def fill(client: httpx.Client, index: str) -> None:
@@ -123,6 +131,27 @@ def test_a_companion_adds_vectors_and_nothing_of_theirs_changes(client: httpx.Cl
     info = theirs.info()
     assert info is not None and info.dimensions is None and "companion" not in info.details
     assert whole(client, theirs.index) == before
+
+
+def test_on_the_version_before(elasticsearch_8_url: str, elasticsearch_index: str) -> None:
+    with (
+        httpx.Client(base_url=elasticsearch_8_url, timeout=60) as client,
+        others(client, elasticsearch_index) as theirs,
+    ):
+        before, embedder = whole(client, theirs.index), TinyEmbedder()
+        assert beside(theirs, embedder).run().made == 4
+        assert whole(client, theirs.index) == before
+        put(client, theirs.index, "b", {"headline": "Title b", "body": "Glaciers grew."})
+        report = beside(theirs, embedder).run()
+        assert (report.read, report.made) == (1, 1)
+        query = Query("x", embedder.vector("Title b\nGlaciers grew."))
+        (found,) = theirs.search([query], {"dense": Dense(depth=1)}, Fusion(), k=1)
+        assert ids(found) == ["b"]
+        before = whole(client, theirs.index)
+        assert in_place(theirs, embedder).run().made == 4
+        for old, new in zip(before["hits"], whole(client, theirs.index)["hits"], strict=True):
+            assert {name: value for name, value in new["_source"].items() if name != "ccheck"} == old["_source"]
+        delete_indices(elasticsearch_8_url, f"{theirs.index}*")
 
 
 def test_the_vector_is_that_of_the_text(theirs: JoinedStore) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
-from cli_runs import ccheck
-from elastic_indices import DIMENSIONS, LAYOUT, entry, vector_of
+from cli_runs import ccheck, jsonl
+from elastic_indices import DIMENSIONS, LAYOUT, entry, ids, vector_of
+from elastic_indices import filled as indexed
 
 from ccheck.cli.index_servers import INDEX_TYPES
 from ccheck.errors import CcheckError, InvalidData, StoreChanged
@@ -130,19 +135,26 @@ def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, mon
     assert vector["index_options"]["type"] == "hnsw"
 
 
-def test_an_interrupted_migration_goes_on(
-    filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(changes, "AT_ONCE", 20)
-    monkeypatch.setattr(moving, "SAVED_SECONDS", 0)
+KILLED = """
+import os, signal, sys
+from ccheck.pipeline.migrate import Changes, migrate
+from ccheck.search.elastic import changes, moving
+from ccheck.search.elastic.mappings import IndexOptions
+from ccheck.settings import Settings
 
-    def killed(done: int, total: int) -> None:
-        if done >= DOCUMENTS // 2:
-            raise KeyboardInterrupt
+def halfway(done, total):
+    if done >= total // 2:
+        os.kill(os.getpid(), signal.SIGKILL)
 
+changes.AT_ONCE, moving.SAVED_SECONDS = 20, 0
+migrate(Settings(store=sys.argv[1]), Changes(IndexOptions("hnsw")), None, on_documents=halfway)
+"""
+
+
+def test_a_killed_migration_goes_on(filled: ElasticStore, settings: Settings) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, filled.name], check=False)
+    assert killed.returncode == -signal.SIGKILL
     wanted = Changes(IndexOptions("hnsw"))
-    with pytest.raises(KeyboardInterrupt):
-        migrate(settings, wanted, agreeing, on_documents=killed)
     first, second = f"{filled.index}-000001", f"{filled.index}-000002"
     assert behind(filled) == {first: True, second: False} and filled.count() == DOCUMENTS
     with pytest.raises(InvalidData, match="unfinished copy of a migration with other settings"):
@@ -153,6 +165,16 @@ def test_an_interrupted_migration_goes_on(
     assert done.resumed and done.copied < DOCUMENTS and done.documents == DOCUMENTS
     assert behind(filled) == {first: False, second: True}
     assert filled.upsert([numbered(1, "2")]) == {}
+
+
+def test_vectors_are_copied_on_the_version_before(elasticsearch_8_url: str) -> None:
+    """It shows vectors with all of `_source`, and refuses a request that asks for them."""
+    with indexed(elasticsearch_8_url, LAYOUT, [numbered(number) for number in range(9)]) as store:
+        done = migrate(Settings(store=store.name, recipe="bm25"), Changes(IndexOptions("hnsw")), agreeing)
+        assert (done.documents, done.target) == (9, f"{store.index}-000002")
+        (found,) = store.search([Query("x", vector_of("d5 0"))], {"dense": Dense(depth=1)}, Fusion(), k=1)
+        assert ids(found) == ["d5"] and getattr(found, "hits", ())[0].score == pytest.approx(1, abs=1e-4)
+        assert go_back(Settings(store=store.name)).target == f"{store.index}-000001"
 
 
 def test_a_check_that_fails_leaves_the_alias(filled: ElasticStore, settings: Settings) -> None:
@@ -213,6 +235,38 @@ def test_the_commands(filled: ElasticStore) -> None:
     assert ran.code == 0
     ran = ccheck("index", "alias", "--store", filled.name, "--back")
     assert ran.code == 4 and "no index is left" in ran.err
+
+
+def test_files_as_the_source_and_judgements_as_the_check(
+    elasticsearch_url: str, elasticsearch_index: str, tmp_path: Path
+) -> None:
+    store = f"{elasticsearch_url}/{elasticsearch_index}"
+    texts = {"sea": "Sea level rose by 20 cm.", "ice": "Glaciers melt.", "air": "Methane stays in the air."}
+    rows = [{"_id": id_, "title": id_, "text": text} for id_, text in texts.items()]
+    assert ccheck("ingest", jsonl(tmp_path / "old.jsonl", *rows), "--store", store, "--no-dense").code == 0
+    # The files have another text of `ice`, lack `air`, and have `new`, which the store lacks.
+    rows = [rows[0], rows[1] | {"text": "Glaciers shrink."}, {"_id": "new", "title": "new", "text": "Unknown."}]
+    files = jsonl(tmp_path / "new.jsonl", *rows)
+    claims = jsonl(tmp_path / "claims.jsonl", {"_id": "1", "text": "sea level"}, {"_id": "2", "text": "glaciers melt"})
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("query-id\tcorpus-id\tscore\n1\tsea\t1\n2\tice\t1\n", encoding="utf-8")
+    judged = ("--claims", claims, "--qrels", qrels)
+    ran = ccheck("index", "migrate", files, "--store", store, "--shards", 1, *judged, "--no-switch")
+    assert ran.code == 0 and "nDCG@10 was 1.0000 and is 1.0000" in ran.err, ran.err
+    assert "left out 1 of the files' documents" in ran.err
+    # What the files' ingest remembered in the new index did not replace what the migration did.
+    assert "unfinished copy" in ccheck("index", "list", "--store", store, "--json").objects[1]["role"]
+    assert ccheck("ingest", files, "--store", store, "--no-dense").code == 0  # written while it was being moved
+    ran = ccheck("index", "migrate", files, "--store", store, "--shards", 1, *judged)
+    assert ran.code == 0 and "continuing with" in ran.err and "-000002, with 4 documents" in ran.err, ran.err
+    shown = ccheck("index", "show", "ice", "air", "new", "--store", store, "--json")
+    assert [one["text"] for one in shown.objects] == ["Glaciers shrink.", texts["air"], "Unknown."]
+    # A new index that ranks worse does not get the alias.
+    rows = [rows[0] | {"text": "Nothing.", "title": "Nothing"}, rows[1]]
+    worse = jsonl(tmp_path / "worse.jsonl", *rows)
+    ran = ccheck("index", "migrate", worse, "--store", store, "--shards", 2, *judged)
+    assert ran.code == 5 and "ranks worse" in ran.err
+    assert ccheck("index", "list", "--store", store, "--json").objects[1]["in_use"]
 
 
 def test_creating_with_options(elasticsearch_url: str, elasticsearch_index: str) -> None:
