@@ -3,8 +3,9 @@
     python benchmarks/elasticsearch_size.py corpus.jsonl.gz --documents 10000 --documents 100000
 
 The texts are those of the file (BEIR's fields), repeated with one changed word in ten so that the index has new terms
-to keep. Each document has one passage with a random unit vector: its bytes are those of a real one, but no ranking
-means anything here. Sizes are read before and after the index is merged into one segment (`_disk_usage` and
+to keep. With `--words`, only so many words of each are kept: indices that are compared only by their vectors take less
+time. Each document has one passage with a random unit vector: its bytes are those of a real one, but no ranking means
+anything here. Sizes are read before and after the index is merged into one segment (`_disk_usage` and
 `_stats/dense_vector`). Each line of the output is JSON.
 """
 
@@ -38,9 +39,12 @@ QUERIES = 50
 @click.option("--url", help="Server to use.  [default: start one]")
 @click.option("--documents", "sizes", type=int, multiple=True, default=(10_000,), show_default=True)
 @click.option("--dims", default=384, show_default=True)
+@click.option("--words", type=int, help="Words of each text.  [default: all]")
 @click.option("--index-type", "types", type=click.Choice(INDEX_TYPES), multiple=True, default=("int8_hnsw", "bbq_hnsw"))
-def main(corpus: Path, url: str | None, sizes: tuple[int, ...], dims: int, types: tuple[str, ...]) -> None:
-    texts = read(corpus)
+def main(
+    corpus: Path, url: str | None, sizes: tuple[int, ...], dims: int, words: int | None, types: tuple[str, ...]
+) -> None:
+    texts = [(title, " ".join(text.split()[:words])) for title, text in read(corpus)]
     with server(url) as address:
         print(json.dumps({"machine": machine(address)}), flush=True)
         for size in sizes:

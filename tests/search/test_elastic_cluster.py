@@ -20,6 +20,7 @@ import pytest
 from cli_runs import BM25, Ran, ccheck, command, environment, jsonl
 from elasticsearch_clusters import Cluster, three_nodes
 from elasticsearch_nodes import new_node
+from tcp_partition import Partition
 
 on_demand = pytest.mark.skipif(not os.environ.get("CCHECK_TEST_CLUSTER"), reason="on demand: set CCHECK_TEST_CLUSTER=1")
 
@@ -196,6 +197,27 @@ def test_a_node_that_is_cut_off_and_comes_back(cluster: Cluster, tmp_path: Path)
         frozen.thaw()
         cluster.await_health()
         traffic.assert_whole()
+
+
+@on_demand
+def test_a_partition_that_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node with the primary shard is reached by us, but not by the others, and reaches none of them."""
+    with Partition() as partition, three_nodes(partition=partition) as cluster:
+        monkeypatch.setenv("ELASTICSEARCH_HOSTS", cluster.hosts)
+        with Traffic(cluster, "split", tmp_path, CCHECK_ELASTICSEARCH_TIMEOUT="10") as traffic:
+            traffic.feed()
+            alone = cluster.primary("split")
+            others = Cluster([node for node in cluster.nodes if node is not alone])
+            with partition.around(alone.process):
+                traffic.feed()
+                others.await_health("yellow", nodes=2)
+                promoted = others.primary("split")
+                traffic.read()
+                traffic.feed()
+                traffic.read()
+            cluster.await_health()
+            traffic.assert_whole()
+            assert promoted is not alone
 
 
 @on_demand

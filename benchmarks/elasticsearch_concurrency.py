@@ -1,0 +1,119 @@
+"""What CCHECK_ELASTICSEARCH_CONCURRENCY does to claims and documents per second, and to somebody else's searches.
+
+    python benchmarks/elasticsearch_concurrency.py --url http://127.0.0.1:9200
+
+The settings take turns in each round. Claims are searched 64 at a time, by BM25 and kNN. Documents are written without
+vectors into a new index. Meanwhile another client searches once every 50 ms: its median time is what others notice.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+
+import click
+import elasticsearch
+from elasticsearch_common import drop, entries, machine, server
+
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.types import Query
+
+INDEX, WRITTEN = "ccheck-benchmark-concurrency", "ccheck-benchmark-concurrency-written"
+BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
+AT_A_TIME, BATCH, PAUSE = 64, 2_000, 0.05
+
+
+@click.command()
+@click.option("--url", help="Server to use.  [default: start one]")
+@click.option("--documents", default=5_000, show_default=True)
+@click.option("--dimensions", default=384, show_default=True)
+@click.option("--claims", default=256, show_default=True)
+@click.option("--rounds", default=5, show_default=True)
+def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: int) -> None:
+    with server(url) as address:
+        drop(address, INDEX)
+        with ElasticStore(Connection(address), INDEX) as store:
+            store.prepare(Layout.with_vectors(Embedding("random", dimensions, "0" * 64, 256), Chunking(256, 256, 0)))
+            store.upsert(entries(documents, dimensions))
+            store.publish()
+        asked = entries(claims, dimensions, seed=1)
+        queries = [Query(" ".join(e.document.text.split()[:12]), e.passages[MAIN_VECTORS][0].vector) for e in asked]
+        written = entries(4 * BATCH)
+        print(machine(address), f"{documents:,} documents, {dimensions} dimensions, {claims} claims", sep="; ")
+
+        def ask(store: ElasticStore) -> int:
+            for start in range(0, len(queries), AT_A_TIME):
+                store.search(queries[start : start + AT_A_TIME], BOTH, Fusion(), k=10)
+            return len(queries)
+
+        def write(store: ElasticStore) -> int:
+            for start in range(0, len(written), BATCH):
+                store.upsert(written[start : start + BATCH])
+            return len(written)
+
+        for name, index, act in (("claims", INDEX, ask), ("documents", WRITTEN, write)):
+            compared(name, address, index, act, rounds)
+        drop(address, INDEX)
+
+
+def compared(name: str, url: str, index: str, act: Callable[[ElasticStore], int], rounds: int) -> None:
+    settings = (1, 2, 4, 8, 16)
+    rates: dict[int, list[float]] = {one: [] for one in settings}
+    waits: dict[int, list[float]] = {one: [] for one in settings}
+    for turn in range(rounds + 1):
+        for concurrency in settings if turn % 2 else settings[::-1]:
+            with ElasticStore(Connection(url, concurrency=concurrency), index) as store:
+                if index == WRITTEN:
+                    drop(url, index)
+                    store.prepare(Layout())
+                else:
+                    store.info()
+                with Other(url) as other:
+                    started = time.perf_counter()
+                    done = act(store)
+                    seconds = time.perf_counter() - started
+            if turn:
+                rates[concurrency].append(done / seconds)
+                waits[concurrency] += other.times
+    drop(url, WRITTEN)
+    for concurrency in settings:
+        rate, wait = statistics.median(rates[concurrency]), 1000 * statistics.median(waits[concurrency])
+        ratios = [mine / theirs for mine, theirs in zip(rates[concurrency], rates[8], strict=True)]
+        print(
+            f"{name}, {concurrency} at a time: {rate:,.0f} per second, {statistics.median(ratios):.2f} of what 8 do "
+            f"({min(ratios):.2f} to {max(ratios):.2f}); another client's search takes {wait:.0f} ms",
+            flush=True,
+        )
+
+
+class Other:
+    """Another client that searches now and then, until it is left."""
+
+    def __init__(self, url: str) -> None:
+        self._client, self._stop = elasticsearch.Elasticsearch(url, request_timeout=60), threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.times: list[float] = []
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            started = time.perf_counter()
+            self._client.search(index=INDEX, query={"match": {"content": "a0ion b1ion"}}, size=10, source=False)
+            self.times.append(time.perf_counter() - started)
+            self._stop.wait(PAUSE)
+
+    def __enter__(self) -> Other:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._client.close()
+
+
+if __name__ == "__main__":
+    main()
