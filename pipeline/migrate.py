@@ -152,7 +152,7 @@ def go_back(settings: Settings, notify: Callable[[str], None] = lambda message: 
             encoders = None
             if layout != source.index.layout:
                 with ElasticStore(client.connection, target.name) as former:
-                    encoders = open_encoders(resources, former.info())
+                    encoders = open_encoders(resources, former.info(), None, None if layout.dense else False)
             with _operations(settings, source, layout, encoders) as made:
                 yield from made(written)
 
@@ -172,7 +172,9 @@ def _encoders(resources: Resources, store: ElasticStore, layout: Layout, changes
     if changes.model is not None:
         units = {name: replace(one, embedding=None) for name, one in layout.units.items()}
         info = replace(info, layout=replace(layout, dense={}, units=units))
-    encoders = open_encoders(resources, info, changes.recipe, True if changes.model is not None else None)
+    # A store without vectors gets some only where they are asked for.
+    dense = True if changes.model is not None else None if changes.recipe is not None or layout.dense else False
+    encoders = open_encoders(resources, info, changes.recipe, dense)
     if encoders.additional is not None and layout.additional != encoders.additional.spec:
         raise UsageError(
             "a migration asks no language model, so it can't write additional texts. Ingest the files with this "

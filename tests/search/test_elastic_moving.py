@@ -167,9 +167,10 @@ def test_a_killed_migration_goes_on(filled: ElasticStore, settings: Settings) ->
     assert filled.upsert([numbered(1, "2")]) == {}
 
 
-def test_vectors_are_copied_on_the_version_before(elasticsearch_8_url: str) -> None:
-    """It shows vectors with all of `_source`, and refuses a request that asks for them."""
-    with indexed(elasticsearch_8_url, LAYOUT, [numbered(number) for number in range(9)]) as store:
+@pytest.mark.parametrize("server", ["elasticsearch_url", "elasticsearch_8_url"])
+def test_vectors_are_copied(request: pytest.FixtureRequest, server: str) -> None:
+    """One server keeps them beside `_source`, the other within, and refuses a request that asks for them."""
+    with indexed(request.getfixturevalue(server), LAYOUT, [numbered(number) for number in range(9)]) as store:
         done = migrate(Settings(store=store.name, recipe="bm25"), Changes(IndexOptions("hnsw")), agreeing)
         assert (done.documents, done.target) == (9, f"{store.index}-000002")
         (found,) = store.search([Query("x", vector_of("d5 0"))], {"dense": Dense(depth=1)}, Fusion(), k=1)
@@ -259,6 +260,7 @@ def test_files_as_the_source_and_judgements_as_the_check(
     assert ccheck("ingest", files, "--store", store, "--no-dense").code == 0  # written while it was being moved
     ran = ccheck("index", "migrate", files, "--store", store, "--shards", 1, *judged)
     assert ran.code == 0 and "continuing with" in ran.err and "-000002, with 4 documents" in ran.err, ran.err
+    assert {one["layout"] for one in ccheck("index", "stats", "--store", store, "--json").objects} == {"no embeddings (BM25 only)"}
     shown = ccheck("index", "show", "ice", "air", "new", "--store", store, "--json")
     assert [one["text"] for one in shown.objects] == ["Glaciers shrink.", texts["air"], "Unknown."]
     # A new index that ranks worse does not get the alias.
