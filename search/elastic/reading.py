@@ -28,11 +28,10 @@ Key: TypeAlias = tuple[str, str]
 
 def found_by_id(client: Client, name: str, index: Index, ids: Iterable[str]) -> dict[Key, Document]:
     """The documents with these ids as searches see them, each under the index that it is in."""
-    asked = {"copies": len(index.concrete), "at_once": DOCUMENTS_AT_ONCE, "_source": index.source or True}
-    hits = hits_by_id(client, name, ids, **asked)
-    return {
-        (hit["_index"], hit["_id"]): document(index, hit["_id"], hit["_source"]) for hit in hits if "_source" in hit
-    }
+    source, copies = index.source or True, len(index.concrete)
+    hits = hits_by_id(client, name, ids, copies=copies, at_once=DOCUMENTS_AT_ONCE, _source=source)
+    found = ((hit["_index"], hit["_id"], hit["_source"]) for hit in hits if "_source" in hit)
+    return {(concrete, id_): document(index, id_, held) for concrete, id_, held in found}
 
 
 def shared_ids(client: Client, name: str, index: Index, ids: Iterable[str]) -> frozenset[str]:

@@ -260,7 +260,9 @@ def test_files_as_the_source_and_judgements_as_the_check(
     assert ccheck("ingest", files, "--store", store, "--no-dense").code == 0  # written while it was being moved
     ran = ccheck("index", "migrate", files, "--store", store, "--shards", 1, *judged)
     assert ran.code == 0 and "continuing with" in ran.err and "-000002, with 4 documents" in ran.err, ran.err
-    assert {one["layout"] for one in ccheck("index", "stats", "--store", store, "--json").objects} == {"no embeddings (BM25 only)"}
+    assert {one["layout"] for one in ccheck("index", "stats", "--store", store, "--json").objects} == {
+        "no embeddings (BM25 only)"
+    }
     shown = ccheck("index", "show", "ice", "air", "new", "--store", store, "--json")
     assert [one["text"] for one in shown.objects] == ["Glaciers shrink.", texts["air"], "Unknown."]
     # A new index that ranks worse does not get the alias.
