@@ -8,35 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InvalidData
-from .common import (
-    completed,
-    counted,
-    device_option,
-    json_option,
-    llm_option,
-    model_option,
-    notice,
-    options,
-    print_hanging,
-    print_json,
-    quiet_option,
-    replace_option,
-    replacements,
-    resolved_from,
-    stdout,
-    store_option,
-)
-from .grounding import (
-    Asked,
-    answer_rows,
-    article_option,
-    check_gold,
-    claims_option,
-    gold_option,
-    read_asked,
-    say_unread,
-)
-from .progress import notifier
+from .common import counted, notice, print_hanging, print_json, stdout
+from .grounding import Asked, AskedClaim, answer_rows, grounding_options, opened
 
 _NOTHING = "there are no figures or tables"
 
@@ -45,51 +18,18 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("arguments", nargs=-1, metavar="[ARTICLE|FOLDER|ZIP] [CLAIM]")
-@options(
-    click.option("-k", type=click.IntRange(1), metavar="N", help="Number of elements to show.  [default: all]"),
-    claims_option,
-    gold_option,
-    article_option,
+@grounding_options(
+    "context24-figures",
+    "figures",
+    "elements",
     click.option(
         "--images",
         type=click.Path(file_okay=False),
         metavar="FOLDER",
         help="Folder with the articles' images, for recipes that read them.  [default: the folder of the articles]",
     ),
-    click.option(
-        "--recipe",
-        shell_complete=completed("recipes"),
-        metavar="NAME|FILE",
-        default="context24-figures",
-        show_default=True,
-        help="Recipe with a table [figures].",
-    ),
-    replace_option,
-    llm_option,
-    json_option,
-    store_option,
-    model_option,
-    device_option,
-    quiet_option,
 )
-def figures(
-    arguments: tuple[str, ...],
-    *,
-    k: int | None,
-    claims: str | None,
-    gold: str | None,
-    only: tuple[str, ...],
-    images: str | None,
-    recipe: str,
-    replace: tuple[str, ...],
-    llm: str | None,
-    as_json: bool,
-    store: str | None,
-    model: str | None,
-    device: str | None,
-    quiet: bool,
-) -> None:
+def figures(*, images: str | None, **given: Any) -> None:
     """Rank the figures and tables of an article for a claim.
 
     \b
@@ -102,35 +42,24 @@ def figures(
     the ending; a claim that can't be answered gets an object with its error, and the exit code is 7.
     """
     from ..pipeline.grounding import figures_stage, open_figures
-    from ..pipeline.resources import Resources
-    from ..recipe import load_recipe
 
-    check_gold(gold, claims)
-    settings = resolved_from(store=store, embedding_model=model, device=device, llm_model=llm).settings
-    stage = figures_stage(load_recipe(recipe, replacements(replace)))
-    asked = read_asked(arguments, claims, only, settings, store is not None)
-    say_unread(asked, quiet)
-    resources = Resources(settings, notify=notifier(quiet))
-    try:
-        ranker, warnings = open_figures(asked.articles, stage, resources, _folders(images, arguments, store))
+    with opened(given, figures_stage) as (asked, stage, resources):
+        ranker, warnings = open_figures(
+            asked.articles, stage, resources, _folders(images, given["arguments"], given["store"])
+        )
+        k, quiet = given["k"], given["quiet"]
         for warning in () if quiet else warnings:
             notice(warning)
-        if asked.claim is None:
-            answers = answer_rows(
-                asked,
-                "elements",
-                lambda claim: [
-                    _of_row(one, claim.article is None) for one in ranker.rank(claim.text, asked.scope(claim))[:k]
-                ],
-                _NOTHING,
-                quiet,
-            )
-            if gold is not None:
-                _measure(answers, gold, ranker)
-        else:
-            _answer(asked, asked.claim, ranker, k, as_json, quiet)
-    finally:
-        resources.close()
+        if asked.claim is not None:
+            _answer(asked, asked.claim, ranker, k, given["as_json"], quiet)
+            return
+
+        def answer(claim: AskedClaim) -> list[dict[str, Any]]:
+            return [_of_row(one, claim.article is None) for one in ranker.rank(claim.text, asked.scope(claim))[:k]]
+
+        answers = answer_rows(asked, "elements", answer, _NOTHING, quiet)
+        if given["gold"] is not None:
+            _measure(answers, given["gold"], ranker)
 
 
 def _folders(images: str | None, arguments: tuple[str, ...], store: str | None) -> list[str]:

@@ -1,21 +1,43 @@
-"""What `ccheck figures` and `ccheck passages` share: where articles and claims come from, and how they are printed."""
+"""What `ccheck figures` and `ccheck passages` share: options, where articles and claims come from, and answers."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ..errors import CcheckError, InvalidData, NotFound, UsageError, batch_error
-from .common import argument_text, counted, notice, print_json
-from .progress import progress_bar
+from .common import (
+    argument_text,
+    completed,
+    counted,
+    device_option,
+    json_option,
+    llm_option,
+    model_option,
+    notice,
+    options,
+    print_json,
+    quiet_option,
+    replace_option,
+    replacements,
+    resolved_from,
+    store_option,
+)
+from .progress import notifier, progress_bar
 
 if TYPE_CHECKING:
     from ..articles import Article
+    from ..pipeline.resources import Resources
+    from ..recipe import Recipe
     from ..settings import Settings
+
+Command = Callable[..., None]
+Stage = TypeVar("Stage")
 
 FOUND = 20
 """How many articles of a store a claim is asked of that names none."""
@@ -23,25 +45,49 @@ CLAIM_IDS = ("claim_id", "id", "_id")
 ARTICLES = ("article", "doc_id", "citekey", "cited_doc_id")
 CLAIMS = ("claim", "text", "query")
 
-article_option = click.option(
-    "--article",
-    "only",
-    multiple=True,
-    metavar="ID",
-    help="Look only in this article of the folder, archive or store. Repeatable.",
-)
-claims_option = click.option(
-    "--claims",
-    metavar="FILE",
-    help="Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.",
-)
 
-
-gold_option = click.option(
-    "--gold",
-    metavar="FILE",
-    help="With --claims, measure the answers: rows with claim_id and element_ids, findings, passages or context.",
-)
+def grounding_options(
+    recipe: str, table: str, what: str, *own: Callable[[Command], Command]
+) -> Callable[[Command], Command]:
+    """The arguments and options of a command with this recipe; `own` are those that only this command has."""
+    return options(
+        click.argument("arguments", nargs=-1, metavar="[ARTICLE|FOLDER|ZIP] [CLAIM]"),
+        click.option("-k", type=click.IntRange(1), metavar="N", help=f"Number of {what} to show.  [default: all]"),
+        click.option(
+            "--claims",
+            metavar="FILE",
+            help="Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.",
+        ),
+        click.option(
+            "--gold",
+            metavar="FILE",
+            help="With --claims, measure the answers: rows with claim_id and element_ids, findings, passages or "
+            "context.",
+        ),
+        click.option(
+            "--article",
+            "only",
+            multiple=True,
+            metavar="ID",
+            help="Look only in this article of the folder, archive or store. Repeatable.",
+        ),
+        click.option(
+            "--recipe",
+            shell_complete=completed("recipes"),
+            metavar="NAME|FILE",
+            default=recipe,
+            show_default=True,
+            help=f"Recipe with a table [{table}].",
+        ),
+        *own,
+        replace_option,
+        llm_option,
+        json_option,
+        store_option,
+        model_option,
+        device_option,
+        quiet_option,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +122,29 @@ class Asked:
         return [found]
 
 
-def check_gold(gold: str | None, claims: str | None) -> None:
-    """Raises UsageError for --gold without --claims."""
-    if gold is not None and claims is None:
+@contextmanager
+def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Iterator[tuple[Asked, Stage, Resources]]:
+    """What a command was asked with `grounding_options`, the recipe's stage, and the models while it runs.
+
+    Raises UsageError for options that don't fit together, NotFound or InvalidData for what can't be read.
+    """
+    from ..pipeline.resources import Resources
+    from ..recipe import load_recipe
+
+    if given["gold"] is not None and given["claims"] is None:
         raise click.UsageError("--gold measures the answers to a file of claims. Add --claims FILE")
+    settings = resolved_from(
+        store=given["store"], embedding_model=given["model"], device=given["device"], llm_model=given["llm"]
+    ).settings
+    stage = stage_of(load_recipe(given["recipe"], replacements(given["replace"])))
+    asked = read_asked(given["arguments"], given["claims"], given["only"], settings, given["store"] is not None)
+    if not given["quiet"]:
+        _say_unread(asked.unread)
+    resources = Resources(settings, notify=notifier(given["quiet"]))
+    try:
+        yield asked, stage, resources
+    finally:
+        resources.close()
 
 
 def read_asked(
@@ -189,13 +254,11 @@ def _rows(file: str) -> Iterator[AskedClaim]:
         yield AskedClaim(str(identifier), text.strip(), None if article is None else str(article))
 
 
-def say_unread(asked: Asked, quiet: bool) -> None:
-    """Which files could not be read."""
-    if not quiet:
-        for reason in asked.unread[:10]:
-            notice(f"skipped {reason}")
-        if len(asked.unread) > 10:
-            notice(f"skipped {len(asked.unread) - 10:,} more files")
+def _say_unread(reasons: Sequence[str]) -> None:
+    for reason in reasons[:10]:
+        notice(f"skipped {reason}")
+    if len(reasons) > 10:
+        notice(f"skipped {len(reasons) - 10:,} more files")
 
 
 def answer_rows(

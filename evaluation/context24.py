@@ -72,25 +72,6 @@ def _gold(row: Any, number: int, path: str | Path) -> GoldClaim:
     )
 
 
-def read_captions(folder: str | Path, article: str) -> dict[str, str]:
-    """The captions of a paper as the task has them, `extracted_captions/CITEKEY.json`, by element id (FIG 1)."""
-    path = Path(folder) / f"{article}.json"
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NotFound(f"{path} can't be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InvalidData(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise InvalidData(f"{path} must be an object with a caption for each image")
-    found = {}
-    for name, caption in data.items():
-        key = name.removeprefix("CAPTION").removesuffix(".png").strip()
-        kind, number = (key[:3], key[3:].strip()) if key[:3] in ("FIG", "TAB") else ("", key)
-        found[f"{kind} {number}".strip()] = str(caption).strip("' ").replace("\\n", " ").strip()
-    return found
-
-
 def gain(element: str, gold: Collection[str]) -> float:
     """1 for a gold element, .5 for a part or whole of one, else 0."""
     if element in gold:

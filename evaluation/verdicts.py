@@ -8,7 +8,7 @@ Verdicts that were made although some of their documents could not be judged are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InvalidData, MissingExtra
@@ -21,31 +21,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..types import Result
     from ..verdict.calibration import Reliability
 
 Key = TypeVar("Key", str, tuple[str, str])
 """A claim's id, or those of a claim and a document."""
-
-
-def stances_of(results: Iterable[Result]) -> dict[tuple[str, str], Stance]:
-    """The stances of results by claim and document id, of claims that have an id."""
-    return {
-        (result.claim.id, evidence.document.id): evidence.stance
-        for result in results
-        if result.claim.id is not None
-        for evidence in result.by_document
-        if evidence.stance is not None
-    }
-
-
-def verdicts_of(results: Iterable[Result]) -> dict[str, Verdict]:
-    """The verdicts of results by claim id, of claims that have one."""
-    return {
-        result.claim.id: result.verdict
-        for result in results
-        if result.claim.id is not None and result.verdict is not None
-    }
 
 
 def classify(

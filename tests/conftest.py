@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import tempfile
@@ -33,22 +34,30 @@ pytest_plugins = [
 ]
 
 SHARED = Path(os.environ.get("CCHECK_SHARED_DATA", Path(__file__).parents[2] / "shared" / "data"))
+AUTHORITY = Path(__file__).with_name("authority.pem")
 
 
 @pytest.fixture(autouse=True)
 def nothing_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test reads or writes the settings, stores or caches of the person who runs it."""
-    from ccheck.settings import Settings, variables
-
-    for name in Settings.model_fields:
-        for variable in variables(name):
-            # The tests' own server is found before this, by session fixtures.
-            monkeypatch.delenv(variable, raising=False)
+    for variable in settings_variables() & os.environ.keys():
+        # The tests' own server is found before this, by session fixtures.
+        monkeypatch.delenv(variable)
     home = tmp_path / "home"
     monkeypatch.setenv("CCHECK_DATA_DIR", str(home / "data"))
     monkeypatch.setenv("CCHECK_CACHE_DIR", str(home / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    # Each client of a server reads the certificates of all authorities, in 25 ms. Here one, whose key nobody has.
+    monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
     monkeypatch.chdir(tmp_path)
+
+
+@functools.cache
+def settings_variables() -> frozenset[str]:
+    """The environment variables that are settings of ccheck."""
+    from ccheck.settings import Settings, variables
+
+    return frozenset(variable for name in Settings.model_fields for variable in variables(name))
 
 
 @pytest.fixture

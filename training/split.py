@@ -115,12 +115,6 @@ def split_by_claim(
     )
 
 
-def seen_in_training(split: Split, qrels: Mapping[str, Mapping[str, float]]) -> frozenset[str]:
-    """The ids of development claims that share a judged document with a training claim."""
-    trained = {key for claim in split.train_claims for key in qrels.get(str(claim.id), {})}
-    return frozenset(str(claim.id) for claim in split.dev_claims if not trained.isdisjoint(qrels[str(claim.id)]))
-
-
 def connected(documents: Mapping[str, Iterable[Hashable]]) -> list[list[str]]:
     """The groups of keys that share things, directly or over others; each sorted, and they by their first."""
     parent = {key: key for key in documents}

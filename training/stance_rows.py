@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import InvalidData, UsageError
+from ..evaluation.datasets import read_corpus
 from ..evaluation.files import bad_lines, read_records
 from ..types import Claim, Label
 from ..verdict.labels import STANCES, parse_label
@@ -84,18 +85,12 @@ def read_rows(path: str | os.PathLike[str], corpus: str | os.PathLike[str] | Non
 
 
 def read_documents(path: str | os.PathLike[str]) -> dict[str, tuple[str, str]]:
-    """Title and text of each document of a corpus file, by id; an `abstract` can be a list of sentences."""
-    found: dict[str, tuple[str, str]] = {}
-    for record in read_records(path, _COLUMNS):
-        id_ = _first(record.data, ("_id", "doc_id", "id", "docid"))
-        text = _first(record.data, ("text", "abstract"))
-        if id_ is None or text is None:
-            raise InvalidData(f"{os.fspath(path)}, line {record.line}: a document needs an id and a text")
-        joined = " ".join(str(part).strip() for part in text) if isinstance(text, list) else str(text)
-        found[str(id_)] = str(record.data.get("title") or ""), joined
-    if not found:
-        raise InvalidData(f"{os.fspath(path)} contains no documents")
-    return found
+    """Title and text of each document of a corpus file, by id. Raises as `read_corpus`, and for a record that is not a
+    document."""
+    corpus = read_corpus(path)
+    if corpus.rejected:
+        raise InvalidData(corpus.rejected[0])
+    return {id_: (document.title, document.text) for id_, document in corpus.documents.items()}
 
 
 def split_rows(

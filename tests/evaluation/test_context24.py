@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ccheck.errors import InvalidData, NotFound
-from ccheck.evaluation.context24 import figure_scores, gain, ndcg, passage_scores, read_captions, read_gold
+from ccheck.evaluation.context24 import figure_scores, gain, ndcg, passage_scores, read_gold
 
 
 def test_partial_credit_and_the_ideal_of_the_papers_elements() -> None:
@@ -102,10 +102,6 @@ def test_the_tasks_files_are_read(tmp_path: Path) -> None:
     assert (one.id, one.article, one.elements) == ("a1", "k", ("FIG 1D",))
     (tmp_path / "own.jsonl").write_text('{"claim_id": "b", "passages": [{"text": "was eaten"}]}\n')
     assert read_gold(tmp_path / "own.jsonl")[0].passages == ("was eaten",)
-    (tmp_path / "k.json").write_text(
-        json.dumps({"CAPTION FIG1.png": "'Figure 1: Moss\\n\\n'", "CAPTION TAB 2.png": "'T'"})
-    )
-    assert read_captions(tmp_path, "k") == {"FIG 1": "Figure 1: Moss", "TAB 2": "T"}
     (tmp_path / "bad.json").write_text("[{}]")
     with pytest.raises(InvalidData, match="row 1: claim_id is missing"):
         read_gold(tmp_path / "bad.json")

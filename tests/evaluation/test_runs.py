@@ -14,7 +14,6 @@ from cli_runs import jsonl
 
 from ccheck.errors import Incomplete, InvalidData, NotFound, UsageError
 from ccheck.evaluation.runs import ranked, read_run, result_lines, run_of, run_of_ids, write_run
-from ccheck.evaluation.verdicts import stances_of
 from ccheck.types import Claim, Document, Evidence, Hit, Result, Stance, Unit
 
 
@@ -176,4 +175,4 @@ def test_a_document_of_several_units_counts_once_by_its_best():
     assert [line.split()[2] for line in result_lines(result)] == ["d", "e"]
     jsonl(Path("a.jsonl"), result.to_dict())
     assert read_run("a.jsonl") == run_of([result])
-    assert stances_of([result]) == {("1", "d"): stances[0], ("1", "e"): stances[1]}
+    assert [evidence.stance for evidence in result.by_document] == stances[:2]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ccheck.errors import InvalidData, MissingExtra
-from ccheck.evaluation.verdicts import classify, label_figures, stances_of, verdicts_of
-from ccheck.types import Claim, Document, Evidence, Hit, Label, Result, Stance, Verdict
+from ccheck.evaluation.verdicts import classify, label_figures
+from ccheck.types import Label, Stance, Verdict
 from ccheck.verdict.calibration import reliability
 from ccheck.verdict.labels import LABELS, STANCES
 
@@ -131,15 +131,3 @@ def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[evaluation\]'"):
         classify({"1": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
-
-
-def test_labels_of_results():
-    evidence = Evidence(Hit(1, Document("d", "", ""), 1.0), (), Stance("REFUTES"))
-    unjudged = Evidence(Hit(2, Document("e", "", ""), 0.5))
-    results = [
-        Result(Claim("a", "1"), (evidence, unjudged), Verdict("REFUTES"), "r", "s"),
-        Result(Claim("b", "2"), (), None, "r", "s"),
-        Result(Claim("c"), (evidence,), Verdict("REFUTES"), "r", "s"),
-    ]
-    assert stances_of(results) == {("1", "d"): Stance("REFUTES")}
-    assert verdicts_of(results) == {"1": Verdict("REFUTES")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import tomllib
@@ -28,6 +29,11 @@ ROOMS = {package.split(".")[1] for package in PACKAGES if package != "ccheck"}
 LINES = 500
 
 
+@functools.cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def room(module: str) -> str:
     """`search` of `ccheck.search.local.store`; what lies in the package itself is `core`."""
     parts = module.split(".")
@@ -49,10 +55,10 @@ def may_call() -> dict[str, set[str]]:
 def imports(file: Path, module: str) -> Iterator[tuple[str, int]]:
     """The modules that a file imports when it runs, here or in a function; not those for types alone."""
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    todo: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"))]
+    todo: list[ast.AST] = [tree(file)]
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             continue
         todo.extend(ast.iter_child_nodes(node))
         if isinstance(node, ast.Import):
@@ -65,17 +71,19 @@ def imports(file: Path, module: str) -> Iterator[tuple[str, int]]:
                 yield inner if inner in MODULES else source, node.lineno
 
 
-def calls() -> Iterator[tuple[str, str, str]]:
+@functools.cache
+def calls() -> list[tuple[str, str, str]]:
     """(where, the importing module, the imported module), of those in the package.
 
     But for the package's face, which hands on names: `import ccheck` and `python -m ccheck`.
     """
-    for module, file in MODULES.items():
-        if module in ("ccheck", "ccheck.__main__"):
-            continue
-        for imported, line in imports(file, module):
-            if imported.split(".")[0] == "ccheck":
-                yield f"{file.relative_to(ROOT)}:{line}", module, imported
+    return [
+        (f"{file.relative_to(ROOT)}:{line}", module, imported)
+        for module, file in MODULES.items()
+        if module not in ("ccheck", "ccheck.__main__")
+        for imported, line in imports(file, module)
+        if imported.split(".")[0] == "ccheck"
+    ]
 
 
 def pictures() -> dict[str, tuple[dict[str, str], list[tuple[str, str]]]]:
@@ -106,7 +114,7 @@ def names_from(module: str) -> Iterator[str]:
     module that has it."""
     file = MODULES[module]
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.ImportFrom):
             base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
@@ -122,7 +130,7 @@ def handed_on(source: str, name: str) -> Iterator[str]:
     file = MODULES.get(source)
     if file is None or file.name != "__init__.py":
         return
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    for node in tree(file).body:
         if isinstance(node, ast.ImportFrom) and node.level == 1 and name in {alias.name for alias in node.names}:
             yield from handed_on(f"{source}.{node.module}", name)
 
@@ -192,7 +200,7 @@ def test_imports_inside_are_relative():
     wrong = [
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for file in MODULES.values()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in ast.walk(tree(file))
         if (isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").split(".")[0] == "ccheck")
         or (isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "ccheck" for alias in node.names))
     ]
@@ -202,10 +210,9 @@ def test_imports_inside_are_relative():
 def test_nothing_imports_everything():
     files = [*MODULES.values(), *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").glob("*.py"))]
     wrong = [
-        f"{file.relative_to(ROOT)}:{node.lineno}"
+        f"{file.relative_to(ROOT)}: {line}"
         for file in files
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        for line in re.findall(r"^ *from \S+ import \*", file.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     assert wrong == []
 
@@ -228,9 +235,5 @@ def test_no_file_is_too_long():
 
 
 def test_every_module_says_what_it_is_for():
-    missing = [
-        str(file.relative_to(ROOT))
-        for file in MODULES.values()
-        if not ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
-    ]
+    missing = [str(file.relative_to(ROOT)) for file in MODULES.values() if not ast.get_docstring(tree(file))]
     assert missing == []

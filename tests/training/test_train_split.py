@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ccheck.errors import InvalidData, UsageError
-from ccheck.training.split import connected, seen_in_training, split_by_claim, split_by_document
+from ccheck.training.split import connected, split_by_claim, split_by_document
 from ccheck.types import Claim
 
 
@@ -21,6 +21,12 @@ def made(claims: int, documents: int, each: int, seed: int) -> tuple[list[Claim]
 
 def documents_of(claims, qrels) -> set[str]:
     return {document for claim in claims for document in qrels[claim.id]}
+
+
+def seen_in_training(split, qrels) -> set[str]:
+    """The development claims that share a judged document with a training claim."""
+    trained = documents_of(split.train_claims, qrels)
+    return {claim.id for claim in split.dev_claims if not trained.isdisjoint(qrels[claim.id])}
 
 
 @pytest.mark.parametrize(("documents", "each"), [(1000, 1), (100, 1), (150, 2), (200, 3)])
