@@ -1,10 +1,12 @@
 """Which figure or table of an article a claim is about: every way of ranking them, on claims whose element is known.
 
-    python benchmarks/context24.py PLOS_FOLDER [--only NAME ...]
+    python benchmarks/context24.py PLOS_FOLDER [--only NAME ...] [--claims FILE]
 
 PLOS_FOLDER has `articles.zip` and `claims.jsonl`. Prints nDCG@5, nDCG@10 and hit@1 with 95 % bootstrap intervals over
 articles (the claims of one article are not independent), and seconds a claim. The ways are the ablations of the recipe
-context24-figures that need no model but the packaged one. `--times` measures articles of growing length instead.
+context24-figures that need no model but the packaged one. `--claims` takes other claims: those of
+`context24-paraphrases.jsonl` beside this file say the same in other words. `--times` measures articles of growing
+length instead.
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ def intervals(values: np.ndarray, articles: Sequence[str]) -> tuple[np.ndarray, 
     return np.percentile(means, 2.5, axis=0), np.percentile(means, 97.5, axis=0)
 
 
-def measure(folder: Path, only: Sequence[str]) -> None:
+def measure(folder: Path, claims: Path, only: Sequence[str]) -> None:
     articles = [one for one in iter_articles(folder / "articles.zip") if isinstance(one, Article)]
-    gold = read_gold(folder / "claims.jsonl")
+    gold = read_gold(claims)
     resources = Resources(resolve({}).settings)
     names = [*WAYS, "the recipe"]
     captions: np.ndarray | None = None
@@ -122,10 +124,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--claims", type=Path)
     parser.add_argument("--times", action="store_true")
     asked = parser.parse_args()
     if asked.times:
         times()
     else:
-        measure(asked.folder, asked.only)
+        measure(asked.folder, asked.claims or asked.folder / "claims.jsonl", asked.only)
     print(json.dumps({"numpy": np.__version__}))

@@ -54,6 +54,26 @@ contributes, not that it reproduces the published figures. Intervals are 95% boo
 """
 
 
+_WORTH = """## What each stage is worth
+
+One metric of comparisons that the sources published, on their data. The last column has what was measured here, on
+other data and with the stand-ins that the recipe's own section names. The recipe is in bold.
+"""
+
+
+_ABSENT = """## Systems without a recipe
+
+**CheckThat! 2026, task 1** (find the paper behind a post in English, German or French). Which system won is not known to
+the project. One with public code and figures of its own
+([MatejBudos/CheckThat26-source-retrieval](https://github.com/MatejBudos/CheckThat26-source-retrieval), MRR@5 .650 on
+development, .574 on test) searches with three views of a post: translated, in its own language, and rewritten by a
+language model. Its BM25 on GPT-2's subwords counts titles and words with digits four times. It fuses the lists with RRF
+(k = 15; BM25 .75, dense retrieval 1.5, 1.5 and .5), and a fine-tuned SciBERT reorders the first five papers. ccheck has
+no translated view of a claim, no prefixes for a claim or paper (which E5 wants), and no weights for titles and numbers
+under an analysis, so no recipe can express it. `checkthat-4b` is the closest.
+"""
+
+
 _TABLES = """## Writing one
 
     ccheck recipes show default > mine.toml
@@ -108,10 +128,10 @@ def main() -> None:
 
 def page() -> str:
     """The whole page."""
-    lines = [_HEAD]
     measured = read_measured()
-    for name in recipe_names():
-        recipe = load_recipe(name)
+    recipes = {name: load_recipe(name) for name in recipe_names()}
+    lines = [_HEAD, *_contents(recipes), *_worth(recipes, measured)]
+    for name, recipe in recipes.items():
         lines += [f"## {name}", "", recipe.description, ""]
         lines += _source(recipe)
         lines += _stages(recipe)
@@ -120,11 +140,41 @@ def page() -> str:
         lines += _ablations(recipe)
         lines += _published(recipe, measured)
         lines += _runs([run for run in measured if run["recipe"].partition(":")[0] == name])
+    lines += [_ABSENT]
     lines += prompts_section()
     lines += [_TABLES]
     for title, stage in _STAGES.items():
         lines += _keys(title, stage)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _contents(recipes: Mapping[str, Recipe]) -> list[str]:
+    sections = ("What each stage is worth", "Systems without a recipe", "The papers' prompts", "Writing one")
+    links = [f"[{name}](#{name.lower().replace(' ', '-').replace(chr(39), '')})" for name in sections]
+    listed = [f"- [{name}](#{name}): {recipe.description}" for name, recipe in recipes.items()]
+    return [*listed, "", f"And: {', '.join(links)}, with every stage and its keys.", ""]
+
+
+def _worth(recipes: Mapping[str, Recipe], measured: list[dict[str, Any]]) -> list[str]:
+    """For each table that says what stages are worth: its rows by one metric, and how far they are from the recipe."""
+    lines = [_WORTH]
+    for name, recipe in recipes.items():
+        for number, table in recipe.tables.items():
+            if table.worth is None:
+                continue
+            found = [line for line in lines_of(recipe, table, measured) if line.recipe or line.published]
+            whole = next((one.published.get(table.worth) for one in found if one.recipe == name), None)
+            lines += [f"**[{name}](#{name}), table {number}: {table.title}**", ""]
+            lines += [f"| what runs | {table.worth} | to the recipe | here |", "| --- | --- | --- | --- |"]
+            for line in found:
+                value = line.published.get(table.worth)
+                apart = "" if value is None or whole is None or line.recipe == name else f"{value - whole:+.3f}"
+                here = [one["metrics"][table.worth] for one in line.measured if table.worth in one["metrics"]]
+                said = f"**{line.row}**" if line.recipe == name else line.row
+                cells = ["–" if value is None else _figure(value), apart, ", ".join(map(_figure, here))]
+                lines += [f"| {said} | {' | '.join(cells)} |"]
+            lines += [""]
+    return lines
 
 
 def _keys(title: str, stage: type[Stage]) -> list[str]:
@@ -317,6 +367,9 @@ def _shares(run: dict[str, Any]) -> str:
 
 
 def _figure(value: float) -> str:
+    """Three decimals of what lies between 0 and 1, two at most of what does not."""
+    if abs(value) > 1:
+        return f"{value:,.2f}".rstrip("0").rstrip(".")
     return f"{value:.3f}".lstrip("0")
 
 

@@ -95,10 +95,15 @@ class Table(Stage):
         description="the command of each row: {recipe} stands for the recipe, {metrics} for --metric with each metric; "
         "or none",
     )
+    worth: str | None = Field(
+        default=None, description="the metric that says what each stage is worth; docs/recipes.md begins with it"
+    )
     rows: dict[str, Row] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _whole_rows(self) -> Table:
+        if self.worth is not None and self.worth not in self.metrics:
+            raise ValueError(f"worth is {self.worth!r}, which is not one of the metrics")
         for name, row in self.rows.items():
             if row.published and len(row.published) != len(self.metrics):
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""Rerankers that are causal language models: the score is the logit of `Yes` after a prompt.
+"""Rerankers that are causal language models: the score is the logit of `Yes` after a prompt, or that minus another.
 
 `PackedDecoder` computes what bge-reranker-v2-gemma's FlagLLMReranker does, without its padding, with the query's part
 once for all passages, and with the last layer and the head where they count: at the last position. Gemma, Llama,
@@ -40,11 +40,14 @@ class PackedDecoder:
             yield from zip(row.members, values.tolist(), strict=True)
 
 
-def packed(model: Any, yes: int, batch_tokens: int) -> PackedDecoder:
-    """For a causal model of one of the architectures in `PACKED`. `yes` is the id whose logit scores."""
+def packed(model: Any, yes: int, no: int | None, batch_tokens: int) -> PackedDecoder:
+    """For a causal model of one of the architectures in `PACKED`. `yes` is the id whose logit scores, minus that of
+    `no` where there is one."""
     layers = Layers(model.model, embed_scale=embedding_scale(model))
-    # One row of the head is all that scores need, so float32 costs little.
-    return PackedDecoder(layers, model.lm_head.weight[yes].detach().float(), batch_tokens)
+    # One or two rows of the head are all that scores need, so float32 costs little.
+    rows_of_head = model.lm_head.weight.detach()
+    head = rows_of_head[yes].float() - (0 if no is None else rows_of_head[no].float())
+    return PackedDecoder(layers, head, batch_tokens)
 
 
 def embedding_scale(model: Any) -> float:
@@ -170,6 +173,7 @@ class PaddedDecoder:
 
     model: Any
     yes: int
+    no: int | None
     batch_tokens: int
 
     def __call__(self, sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int]) -> Iterator[tuple[int, float]]:
@@ -180,14 +184,19 @@ class PaddedDecoder:
             ids, mask = padded([sequences[i] for i in batch], 0, left=True)
             places = (mask.cumsum(1) - 1).clamp(min=0)
             with torch.inference_mode():
-                logits = self.model(
-                    input_ids=ids.to(device),
-                    attention_mask=mask.to(device),
-                    position_ids=places.to(device),
-                    logits_to_keep=1,
-                    use_cache=False,
-                ).logits[:, -1, self.yes]
-            yield from zip(batch, logits.float().tolist(), strict=True)
+                logits = (
+                    self.model(
+                        input_ids=ids.to(device),
+                        attention_mask=mask.to(device),
+                        position_ids=places.to(device),
+                        logits_to_keep=1,
+                        use_cache=False,
+                    )
+                    .logits[:, -1]
+                    .float()
+                )
+            scores = logits[:, self.yes] - (0 if self.no is None else logits[:, self.no])
+            yield from zip(batch, scores.tolist(), strict=True)
 
 
 def by_length(sequences: Sequence[tuple[int, ...]], tokens: int) -> list[list[int]]:

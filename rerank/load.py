@@ -37,11 +37,24 @@ _BGE = Prompt(
     "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing a "
     "prediction of either 'Yes' or 'No'."
 )
+_MXBAI = Prompt(
+    "You are a search relevance expert who evaluates how well documents match search queries. For each query-document "
+    "pair, carefully analyze the semantic relationship between them, then provide your binary relevance judgment (0 "
+    "for not relevant, 1 for relevant).\nRelevance:<|im_end|>\n<|im_start|>assistant\n",
+    yes="1",
+    no="0",
+    before="<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+    "<|im_start|>user\n",
+    query="query: ",
+    passage="document: ",
+)
 PROMPTS: Final = {
     "BAAI/bge-reranker-v2-gemma": _BGE,
     "BAAI/bge-reranker-v2-minicpm-layerwise": _BGE,
+    "mixedbread-ai/mxbai-rerank-base-v2": _MXBAI,
+    "mixedbread-ai/mxbai-rerank-large-v2": _MXBAI,
 }
-"""How the decoders that are known are asked (FlagEmbedding 1.4, `BaseLLMReranker`)."""
+"""How the decoders that are known are asked (FlagEmbedding 1.4, `BaseLLMReranker`; mxbai-rerank, `MxbaiRerankV2`)."""
 KEEPS_ORDER = {"Identity", "Sigmoid", "Tanh", "LogSigmoid", "Softplus"}
 """Activation functions that sentence-transformers can apply and that leave the order of logits as it is."""
 _LOADING = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError)
@@ -151,8 +164,9 @@ def _decoder(options: _Options, asked: Prompt) -> ModelScorer:
     model, tokenizer = _load(options, "AutoModelForCausalLM")
     pairs = _prompt_pairs(options, tokenizer, asked, model.config.max_position_embeddings)
     yes = _token(options.found, tokenizer, asked.yes)
+    no = None if asked.no is None else _token(options.found, tokenizer, asked.no)
     packs = _is_transformers_own(model) and decoder.packs(model.config, pairs.longest)
-    forward = (decoder.packed if packs else PaddedDecoder)(model, yes, options.batch_tokens)
+    forward = (decoder.packed if packs else PaddedDecoder)(model, yes, no, options.batch_tokens)
     return ModelScorer(options.found.name, pairs, forward, pairs.length)
 
 

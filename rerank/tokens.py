@@ -66,11 +66,14 @@ def well_formed(text: str) -> str:
 class Prompt:
     """How a decoder is asked: `A: query`, a line break, `B: passage`, a line break, and the question.
 
-    `yes` is the token whose logit at the end is the score.
+    `yes` is the token whose logit at the end is the score; with `no`, the logit of that token is subtracted. `before`
+    stands before all of it, in the place of the token that begins a text, and does not count for the pair's length.
     """
 
     text: str
     yes: str = "Yes"
+    no: str | None = None
+    before: str = ""
     query: str = "A: "
     passage: str = "B: "
     separator: str = "\n"
@@ -100,7 +103,8 @@ class PromptPairs:
         marker, asked = self.tokenise([self.prompt.passage, self.prompt.query + query])
         end = [*self.separator, *self.question]
         head = [*self.start, *_cut(asked, self.length * 3 // 4, self.keep_end), *self.separator]
-        room = min(self.length, self.length + len(end) - len(head))
+        taken = len(head) - (len(self.start) if self.prompt.before else len(end))
+        room = min(self.length, self.length - taken)
         query_cut = len(asked) > self.length * 3 // 4
         found = []
         for ids in self.tokenise([self.prompt.passage + passage for passage in passages]):
@@ -121,13 +125,16 @@ class PromptPairs:
 
 def prompt_pairs(tokenizer: Any, prompt: Prompt, long: Long = "cut") -> PromptPairs:
     """Pairs by a tokenizer of transformers, of no `length` yet."""
-    start = tokenizer.bos_token_id
+    bos = tokenizer.bos_token_id
+    start = [] if bos in (None, tokenizer.pad_token_id) else [bos]
+    if prompt.before:
+        start = own_ids(tokenizer, prompt.before)
     return PromptPairs(
         tokeniser(tokenizer),
         prompt,
         tuple(own_ids(tokenizer, prompt.separator)),
         tuple(own_ids(tokenizer, prompt.text)),
-        () if start is None or start == tokenizer.pad_token_id else (start,),
+        tuple(start),
         0,
         long,
         tokenizer.truncation_side == "left",

@@ -197,6 +197,10 @@ def _encoder(made: RerankModel, options: RerankerOptions, said: bool) -> RerankM
 def _decoder(made: RerankModel, options: RerankerOptions, path: Path) -> RerankModel:
     names = {made.origin, made.name, path.name}
     known = next((one for name, one in PROMPTS.items() if names & {name, name.rpartition("/")[2]}), None)
+    if known is not None and known.no is not None:
+        raise UsageError(
+            f"{made.name} scores by the difference of two tokens, which ccheck can't train. Choose another"
+        )
     text, yes = options.prompt, options.yes_token
     if known is None and (text is None or yes is None):
         raise UsageError(

@@ -77,7 +77,8 @@ PROMPTS = {
 """The prompts of this room and the placeholders that each must have."""
 PROMPTS_ELSEWHERE = (
     *("listwise", "rewrite", "expand", "hyde", "additional-summary", "additional-posts"),
-    *("questions", "queries", "answer", "veracity", "ev2r", "figures", "grounding-passages"),
+    *("questions", "queries", "answer", "veracity", "ev2r"),
+    *("figures", "figure-description", "grounding-passages"),
     *("paper-listwise", "paper-rewrite", "paper-expand", "paper-hyde"),
 )
 LONGEST = 40_000

@@ -215,3 +215,41 @@ def test_an_unknown_causal_model_is_refused_and_never_guessed(tmp_path: Path, ge
     assert score(asked, "sea", ["ice", "tea"]) == score(known, "sea", ["ice", "tea"])
     other = load_scorer(folder, device="cpu", prompt="Is it?", yes_token="No")
     assert score(other, "sea", ["ice", "tea"]) != score(known, "sea", ["ice", "tea"])
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "gemma2"])
+@pytest.mark.parametrize("length", [48, 512])
+def test_a_model_that_scores_by_two_tokens_and_a_chat(tmp_path: Path, architecture: str, length: int) -> None:
+    """mxbai-rerank-v2: what its authors' package does, step by step. gemma2 is not packed."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    before = "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+    before += "<|im_start|>user\n"
+    asked = (
+        "You are a search relevance expert who evaluates how well documents match search queries. For each "
+        "query-document pair, carefully analyze the semantic relationship between them, then provide your binary "
+        "relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:"
+    )
+    name = "mixedbread-ai/mxbai-rerank-large-v2"
+    texts = [*TEXTS, before, asked, "0 1"]
+    special = {"sliding_window": 4096, "use_sliding_window": False} if architecture == "qwen2" else {}
+    folder = make_decoder(tmp_path / "mxbai", architecture=architecture, texts=texts, name=name, **special)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+
+    def ids(text: str) -> list[int]:
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def expected(query: str, passage: str) -> float:
+        pair = ids(f"query: {query}")[: length * 3 // 4]
+        pair = [*pair, *[*ids("\n"), *ids(f"document: {passage}")][: length - len(pair)]]
+        end = ids(f"{asked}<|im_end|>\n<|im_start|>assistant\n")
+        with torch.no_grad():
+            logits = model(torch.tensor([[*ids(before), *pair, *ids("\n"), *end]])).logits[0, -1]
+        return float(logits[ids("1")[0]] - logits[ids("0")[0]])
+
+    scorer = load_scorer(str(folder), device="cpu", max_tokens=length)
+    passages = ["Sea level has risen.", "Tea with milk " * 40]
+    values = score(scorer, "Has the sea risen since 1900?", passages)
+    assert values == pytest.approx([expected("Has the sea risen since 1900?", one) for one in passages], abs=1e-4)
+    assert abs(values[0] - values[1]) > 1e-3

@@ -13,7 +13,7 @@ from verdict_questions import OPEN, case, document, reply
 
 from ccheck.errors import InvalidData
 from ccheck.evaluation import ev2r
-from ccheck.grounding.asking import ELEMENTS, PASSAGES
+from ccheck.grounding.asking import ELEMENT, ELEMENTS, PASSAGES
 from ccheck.ingest import additional
 from ccheck.llm import load_prompt
 from ccheck.pipeline import rewriting
@@ -122,7 +122,12 @@ def test_the_prompts_are_documented_with_their_placeholders():
     documented = {name: set(re.findall(r"\$(\w+)", row)) for name, row in rows}
     every = PROMPTS | rewriting.PROMPTS | additional.PROMPTS | asking.PROMPTS | {"listwise": PLACEHOLDERS}
     every |= {f"paper-{name}": known for name, known in {**rewriting.PROMPTS, "listwise": PLACEHOLDERS}.items()}
-    every |= {"ev2r": ev2r.PLACEHOLDERS, "figures": ELEMENTS, "grounding-passages": PASSAGES}
+    every |= {
+        "ev2r": ev2r.PLACEHOLDERS,
+        "figures": ELEMENTS,
+        "grounding-passages": PASSAGES,
+        "figure-description": ELEMENT,
+    }
     assert set(every) == {*PROMPTS, *PROMPTS_ELSEWHERE}
     assert documented == {name: set(known) for name, known in every.items()}
     for name, known in PROMPTS.items():
