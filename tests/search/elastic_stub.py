@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from http_stub import Asked, HttpStub, Reply, Scripted, http_stub, next_reply
 
-from ccheck.search.elastic import Connection, ElasticStore
+if TYPE_CHECKING:
+    from ccheck.search.elastic import ElasticStore
 
 Answer = tuple[int, Any] | Reply | None
 """A status with its body, or a reply; None drops the connection."""
@@ -73,5 +74,7 @@ def stub() -> Iterator[Stub]:
 
 @pytest.fixture
 def store(stub: Stub) -> Iterator[ElasticStore]:
+    from ccheck.search.elastic import Connection, ElasticStore
+
     with ElasticStore(Connection(stub.url, retry_seconds=2, request_timeout=5), "papers") as store:
         yield store

@@ -23,6 +23,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from filelock import FileLock
 from needs import absent
 
 Licence = Literal["trial", "basic"]
@@ -74,24 +75,24 @@ class Node:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
+    def start(self, stdin: int = subprocess.PIPE) -> None:
         """Starts the server and waits until it answers."""
-        self.launch()
+        self.launch(stdin)
         try:
             await_answer(self.await_port())
         except BaseException:
             self.kill()
             raise
 
-    def launch(self) -> None:
-        """Starts the server; `await_port` says when it listens."""
+    def launch(self, stdin: int = subprocess.PIPE) -> None:
+        """Starts the server; `await_port` says when it listens. It ends when `stdin` does: with us, unless given."""
         (self.home / "config").mkdir(parents=True, exist_ok=True)
         if self.settings is not None:
             (self.home / "config" / "elasticsearch.yml").write_text(json.dumps(self.settings), encoding="utf-8")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [HOST / "run", str(self.port), self.licence, self.home, self.version],
-                stdin=subprocess.PIPE,  # never written to: the node ends when it closes, so when we are gone
+                stdin=stdin,  # never written to
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={
@@ -269,6 +270,35 @@ def container(licence: Licence, version: str) -> Iterator[str]:
 
 
 @contextmanager
+def shared_node(licence: Licence, version: str, home: Path) -> Iterator[Node]:
+    """A server that all of xdist's processes use: the first one starts it in its `home`.
+
+    Its standard input is a named pipe that each process holds open while it uses the server. So the server ends with
+    the last of them, however they end.
+    """
+    shared = home.parents[1] / f"shared-{licence}-{version}"
+    shared.mkdir(exist_ok=True)
+    pipe, started = shared / "users", shared / "started"
+    with FileLock(shared / "lock"):
+        if started.exists():
+            using = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            node = Node(licence, home, int(started.read_text()), version)
+        else:
+            os.mkfifo(pipe)
+            reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+            using = os.open(pipe, os.O_WRONLY)
+            os.set_blocking(reading, True)
+            node = Node(licence, home, 0, version)
+            node.start(reading)
+            os.close(reading)
+            started.write_text(str(node.port))
+    try:
+        yield node
+    finally:
+        os.close(using)
+
+
+@contextmanager
 def server(variable: str, licence: Licence, version: str, home: Path) -> Iterator[str]:
     """The URL of a server from the environment, else a container, else the jars; skips where none can be had."""
     if given := ENVIRONMENT.get(variable):
@@ -285,7 +315,11 @@ def server(variable: str, licence: Licence, version: str, home: Path) -> Iterato
             f" no Docker engine with testcontainers answers; from jars: {'; '.join(missing)}",
         )
     else:
-        with start_node(licence, home, version=version) as node:
+        with (
+            shared_node(licence, version, home)
+            if "PYTEST_XDIST_WORKER" in ENVIRONMENT
+            else start_node(licence, home, version=version) as node
+        ):
             _served.add(node.url)
             yield node.url
 
