@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,16 @@ def _loaded(name: str) -> dense.Embedder:
     return _load_embedder(name, "cpu")
 
 
+def needs_models() -> None:
+    """Skips the test without the models extra. It is not imported: numpy runs the packaged model."""
+    if find_spec("sentence_transformers") is None:
+        pytest.skip("needs ccheck[models]")
+
+
 @pytest.fixture
 def minilm(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real model, loaded once for all tests."""
-    pytest.importorskip("sentence_transformers")
+    needs_models()
     monkeypatch.setattr(dense, "load_embedder", lambda name, *_: _loaded(name))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
@@ -117,7 +124,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The same with embeddings; only to be read."""
-    pytest.importorskip("sentence_transformers")
+    needs_models()
     folder = tmp_path_factory.mktemp("embedded")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense, "load_embedder", lambda name, *_: _loaded(name))
