@@ -10,9 +10,9 @@ Gemma-2B and bge-reranker-v2-m3. The default sizes are small and medium. max_len
 
 Each side has its own process and one thread. A run of ccheck follows each run of a reference, and a ratio compares
 their CPU times. A reference runs with its default batch (128; CrossEncoder 32) and with 4, 8, 16 and 32. The fastest is
-its best batch; for 600 passages the script uses the best batch of 100. Figures are medians over the turns, with the
-smallest and the largest in brackets. FlagEmbedding runs its first batch twice to find out whether it fits. With its
-default batch, that doubles its time for up to 128 passages.
+its best batch; for 600 passages the script uses the best batch of 100, or 4 if 100 was not asked for. Figures are
+medians over the turns, with the smallest and the largest in brackets. FlagEmbedding runs its first batch twice to find
+out whether it fits. With its default batch, that doubles its time for up to 128 passages.
 
 The limit is the most that arithmetic allows over the reference's best batch: the multiplications of the shapes that it
 ran, including padding and the first batch, over those that the exact scores need. These process what passages share
@@ -118,7 +118,7 @@ def compare(
         for count in counts:
             answer[str(count)] = row = {}
             for reference in SIDES[kind][:-1]:
-                known = best.get(reference) if count == COUNTS[-1] else None
+                known = best.get(reference, BATCHES[0]) if count == COUNTS[-1] else None
                 pairs = measured(ask, reference, query, passages[:count], known, quick)
                 best[reference], found = summary(kind, config, reference, pairs)
                 row |= found if reference == SIDES[kind][0] else {f"{reference}_{k}": v for k, v in found.items()}
@@ -269,8 +269,10 @@ def kendall(a: list[float], b: list[float]) -> float:
 @contextmanager
 def sides(names: tuple[str, ...], model: Path, threads: int, device: str) -> Iterator[dict[str, Callable[..., Any]]]:
     """A process for each side. The functions ask it to score and return its measurements."""
-    context = multiprocessing.get_context("spawn")
+    # Each process is forked from one that has imported everything: the imports take longer than some of the runs.
     os.environ["OMP_NUM_THREADS"] = str(threads)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["ccheck.rerank.load", "FlagEmbedding", "sentence_transformers"])
     started = []
     ask: dict[str, Callable[..., Any]] = {}
     for name in names:

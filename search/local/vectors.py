@@ -122,7 +122,7 @@ class VectorIndex:
             scores = self._segment_scores(queries, segments)
             scores[:, ~wanted[segments]] = -np.inf
             if scores.shape[1] > depth:
-                top = np.argpartition(scores, -depth, axis=1)[:, -depth:]
+                top = _best(scores, depth)
             else:
                 top = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
             best.append((np.take_along_axis(scores, top, axis=1), segments[top]))
@@ -172,3 +172,14 @@ class VectorIndex:
         if self.blocks is not None:
             width = self.rows.shape[1] * 4
             self.blocks.check(begins * width, ends * width)
+
+
+def _best(scores: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
+    """The places of the `depth` best of each row of scores, in any order. Of equal ones at the end, the first count."""
+    top = np.argpartition(scores, -depth, axis=1)[:, -depth:]
+    worst = np.take_along_axis(scores, top, axis=1).min(axis=1)
+    more = np.count_nonzero(scores >= worst[:, None], axis=1) > depth
+    for row in np.flatnonzero(more & (worst > -np.inf)):
+        equal = np.flatnonzero(scores[row] == worst[row])
+        top[row] = np.append(np.flatnonzero(scores[row] > worst[row]), equal)[:depth]
+    return top

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import random
+import sys
 from dataclasses import replace
 
 import pytest
@@ -85,6 +86,8 @@ def test_a_side_is_strong_above_one_half_and_not_at_it():
         assert said(*before[:-1], Stance(label, 0.7)) == label
         assert said(*before, Stance(label, 0.7)) == N
         assert said(*before, Stance(label, 0.7), Stance(label, 0.7)) == label
+        # A certain document at this rank has exactly one half.
+        assert said(*[Stance(N, 0.9)] * HALF_LIFE, Stance(label, 1.0)) == N
 
 
 def test_a_stance_without_a_confidence_counts_eight_tenths():
@@ -95,6 +98,13 @@ def test_a_stance_without_a_confidence_counts_eight_tenths():
     assert conclude(evidence(Stance(S), Stance(S, 0.6)), "test") == conclude(
         evidence(Stance(S, 0.8), Stance(S, 0.6)), "test"
     )
+
+
+def test_a_verdict_that_is_as_likely_to_stay_as_not_is_kept(monkeypatch):
+    monkeypatch.setattr(sys.modules[conclude.__module__], "UNREAD", 1.0)
+    edge = [Stance(S, 1.0), *[Stance(N, 1.0)] * (HALF_LIFE - 1), FAILED]
+    assert conclude(evidence(*edge), "test").label == S
+    assert conclude(evidence(*edge[:1], *edge[2:]), "test").label is None
 
 
 def test_the_confidence_is_the_mean_by_rank_times_what_the_other_sides_leave():
