@@ -31,9 +31,13 @@ LOCAL = [
     "search/test_local_indices.py",
     "search/test_local_answers.py",
     "search/test_local_units.py",
-    "search/test_local_store.py",
     "search/test_local_fields.py",
+]
+LOCAL_FILES = [
+    *LOCAL,
+    "search/test_local_store.py",
     "search/test_local_damage.py",
+    "search/test_local_survival.py",
 ]
 ELASTIC = [
     "search/test_elastic_queries.py",
@@ -49,22 +53,28 @@ TESTS = {
     "verdict/quotes.py": ["verdict/test_quotes.py"],
     "rerank/packing.py": ["rerank/test_packing.py"],
     "rerank/tokens.py": ["rerank/test_tokens.py", "rerank/test_packing.py"],
-    "search/filters.py": ["search/test_store_filters.py", "-k", "not elasticsearch"],
+    "search/filters.py": [
+        "core/test_fusion.py",
+        "cli/test_index_documents.py",
+        "search/test_store_filters.py",
+        "-k",
+        "not elasticsearch",
+    ],
     "search/local/bm25.py": LOCAL,
-    "search/local/files.py": [*LOCAL, "search/test_local_survival.py"],
+    "search/local/files.py": LOCAL_FILES,
     "search/local/snapshot.py": LOCAL,
-    "search/local/store.py": [*LOCAL, "search/test_local_survival.py"],
-    "search/local/upkeep.py": [*LOCAL, "search/test_local_survival.py"],
+    "search/local/store.py": LOCAL_FILES,
+    "search/local/upkeep.py": LOCAL_FILES,
     "search/local/vectors.py": LOCAL,
     "search/elastic/errors.py": ["search/test_elastic_errors.py", "search/test_elastic_hostile.py"],
     "search/elastic/found.py": ["search/test_elastic_found.py"],
     "search/elastic/ownership.py": ["search/test_elastic_removal.py"],
-    "search/elastic/queries.py": ELASTIC,
+    "search/elastic/queries.py": ELASTIC[:2],
     "search/elastic/reading.py": ["search/test_elastic_reading.py"],
     "search/elastic/search.py": ELASTIC,
     "search/elastic/client.py": ["search/test_elastic_patience.py", "search/test_elastic_hostile.py"],
 }
-"""Which tests are to notice a change of a file."""
+"""Which tests are to notice a change of a file, and options of pytest."""
 
 
 @click.command()

@@ -174,7 +174,7 @@ class VectorIndex:
             self.blocks.check(begins * width, ends * width)
 
 
-def _best(scores: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
+def _best(scores: NDArray[np.float32], depth: int) -> NDArray[np.intp]:
     """The places of the `depth` best of each row of scores, in any order. Of equal ones at the end, the first count."""
     top = np.argpartition(scores, -depth, axis=1)[:, -depth:]
     worst = np.take_along_axis(scores, top, axis=1).min(axis=1)
