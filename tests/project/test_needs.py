@@ -42,6 +42,12 @@ def test_what_a_ci_machine_lacks_fails_the_run_unless_it_says_so(tmp_path, varia
         assert done.returncode == 0 and "1 skipped" in done.stdout, done.stdout
 
 
+def test_files_that_come_first_are_there():
+    from order import LONGEST, TESTS
+
+    assert [name for name in LONGEST if not (TESTS / name).exists()] == [] and len(LONGEST) == len(set(LONGEST))
+
+
 def test_a_name_that_is_none_is_refused(tmp_path):
     done = run(NEEDY, CCHECK_SHARED_DATA=str(tmp_path), CCHECK_CI_WITHOUT="elastic")
     assert done.returncode != 0
