@@ -63,8 +63,8 @@ other data and with the stand-ins that the recipe's own section names. The recip
 
 _ABSENT = """## Systems without a recipe
 
-**CheckThat! 2026, task 1** (find the paper behind a post in English, German or French). Which system won is not known to
-the project. One with public code and figures of its own
+**CheckThat! 2026, task 1** (find the paper behind a post in English, German or French). Which system won is not
+known to the project. One with public code and figures of its own
 ([MatejBudos/CheckThat26-source-retrieval](https://github.com/MatejBudos/CheckThat26-source-retrieval), MRR@5 .650 on
 development, .574 on test) searches with three views of a post: translated, in its own language, and rewritten by a
 language model. Its BM25 on GPT-2's subwords counts titles and words with digits four times. It fuses the lists with RRF
