@@ -39,6 +39,8 @@ from ..stages import (
 from .recipe_prompts import prompts_section
 from .recipe_tables import changes_of, lines_of, measured_on, read_measured, table_command
 
+LONGEST_CHANGES = 300
+"""Characters of an ablation's changes in the table of a recipe's ablations."""
 _HEAD = """# Recipes
 
 Generated with `python -m ccheck.cli.recipe_pages > docs/recipes.md`. Do not edit this page.
@@ -296,8 +298,14 @@ def _ablations(recipe: Recipe) -> list[str]:
     for name, ablation in recipe.ablations.items():
         loaded = load_recipe(f"{recipe.name}:{name}")
         own = " Needs an ingest of its own." if _needs_more(needs_of(loaded), needs_of(recipe)) else ""
-        rows.append(f"| `{name}` | {ablation.description}.{own} | `{changes_of(ablation)}` |")
+        rows.append(f"| `{name}` | {ablation.description}.{own} | {_shortened(changes_of(ablation))} |")
     return [*rows, ""]
+
+
+def _shortened(changes: str) -> str:
+    """What a reader can take in; `ccheck recipes tables` prints all."""
+    kept = changes[: changes.rindex(", ", 0, LONGEST_CHANGES)] if len(changes) > LONGEST_CHANGES else changes
+    return f"`{kept}`" + (", and more of this kind" if kept != changes else "")
 
 
 def _needs_more(needs: Needs, known: Needs) -> bool:

@@ -169,7 +169,7 @@ class ChatClient:
         except openai.APIStatusError as error:
             raise self._meaning(error.status_code, self._fault(error.body, error.message), error, model) from None
         except (openai.APIConnectionError, self._httpx.HTTPError) as error:
-            reason = self._short(why_unreachable(error))
+            reason = self._short(why_unreachable(error)).rstrip(".")
             raise (Unreachable if is_lasting(error) else Busy)(
                 f"{self.url} can't be reached: {reason}. Is the server running, and OPENAI_BASE_URL right?"
             ) from None

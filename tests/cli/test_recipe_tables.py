@@ -9,6 +9,8 @@ import pytest
 from cli_runs import ccheck
 from evaluation_data import Files, sample_files
 
+from ccheck.cli import recipe_pages
+
 MINE = """
 extends = "bm25"
 [ablations.titles]
@@ -108,3 +110,13 @@ def test_the_papers_tables():
     assert figures["2", "B+S+D+C+L"]["published"]["ClimateCheck"] == 0.4386
     seven = figures["7", "SPLADE + BM25 + Dense"]
     assert seven["published"]["R@600"] == 0.9583 and seven["split"] == "not stated", "not of the test claims of table 6"
+
+
+def test_the_page_begins_with_what_each_stage_is_worth():
+    page = recipe_pages.page()
+    head = page[: page.index("## averitec-questions")]
+    assert "- [late](#late): The default recipe" in head
+    # .2771 of the paper's table 6 for the three retrievers, .4386 for all.
+    assert "| BM25 + SPLADE + Dense | .277 | -0.161 |" in head
+    assert "| **BM25 + SPLADE + Dense + CE + LLM** | .439 |  |" in head
+    assert "and more of this kind" in page and "hierarchical-captions-e5" in page

@@ -94,6 +94,7 @@ def test_the_command_of_each_row(mine):
             "2 figures for 1 m",
         ),
         ("[tables.1]\ntitle='t'\non='o'\nsplit='s'\nmetrics=['RR']\nrows.a = {ablation='x', recipe='y'}", "has one of"),
+        ("[tables.1]\ntitle='t'\non='o'\nsplit='s'\nmetrics=['RR']\nworth='R'\nrows.a = {}", "not one of the metrics"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, text, message):
