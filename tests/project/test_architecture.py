@@ -135,8 +135,8 @@ def handed_on(source: str, name: str) -> Iterator[str]:
             yield from handed_on(f"{source}.{node.module}", name)
 
 
-def test_the_way_of_a_claim_and_of_a_file_are_drawn():
-    assert list(PICTURES) == ["From a claim to a result", "From a file to a store"]
+def test_the_ways_of_a_claim_a_file_and_an_index_are_drawn():
+    assert list(PICTURES) == ["From a claim to a result", "From a file to a store", "From one index to another"]
 
 
 @each_picture
