@@ -264,7 +264,8 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(_with_kinds(_without_files(data)))
     except ValidationError as error:
-        raise UsageError(f"the recipe {recipe.name} with {dict(changes)}: {'; '.join(_explain(error))}") from error
+        made = ", ".join(f"{key} = {value!r}" for key, value in changes.items())
+        raise UsageError(f"the recipe {recipe.name} with {made}: {'; '.join(_explain(error))}") from error
 
 
 def _tables(reference: str, seen: tuple[str, ...]) -> dict[str, Any]:
