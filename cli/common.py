@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from ..settings import Resolved, Settings
     from ..types import Usage
 
-P = ParamSpec("P")
-R = TypeVar("R")
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 LOG = "ccheck"
 """The logger above those of all modules."""
@@ -102,7 +101,7 @@ remote_code_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON Lines: one object per line.")
 
 
-def options(*decorators: Callable[[Callable[P, R]], Callable[P, R]]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def options(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """Several click options as one decorator, shown in this order."""
     return lambda command: functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), command)
 

@@ -12,6 +12,7 @@ import click
 
 from ..errors import CcheckError, InvalidData, NotFound, UsageError, batch_error
 from .common import (
+    Command,
     argument_text,
     completed,
     counted,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
     from ..settings import Settings
 
-Command = Callable[..., None]
 Stage = TypeVar("Stage")
 
 FOUND = 20
@@ -46,9 +46,7 @@ ARTICLES = ("article", "doc_id", "citekey", "cited_doc_id")
 CLAIMS = ("claim", "text", "query")
 
 
-def grounding_options(
-    recipe: str, table: str, what: str, *own: Callable[[Command], Command]
-) -> Callable[[Command], Command]:
+def grounding_options(recipe: str, table: str, what: str, *own: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """The arguments and options of a command with this recipe; `own` are those that only this command has."""
     return options(
         click.argument("arguments", nargs=-1, metavar="[ARTICLE|FOLDER|ZIP] [CLAIM]"),

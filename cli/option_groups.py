@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import click
 
-from .common import options
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from .common import Command, options
 
 
-def option_group(heading: str, *decorators: Callable[[Callable[P, R]], Callable[P, R]]) -> Any:
+def option_group(heading: str, *decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """Several click options as one decorator, shown in this order under a heading; for a `GroupedCommand`."""
 
-    def decorate(command: Callable[P, R]) -> Callable[P, R]:
+    def decorate(command: Command) -> Command:
         before = {id(one) for one in getattr(command, "__click_params__", ())}
         decorated = options(*decorators)(command)
         for option in decorated.__click_params__:  # type: ignore[attr-defined]

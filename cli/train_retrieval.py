@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ..errors import UsageError
 from .common import (
+    Command,
     completed,
     device_option,
     json_option,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from ..training.options import TrainingOptions
     from ..training.retrieval_data import RetrievalData
 
-P = ParamSpec("P")
-R = TypeVar("R")
 FILES = ("corpus", "claims", "qrels", "dev_claims", "dev_qrels", "output")
 """What a TOML of settings can have beside the settings, under the same names as the options."""
 
@@ -44,7 +43,7 @@ WEAK_PAIRS = click.option(
 )
 
 
-def data_options(command: Callable[P, R]) -> Callable[P, R]:
+def data_options(command: Command) -> Command:
     """The options of files, which all three have."""
     return options(
         click.option("--corpus", metavar="FILE", help="Documents, in any format that ccheck ingest reads."),
@@ -63,7 +62,7 @@ def data_options(command: Callable[P, R]) -> Callable[P, R]:
     )(command)
 
 
-def training_options(command: Callable[P, R]) -> Callable[P, R]:
+def training_options(command: Command) -> Command:
     """The settings that are most often changed, which all three have; --set has the others."""
     return options(
         click.option("--epochs", type=click.IntRange(0), metavar="N", help="Number of passes over the data."),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_CLAIM_TERMS = 1024
 """How many words of a claim are searched for; Elasticsearch refuses queries of more clauses than about this."""
 
-STOPWORDS = (
+STOPWORDS: list[str] = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
     "to was will with"
 ).split()
