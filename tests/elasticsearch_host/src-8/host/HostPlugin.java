@@ -26,6 +26,6 @@ public final class HostPlugin extends HostParts {
         IndexScopedSettings indices, SettingsFilter filter, IndexNameExpressionResolver resolver,
         Supplier<DiscoveryNodes> nodes, Predicate<NodeFeature> features
     ) {
-        return RootActions.all(license, licences);
+        return restHandlers();
     }
 }

@@ -18,6 +18,6 @@ public final class HostPlugin extends HostParts {
     public Collection<RestHandler> getRestHandlers(
         RestHandlersServices services, Supplier<DiscoveryNodes> nodes, Predicate<NodeFeature> features
     ) {
-        return RootActions.all(license, licences);
+        return restHandlers();
     }
 }

@@ -1,9 +1,11 @@
 package host;
 
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
 import org.apache.lucene.analysis.Analyzer;
+import org.elasticsearch.cluster.service.ClusterService;
 import org.elasticsearch.common.settings.Setting;
 import org.elasticsearch.common.settings.Settings;
 import org.elasticsearch.index.analysis.AnalyzerProvider;
@@ -16,6 +18,7 @@ import org.elasticsearch.indices.analysis.AnalysisModule.AnalysisProvider;
 import org.elasticsearch.plugins.ActionPlugin;
 import org.elasticsearch.plugins.AnalysisPlugin;
 import org.elasticsearch.plugins.SearchPlugin;
+import org.elasticsearch.rest.RestHandler;
 import org.elasticsearch.transport.netty4.Netty4Plugin;
 
 /** The server's network module and what else a bare server lacks; {@code HostPlugin} adds what differs between 8.19 and 9. */
@@ -23,10 +26,24 @@ abstract class HostParts extends Netty4Plugin implements ActionPlugin, AnalysisP
     private static final Setting<String> LICENSE = Setting.simpleString("host.license", "trial", Setting.Property.NodeScope);
     final String license;
     final boolean licences;
+    private final Settings settings;
+    private ClusterService cluster;
 
     HostParts(Settings settings) {
+        this.settings = settings;
         this.license = LICENSE.get(settings);
         this.licences = settings.hasValue("xpack.license.self_generated.type");
+    }
+
+    @Override
+    public Collection<?> createComponents(PluginServices services) {
+        cluster = services.clusterService();
+        return super.createComponents(services);
+    }
+
+    List<RestHandler> restHandlers() {
+        return Stream.concat(
+            RootActions.all(license, licences).stream(), Stream.of(new DataStreamActions(cluster, settings))).toList();
     }
 
     @Override
