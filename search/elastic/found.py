@@ -198,7 +198,7 @@ def sampler(client: Client, name: str) -> Sampling:
             source = {"includes": [path, f"{path}.*"], "excludes": [f"{path}.inference"]}
             query: dict[str, Any] = {"exists": {"field": one}}
             if known.within:
-                query = {"nested": {"path": known.within, "query": query}}
+                query = {"nested": {"path": known.within, "query": query, "ignore_unmapped": True}}
             lines += [WHOLE, {"query": query, "size": SAMPLED, "_source": source, "sort": ["_doc"]}]
         if not lines:
             return {}
@@ -246,7 +246,7 @@ def _why_not(name: str, one: Field) -> str:
     if one.type == CONFLICT:
         return one.why
     if one.type == "dense_vector":
-        return "" if one.indexed else "its vectors are not indexed"
+        return "" if one.indexed else "its vectors are not indexed, or on another cluster, which does not describe them"
     if one.type not in (*TEXT_TYPES, SEMANTIC) and not one.words:
         if _likely(name) and one.type not in VECTOR_TYPES:
             return f"it is {_described(one)}, in which BM25 finds no words"

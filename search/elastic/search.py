@@ -209,7 +209,7 @@ class Searcher:
         fields = "fields" if self.index.group else f"fields.{self.index.id}"
         parts = ["_id", "_score", fields, *([] if by_name else ["_index"])]
         parts += ["sort", f"inner_hits.{INNER_HITS}.hits.hits"] if self._of_units else []
-        whole = ("status", "error", "timed_out", "_shards.total", "_shards.failed", "_shards.failures")
+        whole = ("status", "error", "timed_out", "_clusters", "_shards.total", "_shards.failed", "_shards.failures")
         return ",".join([f"responses.{part}" for part in (*whole, *(f"hits.hits.{part}" for part in parts))])
 
     @property

@@ -23,7 +23,7 @@ from ..filters import Kind
 from ..missing import no_store, unfinished
 from ..several import search_several, searched_units
 from ..store import StoreInfo
-from . import bulk, ingested, mappings, ownership, reading, schema, units
+from . import bulk, ingested, mappings, ownership, reading, remote, schema, units
 from .client import Client
 from .comparable import field_kinds
 from .connection import Connection
@@ -67,11 +67,6 @@ class ElasticStore(Closing):
         self, connection: Connection, index: str, names: FieldNames | None = None, *, client: Client | None = None
     ) -> None:
         """Asks the server nothing yet: an index that does not exist is made by `prepare`. Raises UsageError."""
-        if ":" in index:
-            raise UsageError(
-                f"{index!r} is an index on another cluster, which ccheck can't search from here. Name that cluster's "
-                "own address with --store"
-            )
         parts = index.split(",")
         if any(not one or one[0] in "_-+" or any(character in one for character in '?"<>| \\/') for one in parts):
             raise UsageError(
@@ -178,6 +173,8 @@ class ElasticStore(Closing):
         return field_kinds(self._client, self.index, self._index())
 
     def _count(self, query: Mapping[str, Any] | None = None) -> int:
+        if remote.is_remote(self.index):
+            return remote.count(self._client, self.index, query)
         answer = self._request("POST" if query else "GET", self._path("_count"), {"query": query} if query else None)
         with self._client.understanding():
             refuse_parts(answer, self._connection, self.index)
@@ -355,7 +352,8 @@ class ElasticStore(Closing):
     def _load(self) -> Index | None:
         """The current index; None where it does not exist."""
         try:
-            found = self._request("GET", self._path("_mapping"))
+            away = remote.is_remote(self.index)
+            found = remote.mappings(self._client, self.index) if away else self._request("GET", self._path("_mapping"))
         except NotFound:
             found = {}
         if not found:  # a pattern that no index fits
