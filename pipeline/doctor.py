@@ -253,7 +253,7 @@ def _agreement(store: Store, embedder: Embedder) -> Finding:
 
     found = store.with_vectors(SAMPLED) if isinstance(store, ElasticStore) else []
     if not found:
-        return Finding("agreement", "absent", "not tested: no document outside nested ones has vectors to compare")
+        return Finding("agreement", "absent", "not tested: no document has vectors, and a text beside them, to compare")
     one = agreement(found, embedder.encode_documents)
     detail = (
         f"{embedder.spec.model} embeds {one.documents} stored documents (of each {one.of}) with a mean cosine of "

@@ -36,6 +36,7 @@ def search(run: Run, states: Sequence[ClaimState]) -> None:
                 state.error = ranking
             else:
                 state.hits = ranking.hits
+        _narrow(run, states)
         return
     weights = {name: stage.weight for name, stage in run.retrievers.items()}
     fusion = run.recipe.fusion if len(weights) > 1 else None
@@ -53,6 +54,20 @@ def search(run: Run, states: Sequence[ClaimState]) -> None:
         if run.trace:
             stages = {**one, fusion.method: top} if fusion is not None else one
             state.stages = {name: _documents(ranked, granularity) for name, ranked in stages.items()}
+    _narrow(run, states)
+
+
+def _narrow(run: Run, states: Sequence[ClaimState]) -> None:
+    """What matched takes the place of the whole document, where the store knows parts of documents."""
+    found = [(state, state.query) for state in states if state.query is not None and state.hits]
+    try:
+        answers = run.store.narrowed([query for _, query in found], [state.hits for state, _ in found])
+    except CcheckError as error:
+        for state, _ in found:
+            state.error = error
+        return
+    for (state, _), hits in zip(found, answers, strict=True):
+        state.hits = hits
 
 
 def _documents(ranked: Ranked, granularity: str | None) -> tuple[str, ...]:

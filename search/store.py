@@ -12,7 +12,7 @@ from ..errors import CcheckError
 from ..layout import Layout
 from ..profiles import StoreProfile
 from ..stages import Fusion, Retriever
-from ..types import Document, Entry, Filter, Query, Ranking, Unit
+from ..types import Document, Entry, Filter, Hit, Query, Ranking, Unit
 from .filters import Kind
 
 
@@ -153,6 +153,13 @@ class Store(Protocol):
 
         A retriever of units gives (`unit_key`, score). No document is read, so thousands of them are cheap. Scores are
         those of `Hit.scores`. Everything else is as in `search`.
+        """
+        ...
+
+    def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
+        """The hits of each query, with the part of a document that matched as `Hit.unit`.
+
+        Only documents of an index that ccheck did not make have such parts: passages in nested documents.
         """
         ...
 

@@ -116,9 +116,11 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     where = f"{connection.name}/{index}" if index else connection.name
     kind, reason = reason_of(body)
     if status == 404 and kind in ("index_not_found_exception", "alias_missing", "aliases_not_found_exception"):
+        if index and ":" in index:
+            return NotFound(f"there is no index {where}: {reason}")
         return NotFound(f"there is no index {where}. Create it with ccheck ingest FILE --store {where}")
     if kind == "no_such_remote_cluster_exception":
-        return NotFound(f"{where}: {reason}. Name one that GET _remote/info on this server lists, before the colon")
+        return NotFound(f"{where}: {reason}. Before the colon, name one that GET _remote/info on this server lists")
     if status == 401:
         return ServerError(
             f"{connection.name} does not accept the credentials ({reason}): "

@@ -102,7 +102,9 @@ def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> s
 
 
 def removal(client: Client, name: str, index: Index) -> Removal:
-    """What removing the store would remove. Raises InvalidData where somebody else uses any of it."""
+    """What removing the store would remove. Raises InvalidData where somebody else uses any of it, UsageError for a
+    name of several indices."""
+    refuse_several(name)
     if not index.made_here:
         raise InvalidData(f"{index.name} was not made by ccheck. ccheck removes only what it made")
     found = _described(client, name)

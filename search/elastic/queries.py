@@ -126,7 +126,9 @@ def bm25(index: Index, text: str, retriever: Bm25, clauses: int | None = None) -
 def _within(index: Index, name: str, query: Body) -> Body:
     """The query of a field in nested documents scores a document as the best of them; not every index has such ones."""
     within = index.fields[name].within if name in index.fields and not index.made_here else ""
-    return {"nested": {"path": within, "query": query, "score_mode": "max", "ignore_unmapped": True}} if within else query
+    return (
+        {"nested": {"path": within, "query": query, "score_mode": "max", "ignore_unmapped": True}} if within else query
+    )
 
 
 def knn(index: Index, vector: Vector, retriever: Dense, path: str) -> Body:

@@ -7,6 +7,7 @@ alias, with its filter and its privileges), which getting a document by its id d
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -14,6 +15,7 @@ from urllib.parse import quote
 from ...types import Document
 from .client import Client
 from .errors import WHOLE, part_error, refuse_parts
+from .fields import TEXT_TYPES
 from .schema import Index, document
 
 DOCUMENTS_AT_ONCE, IDS_AT_ONCE = 1_000, 10_000
@@ -120,22 +122,37 @@ def hits_by_id(
 
 
 def with_vectors(client: Client, name: str, index: Index, count: int) -> list[tuple[Document, list[float]]]:
-    """Some documents of an index that ccheck did not make, with their vectors; none of vectors in nested documents."""
-    if index.vector is None or index.fields[index.vector].nested:
+    """Some documents of an index that ccheck did not make, with their vectors.
+
+    Of documents with vectors in nested passages, the first passage with one is the text, and one without words is none.
+    """
+    if index.vector is None:
         return []
+    path = index.fields[index.vector].within
+    inside = [one for one, known in index.fields.items() if path and known.within == path and known.type in TEXT_TYPES]
+    texts = [one for one in index.text if one in inside] or inside
+    query: dict[str, Any] = {"exists": {"field": index.vector}}
     body: dict[str, Any] = {
-        "query": {"exists": {"field": index.vector}},
+        "query": {"nested": {"path": path, "query": query, "ignore_unmapped": True}} if path else query,
         "size": count,
         "sort": ["_doc"],
         "_source": index.source or True,
-        "fields": [index.vector],
+        "fields": [index.vector, *texts],
         "track_total_hits": False,
     }
     answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
     refuse_parts(answer, client.connection, name)
     hits = answer["hits"]["hits"]
-    found = [(hit, hit.get("fields", {}).get(index.vector)) for hit in hits]
-    return [(document(index, hit["_id"], hit.get("_source", {})), vector) for hit, vector in found if vector]
+    pairs: list[tuple[Document, list[float]]] = []
+    for hit in hits:
+        one, found = document(index, hit["_id"], hit.get("_source", {})), hit.get("fields", {})
+        if path:
+            passages = ({f"{path}.{name}": value for name, value in some.items()} for some in found.get(path, ()))
+            found = next((some for some in passages if index.vector in some), {})
+            one = replace(one, text="\n\n".join(str(text) for name in texts for text in found.get(name, ())))
+        if index.vector in found and (one.text or not path):
+            pairs.append((one, found[index.vector]))
+    return pairs
 
 
 def count_passages(client: Client, name: str, index: Index) -> int:

@@ -18,12 +18,12 @@ from ...errors import CcheckError, InvalidData, NotFound, ServerError, StoreChan
 from ...layout import Layout
 from ...profiles import StoreProfile
 from ...stages import Bm25, Fusion, Retriever
-from ...types import Document, Entry, Filter, Query, Ranking, Unit
+from ...types import Document, Entry, Filter, Hit, Query, Ranking, Unit
 from ..filters import Kind
 from ..missing import no_store, unfinished
 from ..several import search_several, searched_units
 from ..store import StoreInfo
-from . import bulk, ingested, mappings, ownership, reading, remote, schema, units
+from . import bulk, ingested, mappings, nested, ownership, reading, remote, schema, units
 from .client import Client
 from .comparable import field_kinds
 from .connection import Connection
@@ -47,8 +47,7 @@ MOST_SAID = 20
 KNOWN_SECONDS = 30.0
 """Seconds for which a mapping is reused after it was read."""
 CREATED_TRIES, CREATED_PAUSE = 20, 0.25
-"""How often, and after how many seconds, an index that another process has just made is looked for: each node of a
-cluster learns of it a little later."""
+"""How often, and how many seconds apart, an index is looked for that another process made: nodes learn of it later."""
 MOVES, BLOCKED_SECONDS = 3, 0.5
 """How often one search follows an alias to another index, and how long a write waits before it tries again there."""
 FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
@@ -252,11 +251,9 @@ class ElasticStore(Closing):
             self._remember(index, meta)
 
     def removal(self) -> str:
-        ownership.refuse_several(self.index)
         return str(ownership.removal(self._client, self.index, self._index(fresh=True)))
 
     def drop(self) -> list[Path]:
-        ownership.refuse_several(self.index)
         going = ownership.removal(self._client, self.index, self._index(fresh=True))
         self._request("DELETE", f"/{quote(going.index, safe='')}", patient=False)
         self._known = None
@@ -332,6 +329,9 @@ class ElasticStore(Closing):
             self._known = None
             raise
 
+    def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
+        return nested.with_passages(self._client, self.index, self._index(), queries, hits)
+
     # -- inside
 
     def _path(self, action: str) -> str:
@@ -355,6 +355,8 @@ class ElasticStore(Closing):
             away = remote.is_remote(self.index)
             found = remote.mappings(self._client, self.index) if away else self._request("GET", self._path("_mapping"))
         except NotFound:
+            if away:
+                raise
             found = {}
         if not found:  # a pattern that no index fits
             self._known = None

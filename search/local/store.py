@@ -26,7 +26,7 @@ from ...errors import CcheckError, Incomplete, InvalidData, ServerError, UsageEr
 from ...fusion import fuse, ranking_of
 from ...layout import MAIN_VECTORS, Layout
 from ...stages import Fusion, Retriever
-from ...types import Document, Entry, Filter, Query, Ranking, Unit, document_of, unit_key
+from ...types import Document, Entry, Filter, Hit, Query, Ranking, Unit, document_of, unit_key
 from ..filters import Kind
 from ..missing import no_store, not_held, refuse_missing, unfinished
 from ..several import searched_units
@@ -52,10 +52,7 @@ R = TypeVar("R")
 
 
 class LocalStore(Closing):
-    """A store in a folder. `ccheck.search.store.Store` says what the methods promise.
-
-    Several threads can use one object.
-    """
+    """A store in a folder. `ccheck.search.store.Store` says what the methods promise. For several threads, too."""
 
     def __init__(self, path: Path, name: str | None = None) -> None:
         """Nothing is opened yet. `prepare` creates a store that does not exist."""
@@ -271,6 +268,9 @@ class LocalStore(Closing):
     # -- searching
 
     @reported
+    def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
+        return list(map(tuple, hits))
+
     def search(
         self,
         queries: Sequence[Query],

@@ -11,7 +11,7 @@ from ccheck.layout import MAIN_VECTORS, Layout
 from ccheck.search.filters import Filter, Kind
 from ccheck.search.store import StoreInfo
 from ccheck.stages import Fusion, Retriever
-from ccheck.types import Document, Entry, Query, Ranking
+from ccheck.types import Document, Entry, Hit, Query, Ranking
 
 
 class MemoryStore:
@@ -82,6 +82,9 @@ class MemoryStore:
 
     def fields(self) -> Mapping[str, Kind]:
         return {name: "either" for entry in self.entries.values() for name in entry.document.metadata}
+
+    def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
+        return list(map(tuple, hits))
 
     def search(
         self,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import httpx
 import pytest
 from cli_runs import ccheck
-from elastic_indices import make, node_client, put  # noqa: F401 (fixtures)
+from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
+from tiny_embedder import TinyEmbedder
 
 from ccheck.errors import InvalidData
+from ccheck.pipeline.agreement import agreement
 from ccheck.search import open_store
+from ccheck.search.elastic import ElasticStore
 from ccheck.settings import config_files, resolve
 from ccheck.stages import Bm25, Fusion
 from ccheck.types import Query, Ranking
@@ -86,3 +89,20 @@ def test_the_doctor_tests_a_model(spec: str, client: httpx.Client) -> None:
         assert status == "ok" and "(of each its title and text) with a mean cosine of 1.000" in said
         (answer,) = ccheck("query", "oceans", "--store", spec, "--json").objects
         assert "dense" in answer["evidence"][0]["ranks"]
+
+
+def test_the_doctor_tests_a_model_of_nested_passages(client: httpx.Client, store: ElasticStore) -> None:
+    embedder = TinyEmbedder()
+    vector = {"type": "dense_vector", "dims": embedder.spec.dimensions, "similarity": "cosine"}
+    inner = {"type": "nested", "properties": {"words": {"type": "text"}, "vector": vector}}
+    make(client, store.index, {"title": {"type": "text"}, "abstract": {"type": "text"}, "parts": inner})
+    made = embedder.encode_documents(list(TEXTS))
+    parts = [{"words": text, "vector": one.tolist()} for text, one in zip(TEXTS, made, strict=True)]
+    for number in range(2):
+        source = {"title": "Title", "abstract": "Another text.", "parts": [{"words": "No vector."}, parts[number]]}
+        put(client, store.index, str(number), source)
+    put(client, store.index, "none", {"title": "Title", "abstract": "Another text."})
+    pairs = store.with_vectors(5)
+    assert [one.text for one, _ in pairs] == list(TEXTS)
+    found = agreement(pairs, embedder.encode_documents)
+    assert found.documents == 2 and found.cosine > 0.99 and found.of == "its text"
