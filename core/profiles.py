@@ -1,6 +1,7 @@
 """What the fields of a store are that ccheck did not make: a table for each store in the settings.
 
 [stores."https://search.example.org:9200/papers"]
+id = "doi"
 title = "headline^2"
 text = ["abstract", "body.en"]
 vector = "embedding"
@@ -35,6 +36,7 @@ class StoreProfile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    id: str | None = Field(None, description="the field with the documents' ids, in the place of _id")
     title: str | None = Field(None, description="the title, as NAME or NAME^WEIGHT")
     text: Names | None = Field(None, description="the fields of text, each as NAME or NAME^WEIGHT")
     vector: str | None = Field(None, description="the field of vectors")

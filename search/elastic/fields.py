@@ -36,6 +36,7 @@ class FieldNames:
     group: str | None = None
     model: str | None = None
     metadata: tuple[str, ...] | None = None
+    id: str | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -52,6 +53,7 @@ def field_names_from(settings: Settings, store: str, index: str) -> FieldNames:
         profile.group,
         profile.model,
         profile.metadata,
+        profile.id,
         weights,
     )
 

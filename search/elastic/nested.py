@@ -13,7 +13,7 @@ from ...types import Hit, Query, Unit
 from .client import Client
 from .errors import WHOLE, part_error, refuse_parts
 from .fields import flatten
-from .reading import home_of
+from .reading import by_ids, home_of, ids_read, key_of
 from .schema import Index
 
 
@@ -41,7 +41,7 @@ def with_passages(
             if "error" in response:
                 raise part_error(response, client.connection, name)
             refuse_parts(response, client.connection, name)
-            best = {(hit["_index"], hit["_id"]): _best(hit) for hit in response["hits"]["hits"]}
+            best = {key_of(index, hit): _best(hit) for hit in response["hits"]["hits"]}
             answers[place] = tuple(_narrowed(index, hit, best) for hit in answers[place])
     return answers
 
@@ -59,8 +59,9 @@ def _search(index: Index, fields: Sequence[str], text: str, hits: Sequence[Hit])
         for one in fields
     ]
     ids = list(dict.fromkeys((home_of(index, hit.document.id) or ("", hit.document.id))[1] for hit in hits))
-    query = {"bool": {"filter": [{"ids": {"values": ids}}], "should": should}}
-    return {"query": query, "size": len(ids) * len(index.concrete), "_source": False, "track_total_hits": False}
+    query = {"bool": {"filter": [by_ids(index, ids)], "should": should}}
+    size = 2 * len(ids) * len(index.concrete)
+    return {"query": query, "size": size, "_source": False, "track_total_hits": False, **ids_read(index)}
 
 
 def _best(hit: Mapping[str, Any]) -> tuple[float, str, int, str] | None:

@@ -29,6 +29,20 @@ _VAGUE = ("parent", "source")
 _ID = re.compile(r"[/\\.:#\d]")
 
 
+def with_ids(index: Index, named: str | None) -> Index:
+    """The index with the field of its documents' ids, if the settings name one. Raises InvalidData if it can't be."""
+    if named is None:
+        return index
+    known = index.fields.get(named)
+    field = None if known is None else _whole(named, known)
+    if field is None:
+        raise InvalidData(
+            f"the field {named} of {index.name} can't be the documents' id: it "
+            f"{'does not exist' if known is None else 'is not a keyword or number outside nested documents'}"
+        )
+    return dataclasses.replace(index, id=field)
+
+
 def with_papers(client: Client, name: str, index: Index, named: str | None) -> Index:
     """The index with the field that groups its chunks, `named` or found; an empty name groups nothing.
 

@@ -259,11 +259,11 @@ def _condition(index: Index, filter_: Filter) -> Body:
 
 def _has_id(index: Index, filter_: Filter) -> Body:
     """Documents by their public ids, see `reading.public_id`."""
-    by_id: Body = {"ids": {"values": [filter_.value]}}
+    by_id = reading.by_ids(index, [filter_.value])
     home = reading.home_of(index, filter_.value)
     if home is None:
         return by_id
-    there = [{"term": {"_index": home[0]}}, {"ids": {"values": [home[1]]}}]
+    there = [{"term": {"_index": home[0]}}, reading.by_ids(index, [home[1]])]
     return {"bool": {"should": [by_id, {"bool": {"filter": there}}]}}
 
 

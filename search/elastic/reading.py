@@ -31,9 +31,9 @@ Key: TypeAlias = tuple[str, str]
 def found_by_id(client: Client, name: str, index: Index, ids: Iterable[str]) -> dict[Key, Document]:
     """The documents with these ids as searches see them, each under the index that it is in."""
     source, copies = index.source or True, len(index.concrete)
-    hits = hits_by_id(client, name, ids, copies=copies, at_once=DOCUMENTS_AT_ONCE, _source=source)
-    found = ((hit["_index"], hit["_id"], hit["_source"]) for hit in hits if "_source" in hit)
-    return {(concrete, id_): document(index, id_, held) for concrete, id_, held in found}
+    hits = hits_by_id(client, name, ids, of=index, copies=copies, at_once=DOCUMENTS_AT_ONCE, _source=source)
+    found = ((key_of(index, hit), hit["_source"]) for hit in hits if "_source" in hit)
+    return {key: document(index, key[1], held) for key, held in found}
 
 
 def shared_ids(client: Client, name: str, index: Index, ids: Iterable[str]) -> frozenset[str]:
@@ -41,9 +41,28 @@ def shared_ids(client: Client, name: str, index: Index, ids: Iterable[str]) -> f
     if len(index.concrete) == 1:
         return frozenset()
     homes: dict[str, set[str]] = {}
-    for hit in hits_by_id(client, name, ids, copies=len(index.concrete), _source=False):
-        homes.setdefault(hit["_id"], set()).add(hit["_index"])
+    for hit in hits_by_id(client, name, ids, of=index, copies=len(index.concrete), _source=False):
+        concrete, id_ = key_of(index, hit)
+        homes.setdefault(id_, set()).add(concrete)
     return frozenset(id_ for id_, some in homes.items() if len(some) > 1)
+
+
+def by_ids(index: Index, ids: Sequence[str]) -> dict[str, Any]:
+    """A query for documents by their ids: in the field that the settings name, or `_id` of those without it."""
+    stored: dict[str, Any] = {"ids": {"values": list(ids)}}
+    if index.made_here or index.id is None:
+        return stored
+    return {"bool": {"should": [{"terms": {index.id: list(ids)}}, stored]}}
+
+
+def ids_read(index: Index) -> dict[str, Any]:
+    """What a search must ask for so that `key_of` knows the ids."""
+    return {} if index.made_here or index.id is None else {"docvalue_fields": [index.id]}
+
+
+def key_of(index: Index, hit: Mapping[str, Any]) -> Key:
+    named = hit.get("fields", {}).get(index.id) if index.id is not None else None
+    return hit.get("_index", ""), str(named[0]) if named else hit["_id"]
 
 
 def public_id(key: Key, shared: frozenset[str]) -> str:
@@ -71,10 +90,10 @@ def got(client: Client, name: str, index: Index, ids: Sequence[str]) -> dict[str
 
 def scan(client: Client, name: str, index: Index, query: Mapping[str, Any]) -> Iterator[Document]:
     """All documents that a query matches, at one point in time."""
-    for hits in pages(client, name, {"query": query, "_source": index.source or True}):
-        shared = shared_ids(client, name, index, [hit["_id"] for hit in hits])
+    for hits in pages(client, name, {"query": query, "_source": index.source or True, **ids_read(index)}):
+        shared = shared_ids(client, name, index, [key_of(index, hit)[1] for hit in hits])
         for hit in hits:
-            id_ = public_id((hit["_index"], hit["_id"]), shared)
+            id_ = public_id(key_of(index, hit), shared)
             yield document(index, id_, hit.get("_source", {}))
 
 
@@ -105,15 +124,28 @@ def pages(
 
 
 def hits_by_id(
-    client: Client, name: str, ids: Iterable[str], *, copies: int = 1, at_once: int = IDS_AT_ONCE, **body: Any
+    client: Client,
+    name: str,
+    ids: Iterable[str],
+    *,
+    of: Index | None = None,
+    copies: int = 1,
+    at_once: int = IDS_AT_ONCE,
+    **body: Any,
 ) -> Iterator[Mapping[str, Any]]:
-    """The documents with these ids as searches see them. At most `copies` have one id; `body` says what is read."""
+    """The documents with these ids as searches see them. At most `copies` have one id; `body` says what is read.
+
+    The ids are those of `key_of` for an index `of` which they are, else `_id`.
+    """
+    named = ids_read(of) if of is not None else {}
+    copies *= 2 if named else 1  # a document's field can have the `_id` of another one
     for some in batches(ids, max(1, at_once // copies)):
         asked = {
-            "query": {"ids": {"values": some}},
+            "query": by_ids(of, some) if of is not None else {"ids": {"values": some}},
             "size": len(some) * copies,
             "sort": ["_doc"],
             "track_total_hits": False,
+            **named,
             **body,
         }
         answer = client.request("POST", f"/{quote(name, safe='')}/_search", asked, params=WHOLE, index=name, slow=True)

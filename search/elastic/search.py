@@ -31,7 +31,7 @@ from .errors import (
 )
 from .papers import by_paper
 from .queries import FUZZY_CLAUSES, MAX_CANDIDATES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
-from .reading import Key, found_by_id, public_id, shared_ids
+from .reading import Key, found_by_id, ids_read, key_of, public_id, shared_ids
 from .schema import Index, document
 from .units import EXPECTED, INNER_HITS, granularity_of
 from .units import ranked as ranked_units
@@ -176,18 +176,19 @@ class Searcher:
             joined = rrf(
                 [(bodies[name]["retriever"], retriever) for name, retriever in self.retrievers.items()], self.fusion
             )
-            searches[NATIVE] = {"retriever": joined, "size": self.k, "_source": source}
+            searches[NATIVE] = {"retriever": joined, "size": self.k, "_source": source, **ids_read(self.index)}
         else:
             # The only retriever's ranking is the answer, so that its search brings the documents along.
             alone = len(self.retrievers) == 1 and not (self.only_rankings or self._of_units or self.index.group)
             for name, body in bodies.items():
                 depth = self._depth(self.retrievers[name])
                 if alone:
-                    read: Body = {"size": min(depth, self.k), "_source": source}
+                    read: Body = {"size": min(depth, self.k), "_source": source, **ids_read(self.index)}
                 elif self.index.group is not None:
-                    read = {"size": depth, "_source": False, "docvalue_fields": [self.index.group]}
-                elif self.index.id is None or self.stored_ids:
-                    read = {"size": depth, "_source": False}
+                    named = [self.index.id] if self.index.id else []
+                    read = {"size": depth, "_source": False, "docvalue_fields": [self.index.group, *named]}
+                elif self.index.id is None or self.stored_ids or not self.index.made_here:
+                    read = {"size": depth, "_source": False, **ids_read(self.index)}
                 else:
                     read = {"size": depth, "stored_fields": "_none_", "docvalue_fields": [self.index.id]}
                 searches[name] = body | read
@@ -329,7 +330,7 @@ class Searcher:
         if self.index.group is not None:
             depths = {name: retriever.depth for name, retriever in self.retrievers.items()}
             papers = {
-                _key(hit): hit["fields"][self.index.group][0]
+                key_of(self.index, hit): hit["fields"][self.index.group][0]
                 for hit in every
                 if self.index.group in hit.get("fields", {})
             }
@@ -345,7 +346,8 @@ class Searcher:
         found = Found({} if NATIVE in responses else rankings, fused[: self.k], crowded=crowded)
         for hit in every:
             if "_source" in hit:
-                found.documents.setdefault(_key(hit), document(self.index, hit["_id"], hit["_source"]))
+                key = key_of(self.index, hit)
+                found.documents.setdefault(key, document(self.index, key[1], hit["_source"]))
         return found
 
     def _ranked(self, name: str, response: Mapping[str, Any]) -> Ranked:
@@ -353,11 +355,11 @@ class Searcher:
         if name in self._of_units:
             retriever = self.retrievers[name]
             assert isinstance(retriever, Bm25 | Dense)
-            return ranked_units(retriever, [(_key(hit, self.index.id), hit) for hit in _hits(response)], read)
+            return ranked_units(retriever, [(_key(self.index, hit), hit) for hit in _hits(response)], read)
         best: dict[Key, float] = {}
         for hit in _hits(response):
             # With a routing of their own two documents of an index can have the same id.
-            best.setdefault(_key(hit, self.index.id), read(hit["_score"]))
+            best.setdefault(_key(self.index, hit), read(hit["_score"]))
         return list(best.items())
 
     def _with_documents(
@@ -409,14 +411,11 @@ def _hits(response: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return hits
 
 
-def _key(hit: Mapping[str, Any], field: str | None = None) -> Key:
-    """Raises WithoutId for a hit that has its id neither by itself nor in that field."""
-    index = hit.get("_index", "")
-    if "_id" in hit:
-        return index, hit["_id"]
-    if "fields" not in hit or field is None:
+def _key(index: Index, hit: Mapping[str, Any]) -> Key:
+    """Raises WithoutId for a hit that has its id neither by itself nor in a field."""
+    if "_id" not in hit and index.id not in hit.get("fields", {}):
         raise WithoutId
-    return index, hit["fields"][field][0]
+    return key_of(index, hit)
 
 
 def _chunks(plans: Sequence[Plan]) -> Iterator[list[Plan]]:

@@ -31,15 +31,14 @@ from .errors import AlreadyExists, Denied, TooManyFields, WriteBlocked, may_not_
 from .fields import FieldNames
 from .found import sampler
 from .moving import LEASE_SECONDS, MOVE
-from .papers import with_papers
+from .papers import with_ids, with_papers
 from .queries import Body, check, filter_bodies
 from .schema import Index
 from .search import Moved, NotNative, Searcher
 
 T = TypeVar("T")
 
-FIRST = "-000001"
-"""Suffix of the index behind an alias."""
+FIRST = "-000001"  # of the index behind an alias
 COMPANION = "companion"
 """Where a companion's `_meta` says whose it is, and up to which writes it has everything."""
 MOST_SAID = 20
@@ -143,6 +142,7 @@ class ElasticStore(Closing):
             return f"{actual}^{index.weights[actual]:g}" if actual in index.weights else actual
 
         return StoreProfile(
+            id=self._names.id,
             title=weighed(index.title) if index.title else None,
             text=tuple(map(weighed, index.text)),
             vector=index.vector,
@@ -369,7 +369,7 @@ class ElasticStore(Closing):
         with self._client.understanding():
             index = schema.read_index(self.index, found, self._names, self.name, sampler(self._client, self.index))
             if not index.made_here:
-                index = with_papers(self._client, self.index, index, self._names.group)
+                index = with_ids(with_papers(self._client, self.index, index, self._names.group), self._names.id)
         # As long as the mapping stays, the same fields are searched, whichever documents come.
         self._read = (found, index) if index.made_here or self.count() else None
         return index

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import numpy as np
 import pytest
 from cli_runs import ccheck
 from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
@@ -11,10 +12,10 @@ from tiny_embedder import TinyEmbedder
 from ccheck.errors import InvalidData
 from ccheck.pipeline.agreement import agreement
 from ccheck.search import open_store
-from ccheck.search.elastic import ElasticStore
+from ccheck.search.elastic import ElasticStore, FieldNames
 from ccheck.settings import config_files, resolve
-from ccheck.stages import Bm25, Fusion
-from ccheck.types import Query, Ranking
+from ccheck.stages import Bm25, Dense, Fusion
+from ccheck.types import Filter, Query, Ranking
 
 MODEL = "all-MiniLM-L6-v2"
 TEXTS = ("Mountain glaciers lose more ice each year.", "Oceans rise as they warm.")
@@ -65,6 +66,41 @@ def test_a_profile_names_the_fields_of_one_store(spec: str) -> None:
         one["detail"] for one in ccheck("doctor", "--store", spec, "--json").objects if one["part"] == "store"
     )
     assert "no field 'none'" in warning
+
+
+def test_documents_go_by_the_ids_in_a_field(client: httpx.Client, store: ElasticStore) -> None:
+    vector = {"type": "dense_vector", "dims": 3, "similarity": "cosine"}
+    passages = {"type": "nested", "properties": {"text": {"type": "text"}}}
+    fields = {"text": {"type": "text"}, "doi": {"type": "keyword"}, "vector": vector, "passages": passages}
+    make(client, store.index, fields)
+    for id_, doi in (("a", "b"), ("b", "10.1/y"), ("c", None)):
+        source = {"text": f"Glaciers of {id_}.", "vector": [1, "cba".index(id_), 0]} | ({"doi": doi} if doi else {})
+        put(client, store.index, id_, source)
+    hybrid = {"bm25": Bm25(), "dense": Dense(field="vector")}
+    query = Query("glaciers", np.array([1, 1, 0], np.float32))
+    with ElasticStore(store._connection, store.index, FieldNames(id="doi")) as named:
+        for retrievers in ({"bm25": Bm25()}, hybrid):
+            for details in (True, False):
+                (ranking,) = named.search([query], retrievers, Fusion(), k=5, details=details)
+                assert isinstance(ranking, Ranking)
+                found = {hit.document.id: hit.document.text for hit in ranking.hits}
+                assert found == {"b": "Glaciers of a.", "10.1/y": "Glaciers of b.", "c": "Glaciers of c."}
+        (rankings,) = named.rankings([query], hybrid)
+        assert isinstance(rankings, dict) and [id_ for id_, _ in rankings["dense"]] == ["10.1/y", "b", "c"]
+        assert {id_: one.text for id_, one in named.get(["b", "c", "none"]).items()} == {
+            "b": "Glaciers of a.",
+            "c": "Glaciers of c.",
+        }
+        assert sorted(one.id for one in named.scan()) == ["10.1/y", "b", "c"]
+        assert named.count([Filter("_id", "=", "10.1/y")]) == 1
+        info = named.info()
+        assert info is not None and info.profile is not None and info.profile.id == "doi"
+    for name, why in (("text", "is not a keyword"), ("none", "does not exist")):
+        with (
+            ElasticStore(store._connection, store.index, FieldNames(id=name)) as wrong,
+            pytest.raises(InvalidData, match=f"the field {name} of .* can't be the documents' id: it {why}"),
+        ):
+            wrong.info()
 
 
 def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec: str) -> None:
