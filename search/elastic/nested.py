@@ -77,8 +77,9 @@ def _best(hit: Mapping[str, Any]) -> tuple[float, str, int, str] | None:
 
 
 def _narrowed(index: Index, hit: Hit, best: Mapping[tuple[str, str], tuple[float, str, int, str] | None]) -> Hit:
-    homes = [home_of(index, hit.document.id), *((concrete, hit.document.id) for concrete in index.concrete)]
-    passage = next((best[home] for home in homes if home in best), None)
+    home = home_of(index, hit.document.id)
+    homes = [*([home] if home else []), *((concrete, hit.document.id) for concrete in index.concrete)]
+    passage = next((best[one] for one in homes if one in best), None)
     if passage is None or hit.unit is not None:
         return hit
     _, path, number, text = passage

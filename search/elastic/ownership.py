@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -101,10 +101,11 @@ def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> s
     )
 
 
-def removal(client: Client, name: str, index: Index) -> Removal:
+def removal(client: Client, name: str, found_now: Callable[[], Index]) -> Removal:
     """What removing the store would remove. Raises InvalidData where somebody else uses any of it, UsageError for a
     name of several indices."""
     refuse_several(name)
+    index = found_now()
     if not index.made_here:
         raise InvalidData(f"{index.name} was not made by ccheck. ccheck removes only what it made")
     found = _described(client, name)

@@ -251,10 +251,10 @@ class ElasticStore(Closing):
             self._remember(index, meta)
 
     def removal(self) -> str:
-        return str(ownership.removal(self._client, self.index, self._index(fresh=True)))
+        return str(ownership.removal(self._client, self.index, lambda: self._index(fresh=True)))
 
     def drop(self) -> list[Path]:
-        going = ownership.removal(self._client, self.index, self._index(fresh=True))
+        going = ownership.removal(self._client, self.index, lambda: self._index(fresh=True))
         self._request("DELETE", f"/{quote(going.index, safe='')}", patient=False)
         self._known = None
         return []
