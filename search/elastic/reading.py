@@ -135,7 +135,7 @@ def hits_by_id(
 ) -> Iterator[Mapping[str, Any]]:
     """The documents with these ids as searches see them. At most `copies` have one id; `body` says what is read.
 
-    The ids are those of `key_of` for an index `of` which they are, else `_id`.
+    Given the index that they are `of`, ids are those that `key_of` says, otherwise `_id`.
     """
     named = ids_read(of) if of is not None else {}
     copies *= 2 if named else 1  # a document's field can have the `_id` of another one
