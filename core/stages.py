@@ -19,7 +19,7 @@ QueryText: TypeAlias = Literal["claim", "rewrite", "expand", "hyde"]
 """What a retriever searches for: the claim as it is, or what a language model made of it (see `RewritingStage`)."""
 
 
-class Analysis(Stage):
+class Analysis(Stage, frozen=True):  # said again for pyright, which then knows that it is hashable
     """How text becomes the terms of a separate BM25 field, in place of ccheck's default analysis.
 
     In this order: lowercase; hashtags; punctuation (each character of Unicode's categories P and S becomes a space,
