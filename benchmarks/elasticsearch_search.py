@@ -2,7 +2,7 @@
 
 The sides take turns, claim by claim, in one run, and each goes first equally often. On the test node `rrf` is a
 stand-in: elasticsearch_host/README.md. Both send the same requests: the script first records what ccheck sends, and the
-plain client then sends it as `msearch` and `mget` from plain Python objects.
+plain client then sends it as `msearch` and `search` from plain Python objects.
 """
 
 from __future__ import annotations
@@ -43,33 +43,42 @@ def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: 
         asked = entries(claims, dimensions, seed=1)
         queries = [Query(" ".join(e.document.text.split()[:12]), e.passages[MAIN_VECTORS][0].vector) for e in asked]
         print(machine(address), f"{documents:,} documents, {dimensions} dimensions, {claims} claims", sep="; ")
-        for name, native in (("fused by the server's rrf", True), ("fused by ccheck", False)):
-            store._native = native
-            print(f"{name}: {compare(store, client, queries, rounds)}")
+        for name, details in (("each retriever's ranks, fused by ccheck", True), ("fused by the server's rrf", False)):
+            print(f"{name}: {compare(store, client, queries, rounds, details)}")
         drop(address, INDEX)
 
 
-def compare(store: ElasticStore, client: elasticsearch.Elasticsearch, queries: list[Query], rounds: int) -> str:
+def compare(
+    store: ElasticStore, client: elasticsearch.Elasticsearch, queries: list[Query], rounds: int, details: bool
+) -> str:
+    """`details`: with each retriever's ranks and scores, as `Checker` asks for a verdict. Without, rrf fuses."""
+
     def ours(query: Query) -> None:
-        # With each retriever's ranks and scores, as `Checker` requests them.
-        (ranking,) = store.search([query], BOTH, Fusion(), k=10, details=True)
+        (ranking,) = store.search([query], BOTH, Fusion(), k=10, details=details)
         assert isinstance(ranking, Ranking) and len(ranking.hits) == 10
 
     bodies = [recorded(store, lambda query=query: ours(query)) for query in queries]
-    ratios, times = [], []
+    assert any('"rrf"' in json.dumps(body) for requests in bodies for _, body, _ in requests) is not details
+    ratios, times, spent = [], [], []
     for turn in range(rounds + 1):
-        seconds = [0.0, 0.0]
+        seconds, cpu = [0.0, 0.0], [0.0, 0.0]
         for number, (query, requests) in enumerate(zip(queries, bodies, strict=True)):
             sides = (lambda query=query: ours(query), lambda r=requests: bare(client, r))
             # The second side finds the server's caches warm, so each side goes second equally often.
             for side in (0, 1) if (turn + number) % 2 else (1, 0):
-                started = time.perf_counter()
+                started, before = time.perf_counter(), time.process_time()
                 sides[side]()
                 seconds[side] += time.perf_counter() - started
+                cpu[side] += time.process_time() - before
         ratios.append(seconds[0] / seconds[1])
         times.append([1000 * value / len(queries) for value in seconds])
+        spent.append([1000 * value / len(queries) for value in cpu])
     own, plain = (statistics.median(column) for column in zip(*times[1:], strict=True))
-    return f"{spread(ratios[1:])}; {own:.2f} ms against {plain:.2f} ms"
+    own_cpu, plain_cpu = (statistics.median(column) for column in zip(*spent[1:], strict=True))
+    return (
+        f"{spread(ratios[1:])}; {own:.2f} ms against {plain:.2f} ms, of which CPU time of the client's process "
+        f"{own_cpu:.2f} ms against {plain_cpu:.2f} ms"
+    )
 
 
 def recorded(store: ElasticStore, search: Callable[[], None]) -> list[tuple[str, Any, Any]]:
@@ -94,8 +103,10 @@ def bare(client: elasticsearch.Elasticsearch, requests: list[tuple[str, Any, Any
     for path, body, wanted in requests:
         if path.endswith("_msearch"):
             client.msearch(index=INDEX, searches=body, filter_path=wanted)
-        elif path.endswith("_mget"):
-            client.mget(docs=body["docs"], realtime=False)
+        elif path.endswith("_search"):
+            client.search(index=INDEX, **body)
+        else:
+            raise AssertionError(f"the plain side has no {path}")
 
 
 if __name__ == "__main__":

@@ -23,11 +23,13 @@ row of the head. ccheck can exceed the limit if its multiplications cost less th
 `cpu_ratio_best`, `best_batch`, `limit`, `share` (`cpu_ratio_best` as a share of the limit), `max_difference`,
 `memory_ratio` and `memory_ratio_best` (ccheck's peak extra memory over the reference's), `mib`, `cpu_seconds`, and
 `CrossEncoder_...` for the encoders' second reference. `..._spread` are the smallest and the largest.
---quick: 20 passages (unless --count is given), and the search for the best batch stops once a larger one is slower.
+--quick: 20 passages (unless --count is given). The search for the best batch stops once a larger one is slower, and
+larger sizes take the batch that was best for the smaller one, in one turn.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gzip
 import json
 import multiprocessing
@@ -86,11 +88,12 @@ def main(
     query, passages = texts(folder)
     answer: dict[str, Any] = {kind: {} for kind in kinds}
     chosen = tuple(map(int, counts)) or (COUNTS[:1] if quick else COUNTS)
+    best: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for size in sizes:
             for kind in kinds:
                 model = make(kind, size, Path(scratch) / f"{kind}-{size}", passages)
-                answer[kind][size] = compare(kind, size, model, query, passages, chosen, threads, device, quick)
+                answer[kind][size] = compare(kind, size, model, query, passages, chosen, threads, device, quick, best)
                 if kind == "decoder" and device == "cpu" and size == sizes[0]:
                     answer["decoder_bfloat16"] = bfloat16(model, query, passages[: min(100, max(chosen))], threads)
     if as_json:
@@ -107,18 +110,20 @@ def compare(
     threads: int,
     device: str,
     quick: bool,
+    best: dict[str, int],
 ) -> dict[str, Any]:
+    """The figures of a size by number of passages. `best`: each reference's best batch so far, which it changes."""
     config = json.loads((model / "config.json").read_text())
     answer: dict[str, Any] = {"model": f"{model_size(config)}, random weights"}
     with sides(SIDES[kind], model, threads, device) as ask:
         for side in SIDES[kind]:
             ask[side](query, passages[:4])  # warm up
         say(f"{kind}, {size}: {answer['model']}, {threads} threads, {device}")
-        best: dict[str, int] = {}
+        of_smaller = dict(best) if quick else {}
         for count in counts:
             answer[str(count)] = row = {}
             for reference in SIDES[kind][:-1]:
-                known = best.get(reference, BATCHES[0]) if count == COUNTS[-1] else None
+                known = best.get(reference, BATCHES[0]) if count == COUNTS[-1] else of_smaller.get(reference)
                 pairs = measured(ask, reference, query, passages[:count], known, quick)
                 best[reference], found = summary(kind, config, reference, pairs)
                 row |= found if reference == SIDES[kind][0] else {f"{reference}_{k}": v for k, v in found.items()}
@@ -159,7 +164,7 @@ def measured(
         before = spent
     run(default)
     best = min(pairs, key=lambda batch: median(pairs, batch))
-    for _ in range(min(2 if quick else 3, TURNS[len(passages)]) - 1):
+    for _ in range(0 if quick and known else min(2 if quick else 3, TURNS[len(passages)]) - 1):
         for batch in {best} if quick else {best, default}:
             run(batch)
     return pairs
@@ -393,6 +398,8 @@ def peak_memory(device: str) -> Iterator[list[float]]:
         torch.cuda.synchronize()
         peak[0] = (torch.cuda.max_memory_allocated() - before) / 2**20
         return
+    # What earlier runs freed must not count as memory that was there before.
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
     process, done = psutil.Process(), threading.Event()
     start = process.memory_info().rss
 
