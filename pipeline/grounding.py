@@ -15,8 +15,10 @@ from ..grounding.figures import FigureRanker, FindImage
 from ..grounding.passages import PassageRanker
 from ..grounding_stages import FiguresStage, ImageRun, PassagesStage
 from ..recipe import Recipe, load_recipe
+from ..settings import FLAG
 
 if TYPE_CHECKING:
+    from ..llm import LanguageModel
     from ..types import Vector
     from .resources import Resources
 
@@ -72,7 +74,7 @@ def open_figures(
             del runs[name]
             warnings.append(f"without the run {name}: {error}")
     stage = stage.model_copy(update={"runs": runs})
-    asked = resources.language_model
+    asked = _language_model(resources)
     ranker = FigureRanker(
         articles, stage, embedders, order_elements(asked), rephrase_elements(asked), pictures, find_image
     )
@@ -100,7 +102,15 @@ def open_passages(articles: Sequence[Article], stage: PassagesStage, resources: 
     from ..grounding.asking import select_texts
 
     embedders: Embedders = {} if stage.retriever == "bm25" else {stage.model: _encoder(stage.model, resources)}
-    return PassageRanker(articles, stage, embedders, _expressions(stage), select_texts(resources.language_model))
+    return PassageRanker(articles, stage, embedders, _expressions(stage), select_texts(_language_model(resources)))
+
+
+def _language_model(resources: Resources) -> Callable[[str | None], LanguageModel]:
+    """The language model of a name in the recipe; that of --llm, where the flag was given, as in every command."""
+    settings = resources.settings
+    if settings.llm_model is not None and settings.origins.get("llm_model") == FLAG:
+        return lambda name: resources.language_model(None)
+    return resources.language_model
 
 
 def _expressions(stage: PassagesStage) -> Expressions | None:
