@@ -1,6 +1,6 @@
 """What checking with questions costs beside the language model: seconds by stage, and tokens by stage.
 
-    python benchmarks/questions.py FILE [--pages 1000] [--large 2] [--bm25]
+    python benchmarks/questions.py FILE [--pages 1000] [--large 2] [--answers 20] [--questions 1 4 10] [--bm25]
 
 FILE has AVeriTeC's rows. 20 of its claims are checked with the recipe averitec-questions against the pages of all
 gold answers. The language model is a server on this machine that answers at once: the claim's gold questions, queries
@@ -39,20 +39,26 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--pages", type=int, default=1000, help="pages a claim in the last measurement")
     parser.add_argument("--large", type=int, default=2, help="claims with so many pages")
+    parser.add_argument("--answers", type=int, default=20, help="gold answers that such a page is put together of")
+    parser.add_argument("--questions", type=int, nargs="*", default=[1, 4, 10], help="questions a claim, on few pages")
     parser.add_argument("--bm25", action="store_true", help="search with BM25 alone")
     given = parser.parse_args()
     rows = [json.loads(line) for line in given.file.read_text(encoding="utf-8").splitlines()]
     knowledge, _ = pages_of(rows)
     claims = [Claim(row["claim"], str(row["claim_id"])) for row in rows[:CLAIMS]]
     texts = [" ".join(row["url2text"]) for row in knowledge]
-    # Pages of several chunks, put together of other claims' answers.
+    # Longer pages, put together of other claims' answers.
     large = [
-        {"claim_id": claim.id, "url": f"https://example.org/{claim.id}/{number}", "url2text": texts[number::97][:20]}
+        {
+            "claim_id": claim.id,
+            "url": f"https://example.org/{claim.id}/{number}",
+            "url2text": [texts[(number + 97 * step) % len(texts)] for step in range(given.answers)],
+        }
         for claim in claims[: given.large]
         for number in range(given.pages)
     ]
     with tempfile.TemporaryDirectory() as folder:
-        for count in (1, 4, 10):
+        for count in given.questions:
             check(Path(folder), f"{count} questions", knowledge, rows, claims, count, given.bm25)
         check(
             Path(folder), f"4 questions, {given.pages} pages a claim", large, rows, claims[: given.large], 4, given.bm25
