@@ -94,7 +94,7 @@ def test_a_reader_searches_through_the_alias_and_changes_nothing(papers: Path, s
     assert "20 cm" in done(ccheck("index", "show", "sea", *STORE)).out
     assert "3" in done(ccheck("index", "info", *STORE)).out
     denied(ccheck("index", "info", "--store", "elasticsearch:papers-000001"), "admin/mappings/get")
-    denied(ccheck("ingest", papers, *STORE, "--no-dense"), "admin/refresh")
+    denied(ccheck("ingest", papers, *STORE, "--no-dense"), "admin/mapping/put")
     denied(ccheck("index", "remove", "sea", *STORE, "--yes"), "data/write/bulk")
     denied(ccheck("index", "delete", *STORE, "--yes"), "data/read/search")
     ok, said = privileges()
