@@ -267,10 +267,10 @@ class LocalStore(Closing):
 
     # -- searching
 
-    @reported
     def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
         return list(map(tuple, hits))
 
+    @reported
     def search(
         self,
         queries: Sequence[Query],
