@@ -3,12 +3,15 @@
     OMP_NUM_THREADS=1 python benchmarks/packaged_stance.py FOLDER --output verdict/packaged
 
 FOLDER contains `scifact/`, `climate-fever/` and `fever/`. Everything is drawn with fixed seeds, so the same data,
-library versions and kind of processor give the same file. `--cache FILE` keeps the embeddings, which take nearly all
-the time.
+library versions and kind of processor give the same files. `--cache FILE` keeps the embeddings, `--work FOLDER` the
+adapters, which take about half an hour of CPU time together.
 
 The measurement is nested. In each of three outer folds, a third of the claims is held out, and training pairs that
 share a document with them are dropped. Regularisation, class weights, the weight of FEVER, temperature and threshold
-are chosen in two inner folds of what is left. `without it` leaves the whole data set out of training.
+of the counts are chosen in two inner folds of what is left; of the adapter, nothing is chosen. The two weights that put
+both together are fitted to the answers about the other two folds, which come from models that had the held-out fold in
+training. `without it` leaves the
+whole data set out of training.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import itertools
 import json
 import random
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +33,26 @@ from scipy.optimize import minimize_scalar
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
+from stance_card import card
+from stance_pairs import first_pairs, judged_rows
+from stance_together import OPEN_ABOVE, Answered, Reading, adapter, fit_together, read_out
 
 from ccheck.analysis import clean
 from ccheck.encode.dense import Embedder
 from ccheck.models import find_model
 from ccheck.training.stance_rows import StanceRow, read_rows
 from ccheck.types import Document
-from ccheck.verdict.features import COUNTS, pair_counts
+from ccheck.verdict.features import COUNTS, counts_and_nearest
 from ccheck.verdict.labels import STANCES
-from ccheck.verdict.packaged_model import WIDTH, PackagedWeights, design, probabilities
+from ccheck.verdict.packaged_model import (
+    ADAPTER,
+    WIDTH,
+    PackagedWeights,
+    Together,
+    design,
+    probabilities,
+    put_together,
+)
 
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
 SENTENCES = 4
@@ -63,6 +78,10 @@ class Part:
     def of(self, mask: NDArray[np.bool_]) -> Part:
         return Part(self.counts[mask], self.labels[mask], self.claims[mask], self.documents[mask])
 
+    def answered(self, counted: NDArray[np.float64], read: NDArray[np.float32]) -> Answered:
+        """With the probabilities that the counts gave, and the outputs of an adapter."""
+        return Answered(counted, read, self.labels)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -80,110 +99,50 @@ class Choice:
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--output", type=click.Path(path_type=Path), help="Write model.json and figures.json to this folder.")
 @click.option("--cache", type=click.Path(path_type=Path), help="Keep the embeddings in this file.")
-def main(folder: Path, output: Path | None, cache: Path | None) -> None:
-    parts = read_parts(folder, cache)
-    figures = {"held out": held_out(parts), "without it": left_out(parts)}
+@click.option(
+    "--work", type=click.Path(path_type=Path), default=Path("build/stance"), help="Keep the adapters in this folder."
+)
+def main(folder: Path, output: Path | None, cache: Path | None, work: Path) -> None:
+    parts, reading = read_parts(folder, cache, work)
+    held = out_of_fold(parts, reading)
+    figures = {"held out": held_out(held), "without it": left_out(parts)}
     choice = choose(parts)
     weights = fit(parts, choice, figures["held out"]["SciFact"]["weighted_f1"])
+    together = fit_together(both(held))
+    weights = weights.model_copy(update={"together": together})
     print(json.dumps({**figures, "chosen": vars(choice)}, indent=1))
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "model.json").write_text(weights.model_dump_json() + "\n", encoding="utf-8")
+        # The first fold's adapter is one of those that were measured.
+        write_model(output, weights, held[0].adapter)
         (output / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        (output / "README.md").write_text(card(figures, choice), encoding="utf-8")
+        facts = vars(choice) | {
+            "features": WIDTH,
+            "counts": COUNTS,
+            "first": len(reading.first.fever) + len(reading.first.abstracts),
+        }
+        facts |= {"fever_pairs": FEVER_PAIRS, "fever_open": FEVER_OPEN, "open_above": OPEN_ABOVE, "together": together}
+        (output / "README.md").write_text(card(figures, facts), encoding="utf-8")
 
 
-# -- the model card
-
-CARD = """# The packaged stance model
-
-It says what a document says about a claim: SUPPORTS, REFUTES or NOT_ENOUGH_INFO. ccheck uses it where no better judge
-is set up. It is multinomial logistic regression over {features} features, in a JSON file, and needs only the packaged
-embedding model (all-MiniLM-L6-v2), which numpy runs.
-
-## How it was made
-
-`benchmarks/packaged_stance.py` makes it. [docs/training.md](../../docs/training.md) has the command.
-
-- **Data**: 919 claim-abstract pairs of SciFact (claims and labels CC BY 4.0, abstracts ODC-By 1.0), 5,140
-  claim-sentence pairs of Climate-FEVER (as published by its authors), {fever_pairs:,} claim-evidence pairs of FEVER
-  (CC BY-SA 3.0), and {fever_open:,} open pairs made from FEVER: a claim with the evidence of another claim that shares
-  words with it. The file contains weights only, neither texts nor labels.
-- **Features**: the {counts} counts of `ccheck/verdict/features.py`, and each of them once more for documents of one
-  sentence. Of an abstract, up to four sentences that share most words with the claim are read.
-- **Choices**: regularisation C = {strength}, class weights to the power of {balanced}, weight of FEVER {fever},
-  temperature {temperature}, threshold {threshold}. They were chosen in two folds of the training pairs.
-
-## Figures
-
-*Held out*: claims and documents that neither training nor the choices above have seen, in three folds. *Without it*:
-the whole data set was left out, as when you use the model in another field. Intervals (95%) are from a bootstrap over
-claims.
-
-The figures flatter a little. Which features are counted, how many sentences are read, that documents of one sentence
-have weights of their own, and the weight of FEVER were chosen on earlier splits of the same pairs. The last was fixed
-after a trial in which it could also be 0: SciFact without its own pairs then came to 0.366.
-
-| data | weighted F1 | always the most frequent label | macro F1 | expected calibration error |
-| --- | --- | --- | --- | --- |
-{rows}
-
-How reliable the confidences are, on held-out pairs:
-
-| confidence | {names} |
-| --- | {lines} |
-{reliability}
-
-## What it can't do
-
-- It compares words. It doesn't know what they mean: that a lower mortality is a better survival, for example.
-- REFUTES is its weakest label. It needs a negation, an opposite direction or another number to notice it.
-- It adds nothing up, neither numbers nor several sentences.
-- On subjects and kinds of text that are unlike its data, expect the figures of *without it*, and confidences that are
-  too high.
-- It reads English only.
-"""
-
-
-def card(figures: dict[str, dict[str, dict[str, Any]]], choice: Choice) -> str:
-    rows = [
-        f"| {name}, {kind} | {one['weighted_f1']:.3f} [{one['interval'][0]:.3f}, {one['interval'][1]:.3f}] "
-        f"| {one['most_frequent_label']:.3f} | {one['macro_f1']:.3f} | {one['calibration_error']:.3f} |"
-        for kind, found in figures.items()
-        for name, one in found.items()
-    ]
-    held = figures["held out"]
-    bins = {name: {row[0]: row for row in one["reliability"]} for name, one in held.items()}
-    reliability = []
-    for low in sorted({low for found in bins.values() for low in found}):
-        cells = []
-        for found in bins.values():
-            row = found.get(low)
-            cells.append(f"{row[3]:.2f} right of {row[1]:,}, mean confidence {row[2]:.2f}" if row else "–")
-        reliability.append(f"| {low:.1f} to {low + 0.1:.1f} | {' | '.join(cells)} |")
-    return CARD.format(
-        features=WIDTH,
-        counts=COUNTS,
-        fever_pairs=FEVER_PAIRS,
-        fever_open=FEVER_OPEN,
-        rows="\n".join(rows),
-        names=" | ".join(held),
-        lines=" | ".join("---" for _ in held),
-        reliability="\n".join(reliability),
-        **{name: getattr(choice, name) for name in ("strength", "balanced", "fever", "temperature", "threshold")},
-    )
+def write_model(folder: Path, weights: PackagedWeights, file: Path) -> None:
+    """What `PackagedStances` reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, folder / ADAPTER)
+    (folder / "model.json").write_text(weights.model_dump_json() + "\n", encoding="utf-8")
 
 
 # -- data
 
 
-def read_parts(folder: Path, cache: Path | None) -> list[Part]:
+def read_parts(folder: Path, cache: Path | None, work: Path) -> tuple[list[Part], Reading]:
+    """The counts of all pairs, and what adapters are made from; `work` is where they are kept."""
     rows = [
         list(read_rows(folder / "scifact/verdicts.jsonl", folder / "scifact/corpus.jsonl.gz").rows),
         list(read_rows(folder / "climate-fever/claims.jsonl.gz").rows),
         fever_rows(folder),
     ]
-    embedder = Embedder(find_model(EMBEDDING), "cpu")
+    found = find_model(EMBEDDING)
+    embedder = Embedder(found, "cpu")
     known: dict[str, NDArray[np.float32]] = {}
     if cache is not None and cache.exists():
         with np.load(cache) as kept:
@@ -197,17 +156,15 @@ def read_parts(folder: Path, cache: Path | None) -> list[Part]:
                 np.savez(cache, texts=json.dumps(list(known)), vectors=np.stack(list(known.values())))
         return np.stack([known[text] for text in texts])
 
-    return [
-        Part(
-            pair_counts(
-                [(row.claim, Document(row.doc_id, row.title, row.text)) for row in some], embed, read=SENTENCES
-            ).astype(np.float64),
-            np.array([STANCES.index(row.label) for row in some]),
-            np.array([" ".join(clean(row.claim).casefold().split()) for row in some]),
-            np.array([row.doc_id for row in some]),
-        )
-        for some in rows
-    ]
+    parts, judged = [], []
+    for some in rows:
+        pairs = [(row.claim, Document(row.doc_id, row.title, row.text)) for row in some]
+        counts, near = counts_and_nearest(pairs, embed, read=SENTENCES)
+        labels = np.array([STANCES.index(row.label) for row in some])
+        claims = np.array([" ".join(clean(row.claim).casefold().split()) for row in some])
+        parts.append(Part(counts.astype(np.float64), labels, claims, np.array([row.doc_id for row in some])))
+        judged.append(judged_rows(some, near))
+    return parts, Reading((judged[0], judged[1]), first_pairs(folder), found.path, work)
 
 
 def fever_rows(folder: Path) -> list[StanceRow]:
@@ -345,31 +302,85 @@ def fit(parts: Sequence[Part], choice: Choice, weighted_f1: float = 0.0) -> Pack
 # -- measuring
 
 
-def held_out(parts: Sequence[Part]) -> dict[str, dict[str, Any]]:
-    values: list[list[NDArray[np.float64]]] = [[], []]
-    given: list[list[NDArray[np.int64]]] = [[], []]
-    truth: list[list[NDArray[np.int64]]] = [[], []]
-    claims: list[list[NDArray[np.str_]]] = [[], []]
-    for first, second in zip(folds(parts[0], 3, 1), folds(parts[1], 3, 1), strict=True):
+@dataclass(frozen=True)
+class Held:
+    """What a fold's model, which was made without these pairs, says of them; one of each for a data set. `weights` are
+    those of its counts."""
+
+    parts: list[Part]
+    answered: list[Answered]
+    weights: PackagedWeights
+    adapter: Path
+
+
+def out_of_fold(parts: Sequence[Part], reading: Reading) -> list[Held]:
+    found = []
+    splits = zip(folds(parts[0], 3, 1), folds(parts[1], 3, 1), strict=True)
+    for number, (first, second) in enumerate(splits):
         some = [parts[0].of(first[0]), parts[1].of(second[0]), parts[2]]
         choice = choose(some)
         weights = fit(some, choice)
         print("outer fold:", vars(choice), flush=True)
-        for number, mask in enumerate((first[1], second[1])):
-            held = parts[number].of(mask)
-            made = probabilities(held.counts, weights)
-            values[number].append(made)
-            given[number].append(said(made, choice.threshold))
-            truth[number].append(held.labels)
-            claims[number].append(held.claims)
-    return {
-        NAMES[number]: measured(*(np.concatenate(one[number]) for one in (truth, values, given, claims)))
+        asked = [part.of(mask) for part, mask in zip(parts, (first[1], second[1]), strict=False)]
+        file = adapter(reading, f"fold-{number}", (first[0], second[0]))
+        read = read_out(reading, file, (first[1], second[1]))
+        answered = [
+            one.answered(probabilities(one.counts, weights), made) for one, made in zip(asked, read, strict=True)
+        ]
+        found.append(Held(asked, answered, weights, file))
+    return found
+
+
+def both(held: Sequence[Held]) -> list[Answered]:
+    """The answers of several folds, for each data set."""
+    return [
+        Answered(*(np.concatenate(values) for values in zip(*(one.answered[number] for one in held), strict=True)))
         for number in range(2)
-    }
+    ]
+
+
+def together_of_others(held: Sequence[Held], fold: Held) -> Together:
+    return fit_together(both([other for other in held if other is not fold]))
+
+
+def judged_by(answered: Answered, together: Together) -> NDArray[np.float64]:
+    """The probabilities as ccheck gives them."""
+    made = answered.counted.copy()
+    read = made[:, STANCES.index("NOT_ENOUGH_INFO")] <= together.open_above
+    made[read] = put_together(made[read], answered.read[read], together)
+    return made
+
+
+def held_out(held: Sequence[Held]) -> dict[str, dict[str, Any]]:
+    """Figures; `counts alone` and the difference to them are of the same pairs."""
+    figures = {}
+    for number in range(2):
+        values, given, counted = [], [], []
+        for fold in held:
+            answered = fold.answered[number]
+            together = together_of_others(held, fold)
+            values.append(judged_by(answered, together))
+            given.append(said(values[-1], fold.weights.threshold))
+            counted.append(said(answered.counted, fold.weights.threshold))
+        truth = np.concatenate([fold.parts[number].labels for fold in held])
+        claims = np.concatenate([fold.parts[number].claims for fold in held])
+        figures[NAMES[number]] = measured(truth, np.concatenate(values), np.concatenate(given), claims) | compared(
+            truth, np.concatenate(given), np.concatenate(counted), claims
+        )
+    return figures
+
+
+def compared(
+    truth: NDArray[np.int64], given: NDArray[np.int64], counted: NDArray[np.int64], claims: NDArray[np.str_]
+) -> dict[str, Any]:
+    """Weighted F1 of the counts alone, and how much more the whole has, with its interval."""
+    more = [weighted(truth[some], given[some]) - weighted(truth[some], counted[some]) for some in resampled(claims)]
+    ends = [float(one) for one in np.percentile(more, (2.5, 97.5)).round(3)]
+    return {"counts_alone": round(weighted(truth, counted), 3), "difference": ends}
 
 
 def left_out(parts: Sequence[Part]) -> dict[str, dict[str, Any]]:
-    """Each data set by a model that was made without it."""
+    """Each data set by counts that were made without it."""
     found = {}
     for number in range(2):
         some = [
@@ -380,6 +391,14 @@ def left_out(parts: Sequence[Part]) -> dict[str, dict[str, Any]]:
         given = said(made, choice.threshold)
         found[NAMES[number]] = measured(parts[number].labels, made, given, parts[number].claims)
     return found
+
+
+def resampled(claims: NDArray[np.str_]) -> Iterator[NDArray[np.int64]]:
+    """Places of pairs, of claims drawn with replacement, 500 times."""
+    places = [np.flatnonzero(claims == claim) for claim in sorted(set(claims))]
+    draw = np.random.default_rng(42)
+    for _ in range(500):
+        yield np.concatenate([places[number] for number in draw.integers(len(places), size=len(places))])
 
 
 def measured(
@@ -394,14 +413,7 @@ def measured(
         for number in range(10)
         if (bins == number).any()
     ]  # fmt: skip
-    places = {claim: np.flatnonzero(claims == claim) for claim in sorted(set(claims))}
-    draw = np.random.default_rng(42)
-    names = list(places)
-    drawn = [
-        np.concatenate([places[names[place]] for place in draw.integers(len(names), size=len(names))])
-        for _ in range(500)
-    ]
-    ends = np.percentile([weighted(truth[some], given[some]) for some in drawn], (2.5, 97.5))
+    ends = np.percentile([weighted(truth[some], given[some]) for some in resampled(claims)], (2.5, 97.5))
     most = np.full(len(truth), np.bincount(truth).argmax())
     return {
         "pairs": len(truth),

@@ -1,11 +1,11 @@
 """How sure a document must be to decide a verdict: right, wrong and open verdicts of the packaged stance model.
 
-    OMP_NUM_THREADS=1 python benchmarks/verdict_rule.py FOLDER [--claims N] [--cache FILE]
+    OMP_NUM_THREADS=1 python benchmarks/verdict_rule.py FOLDER [--claims N] [--cache FILE] [--work FOLDER]
 
 FOLDER contains `scifact/`, `climate-fever/` and `fever/`. SciFact is measured end to end: the ten best of all abstracts
 by BM25 and late interaction, most of which are not about the claim, are judged. Climate-FEVER's claims come with their
 five sentences. The stances of each claim are those of a model that was made without it and its documents, as in
-`benchmarks/packaged_stance.py`, whose choices and `--cache` it shares. A verdict is open if it is NOT_ENOUGH_INFO and
+`benchmarks/packaged_stance.py`, whose `--cache` and adapters it shares. A verdict is open if it is NOT_ENOUGH_INFO and
 should be another.
 
 `DECISIVE` is the lowest value with at most half as many wrong verdicts as 0, which counts every guess, on the first
@@ -19,28 +19,23 @@ import json
 import random
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
-import numpy as np
-from numpy.typing import NDArray
-from packaged_stance import EMBEDDING, SENTENCES, Choice, Part, fit, folds, read_parts
+from packaged_stance import Held, judged_by, out_of_fold, read_parts, together_of_others, write_model
 
 from ccheck.analysis import clean
-from ccheck.encode.dense import Embedder
 from ccheck.evaluation.files import read_records
-from ccheck.models import find_model
 from ccheck.pipeline.checker import Checker
 from ccheck.settings import resolve
-from ccheck.types import Document, Evidence, Hit, Label
-from ccheck.verdict.features import pair_counts
+from ccheck.types import Document, Evidence, Hit, Label, Stance
+from ccheck.verdict.judge import Case as JudgeCase
 from ccheck.verdict.labels import parse_label
-from ccheck.verdict.packaged_model import PackagedWeights, probabilities, stance_of
+from ccheck.verdict.packaged_model import PackagedStances, stance_of
 
 rule = importlib.import_module("ccheck.verdict.conclude")  # the room hands on a function of this name
 VALUES = (0.0, 0.5, 0.55, *(round(0.6 + number / 100, 2) for number in range(16)))
-CHOICE = Choice(0.03, 0.5, 0.3, 0.924, 0.4, 0.0)
-"""What `benchmarks/packaged_stance.py` chose."""
 RECIPE = """name = "words"
 extends = "bm25"
 [rerankers.late]
@@ -56,9 +51,10 @@ Case = tuple[Label, list[Evidence]]
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--claims", default=160, show_default=True, type=click.IntRange(2), help="Number of SciFact's claims.")
 @click.option("--cache", type=click.Path(path_type=Path), help="Keep the embeddings of the pairs in this file.")
-def main(folder: Path, claims: int, cache: Path | None) -> None:
-    parts = read_parts(folder, cache)
-    scifact, climate = found(folder, claims, parts), given(folder, parts)
+@click.option("--work", type=click.Path(path_type=Path), default=Path("build/stance"), help="Where adapters are kept.")
+def main(folder: Path, claims: int, cache: Path | None, work: Path) -> None:
+    held = out_of_fold(*read_parts(folder, cache, work))
+    scifact, climate = found(folder, claims, held), given(folder, held)
     first, second = scifact[::2], scifact[1::2]
     before = counted(first, 0.0)[1]
     chosen = next(value for value in VALUES if value and counted(first, value)[1] <= before / 2)
@@ -85,7 +81,7 @@ def counted(cases: Sequence[Case], value: float) -> tuple[int, int, int]:
     return right, len(said) - right - left, left
 
 
-def found(folder: Path, most: int, parts: Sequence[Part]) -> list[Case]:
+def found(folder: Path, most: int, held: Sequence[Held]) -> list[Case]:
     """SciFact's claims with what is found for them."""
     labels: dict[str, set[Label]] = {}
     for line in (folder / "scifact/verdicts.jsonl").read_text(encoding="utf-8").splitlines():
@@ -94,50 +90,46 @@ def found(folder: Path, most: int, parts: Sequence[Part]) -> list[Case]:
     asked = sorted(labels)
     random.Random(5).shuffle(asked)
     asked = asked[:most]
-    embedder = Embedder(find_model(EMBEDDING), "cpu")
-    models = made_without(parts, 0)
     cases: list[Case] = []
     with tempfile.TemporaryDirectory() as scratch:
+        judges: dict[str, PackagedStances] = {}
+        for number, fold in enumerate(held):
+            together = together_of_others(held, fold)
+            write_model(
+                Path(scratch, str(number)), fold.weights.model_copy(update={"together": together}), fold.adapter
+            )
+            judges |= dict.fromkeys(fold.parts[0].claims, PackagedStances(folder=Path(scratch, str(number))))
         recipe = Path(scratch, "words.toml")
         recipe.write_text(RECIPE, encoding="utf-8")
         settings = resolve({"store": f"local:{scratch}/store", "recipe": str(recipe)}).settings
         with Checker(settings) as checker:
             checker.ingest(folder / "scifact/corpus.jsonl.gz")
             for claim, result in zip(asked, checker.check_many(asked), strict=True):
-                documents = [piece.document for piece in result.evidence]
-                pairs = [(claim, document) for document in documents]
-                counts = pair_counts(pairs, embedder.encode_queries, read=SENTENCES)
-                cases.append((true_verdict(labels[claim]), judged(documents, counts, models[_key(claim)])))
+                (answer,) = judges[_key(claim)]([JudgeCase(result.claim, result.evidence)])
+                judged = [
+                    replace(piece, stance=stance) for piece, stance in zip(result.evidence, answer.stances, strict=True)
+                ]
+                cases.append((true_verdict(labels[claim]), judged))
     return cases
 
 
-def given(folder: Path, parts: Sequence[Part]) -> list[Case]:
+def given(folder: Path, held: Sequence[Held]) -> list[Case]:
     """Climate-FEVER's claims with their sentences."""
-    part, models = parts[1], made_without(parts, 1)
+    stances: dict[str, list[Stance]] = {}
+    for fold in held:
+        values = judged_by(fold.answered[1], together_of_others(held, fold))
+        for claim, row in zip(fold.parts[1].claims, values, strict=True):
+            stances.setdefault(claim, []).append(stance_of(row, fold.weights.threshold))
     cases: list[Case] = []
     for record in read_records(folder / "climate-fever/claims.jsonl.gz", frozenset()):
-        rows = part.counts[part.claims == _key(record.data["claim"])]
-        if len(rows):
-            documents = [Document(str(number), "", "") for number in range(len(rows))]
+        some = stances.get(_key(record.data["claim"]), [])
+        evidence = [
+            Evidence(Hit(rank, Document(str(rank), "", ""), 1.0), (), stance) for rank, stance in enumerate(some, 1)
+        ]
+        if evidence:
             truth = {parse_label(one["evidence_label"]) for one in record.data["evidences"]}
-            cases.append((true_verdict(truth), judged(documents, rows, models[_key(record.data["claim"])])))
+            cases.append((true_verdict(truth), evidence))
     return cases
-
-
-def made_without(parts: Sequence[Part], number: int) -> dict[str, PackagedWeights]:
-    """For each claim of a data set the model that was made without it."""
-    models: dict[str, PackagedWeights] = {}
-    for learned_from, asked in folds(parts[number], 3, 1):
-        some = [part.of(learned_from) if place == number else part for place, part in enumerate(parts)]
-        models |= dict.fromkeys(parts[number].claims[asked], fit(some, CHOICE))
-    return models
-
-
-def judged(documents: Sequence[Document], counts: NDArray[np.floating], weights: PackagedWeights) -> list[Evidence]:
-    return [
-        Evidence(Hit(rank, document, 1.0), (), stance_of(row, weights.threshold))
-        for rank, (document, row) in enumerate(zip(documents, probabilities(counts, weights), strict=True), 1)
-    ]
 
 
 def true_verdict(labels: set[Label]) -> Label:

@@ -5,10 +5,10 @@ The vectors are those of sentence-transformers in float32, to about 1e-6.
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import json
-import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InvalidData
 from ..special_tokens import words_only
+from .bert_layers import named, normalise, read_layer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,13 +31,12 @@ if TYPE_CHECKING:
 
 TOKENS_AT_ONCE = 4096
 """How many tokens go through the model together, of one or more texts."""
-_ROWS = 32
-"""Rows that stay in a processor's cache while a function of several steps is applied to them."""
 _POOLING = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
 }
+_WEIGHTS = "model.safetensors"
 _WORDS = "embeddings.word_embeddings.weight"
 _USUAL: dict[str, Any] = {
     "do_lower_case": False,
@@ -82,7 +82,7 @@ def read_bert_folder(path: Path) -> BertFolder | None:
             and all(_USUAL[name] == value for name, value in settings.items())
             and not _has_prompts(path)
             and 2 < window <= config["max_position_embeddings"]
-            and _has_float32(folder / "model.safetensors")
+            and _has_float32(folder / _WEIGHTS)
             and _plain_tokenizer(folder / "tokenizer.json", tokenizer)
         )
         if not runs or pooling is None:
@@ -100,18 +100,16 @@ class NumpyBert:
 
     def __init__(self, folder: BertFolder) -> None:
         """Raises InvalidData for a folder that is broken."""
-        from safetensors import SafetensorError, safe_open
+        from safetensors import SafetensorError
 
         self._folder = folder
-        file = folder.path / "model.safetensors"
         try:
-            with safe_open(file, framework="numpy") as stored:
-                weights = {name: stored.get_tensor(name) for name in stored.keys() if name != _WORDS}  # noqa: SIM118
-            self._words = _mapped(file, _WORDS)
-            self._layers = [_layer(weights, number, folder) for number in range(folder.layers)]
+            weights = _read_weights(folder)
+            self._words = _mapped(folder.path / _WEIGHTS, _WORDS)
+            self._layers = _layers(folder, weights)
             self._places = weights["embeddings.position_embeddings.weight"]
-            self._types = weights["embeddings.token_type_embeddings.weight"][0]
-            self._norm = _named(weights, "embeddings.LayerNorm")
+            self._types = weights["embeddings.token_type_embeddings.weight"]
+            self._norm = named(weights, "embeddings.LayerNorm")
             self._tokenizer = _open_tokenizer(folder.path, len(self._words))
             if self._words.shape[1] != folder.dimensions or len(self._places) < folder.max_tokens:
                 raise ValueError("config.json does not describe its weights")
@@ -119,6 +117,18 @@ class NumpyBert:
             _in_threads(self._try, [[0, 0]])
         except (OSError, SafetensorError, LookupError, ValueError) as error:
             raise InvalidData(f"{folder.path} can't be loaded as an embedding model: {error}") from error
+
+    def changed(self, change: Callable[[dict[str, Floats]], None]) -> NumpyBert:
+        """The model with other weights: `change` gets those of its layers by their names, and may replace them.
+
+        Raises ValueError where these don't fit each other, and what `change` raises.
+        """
+        weights = _read_weights(self._folder)
+        change(weights)
+        made = copy.copy(self)
+        made._layers = _layers(self._folder, weights)
+        _in_threads(made._try, [[0, 0]])
+        return made
 
     def _read(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, special ones at its ends, cut at the model's window."""
@@ -138,6 +148,31 @@ class NumpyBert:
 
         def fill(rows: list[int]) -> None:
             answer[rows] = self._forward([ids[row] for row in rows])
+
+        _in_threads(fill, list(_batches([len(one) for one in ids])))
+        return answer
+
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]], most: int) -> Floats:
+        """Two texts are read as one: the vector of the first token and the mean of all, shape [pairs, 2 * dimensions].
+
+        Of `most` tokens, with the three special ones, the first text gets up to a half.
+        """
+        import numpy as np
+
+        answer = np.empty((len(pairs), 2 * self._folder.dimensions), np.float32)
+        first, last = self._tokenizer.encode("").ids
+        one, other = (self.token_ids([pair[side] for pair in pairs]) for side in (0, 1))
+        ids, kinds = [], []
+        for mine, given in zip(one, other, strict=True):
+            mine = mine[: (most - 3) // 2]
+            given = given[: most - 3 - len(mine)]
+            ids.append([first, *mine, last, *given, last])
+            kinds.append([0] * (len(mine) + 2) + [1] * (len(given) + 1))
+
+        def fill(rows: list[int]) -> None:
+            states, spans = self._states([ids[row] for row in rows], [kinds[row] for row in rows])
+            for row, span in zip(rows, spans, strict=True):
+                answer[row] = np.concatenate([states[span][0], states[span].mean(0)])
 
         _in_threads(fill, list(_batches([len(one) for one in ids])))
         return answer
@@ -197,8 +232,10 @@ class NumpyBert:
         states, spans = self._states(ids)
         return np.stack([self._pool(states[span]) for span in spans])
 
-    def _states(self, ids: Sequence[Sequence[int]]) -> tuple[Floats, list[slice]]:
-        """The last layer's states of all tokens, and where each text's are.
+    def _states(
+        self, ids: Sequence[Sequence[int]], kinds: Sequence[Sequence[int]] | None = None
+    ) -> tuple[Floats, list[slice]]:
+        """The last layer's states of all tokens, and where each text's are. `kinds` tells a first from a second text.
 
         The texts lie one behind the other, so that nothing is padded; only attention takes them one by one.
         """
@@ -208,8 +245,9 @@ class NumpyBert:
         ends = list(itertools.accumulate(lengths))
         spans = [slice(end - length, end) for end, length in zip(ends, lengths, strict=True)]
         places = np.concatenate([np.arange(length) for length in lengths])
-        states = self._words[np.concatenate(ids)] + self._places[places] + self._types
-        _normalise(states, self._norm, self._folder.epsilon)
+        states = self._words[np.concatenate(ids)] + self._places[places]
+        states += self._types[0] if kinds is None else self._types[np.concatenate(kinds)]
+        normalise(states, self._norm, self._folder.epsilon)
         for layer in self._layers:
             states = layer(states, spans)
         return states, spans
@@ -225,117 +263,6 @@ class NumpyBert:
 def load_bert(folder: BertFolder) -> NumpyBert:
     """The model of a folder. The last one is kept: ranking and judging mostly use the same. Raises InvalidData."""
     return NumpyBert(folder)
-
-
-Linear = tuple["Floats", "Floats"]
-"""Weight, shape [out, in], and bias."""
-
-
-def _layer(weights: dict[str, Floats], number: int, folder: BertFolder) -> Callable[[Floats, list[slice]], Floats]:
-    """A layer of the model: from the states of all tokens to the next ones."""
-    import numpy as np
-
-    name = f"encoder.layer.{number}"
-    parts = [_named(weights, f"{name}.attention.self.{part}") for part in ("query", "key", "value")]
-    scale = np.float32(1 / math.sqrt(folder.dimensions // folder.heads))
-    inside = np.concatenate([weight for weight, _ in parts]), np.concatenate([bias for _, bias in parts])
-    # The queries' scale is put into the weights.
-    inside[0][: folder.dimensions] *= scale
-    inside[1][: folder.dimensions] *= scale
-    outside, attention_norm = (_named(weights, f"{name}.attention.output.{part}") for part in ("dense", "LayerNorm"))
-    wide, narrow = _named(weights, f"{name}.intermediate.dense"), _named(weights, f"{name}.output.dense")
-    norm = _named(weights, f"{name}.output.LayerNorm")
-
-    def layer(states: Floats, spans: list[slice]) -> Floats:
-        mixed = _attention(_linear(states, inside), spans, folder.heads)
-        attended = _linear(mixed, outside)
-        attended += states
-        _normalise(attended, attention_norm, folder.epsilon)
-        hidden = _linear(attended, wide)
-        _gelu(hidden)
-        result = _linear(hidden, narrow)
-        result += attended
-        _normalise(result, norm, folder.epsilon)
-        return result
-
-    return layer
-
-
-def _attention(inside: Floats, spans: list[slice], heads: int) -> Floats:
-    """`inside` has query, key and value of each token side by side."""
-    import numpy as np
-
-    dimensions = inside.shape[1] // 3
-    mixed = np.empty((len(inside), dimensions), np.float32)
-    for span in spans:
-        parts = inside[span].reshape(-1, 3, heads, dimensions // heads)
-        query, key, value = (parts[:, number].transpose(1, 0, 2) for number in range(3))
-        shares = query @ key.transpose(0, 2, 1)
-        shares -= shares.max(-1, keepdims=True)
-        np.exp(shares, out=shares)
-        shares /= shares.sum(-1, keepdims=True)
-        mixed[span] = (shares @ value).transpose(1, 0, 2).reshape(-1, dimensions)
-    return mixed
-
-
-def _linear(states: Floats, layer: Linear) -> Floats:
-    made: Floats = states @ layer[0].T
-    made += layer[1]
-    return made
-
-
-def _normalise(states: Floats, norm: Linear, epsilon: float) -> None:
-    """Layer normalisation, in place."""
-    import numpy as np
-
-    for rows in _blocks(states, 8 * _ROWS):
-        rows -= rows.mean(-1, keepdims=True)
-        variance = np.einsum("ij,ij->i", rows, rows) / np.float32(rows.shape[1])
-        rows /= np.sqrt(variance + np.float32(epsilon))[:, None]
-        rows *= norm[0]
-        rows += norm[1]
-
-
-# erf(x) in float32 is x P(x²) / Q(x²) for |x| < 4 and its sign beyond, as Eigen and XLA have it.
-_P = (
-    *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05),
-    *(-7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
-)
-_Q = (
-    *(-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03),
-    -1.42647390514189e-02,
-)
-
-
-def _gelu(states: Floats) -> None:
-    """x/2 (1 + erf(x/√2)), in place."""
-    import numpy as np
-
-    for rows in _blocks(states, _ROWS):
-        x = np.clip(rows * np.float32(math.sqrt(0.5)), -4, 4)
-        square = x * x
-        above, below = _polynomial(_P, square), _polynomial(_Q, square)
-        x *= above
-        x /= below
-        x += 1
-        rows *= x
-        rows *= np.float32(0.5)
-
-
-def _polynomial(coefficients: Sequence[float], x: Floats) -> Floats:
-    import numpy as np
-
-    made: Floats = x * np.float32(coefficients[0])
-    for coefficient in coefficients[1:-1]:
-        made += np.float32(coefficient)
-        made *= x
-    made += np.float32(coefficients[-1])
-    return made
-
-
-def _blocks(states: Floats, rows: int) -> Iterator[Floats]:
-    """Views of so many rows each."""
-    return (states[start : start + rows] for start in range(0, len(states), rows))
 
 
 _running = threading.Lock()
@@ -381,8 +308,16 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 # -- folders
 
 
-def _named(weights: dict[str, Floats], name: str) -> Linear:
-    return weights[f"{name}.weight"], weights[f"{name}.bias"]
+def _layers(folder: BertFolder, weights: dict[str, Floats]) -> list[Callable[[Floats, list[slice]], Floats]]:
+    return [read_layer(weights, number, folder.heads, folder.epsilon) for number in range(folder.layers)]
+
+
+def _read_weights(folder: BertFolder) -> dict[str, Floats]:
+    """All but the vocabulary's, which are half of a small model."""
+    from safetensors import safe_open
+
+    with safe_open(folder.path / _WEIGHTS, framework="numpy") as stored:
+        return {name: stored.get_tensor(name) for name in stored.keys() if name != _WORDS}  # noqa: SIM118
 
 
 def _pooling(config: dict[str, Any]) -> Literal["mean", "cls", "max"] | None:

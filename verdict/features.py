@@ -160,6 +160,33 @@ def pair_features(
 
     if not pairs:
         return np.zeros((0, 0), dtype=np.float32)
+    rows = []
+    for u, v, counts, _ in _compared(pairs, embed, read):
+        rows.append(np.concatenate([u, v, np.abs(u - v), u * v, counts]))
+    return np.stack(rows)
+
+
+def counts_and_nearest(
+    pairs: Sequence[tuple[str, Document]],
+    embed: Callable[[Sequence[str]], NDArray[np.float32]],
+    *,
+    read: int = MAX_SENTENCES,
+) -> tuple[NDArray[np.float32], list[list[str]]]:
+    """Those of `pair_features` that are not embeddings, shape [pairs, COUNTS], and the `NEAR` sentences of each
+    document that are nearest to its claim, in the document's order."""
+    import numpy as np
+
+    compared = list(_compared(pairs, embed, read))
+    counts = np.array([counts for _, _, counts, _ in compared], dtype=np.float32).reshape(-1, COUNTS)
+    return counts, [near for *_, near in compared]
+
+
+def _compared(
+    pairs: Sequence[tuple[str, Document]], embed: Callable[[Sequence[str]], NDArray[np.float32]], read: int
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], list[str]]]:
+    """For each pair the vectors of the claim and of the nearest sentence, the counts, and the nearest sentences."""
+    import numpy as np
+
     all_sentences = [sentences_of(document) for _, document in pairs]
     chosen = [_nearest_words(clean(claim), some, read) for (claim, _), some in zip(pairs, all_sentences, strict=True)]
     titles = [clean(document.title).strip() for _, document in pairs]
@@ -168,18 +195,17 @@ def pair_features(
         + [some[place] for some, places in zip(all_sentences, chosen, strict=True) for place in places]
         + [title for title in titles if title]
     )
-    vectors = embed(list(texts))
+    vectors = embed(list(texts)) if texts else np.zeros((0, 0), np.float32)
     place_of = {text: number for number, text in enumerate(texts)}
-    rows = []
     for (claim, _), some, places, title in zip(pairs, all_sentences, chosen, titles, strict=True):
         u = vectors[place_of[clean(claim)]]
         near = vectors[[place_of[some[place]] for place in places]]
         cosines = near @ u
         order = np.argsort(-cosines, kind="stable")
         best = int(order[0])
-        v = near[best]
         words = read_words(clean(claim))
-        said = [relations(words, read_words(some[places[number]])) for number in order[:NEAR]]
+        nearest = [places[number] for number in order[:NEAR]]
+        said = [relations(words, read_words(some[place])) for place in nearest]
         counts = [
             *_counts(clean(claim), some[places[best]], title),
             *np.mean(said, axis=0),
@@ -187,18 +213,7 @@ def pair_features(
             *_placed(cosines[order], places[best], len(some)),
             float(vectors[place_of[title]] @ u) if title else 0.0,
         ]
-        rows.append(np.concatenate([u, v, np.abs(u - v), u * v, np.array(counts, dtype=np.float32)]))
-    return np.stack(rows)
-
-
-def pair_counts(
-    pairs: Sequence[tuple[str, Document]],
-    embed: Callable[[Sequence[str]], NDArray[np.float32]],
-    *,
-    read: int = MAX_SENTENCES,
-) -> NDArray[np.float32]:
-    """Those of `pair_features` that are not embeddings, shape [pairs, COUNTS]."""
-    return pair_features(pairs, embed, read=read)[:, -COUNTS:]
+        yield u, near[best], np.array(counts, dtype=np.float32), [some[place] for place in sorted(nearest)]
 
 
 def scaled(row: NDArray[np.float32], weights: dict[str, Any]) -> NDArray[np.float64]:

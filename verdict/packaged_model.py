@@ -1,9 +1,11 @@
-"""The stance model that ccheck carries: a linear model over counts of a claim and a document, in a small JSON file.
+"""The stance model that ccheck carries: a linear model over counts of a claim and a document, in a small JSON file, and
+an adapter with which the packaged embedding model reads the two together. Numpy runs both.
 
-It needs only the packaged embedding model, which numpy runs. The features are the counts of `features.pair_counts`,
-standardised, and the same again for a document of a single sentence: of an abstract, the nearest sentences were found,
-while a single sentence is all there is, so the same counts mean different things. `benchmarks/packaged_stance.py` makes
-the file and measures it; `packaged/README.md` is its model card.
+The features are the counts of `features.counts_and_nearest`, standardised, and the same again for a document of a
+single sentence: of an abstract, the nearest sentences were found, while a single sentence is all there is, so the same
+counts mean different things. Where the counts alone don't say clearly that a document leaves the claim open, the
+adapted model reads the claim with the nearest sentences, and both answers are put together.
+`benchmarks/packaged_stance.py` makes the files and measures them; `packaged/README.md` is the model card.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..analysis import clean
 from ..errors import InvalidData
 from ..models import find_model, require_models
-from ..types import Label, Stance
-from .features import COUNTS, ONE_SENTENCE, pair_counts, sentences_of
+from ..types import Document, Label, Stance
+from .features import COUNTS, ONE_SENTENCE, counts_and_nearest, sentences_of
 from .judge import NO_TEXT, Case, Judged, in_groups
 from .labels import STANCES
 
@@ -26,13 +29,30 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ..encode.cross_encoder import CrossEncoder
     from ..encode.dense import Embedder
 
 PACKAGED = "packaged"
 """The name by which `--stance` knows this model."""
 FOLDER = Path(__file__).parent / "packaged"
+ADAPTER = "adapter.safetensors"
 WIDTH = 2 * COUNTS + 1
 Numbers = Annotated[tuple[float, ...], Field(min_length=COUNTS, max_length=COUNTS)]
+
+
+class Together(BaseModel):
+    """How the answers of the counts and of the adapted model, which reads `tokens`, are put together: logarithms of the
+    counts' probabilities and outputs of the model, each times its weight, are added.
+
+    A document that the counts leave open with a probability above `open_above` is not read.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tokens: int = Field(ge=16, le=512)
+    open_above: float = Field(ge=0, le=1)
+    counts: float = Field(ge=0, le=100)
+    reader: float = Field(ge=0, le=100)
 
 
 class PackagedWeights(BaseModel):
@@ -55,6 +75,7 @@ class PackagedWeights(BaseModel):
     scale: Numbers
     coefficients: tuple[tuple[float, ...], ...]
     intercept: tuple[float, ...]
+    together: Together | None = None
 
     @model_validator(mode="after")
     def _shapes(self) -> PackagedWeights:
@@ -77,7 +98,7 @@ class PackagedStances:
         """
         from ..encode.dense import run_by_numpy
 
-        self._weights = read_weights(folder)
+        self._folder, self._weights = folder, read_weights(folder)
         self._found = find_model(self._weights.embedding, allow_download=allow_download)
         if run_by_numpy(self._found, "cpu") is None:
             name = self._found.name
@@ -91,8 +112,7 @@ class PackagedStances:
             pieces = [(case.claim.text, piece.document) for case in group for piece in case.evidence]
             readable = [bool(sentences_of(document)) for _, document in pieces]
             pairs = [pair for pair, one in zip(pieces, readable, strict=True) if one]
-            counts = pair_counts(pairs, self._embedder.encode_queries, read=self._weights.sentences) if pairs else None
-            rows = iter(() if counts is None else probabilities(counts, self._weights))
+            rows = iter(self._probabilities(pairs))
             stances = iter(
                 [
                     stance_of(next(rows), self._weights.threshold) if one else Stance(None, error=NO_TEXT)
@@ -101,6 +121,31 @@ class PackagedStances:
             )
             for case in group:
                 yield Judged(tuple(next(stances) for _ in case.evidence))
+
+    def _probabilities(self, pairs: Sequence[tuple[str, Document]]) -> NDArray[np.float64]:
+        """Of `STANCES`, shape [pairs, 3]."""
+        weights = self._weights
+        counts, near = counts_and_nearest(pairs, self._embedder.encode_queries, read=weights.sentences)
+        made = probabilities(counts, weights)
+        if weights.together is None:
+            return made
+        read = made[:, STANCES.index("NOT_ENOUGH_INFO")] <= weights.together.open_above
+        if read.any():
+            texts = [
+                (clean(claim), " ".join(some)) for (claim, _), some, one in zip(pairs, near, read, strict=True) if one
+            ]
+            said = self._reader(texts)
+            made[read] = put_together(made[read], said, weights.together)
+        return made
+
+    @functools.cached_property
+    def _reader(self) -> CrossEncoder:
+        from ..encode.cross_encoder import load_cross_encoder
+        from ..encode.dense import run_by_numpy
+
+        folder, together = run_by_numpy(self._found, "cpu"), self._weights.together
+        assert folder is not None and together is not None
+        return load_cross_encoder(folder, self._folder / ADAPTER, together.tokens)
 
     @functools.cached_property
     def _embedder(self) -> Embedder:
@@ -133,7 +178,22 @@ def probabilities(counts: NDArray[np.floating[Any]], weights: PackagedWeights) -
     import numpy as np
 
     values = design(counts, weights) @ np.asarray(weights.coefficients).T + np.asarray(weights.intercept)
-    values /= weights.temperature
+    return softmax(values / weights.temperature)
+
+
+def put_together(
+    counted: NDArray[np.floating[Any]], read: NDArray[np.floating[Any]], weights: Together
+) -> NDArray[np.float64]:
+    """The calibrated probabilities of `STANCES`, shape [pairs, 3], from the probabilities that the counts give and the
+    outputs of the adapted model."""
+    import numpy as np
+
+    return softmax(weights.counts * np.log(np.clip(counted, 1e-6, None)) + weights.reader * read)
+
+
+def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
     values = np.exp(values - values.max(axis=1, keepdims=True))
     made: NDArray[np.float64] = values / values.sum(axis=1, keepdims=True)
     return made

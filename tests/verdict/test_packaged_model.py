@@ -22,6 +22,7 @@ from ccheck.verdict.packaged_model import (
     PackagedStances,
     design,
     probabilities,
+    put_together,
     read_weights,
     stance_of,
 )
@@ -71,6 +72,36 @@ def test_a_document_of_one_sentence_has_weights_of_its_own():
     assert abs(values[0] - values[1]).max() > 0.01
 
 
+def test_only_what_the_counts_do_not_leave_open_is_read_and_by_its_nearest_sentences():
+    made = PackagedStances()
+    asked: list[tuple[str, str]] = []
+
+    def refuted(pairs):
+        asked.extend(pairs)
+        return np.tile(np.array([-9.0, 9.0, -9.0], np.float32), (len(pairs), 1))
+
+    made.__dict__["_reader"] = refuted
+    long = Document(
+        "long", "", f"Cod live in cold water. {SEA.text} Ice melts. Sea level varies. Sea level is measured."
+    )
+    claim = "Sea level rose by 20 cm since 1900."
+    evidence = tuple(Evidence(Hit(rank, one, 1.0)) for rank, one in enumerate((SEA, FISH, long), 1))
+    (answer,) = made([Case(Claim(claim), evidence)])
+    assert asked == [(claim, SEA.text), (claim, f"{SEA.text} Sea level varies. Sea level is measured.")]
+    about, apart, _ = answer.stances
+    assert about.label == "REFUTES" and apart.label == "NOT_ENOUGH_INFO"
+    (alone,) = judged(claim, FISH)
+    assert apart == alone
+
+
+def test_both_answers_are_put_together_by_their_weights():
+    weights = read_weights().together.model_copy(update={"counts": 2.0, "reader": 0.5})
+    counted, read = np.array([[0.5, 0.25, 0.25]]), np.array([[0.0, 2, 0]])
+    expected = np.array([0.25, 0.0625 * np.e, 0.0625])
+    assert put_together(counted, read, weights)[0] == pytest.approx(expected / expected.sum())
+    assert np.isfinite(put_together(np.array([[1.0, 0, 0]]), read, weights)).all()
+
+
 def test_a_broken_file_is_named(tmp_path):
     with pytest.raises(InvalidData, match="Install ccheck again"):
         read_weights(tmp_path)
@@ -79,6 +110,10 @@ def test_a_broken_file_is_named(tmp_path):
     (tmp_path / "model.json").write_text(json.dumps(data))
     with pytest.raises(InvalidData, match="do not fit"):
         read_weights(tmp_path)
+    data = json.loads((FOLDER / "model.json").read_text())
+    (tmp_path / "model.json").write_text(json.dumps(data))
+    with pytest.raises(InvalidData, match=r"adapter\.safetensors"):
+        next(PackagedStances(folder=tmp_path)([Case(Claim("Sea level rose."), (Evidence(Hit(1, SEA, 1.0)),))]))
 
 
 def test_the_card_tells_the_figures_of_the_file():

@@ -1,0 +1,171 @@
+"""Training of the packaged stance model's adapter: low-rank changes of the packaged embedding model, which then reads
+claim and evidence together (`ccheck/encode/cross_encoder.py`).
+
+`benchmarks/packaged_stance.py` calls it. The embedding model's own weights are in bfloat16 and are not trained. One
+thread and fixed seeds give the same adapter again on the same kind of processor.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stance_pairs import Pair
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AutoModel, AutoTokenizer
+
+RANK = 16
+FROM_LAYER = 1
+"""The lowest layer, from 0, that is changed."""
+TOKENS = 1300
+"""About as many tokens are in one step."""
+Encoded = tuple[list[int], list[int]]
+"""Of a pair: the ids of its tokens, and which of the two texts each is from."""
+
+
+class LowRank(nn.Module):
+    """A linear layer and a change of low rank."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = base
+        self.a = nn.Parameter(torch.randn(RANK, base.in_features) / math.sqrt(base.in_features))
+        self.b = nn.Parameter(torch.zeros(base.out_features, RANK))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = self.base(x) + (x @ self.a.t().to(x.dtype)) @ self.b.t().to(x.dtype)
+        return made
+
+
+class Reader(nn.Module):
+    """The embedding model with its changes, and a head over the first token's vector and the mean of all."""
+
+    def __init__(self, folder: Path, state: dict[str, Tensor] | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        options = {"attn_implementation": "eager", "attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
+        self.encoder = AutoModel.from_pretrained(folder, local_files_only=True, **options)
+        self.encoder.to(torch.bfloat16).requires_grad_(False)
+        for number, layer in enumerate(self.encoder.encoder.layer):
+            attention = layer.attention
+            for module, name in (
+                (attention.self, "query"),
+                (attention.self, "key"),
+                (attention.self, "value"),
+                (attention.output, "dense"),
+                (layer.intermediate, "dense"),
+                (layer.output, "dense"),
+            ):
+                setattr(module, name, LowRank(getattr(module, name)).requires_grad_(number >= FROM_LAYER))
+                getattr(module, name).base.requires_grad_(False)
+        self.head = nn.Linear(2 * self.encoder.config.hidden_size, 3)
+        nn.init.zeros_(self.head.bias)
+        for name, values in (state or {}).items():
+            self.get_parameter(name).data.copy_(values)
+
+    def forward(self, ids: Tensor, mask: Tensor, kinds: Tensor, dropout: float = 0.0) -> Tensor:
+        states = self.encoder(input_ids=ids, attention_mask=mask, token_type_ids=kinds).last_hidden_state.float()
+        shown = mask[..., None].float()
+        read = torch.cat([states[:, 0], (states * shown).sum(1) / shown.sum(1)], 1)
+        made: Tensor = self.head(functional.dropout(read, dropout, self.training))
+        return made
+
+    def state(self) -> dict[str, Tensor]:
+        """What is trained."""
+        return {name: values.detach().clone() for name, values in self.named_parameters() if values.requires_grad}
+
+
+def read_pairs(folder: Path, pairs: Sequence[tuple[str, str]], most: int) -> list[Encoded]:
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    read = tokenizer(
+        [claim for claim, _ in pairs], [text for _, text in pairs], truncation="longest_first", max_length=most
+    )
+    return list(zip(read["input_ids"], read["token_type_ids"], strict=True))
+
+
+def learn(
+    folder: Path,
+    pairs: Sequence[Pair],
+    start: dict[str, Tensor] | None = None,
+    *,
+    most: int,
+    rate: float,
+    epochs: int = 1,
+    stop: int | None = None,
+    warm: int = 20,
+    decay: float = 0.01,
+    smoothing: float = 0.0,
+    dropout: float = 0.0,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """What was learned from the pairs, of which `most` tokens are read. `rate` rises over `warm` steps and falls
+    linearly; training ends early at the step `stop`."""
+    torch.set_num_threads(1)
+    model = Reader(folder, start).train()
+    encoded = read_pairs(folder, [(pair.claim, pair.evidence) for pair in pairs], most)
+    labels = torch.tensor([pair.label for pair in pairs])
+    weights = torch.tensor([pair.weight for pair in pairs], dtype=torch.float)
+    draw = random.Random(seed)
+    steps = [rows for _ in range(epochs) for rows in _steps([len(ids) for ids, _ in encoded], draw)]
+    trained = [values for values in model.parameters() if values.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=rate, weight_decay=decay, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1, (step + 1) / warm) * max(0.02, 1 - step / len(steps))
+    )
+    lost, began = 0.0, time.process_time()
+    for number, rows in enumerate(steps[:stop], 1):
+        made = model(*_batch(encoded, rows), dropout)
+        each = functional.cross_entropy(made, labels[rows], reduction="none", label_smoothing=smoothing)
+        loss = (each * weights[rows]).sum() / len(rows)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        schedule.step()
+        lost += loss.item()
+        if number % 50 == 0:
+            print(
+                f"step {number} of {len(steps)}: loss {lost / 50:.3f}, {time.process_time() - began:.0f} s", flush=True
+            )
+            lost = 0.0
+    return model.state()
+
+
+def _steps(lengths: Sequence[int], draw: random.Random) -> Iterator[list[int]]:
+    """The rows of each step: pairs of like length."""
+    order = list(range(len(lengths)))
+    draw.shuffle(order)
+    steps = []
+    for start in range(0, len(order), 400):
+        rows: list[int] = []
+        for row in sorted(order[start : start + 400], key=lambda row: lengths[row]):
+            if (rows and (len(rows) + 1) * lengths[row] > TOKENS) or len(rows) >= 48:
+                steps.append(rows)
+                rows = []
+            rows.append(row)
+        if rows:
+            steps.append(rows)
+    draw.shuffle(steps)
+    return iter(steps)
+
+
+def _batch(encoded: Sequence[Encoded], rows: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    longest = max(len(encoded[row][0]) for row in rows)
+    ids, mask, kinds = (torch.zeros(len(rows), longest, dtype=torch.long) for _ in range(3))
+    for place, row in enumerate(rows):
+        length = len(encoded[row][0])
+        ids[place, :length], mask[place, :length] = torch.tensor(encoded[row][0]), 1
+        kinds[place, :length] = torch.tensor(encoded[row][1])
+    return ids, mask, kinds
+
+
+def stored(state: dict[str, Tensor]) -> dict[str, NDArray[np.float16]]:
+    """The adapter's tensors as `cross_encoder` reads them."""
+    return {name.removeprefix("encoder."): values.numpy().astype(np.float16) for name, values in state.items()}
