@@ -7,6 +7,7 @@ token's vector and the mean of all.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,9 @@ CrossEncoder = Callable[[Sequence[tuple[str, str]]], "Floats"]
 """From pairs of texts to the outputs of the head, shape [pairs, outputs]."""
 
 
+@functools.lru_cache(maxsize=1)
 def load_cross_encoder(folder: BertFolder, adapter: Path, most: int) -> CrossEncoder:
-    """The model of a folder, changed by an adapter. Of two texts it reads `most` tokens.
+    """The model of a folder, changed by an adapter. Of two texts it reads `most` tokens. The last one is kept.
 
     Raises InvalidData where one of the two is broken, or they do not fit each other.
     """
