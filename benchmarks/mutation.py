@@ -32,11 +32,11 @@ LOCAL = [
     "search/test_local_answers.py",
     "search/test_local_units.py",
     "search/test_local_fields.py",
+    "search/test_local_damage.py",
 ]
 LOCAL_FILES = [
     *LOCAL,
     "search/test_local_store.py",
-    "search/test_local_damage.py",
     "search/test_local_survival.py",
 ]
 ELASTIC = [
