@@ -40,7 +40,7 @@ check: .venv/.dev
 
 # For the inner loop: without the tests that load models or start servers or programs (tests/fast.py).
 check-fast: .venv/.dev
-	$(BIN)/pytest --fast -q --numprocesses 2 $(PYTEST)
+	OMP_NUM_THREADS=1 $(BIN)/pytest --fast -q --numprocesses 2 $(PYTEST)
 
 # benchmarks/mutation.py; MUTANTS="core/fusion.py --sample 0" for one file.
 mutants: .venv/.dev

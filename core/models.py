@@ -62,6 +62,7 @@ CHOSEN = {
     "intfloat/e5-mistral-7b-instruct",
     "jinaai/jina-embeddings-v3",
     "meta-llama/Llama-3.1-8B-Instruct",
+    "mistralai/Mistral-7B-Instruct-v0.2",
     "mixedbread-ai/mxbai-rerank-large-v2",
     "naver/splade-v3",
     "openai/clip-vit-large-patch14",

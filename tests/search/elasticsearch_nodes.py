@@ -186,6 +186,8 @@ class Node:
 _nodes: list[Node] = []
 _temporary_homes: list[Path] = []
 _served: set[str] = set()
+_lent: list[Node] = []
+"""Nodes that other processes may use for longer than this one: a Popen that is collected before its program ends warns."""
 
 
 def start_node(
@@ -290,6 +292,7 @@ def shared_node(licence: Licence, version: str, home: Path) -> Iterator[Node]:
             os.set_blocking(reading, True)
             node = Node(licence, home, 0, version)
             node.start(reading)
+            _lent.append(node)
             os.close(reading)
             started.write_text(str(node.port))
     try:
