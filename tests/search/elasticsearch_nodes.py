@@ -187,7 +187,7 @@ _nodes: list[Node] = []
 _temporary_homes: list[Path] = []
 _served: set[str] = set()
 _lent: list[Node] = []
-"""Nodes that other processes may use for longer than this one: a Popen that is collected before its program ends warns."""
+"""Nodes that other processes may use longer than this one. A Popen that is collected before its program ends warns."""
 
 
 def start_node(
