@@ -123,6 +123,12 @@ class Node:
         """Ends the server in order (SIGTERM)."""
         self._end(signal.SIGTERM)
 
+    def leave(self) -> None:
+        """Leaves the server to others, who may use it for longer: we neither stop it nor wait for its end."""
+        assert self._process is not None
+        self._process.returncode = 0  # else a Popen warns when it is collected before its program ends
+        self._process = None
+
     def freeze(self) -> None:
         """Stops its threads (SIGSTOP): connections stay open, and nobody answers."""
         self._signal(signal.SIGSTOP)
@@ -186,8 +192,6 @@ class Node:
 _nodes: list[Node] = []
 _temporary_homes: list[Path] = []
 _served: set[str] = set()
-_lent: list[Node] = []
-"""Nodes that other processes may use longer than this one. A Popen that is collected before its program ends warns."""
 
 
 def start_node(
@@ -292,7 +296,7 @@ def shared_node(licence: Licence, version: str, home: Path) -> Iterator[Node]:
             os.set_blocking(reading, True)
             node = Node(licence, home, 0, version)
             node.start(reading)
-            _lent.append(node)
+            node.leave()
             os.close(reading)
             started.write_text(str(node.port))
     try:
