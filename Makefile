@@ -39,8 +39,9 @@ check: .venv/.dev
 	$(BIN)/pytest $(PYTEST)
 
 # For the inner loop: without the tests that load models or start servers or programs (tests/fast.py).
+check-fast: export OMP_NUM_THREADS = 1
 check-fast: .venv/.dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest --fast -q --numprocesses 2 $(PYTEST)
+	$(BIN)/pytest --fast -q --numprocesses 2 $(PYTEST)
 
 # benchmarks/mutation.py; MUTANTS="core/fusion.py --sample 0" for one file.
 mutants: .venv/.dev
