@@ -76,7 +76,7 @@ def compare(
     own, plain = (statistics.median(column) for column in zip(*times[1:], strict=True))
     own_cpu, plain_cpu = (statistics.median(column) for column in zip(*spent[1:], strict=True))
     return (
-        f"{spread(ratios[1:])}; {own:.2f} ms against {plain:.2f} ms, of which CPU time of the client's process "
+        f"{spread(ratios[1:])}; {own:.2f} ms against {plain:.2f} ms; CPU time of the client's process: "
         f"{own_cpu:.2f} ms against {plain_cpu:.2f} ms"
     )
 

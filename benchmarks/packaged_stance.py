@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,11 +29,10 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from stance_card import card
-from stance_pairs import first_pairs, judged_rows
+from stance_pairs import first_pairs, judged_rows, nearest_others
 from stance_together import OPEN_ABOVE, Answered, Reading, adapter, fit_together, read_out
 
 from ccheck.analysis import clean
@@ -172,25 +170,11 @@ def fever_rows(folder: Path) -> list[StanceRow]:
     rows = list(read_rows(folder / "fever/pairs.jsonl.gz").rows)
     draw = random.Random(0)
     draw.shuffle(rows)
-    vectorizer = TfidfVectorizer(sublinear_tf=True, stop_words="english")
-    texts = vectorizer.fit_transform([row.text for row in rows])
     asked = rows[FEVER_PAIRS : FEVER_PAIRS + 2 * FEVER_OPEN]
-    near = vectorizer.transform([row.claim for row in asked]) @ texts.T
-    made: list[StanceRow] = []
-    for number, row in enumerate(asked):
-        found = near[[number]].tocoo()
-        order = found.col[np.lexsort((found.col, -found.data))][:40]
-        names = {*re.findall(r"[A-Z][\w'-]+|\d+", row.claim[1:]), row.claim.split()[0]}
-        others = [
-            rows[place]
-            for place in order
-            if rows[place].text[:60] not in row.text
-            and row.text[:60] not in rows[place].text
-            and sum(name in rows[place].text for name in names) <= 0.6 * len(names)
-        ]
-        if others and len(made) < FEVER_OPEN:
-            other = draw.choice(others[:8])
-            made.append(StanceRow(row.claim, other.text, "NOT_ENOUGH_INFO", row.claim_id, other.doc_id))
+    made = []
+    for row, others in itertools.islice(nearest_others(asked, rows), FEVER_OPEN):
+        other = draw.choice(others)
+        made.append(StanceRow(row.claim, other.text, "NOT_ENOUGH_INFO", row.claim_id, other.doc_id))
     return rows[:FEVER_PAIRS] + made
 
 

@@ -105,8 +105,10 @@ def learn(
     dropout: float = 0.0,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """What was learned from the pairs, of which `most` tokens are read. `rate` rises over `warm` steps and falls
-    linearly; training ends early at the step `stop`."""
+    """Learn from the pairs, reading at most `most` tokens of each, and return what is trained.
+
+    `rate` rises over `warm` steps, then falls linearly. Training ends early at the step `stop`.
+    """
     torch.set_num_threads(1)
     model = Reader(folder, start).train()
     encoded = read_pairs(folder, [(pair.claim, pair.evidence) for pair in pairs], most)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,10 +116,18 @@ def _with_not(claim: str) -> str | None:
 
 def _open(asked: Sequence[StanceRow], rows: Sequence[StanceRow], draw: random.Random) -> list[Pair]:
     """Claims with the evidence of others, which shares words with them but not their names."""
+    found = nearest_others(asked, rows)
+    return [Pair(row.claim, _short(row.claim, draw.choice(others).text), OPEN) for row, others in found]
+
+
+def nearest_others(
+    asked: Sequence[StanceRow], rows: Sequence[StanceRow]
+) -> Iterator[tuple[StanceRow, list[StanceRow]]]:
+    """For each row asked, up to eight others whose evidence shares words with its claim, but not its names. A row
+    without any is left out."""
     vectorizer = TfidfVectorizer(sublinear_tf=True, stop_words="english")
     texts = vectorizer.fit_transform([row.text for row in rows])
     near = vectorizer.transform([row.claim for row in asked]) @ texts.T
-    made: list[Pair] = []
     for number, row in enumerate(asked):
         found = near[[number]].tocoo()
         order = found.col[np.lexsort((found.col, -found.data))][:40]
@@ -132,8 +140,7 @@ def _open(asked: Sequence[StanceRow], rows: Sequence[StanceRow], draw: random.Ra
             and sum(name in rows[place].text for name in names) <= 0.6 * len(names)
         ]
         if others:
-            made.append(Pair(row.claim, _short(row.claim, draw.choice(others[:8]).text), OPEN))
-    return made
+            yield row, others[:8]
 
 
 def _of_abstracts(folder: Path, draw: random.Random) -> list[Pair]:

@@ -73,7 +73,7 @@ def test_images_are_ranked_by_their_cosine_to_the_claim(clip: Path, paper: Path)
     }
     assert {key: found[key] for key in wanted} == pytest.approx(wanted, abs=1e-5)
     assert list(found) == ["FIG 2", "FIG 1", "TAB 1"] and wanted["FIG 2"] > wanted["FIG 1"]
-    # An image that is none is named and left out.
+    # A file that is not an image is named and left out.
     paper.with_name("g1.tif").write_text("not an image")
     ran = ccheck("figures", paper, CLAIM, *arguments)
     assert [one["id"] for one in json.loads(ran.out)] == ["FIG 2", "FIG 1", "TAB 1"]
