@@ -44,9 +44,9 @@ def with_papers(client: Client, name: str, index: Index, named: str | None) -> I
     if named == "":
         return index
     if named is not None:
-        field = _named(index, named, "group chunks")
-        chunks, papers, _ = _counted(client, name, field)
-        return _grouped(index, field, chunks / papers if papers else 1.0)
+        paper = _named(index, named, "group chunks")
+        chunks, papers, _ = _counted(client, name, paper)
+        return _grouped(index, paper, chunks / papers if papers else 1.0)
     wholes = {one: field for one, known in index.fields.items() if (field := _whole(one, known)) is not None}
     for one in by_last_part(GROUPS, wholes):
         field = wholes[one]
