@@ -260,6 +260,8 @@ async def _unless_gone(request: Request, work: Awaitable[Response]) -> Response:
     finally:
         for task in (working, gone):
             task.cancel()
+        # The caller is answered after the work was taken out of the queue: a worker that looks in between would do it.
+        await asyncio.wait({working, gone})
 
 
 async def _read(request: Request, most: int, add: Callable[[int], None]) -> bytes | None:
