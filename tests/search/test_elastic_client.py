@@ -71,7 +71,7 @@ def test_patience_ends(stub: Stub) -> None:
         started = time.monotonic()
         with pytest.raises(ServerError, match=r"/papers is too busy or not ready \(503, no master\)"):
             store.upsert(entries(1))
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 60
     assert len(stub.bodies("/papers/_bulk")) >= 2
 
 
