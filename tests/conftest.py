@@ -27,6 +27,7 @@ pytest_plugins = [
         "elastic_stub",
         "elasticsearch_nodes",
         "fast",
+        "hurry",
         "order",
         "rerank_servers",
         "scripted_llm",

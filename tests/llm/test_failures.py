@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hurry import TENTH
 from llm_questions import GOOD, Number, many, numbered, words
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
@@ -26,6 +27,7 @@ from ccheck.llm import (
 )
 
 pytest.importorskip("openai", reason="needs the extra llm")
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 @pytest.fixture
@@ -38,9 +40,9 @@ def open_model(open_model: Callable[..., LanguageModel]) -> Callable[..., Langua
 
 
 def test_retry_after_is_honoured(open_model):
-    with scripted([error(429, "slow down", retry_after="1"), say(GOOD)]) as server:
+    with scripted([error(429, "slow down", retry_after="0.3"), say(GOOD)]) as server:
         assert open_model(server.url).ask(words(), Number).usage.llm_calls == 1
-    assert server.at[1] - server.at[0] >= 1
+    assert server.at[1] - server.at[0] >= 0.3
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_an_answer_that_is_no_completion_is_an_error(open_model, body):
 
 def test_an_endpoint_that_dies_half_way_loses_nothing(open_model):
     with scripted(numbered) as server:
-        model = open_model(server.url, llm_concurrency=2, llm_retry_seconds=1)
+        model = open_model(server.url, llm_concurrency=2, llm_retry_seconds=TENTH)
         outcomes = []
         for outcome in model.ask_many(many(60)):
             outcomes.append(outcome)
@@ -135,7 +137,7 @@ def test_a_server_that_was_waited_for_in_vain_is_not_waited_for_again_and_again(
         return numbered(request) if int(user_text(request).split()[1]) < 5 else error(503, "down")
 
     with scripted(answer) as server:
-        outcomes = list(open_model(server.url, llm_concurrency=2, llm_retry_seconds=1).ask_many(many(60)))
+        outcomes = list(open_model(server.url, llm_concurrency=2, llm_retry_seconds=TENTH).ask_many(many(60)))
     assert [isinstance(outcome, Answer) for outcome in outcomes] == [number < 5 for number in range(60)]
     # Each of the others once, and some more for the two that waited; waiting for each would be two or three for each.
     assert len(server.requests) < 60 + 12

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 import hostile_replies
 import pytest
 from hostile_replies import CLAIM, GOOD, KEY, TEXT, HostileServer, Raw, completion, hostile
+from hurry import TENTH
 from scripted_llm import Said, error, say, scripted
 
+from ccheck import http
 from ccheck.errors import CcheckError, ServerError
 from ccheck.llm import LanguageModel, Refused
 from ccheck.rerank.remote import RemoteReranker
@@ -25,6 +27,7 @@ from ccheck.verdict.judge import Case, all_judged
 from ccheck.verdict.llm import LlmStances
 
 pytest.importorskip("openai", reason="needs the extra llm")
+pytestmark = pytest.mark.usefixtures("hurried")
 
 CASE = Case(Claim(CLAIM), (Evidence(Hit(1, Document("d", "On vaccines", TEXT), 1.0)),))
 NAMES = list(hostile_replies.replies(""))
@@ -83,6 +86,7 @@ def test_the_error_says_where_a_redirect_leads(server, open_model):
 CHILD = """
 import resource, sys, tempfile
 from pathlib import Path
+from ccheck import http
 from ccheck.errors import CcheckError
 from ccheck.llm import open_llm, Reply
 from ccheck.rerank.remote import RemoteReranker
@@ -169,15 +173,15 @@ def test_a_reranker_that_drips_its_headers_is_given_up(server):
 @pytest.mark.parametrize("value", ["0", "0.001", "-5", "Wed, 21 Oct 2015 07:28:00 GMT"])
 def test_a_server_that_says_at_once_is_not_asked_thousands_of_times(server, open_model, value):
     server.answer = Raw(b"again", 429, {"Retry-After": value})
-    model = open_model(server.url, llm_retry_seconds=1)
+    model = open_model(server.url, llm_retry_seconds=TENTH)
     for ask in (
         lambda: model.ask(({"role": "user", "content": "?"},), hostile_reply()),
-        lambda: RemoteReranker(server.url, retry_seconds=1)("sea", ["a", "b"]),
+        lambda: RemoteReranker(server.url, retry_seconds=TENTH)("sea", ["a", "b"]),
     ):
         server.requests = 0
         with pytest.raises(CcheckError, match="429"):
             ask()
-        assert 1 <= server.requests <= 2  # the second after .5 to .75 seconds
+        assert 1 <= server.requests <= 2  # the second after .05 to .075 seconds
 
 
 def hostile_reply() -> type:
@@ -217,14 +221,15 @@ def refused_url() -> str:
 
 
 @pytest.mark.parametrize("kind", ["llm", "rerank"])
-def test_who_was_never_there_is_said_at_once_and_given_up_soon(open_model_or_reranker, kind):
+def test_who_was_never_there_is_said_at_once_and_given_up_soon(open_model_or_reranker, kind, monkeypatch):
+    monkeypatch.setattr(http, "FIRST_SECONDS", 0.2)
     said: list[tuple[float, str]] = []
     started = time.monotonic()
     ask = open_model_or_reranker(kind, refused_url(), lambda message: said.append((time.monotonic(), message)))
     with pytest.raises(ServerError, match="the connection was refused"):
         ask()
     assert len(said) == 1 and "can't be reached: the connection was refused" in said[0][1]
-    assert "up to 2 s" in said[0][1]
+    assert "up to 0.2 s" in said[0][1]
     assert time.monotonic() - started < 60  # and not the ten minutes that it may take
     with pytest.raises(ServerError, match="the connection was refused"):
         ask()

@@ -268,6 +268,7 @@ def test_one_claim_does_not_wait_for_another(folder: Path) -> None:
     assert {one.verdict.label for one in others if one.verdict is not None} == {"SUPPORTS"}
 
 
+@pytest.mark.slow
 def test_what_is_ready_at_the_deadline_is_judged(folder: Path) -> None:
     def answer(text: str) -> Any:
         return Said("", hang=60) if asked_of(text) == QUESTIONS[0] else cite_first(text)
@@ -280,6 +281,7 @@ def test_what_is_ready_at_the_deadline_is_judged(folder: Path) -> None:
     assert result.questions[0].queries and result.verdict.label == "SUPPORTS" and result.verdict.error is not None
 
 
+@pytest.mark.slow
 def test_a_verdict_that_comes_too_late_is_none(folder: Path) -> None:
     with questioned(Veracity=lambda text: Said("", hang=60)) as llm:
         result = checked(folder, llm, more="deadline = 3")

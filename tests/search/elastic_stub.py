@@ -66,7 +66,7 @@ def searched(body: bytes) -> list[Any]:
 
 
 @pytest.fixture
-def stub() -> Iterator[Stub]:
+def stub(hurried: None) -> Iterator[Stub]:
     stub = Stub()
     with http_stub(stub.reply) as stub.server:
         yield stub
@@ -76,5 +76,5 @@ def stub() -> Iterator[Stub]:
 def store(stub: Stub) -> Iterator[ElasticStore]:
     from ccheck.search.elastic import Connection, ElasticStore
 
-    with ElasticStore(Connection(stub.url, retry_seconds=2, request_timeout=5), "papers") as store:
+    with ElasticStore(Connection(stub.url, retry_seconds=0.4, request_timeout=5), "papers") as store:
         yield store

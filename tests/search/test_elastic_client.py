@@ -67,7 +67,7 @@ def test_only_failed_items_are_sent_again(stub: Stub, store: ElasticStore) -> No
 
 def test_patience_ends(stub: Stub) -> None:
     stub.answers["POST", "/papers/_bulk"] = [(503, {"error": {"type": "x", "reason": "no master"}})]
-    with ElasticStore(Connection(stub.url, retry_seconds=1), "papers") as store:
+    with ElasticStore(Connection(stub.url, retry_seconds=0.1), "papers") as store:
         started = time.monotonic()
         with pytest.raises(ServerError, match=r"/papers is too busy or not ready \(503, no master\)"):
             store.upsert(entries(1))

@@ -129,7 +129,7 @@ def test_a_proxy_that_can_t_reach_the_server_is_asked_again(
 
 def test_patience_that_was_used_up_is_not_spent_on_the_next_request(stub: Stub) -> None:
     gone, good = (503, {"error": "no master"}), (200, {"responses": [hit("sea")]})
-    with ElasticStore(Connection(stub.url, retry_seconds=0.5), "papers") as store:
+    with ElasticStore(Connection(stub.url, retry_seconds=0.05), "papers") as store:
         asked: list[int] = []
         for answers in ([gone], [gone], [gone], [good], [gone]):
             stub.seen.clear()
@@ -217,7 +217,7 @@ def test_searches_that_are_rejected_come_back_fewer_at_a_time_and_none_is_given_
 
     stub.answers["POST", "/papers/_msearch"] = [one_of_them]
     words = ["sea", "ice", "tea", "soil", "bird", "fish"]
-    with ElasticStore(Connection(stub.url, retry_seconds=0.3), "papers") as store:
+    with ElasticStore(Connection(stub.url, retry_seconds=0.1), "papers") as store:
         assert found(store, *words) == words
     at_once = [parse_qs(one.query)["max_concurrent_searches"] for one in stub.seen if one.path.endswith("_msearch")]
     assert at_once == [["8"], ["4"], ["2"], ["1"], ["1"], ["1"]]

@@ -24,7 +24,7 @@ OWN = Fusion(method="minmax")
 
 @pytest.fixture
 def asked(stub: Stub) -> Iterator[ElasticStore]:
-    with ElasticStore(Connection(stub.url, retry_seconds=1, request_timeout=5), "papers") as store:
+    with ElasticStore(Connection(stub.url, retry_seconds=0.1, request_timeout=5), "papers") as store:
         yield store
 
 
