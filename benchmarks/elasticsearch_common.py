@@ -1,4 +1,4 @@
-"""Shared by the Elasticsearch benchmarks: a server, documents, and the format of figures."""
+"""Shared by the Elasticsearch benchmarks: a server, documents, an index of them, and the format of figures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from ccheck.layout import MAIN_VECTORS
-from ccheck.types import Document, Entry, Passage
+from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.types import Document, Entry, Passage, Query
 
 WORDS_IN_TEXT, VOCABULARY = 200, 30_000
+AT_A_TIME = 2_000
+TESTS = Path(__file__).parents[1] / "tests"
 
 
 @contextmanager
@@ -25,8 +28,7 @@ def server(url: str | None) -> Iterator[str]:
     if url is not None:
         yield url.rstrip("/")
         return
-    tests = Path(__file__).parents[1] / "tests"
-    sys.path[:0] = [str(tests), str(tests / "search")]
+    sys.path[:0] = [str(TESTS), str(TESTS / "search")]
     from elasticsearch_nodes import start_node
 
     with start_node("trial") as node:
@@ -54,8 +56,34 @@ def entries(count: int, dimensions: int = 0, seed: int = 0) -> list[Entry]:
     return found
 
 
+def random_layout(dimensions: int) -> Layout:
+    """The layout of a store with such entries."""
+    return Layout.with_vectors(Embedding("random", dimensions, "0" * 64, 256), Chunking(256, 256, 0))
+
+
+@contextmanager
+def indexed(url: str, index: str, found: Sequence[Entry], layout: Layout) -> Iterator[ElasticStore]:
+    """A new index with these entries, which is removed afterwards."""
+    drop(url, index)
+    with ElasticStore(Connection(url), index) as store:
+        store.prepare(layout)
+        for start in range(0, len(found), AT_A_TIME):
+            assert store.upsert(found[start : start + AT_A_TIME]) == {}
+        store.publish()
+        yield store
+    drop(url, index)
+
+
+def queries(count: int, dimensions: int) -> list[Query]:
+    """The first words of other abstracts, with their vectors."""
+    found = entries(count, dimensions, seed=1)
+    return [Query(" ".join(e.document.text.split()[:12]), e.passages[MAIN_VECTORS][0].vector) for e in found]
+
+
 def drop(url: str, index: str) -> None:
-    httpx.delete(f"{url}/{index}-000001", timeout=60)
+    """Remove the index of a store, and the one that a migration made of it."""
+    names = f"{index}-000001,{index}-000002"
+    httpx.delete(f"{url}/{names}", params={"ignore_unavailable": True}, timeout=60)
 
 
 def spread(values: Sequence[float]) -> str:

@@ -15,12 +15,11 @@ from collections.abc import Callable
 
 import click
 import elasticsearch
-from elasticsearch_common import drop, entries, machine, server
+from elasticsearch_common import drop, entries, indexed, machine, queries, random_layout, server
 
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.layout import Layout
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Query
 
 INDEX, WRITTEN = "ccheck-benchmark-concurrency", "ccheck-benchmark-concurrency-written"
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
@@ -34,21 +33,15 @@ AT_A_TIME, BATCH, PAUSE = 64, 2_000, 0.05
 @click.option("--claims", default=256, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: int) -> None:
-    with server(url) as address:
-        drop(address, INDEX)
-        with ElasticStore(Connection(address), INDEX) as store:
-            store.prepare(Layout.with_vectors(Embedding("random", dimensions, "0" * 64, 256), Chunking(256, 256, 0)))
-            store.upsert(entries(documents, dimensions))
-            store.publish()
-        asked = entries(claims, dimensions, seed=1)
-        queries = [Query(" ".join(e.document.text.split()[:12]), e.passages[MAIN_VECTORS][0].vector) for e in asked]
+    with server(url) as address, indexed(address, INDEX, entries(documents, dimensions), random_layout(dimensions)):
+        asked = queries(claims, dimensions)
         written = entries(4 * BATCH)
         print(machine(address), f"{documents:,} documents, {dimensions} dimensions, {claims} claims", sep="; ")
 
         def ask(store: ElasticStore) -> int:
-            for start in range(0, len(queries), AT_A_TIME):
-                store.search(queries[start : start + AT_A_TIME], BOTH, Fusion(), k=10)
-            return len(queries)
+            for start in range(0, len(asked), AT_A_TIME):
+                store.search(asked[start : start + AT_A_TIME], BOTH, Fusion(), k=10)
+            return len(asked)
 
         def write(store: ElasticStore) -> int:
             for start in range(0, len(written), BATCH):
@@ -57,7 +50,6 @@ def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: 
 
         for name, index, act in (("claims", INDEX, ask), ("documents", WRITTEN, write)):
             compared(name, address, index, act, rounds)
-        drop(address, INDEX)
 
 
 def compared(name: str, url: str, index: str, act: Callable[[ElasticStore], int], rounds: int) -> None:

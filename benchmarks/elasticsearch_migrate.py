@@ -14,83 +14,21 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import click
 import httpx
-from elasticsearch_common import entries, machine, server
+from elasticsearch_common import TESTS, entries, indexed, machine, random_layout, server
 
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Entry, Query, Ranking
+
+sys.path[:0] = [str(TESTS), str(TESTS / "search")]
+from elastic_busy import Busy  # noqa: E402
 
 INDEX = "ccheck-benchmark-migrate"
-DIMENSIONS, K, BATCH = 64, 10, 2_000
-LAYOUT = Layout.with_vectors(Embedding("random", DIMENSIONS, "0" * 64, 256), Chunking(256, 256, 0))
-RETRIEVERS: dict[str, Retriever] = {"bm25": Bm25(depth=100), "dense": Dense(depth=100)}
-
-
-class Busy:
-    """Queries and writes from two threads, each with a connection of its own, until it is left."""
-
-    def __init__(self, url: str, filled: list[Entry], pause: float) -> None:
-        self._url, self._pause, self._stop = url, pause, threading.Event()
-        self._filled = filled
-        self._new = entries(2_000, DIMENSIONS, seed=1)
-        self.counts: Counter[str] = Counter()
-        self.slowest = 0.0
-        self.failures: list[str] = []
-        self.digests = {one.document.id: one.digest for one in filled}
-        self._threads = [threading.Thread(target=self._run, args=[one]) for one in (self._ask, self._write)]
-
-    def __enter__(self) -> Busy:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self, act: Callable[[ElasticStore, int], None]) -> None:
-        with ElasticStore(Connection(self._url), INDEX) as store:
-            store.info()
-            store.prepare(LAYOUT)
-            number = 0
-            while not self._stop.is_set():
-                try:
-                    act(store, number)
-                except Exception as error:  # noqa: BLE001 - whatever it is, it is shown
-                    self.counts["failed"] += 1
-                    self.failures.append(repr(error)[:300])
-                number += 1
-                self._stop.wait(self._pause)
-
-    def _ask(self, store: ElasticStore, number: int) -> None:
-        asked = self._filled[number * 37 % len(self._filled)]
-        query = Query(asked.document.title, asked.passages[MAIN_VECTORS][0].vector)
-        started = time.perf_counter()
-        (answer,) = store.search([query], RETRIEVERS, Fusion(), k=K)
-        self.slowest = max(self.slowest, time.perf_counter() - started)
-        if not isinstance(answer, Ranking):
-            raise answer
-        self.counts["answered" if len(answer.hits) == K else "empty" if not answer.hits else "short"] += 1
-
-    def _write(self, store: ElasticStore, number: int) -> None:
-        changed = replace(self._filled[number % len(self._filled)], digest=f"changed {number}")
-        added = self._new[number % len(self._new)]
-        assert store.upsert([changed, added]) == {}
-        self.digests |= {one.document.id: one.digest for one in (changed, added)}
-        removed = self._filled[number * 7 % len(self._filled)].document.id
-        store.delete([removed])
-        self.digests.pop(removed, None)
-        self.counts["written"] += 3
+DIMENSIONS = 64
 
 
 @click.command()
@@ -99,23 +37,17 @@ class Busy:
 @click.option("--index-type", default="bbq_hnsw", show_default=True)
 @click.option("--pause", default=0.02, show_default=True, help="Seconds between two queries, and between two writes.")
 def main(url: str | None, documents: int, index_type: str, pause: float) -> None:
-    with server(url) as address:
-        httpx.delete(f"{address}/{INDEX}-000001,{INDEX}-000002", params={"ignore_unavailable": True}, timeout=60)
-        filled = entries(documents, DIMENSIONS)
-        with ElasticStore(Connection(address), INDEX) as store:
-            store.prepare(LAYOUT)
-            for start in range(0, documents, BATCH):
-                assert store.upsert(filled[start : start + BATCH]) == {}
-            store.publish()
+    filled, layout = entries(documents, DIMENSIONS), random_layout(DIMENSIONS)
+    new = entries(2_000, DIMENSIONS, seed=1)
+    with server(url) as address, indexed(address, INDEX, filled, layout) as store:
         print(f"{machine(address)}; {documents:,} documents, {DIMENSIONS} dimensions", flush=True)
         migrate = ["migrate", "--index-type", index_type, "--json", "--quiet"]
-        with Busy(address, filled, pause) as busy:
+        with Busy(store, layout, filled, lambda number: new[number % len(new)], k=10, pause=pause) as busy:
             said("killed", busy, lambda: killed(address, migrate, documents))
             said("continued", busy, lambda: finished(address, migrate))
             said("back", busy, lambda: finished(address, ["alias", "--back", "--json", "--quiet"]))
         print("\n".join(dict.fromkeys(busy.failures)) or "no query or write failed")
         exact(address, busy.digests)
-        httpx.delete(f"{address}/{INDEX}-000001,{INDEX}-000002", timeout=60)
 
 
 def said(name: str, busy: Busy, act: Callable[[], str]) -> None:

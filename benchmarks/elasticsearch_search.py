@@ -15,10 +15,9 @@ from typing import Any
 
 import click
 import elasticsearch
-from elasticsearch_common import drop, entries, machine, server, spread
+from elasticsearch_common import entries, indexed, machine, queries, random_layout, server, spread
 
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
-from ccheck.search.elastic import Connection, ElasticStore
+from ccheck.search.elastic import ElasticStore
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.types import Query, Ranking
 
@@ -33,23 +32,20 @@ BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 @click.option("--claims", default=60, show_default=True)
 @click.option("--rounds", default=7, show_default=True)
 def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: int) -> None:
-    with server(url) as address, ElasticStore(Connection(address), INDEX) as store:
-        drop(address, INDEX)
-        store.prepare(Layout.with_vectors(Embedding("random", dimensions, "0" * 64, 256), Chunking(256, 256, 0)))
-        store.upsert(entries(documents, dimensions))
-        store.publish()
+    with (
+        server(url) as address,
+        indexed(address, INDEX, entries(documents, dimensions), random_layout(dimensions)) as store,
+    ):
         client = elasticsearch.Elasticsearch(address, request_timeout=60)
         client.indices.forcemerge(index=f"{INDEX}-000001", max_num_segments=1)
-        asked = entries(claims, dimensions, seed=1)
-        queries = [Query(" ".join(e.document.text.split()[:12]), e.passages[MAIN_VECTORS][0].vector) for e in asked]
+        asked = queries(claims, dimensions)
         print(machine(address), f"{documents:,} documents, {dimensions} dimensions, {claims} claims", sep="; ")
         for name, details in (("each retriever's ranks, fused by ccheck", True), ("fused by the server's rrf", False)):
-            print(f"{name}: {compare(store, client, queries, rounds, details)}")
-        drop(address, INDEX)
+            print(f"{name}: {compare(store, client, asked, rounds, details)}")
 
 
 def compare(
-    store: ElasticStore, client: elasticsearch.Elasticsearch, queries: list[Query], rounds: int, details: bool
+    store: ElasticStore, client: elasticsearch.Elasticsearch, asked: list[Query], rounds: int, details: bool
 ) -> str:
     """`details`: with each retriever's ranks and scores, as `Checker` asks for a verdict. Without, rrf fuses."""
 
@@ -57,12 +53,12 @@ def compare(
         (ranking,) = store.search([query], BOTH, Fusion(), k=10, details=details)
         assert isinstance(ranking, Ranking) and len(ranking.hits) == 10
 
-    bodies = [recorded(store, lambda query=query: ours(query)) for query in queries]
+    bodies = [recorded(store, lambda query=query: ours(query)) for query in asked]
     assert any('"rrf"' in json.dumps(body) for requests in bodies for _, body, _ in requests) is not details
     ratios, times, spent = [], [], []
     for turn in range(rounds + 1):
         seconds, cpu = [0.0, 0.0], [0.0, 0.0]
-        for number, (query, requests) in enumerate(zip(queries, bodies, strict=True)):
+        for number, (query, requests) in enumerate(zip(asked, bodies, strict=True)):
             sides = (lambda query=query: ours(query), lambda r=requests: bare(client, r))
             # The second side finds the server's caches warm, so each side goes second equally often.
             for side in (0, 1) if (turn + number) % 2 else (1, 0):
@@ -71,8 +67,8 @@ def compare(
                 seconds[side] += time.perf_counter() - started
                 cpu[side] += time.process_time() - before
         ratios.append(seconds[0] / seconds[1])
-        times.append([1000 * value / len(queries) for value in seconds])
-        spent.append([1000 * value / len(queries) for value in cpu])
+        times.append([1000 * value / len(asked) for value in seconds])
+        spent.append([1000 * value / len(asked) for value in cpu])
     own, plain = (statistics.median(column) for column in zip(*times[1:], strict=True))
     own_cpu, plain_cpu = (statistics.median(column) for column in zip(*spent[1:], strict=True))
     return (

@@ -14,12 +14,10 @@ from typing import Any
 import click
 import orjson
 from elastic_transport import Transport
-from elasticsearch_common import drop, entries, machine, server
+from elasticsearch_common import entries, indexed, machine, queries, random_layout, server
 
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Query
 
 INDEX = "ccheck-benchmark-traffic"
 DIMENSIONS = 384
@@ -60,14 +58,8 @@ class Counted:
 @click.option("--documents", default=5_000, show_default=True)
 @click.option("--deep", default=5_000, show_default=True, help="Candidates for each retriever of the last batch.")
 def main(url: str | None, documents: int, deep: int) -> None:
-    with server(url) as address:
-        drop(address, INDEX)
-        with ElasticStore(Connection(address), INDEX) as store:
-            store.prepare(Layout.with_vectors(Embedding("random", DIMENSIONS, "0" * 64, 256), Chunking(256, 256, 0)))
-            store.upsert(entries(documents, DIMENSIONS))
-            store.publish()
-        asked = entries(64, DIMENSIONS, seed=1)
-        queries = [Query(" ".join(e.document.text.split()[:12]), e.passages[MAIN_VECTORS][0].vector) for e in asked]
+    with server(url) as address, indexed(address, INDEX, entries(documents, DIMENSIONS), random_layout(DIMENSIONS)):
+        asked = queries(64, DIMENSIONS)
         print(machine(address), f"{documents:,} documents, {DIMENSIONS} dimensions", sep="; ")
         with ElasticStore(Connection(address, request_timeout=300), INDEX) as store:
             with Counted() as opening:
@@ -77,10 +69,10 @@ def main(url: str | None, documents: int, deep: int) -> None:
                     store.info()
             print(f"before the first claim: {opening.per(1)}")
             for name, some, depth, k in (
-                ("one claim", queries[:1], 100, 10),
-                ("64 claims", queries, 100, 10),
-                ("64 claims, the 30 best reranked", queries, 100, 30),
-                (f"64 claims, {deep:,} candidates and hits", queries, deep, deep),
+                ("one claim", asked[:1], 100, 10),
+                ("64 claims", asked, 100, 10),
+                ("64 claims, the 30 best reranked", asked, 100, 30),
+                (f"64 claims, {deep:,} candidates and hits", asked, deep, deep),
             ):
                 retrievers: dict[str, Retriever] = {"bm25": Bm25(depth=depth), "dense": Dense(depth=depth)}
                 tracemalloc.start()
@@ -89,7 +81,6 @@ def main(url: str | None, documents: int, deep: int) -> None:
                 peak = tracemalloc.get_traced_memory()[1] / 1e6
                 tracemalloc.stop()
                 print(f"{name}, each: {traffic.per(len(some))}; peak of the call {peak:,.0f} MB")
-        drop(address, INDEX)
 
 
 if __name__ == "__main__":

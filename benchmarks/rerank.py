@@ -41,11 +41,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
+from processes import processes, received
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -117,7 +118,7 @@ def compare(
     answer: dict[str, Any] = {"model": f"{model_size(config)}, random weights"}
     with sides(SIDES[kind], model, threads, device) as ask:
         for side in SIDES[kind]:
-            ask[side](query, passages[:4])  # warm up
+            ask[side](query, passages[:4], 0)  # warm up
         say(f"{kind}, {size}: {answer['model']}, {threads} threads, {device}")
         of_smaller = dict(best) if quick else {}
         for count in counts:
@@ -151,7 +152,7 @@ def measured(
     default = DEFAULT[reference]
 
     def run(batch: int) -> float:
-        pairs.setdefault(batch, []).append((ask[reference](query, passages, batch), ask["ccheck"](query, passages)))
+        pairs.setdefault(batch, []).append((ask[reference](query, passages, batch), ask["ccheck"](query, passages, 0)))
         return median(pairs, batch)
 
     before = float("inf")
@@ -257,7 +258,7 @@ def bfloat16(model: Path, query: str, passages: list[str], threads: int) -> dict
     turns = []
     with sides(("ccheck", "bfloat16"), model, threads, "cpu") as ask:
         for turn in range(3):
-            found = {side: ask[side](query, passages) for side in ("ccheck", "bfloat16")}
+            found = {side: ask[side](query, passages, 0) for side in ("ccheck", "bfloat16")}
             turns += [found] if turn else []
     tau = kendall(turns[0]["ccheck"]["scores"], turns[0]["bfloat16"]["scores"])
     ratio = statistics.median(turn["ccheck"]["cpu"] / turn["bfloat16"]["cpu"] for turn in turns)
@@ -271,34 +272,15 @@ def kendall(a: list[float], b: list[float]) -> float:
     return sum((1 if (a[i] - a[j]) * (b[i] - b[j]) > 0 else -1) for i, j in pairs) / len(pairs)
 
 
-@contextmanager
-def sides(names: tuple[str, ...], model: Path, threads: int, device: str) -> Iterator[dict[str, Callable[..., Any]]]:
+def sides(
+    names: tuple[str, ...], model: Path, threads: int, device: str
+) -> AbstractContextManager[dict[str, Callable[..., Any]]]:
     """A process for each side. The functions ask it to score and return its measurements."""
     # Each process is forked from one that has imported everything: the imports take longer than some of the runs.
     os.environ["OMP_NUM_THREADS"] = str(threads)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ccheck.rerank.load", "FlagEmbedding", "sentence_transformers"])
-    started = []
-    ask: dict[str, Callable[..., Any]] = {}
-    for name in names:
-        here, there = context.Pipe()
-        process = context.Process(target=serve, args=(name, model, threads, device, there), daemon=True)
-        process.start()
-        there.close()
-        started.append((process, here))
-
-        def call(query: str, passages: list[str], batch: int = 0, pipe: Any = here) -> Any:
-            pipe.send((query, passages, batch))
-            return pipe.recv()
-
-        ask[name] = call
-    try:
-        yield ask
-    finally:
-        for process, pipe in started:
-            pipe.close()
-            process.join(10)
-            process.terminate()
+    return processes(context, names, serve, model, threads, device)
 
 
 def serve(name: str, model: Path, threads: int, device: str, pipe: Any) -> None:
@@ -308,11 +290,7 @@ def serve(name: str, model: Path, threads: int, device: str, pipe: Any) -> None:
     torch.set_num_threads(threads)
     shapes: list[tuple[int, int]] = []
     score = scorer(name, model, device, shapes)
-    while True:
-        try:
-            query, passages, batch = pipe.recv()
-        except EOFError:
-            return
+    for query, passages, batch in received(pipe):
         shapes.clear()
         with peak_memory(device) as peak:
             cpu, wall = time.process_time(), time.perf_counter()

@@ -37,13 +37,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from processes import processes, received
 
 from ccheck.models import find_model, loading_quietly
 
@@ -90,7 +90,9 @@ class Job:
 def main(folder: Path, tasks: tuple[str, ...], rounds: int, **given: Any) -> None:
     if given["warm"] >= given["steps"]:
         raise click.UsageError("--steps: more than --warm")
-    with tempfile.TemporaryDirectory() as scratch, processes(given["threads"]) as ask:
+    os.environ["OMP_NUM_THREADS"] = str(given["threads"])
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as scratch, processes(context, SIDES, serve) as ask:
         base = given.pop("base")
         for task in tasks:
             if task.startswith("stance") and not (folder / "verdicts.jsonl").is_file():
@@ -160,44 +162,9 @@ def prepared(base: str, task: str, scratch: Path) -> str:
 # -- a process for each side
 
 
-@contextmanager
-def processes(threads: int) -> Iterator[dict[str, Callable[[Job], dict[str, Any]]]]:
-    context = multiprocessing.get_context("spawn")
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    started = []
-    ask: dict[str, Callable[[Job], dict[str, Any]]] = {}
-    for name in SIDES:
-        here, there = context.Pipe()
-        process = context.Process(target=serve, args=(name, there), daemon=True)
-        process.start()
-        there.close()
-        started.append((process, here))
-
-        def call(job: Job, pipe: Any = here, side: str = name) -> dict[str, Any]:
-            pipe.send(job)
-            try:
-                found: dict[str, Any] = pipe.recv()
-            except EOFError:
-                raise click.ClickException(f"{side} failed at {job.task}: its error is above") from None
-            return found
-
-        ask[name] = call
-    try:
-        yield ask
-    finally:
-        for process, pipe in started:
-            pipe.close()
-            process.join(10)
-            process.terminate()
-
-
 def serve(side: str, pipe: Any) -> None:
     """Train what comes through the pipe until it is closed."""
-    while True:
-        try:
-            job = pipe.recv()
-        except EOFError:
-            return
+    for (job,) in received(pipe):
         pipe.send(trained(side, job))
 
 

@@ -42,6 +42,8 @@ HITS_AT_ONCE = 20_000
 """How many hits the searches of one request may ask for, so that an answer has some megabytes."""
 ALONG = 100
 """How many documents a search may bring along. More are read for all queries together, each once."""
+SEARCHED_AGAIN = 3
+"""How often a query is searched again because a document that it found was removed before it was read."""
 NATIVE = ""
 """The name of the server's own fusion among a query's searches."""
 
@@ -140,11 +142,14 @@ class Searcher:
         read: dict[Key, Document] = {}
         for chunk in _chunks([self._plan(query) for query in queries]):
             found = self._with_documents(self._answer(chunk), read)
-            gone = [place for place, one in enumerate(found) if isinstance(one, Found) and one.missing]
-            # A document that was removed after it was found is not found again.
-            again = self._with_documents(self._answer([chunk[place] for place in gone]), {}) if gone else []
-            for place, one in zip(gone, again, strict=True):
-                found[place] = self._unreadable(one) if isinstance(one, Found) and one.missing else one
+            for _ in range(SEARCHED_AGAIN):
+                gone = [place for place, one in enumerate(found) if isinstance(one, Found) and one.missing]
+                if not gone:
+                    break
+                # A document that was removed after it was found is not found again, but another one may be.
+                again = self._with_documents(self._answer([chunk[place] for place in gone]), {})
+                for place, one in zip(gone, again, strict=True):
+                    found[place] = one
             answers += [self._ranking(one) if isinstance(one, Found) else one for one in found]
         return answers
 
@@ -400,7 +405,9 @@ class Searcher:
             f"them, such as {concrete}/{id_}. Try again, and check that the index keeps _source"
         )
 
-    def _ranking(self, found: Found) -> Ranking:
+    def _ranking(self, found: Found) -> Ranking | CcheckError:
+        if found.missing:
+            return self._unreadable(found)
         joined = self.fusion if len(self.retrievers) > 1 else None
         return ranking_of(found.fused, found.rankings, found.named(), joined)
 

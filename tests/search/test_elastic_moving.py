@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from cli_runs import ccheck, jsonl
+from elastic_busy import Busy
 from elastic_indices import DIMENSIONS, LAYOUT, entry, ids, vector_of
 from elastic_indices import filled as indexed
 
@@ -23,7 +24,7 @@ from ccheck.search.elastic import Connection, ElasticStore, changes, copying, ma
 from ccheck.search.elastic.mappings import IndexOptions
 from ccheck.settings import Settings
 from ccheck.stages import Bm25, Dense, Fusion
-from ccheck.types import Claim, Entry, Query, Ranking
+from ccheck.types import Claim, Entry, Query
 
 DOCUMENTS, PAUSE = 60, 0.05
 RETRIEVERS = {"bm25": Bm25(depth=10), "dense": Dense(depth=10)}
@@ -63,71 +64,24 @@ def behind(store: ElasticStore) -> dict[str, bool]:
     return {one.name: one.in_use for one in moving.numbered(store.client, store.index)}
 
 
-class Busy:
-    """Searches and writes to a store from other threads, each with a connection of its own, until it is left."""
-
-    def __init__(self, store: ElasticStore) -> None:
-        self._store, self._stop = store, threading.Event()
-        self.failures: list[str] = []
-        self.answers = self.writes = 0
-        self.digests = {f"d{number}": "1" for number in range(DOCUMENTS)}
-        self._threads = [threading.Thread(target=self._run, args=[one]) for one in (self._search, self._write)]
-
-    def __enter__(self) -> Busy:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self, act: Callable[[ElasticStore], None]) -> None:
-        with ElasticStore(self._store.client.connection, self._store.index) as own:
-            try:
-                own.info()
-                own.prepare(LAYOUT)
-                while not self._stop.is_set():
-                    act(own)
-                    self._stop.wait(PAUSE)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
-                self.failures.append(repr(error))
-
-    def _search(self, own: ElasticStore) -> None:
-        (answer,) = own.search([Query("sea level", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
-        self.answers += 1
-        if not isinstance(answer, Ranking) or len(answer.hits) < 5:
-            self.failures.append(repr(answer))
-
-    def _write(self, own: ElasticStore) -> None:
-        self.writes += 1
-        changed, added = f"d{self.writes % DOCUMENTS}", f"d{DOCUMENTS + self.writes}"
-        digest = f"{self.writes + 1}"
-        own.upsert([numbered(int(id_[1:]), digest) for id_ in (changed, added)])
-        self.digests |= {changed: digest, added: digest}
-        removed = f"d{(self.writes * 7) % DOCUMENTS}"
-        own.delete([removed])
-        self.digests.pop(removed, None)
-
-
 def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "AT_ONCE", 20)
-    with Busy(filled) as busy:
+    entries = [numbered(number) for number in range(DOCUMENTS)]
+    with Busy(filled, LAYOUT, entries, lambda number: numbered(DOCUMENTS + number), k=5, pause=PAUSE) as busy:
         done = migrate(
             settings, Changes(IndexOptions("hnsw", shards=2, replicas=0)), answered, claims=[Claim("sea level")]
         )
-        at_switch = busy.writes, busy.answers
-        while min(busy.writes - at_switch[0], busy.answers - at_switch[1]) < 3 and not busy.failures:
-            busy._stop.wait(0.05)
+        at_switch = busy.counts.copy()
+        while min(busy.counts[one] - at_switch[one] for one in ("answered", "written")) < 3 and not busy.failures:
+            time.sleep(PAUSE)
         back = go_back(settings)
-    assert busy.failures == [] and busy.answers > 3
+    assert busy.failures == [] and busy.counts["answered"] > 3 and not busy.counts["short"] + busy.counts["empty"]
     first, second = f"{filled.index}-000001", f"{filled.index}-000002"
     assert (done.source, done.target, done.checked) == (first, second, "checked")
     assert (back.source, back.target) == (second, first)
     assert behind(filled) == {first: True, second: False}
     filled.publish()
-    ids = [f"d{number}" for number in range(DOCUMENTS + busy.writes + 1)]
+    ids = [f"d{number}" for number in range(DOCUMENTS + busy.counts["written"])]
     assert filled.digests(ids) == busy.digests and filled.count() == len(busy.digests)
     settings_of = httpx.get(f"{filled.name}-000002").json()[second]
     assert settings_of["settings"]["index"]["number_of_shards"] == "2"
