@@ -103,15 +103,15 @@ class Choice:
 def main(folder: Path, output: Path | None, cache: Path | None, work: Path) -> None:
     parts, reading = read_parts(folder, cache, work)
     held = out_of_fold(parts, reading)
-    figures = {"held out": held_out(held), "without it": left_out(parts)}
+    figures = {"held out": held_out(held), "without it": left_out(parts, reading, held)}
     choice = choose(parts)
     weights = fit(parts, choice, figures["held out"]["SciFact"]["weighted_f1"])
     together = fit_together(both(held))
     weights = weights.model_copy(update={"together": together})
     print(json.dumps({**figures, "chosen": vars(choice)}, indent=1))
     if output is not None:
-        # The first fold's adapter is one of those that were measured.
-        write_model(output, weights, held[0].adapter)
+        everything = [np.ones(len(part.labels), bool) for part in parts[:2]]
+        write_model(output, weights, adapter(reading, "all", everything))
         (output / "figures.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         facts = vars(choice) | {
             "features": WIDTH,
@@ -363,17 +363,23 @@ def compared(
     return {"counts_alone": round(weighted(truth, counted), 3), "difference": ends}
 
 
-def left_out(parts: Sequence[Part]) -> dict[str, dict[str, Any]]:
-    """Each data set by counts that were made without it."""
+def left_out(parts: Sequence[Part], reading: Reading, held: Sequence[Held]) -> dict[str, dict[str, Any]]:
+    """Each data set by a model that was made without it: counts, adapter, and the two weights, which are fitted to the
+    held-out answers about the other one."""
     found = {}
     for number in range(2):
-        some = [
-            part.of(np.zeros(len(part.labels), bool)) if place == number else part for place, part in enumerate(parts)
-        ]
+        used = [np.full(len(parts[place].labels), place != number) for place in range(2)]
+        some = [part.of(mask) for part, mask in zip(parts, used, strict=False)] + [parts[2]]
         choice = choose(some)
-        made = probabilities(parts[number].counts, fit(some, choice))
-        given = said(made, choice.threshold)
-        found[NAMES[number]] = measured(parts[number].labels, made, given, parts[number].claims)
+        counted = probabilities(parts[number].counts, fit(some, choice))
+        file = adapter(reading, f"without-{NAMES[number]}", used)
+        read = read_out(reading, file, [~mask for mask in used])[number]
+        values = judged_by(parts[number].answered(counted, read), fit_together([both(held)[1 - number]]))
+        truth, claims = parts[number].labels, parts[number].claims
+        given = said(values, choice.threshold)
+        found[NAMES[number]] = measured(truth, values, given, claims) | compared(
+            truth, given, said(counted, choice.threshold), claims
+        )
     return found
 
 

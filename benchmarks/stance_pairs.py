@@ -228,7 +228,7 @@ def judged_pairs(scifact: Sequence[Judged], climate: Sequence[Judged], first: Fi
     draw = random.Random(seed)
     made: list[Pair] = []
     for rows, abstracts in ((scifact, True), (climate, False)):
-        labels = np.array([row.label for row in rows])
+        labels = np.array([row.label for row in rows], np.int64)
         frequent = np.maximum(1, np.bincount(labels, minlength=len(STANCES)))
         counts = (len(rows) / len(STANCES) / frequent) ** 0.5
         for row in rows:
