@@ -67,6 +67,7 @@ def evaluate_averitec(
         if made.errors:
             claim, error = next(iter(made.errors.items()))
             failed.append(f"{name}: {counted(len(made.errors), 'claim')} failed in part. Claim {claim}: {error}")
+    failed += [f"{Path(name).name}: {said}" for name, row in rows.items() for said in _unjudged(row)]
     if as_json:
         for name, row in rows.items():
             print_json({"recipe": name} | row)
@@ -94,18 +95,29 @@ def _measured(
 
     with open_llm(settings, judge, notify=notifier(quiet)) as llm:
         recall = ev2r(gold, predictions, llm)
-    if recall is None:
-        raise Incomplete(f"{judge} could not judge any claim (--ev2r)")
     row["metrics"] |= recall.to_dict()
     row["ev2r"] = {"model": judge, "failed": recall.failed, "error": recall.error}
     return row
+
+
+def _unjudged(row: Mapping[str, Any]) -> list[str]:
+    """What to say where the judge of Ev2R failed."""
+    judged = row.get("ev2r")
+    if judged is None or not judged["failed"]:
+        return []
+    claims = counted(row["claims"], "claim")
+    return [
+        f"{judged['model']} could not judge {judged['failed']:,} of {claims}, which Ev2R leaves out. "
+        f"The first: {judged['error']}"
+    ]
 
 
 def _show(rows: Mapping[str, Mapping[str, Any]]) -> None:
     names = [*_SHOWN, *dict.fromkeys(name for row in rows.values() for name in row["metrics"] if name[:4] == "Ev2R")]
     made = table("recipe", *names, "claims", "without label")
     for name, row in rows.items():
-        cells = [figure(row["metrics"][metric]) for metric in names]
+        values = [row["metrics"].get(metric) for metric in names]
+        cells = ["unknown" if value is None else figure(value) for value in values]
         made.add_row(Path(name).name, *cells, f"{row['claims']:,}", f"{row['missing']:,}")
     print_table(stdout(), made)
     for name, row in rows.items():

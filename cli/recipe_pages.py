@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from ..grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
+from ..models import PACKAGED
 from ..pipeline.needs import Needs, models_used, needs_of
 from ..published import Table
 from ..recipe import Recipe, load_recipe, recipe_names
@@ -37,7 +38,7 @@ from ..stages import (
     VerdictStage,
 )
 from .recipe_prompts import prompts_section
-from .recipe_tables import changes_of, lines_of, measured_on, read_measured, table_command
+from .recipe_tables import Line, changes_of, lines_of, measured_on, read_measured, table_command
 
 LONGEST_CHANGES = 300
 """Characters of an ablation's changes in the table of a recipe's ablations."""
@@ -339,7 +340,34 @@ def _published(recipe: Recipe, measured: list[dict[str, Any]]) -> list[str]:
         lines += [*rows, ""]
         if table.command != "none" and any(line.recipe for line in found):
             lines += [f"    {table_command(table)}", ""]
+        lines += _unmeasured(table, found)
     return lines
+
+
+def _unmeasured(table: Table, found: Sequence[Line]) -> list[str]:
+    """The rows that were not measured here, by the models that they need."""
+    rows: dict[str, list[str]] = {}
+    for line in found:
+        if line.recipe is not None and not line.measured and (needed := _needed(table, line.recipe)):
+            rows.setdefault(", ".join(needed), []).append(line.row)
+    if not rows:
+        return []
+    return [
+        "Not measured here, because the models could not be had:",
+        "",
+        *(f"- {needed}: {', '.join(names)}" for needed, names in rows.items()),
+        "",
+    ]
+
+
+def _needed(table: Table, reference: str) -> list[str]:
+    """The models that a row of the table needs beside those that are packaged."""
+    recipe = load_recipe(reference)
+    if "--pairs" in table.command:  # the judge alone
+        recipe = recipe.model_copy(update={"retrievers": {}, "rerankers": {}})
+    elif "{metrics}" in table.command and "--verdicts" not in table.command:  # no judge
+        recipe = recipe.model_copy(update={"verdict": VerdictStage(method="none")})
+    return [name for name in models_used(recipe) if name not in PACKAGED]
 
 
 def _cells(table: Table, figures: Mapping[str, float], intervals: Mapping[str, list[float]]) -> str:

@@ -32,22 +32,25 @@ class Covered(Reply):
 
 @dataclass(frozen=True, slots=True)
 class Ev2r:
-    """Mean recalls and the score, over the claims that could be judged; `failed` others have the first's `error`."""
+    """Mean recalls and the score, over the claims that could be judged; `failed` others have the first's `error`.
 
-    questions: float
-    questions_and_answers: float
-    score: float
+    None where no claim could be judged.
+    """
+
+    questions: float | None
+    questions_and_answers: float | None
+    score: float | None
     failed: int = 0
     error: str | None = None
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float | None]:
         return {"Ev2R-Q-recall": self.questions, "Ev2R-QA-recall": self.questions_and_answers, "Ev2R@0.5": self.score}
 
 
-def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageModel) -> Ev2r | None:
+def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageModel) -> Ev2r:
     """The measure, two questions a claim. A claim without predicted evidence has the recall 0 without being asked.
 
-    None where no claim could be judged. Raises Refused if the server answers no question.
+    Raises Refused if the server answers no question.
     """
     prompt = load_prompt(__package__, "ev2r", PLACEHOLDERS, llm.prompts_dir)
     by_id = {one.id: one for one in predictions}
@@ -73,9 +76,12 @@ def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageM
             errors.setdefault(place, str(outcome.error))
         else:
             recalls[place, kind] = outcome.value.reference_covered / outcome.value.reference_facts
+    reason = next(iter(errors.values()), None)
+    if asked and not recalls:  # else the claims without evidence alone would make a score
+        return Ev2r(None, None, None, len(errors), reason)
     judged = [place for place in range(len(pairs)) if place not in errors]
     if not judged:
-        return None
+        return Ev2r(None, None, None, len(errors), reason)
     mean = [sum(recalls.get((place, kind), 0.0) for place in judged) / len(judged) for kind in (0, 1)]
     right = [
         recalls.get((place, 1), 0.0) >= LEVEL
@@ -83,7 +89,7 @@ def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageM
         and made.label == pairs[place][0].label
         for place in judged
     ]
-    return Ev2r(mean[0], mean[1], sum(right) / len(judged), len(errors), next(iter(errors.values()), None))
+    return Ev2r(mean[0], mean[1], sum(right) / len(judged), len(errors), reason)
 
 
 def _check(reply: Covered) -> None:

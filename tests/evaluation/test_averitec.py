@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from averitec_rows import CLAIMS, PREDICTIONS, ROWS
+from cli_runs import ccheck
 from needs import absent
 from question_llm import QUESTIONS, RECIPE, kind_of, questioned
-from scripted_llm import Said, say, scripted
+from scripted_llm import KEY, Said, say, scripted, user_text
 
 from ccheck import Checker
 from ccheck.errors import InvalidData, NotFound, UsageError
@@ -179,7 +180,34 @@ def test_a_recipe_is_measured(checker: Any, files: tuple[Path, Path]) -> None:
 
     with open_llm(judge_settings) as llm:
         recall = ev2r(read_gold(files[0]), made.predictions, llm)
-    assert recall is not None and (recall.questions, recall.questions_and_answers, recall.score) == (0.5, 0.5, 0.3)
+    assert (recall.questions, recall.questions_and_answers, recall.score) == (0.5, 0.5, 0.3)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 10])
+def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: int
+) -> None:
+    """One prediction has no evidence: nobody is asked about it, and its recall is 0."""
+    counts = {"reference_facts": 4, "reference_covered": 2, "predicted_facts": 3, "predicted_covered": 1}
+
+    def answer(request: dict[str, Any]) -> Said:
+        fails = any(json.dumps(row["claim"]) in user_text(request) for row in ROWS[:failing])
+        return say("It looks fine.") if fails else say({"reasoning": "Half of it."} | counts)
+
+    monkeypatch.setattr("ccheck.evaluation.meteor.open_meteor", lambda folder, download: words_shared)
+    monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with scripted(answer) as judge:
+        monkeypatch.setenv("OPENAI_BASE_URL", judge.url)
+        ran = ccheck("evaluate", "--averitec", files[0], "--score", files[1], "--ev2r", "m", "--json", "--quiet")
+    (line,) = ran.objects
+    said = [line["metrics"][name] for name in ("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5")]
+    assert line["metrics"]["accuracy"] == 0.7
+    if not failing:
+        assert ran.code == 0 and said == pytest.approx([0.45, 0.45, 0.7])
+        return
+    assert ran.code == 7 and f"m could not judge {min(failing, 9)} of 10 claims" in ran.err
+    assert said == ([None] * 3 if failing == 10 else pytest.approx([4 / 9, 4 / 9, 6 / 9]))
 
 
 def test_a_recipe_without_questions_is_refused(tmp_path: Path) -> None:
