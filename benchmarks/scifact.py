@@ -1,4 +1,4 @@
-"""Retrieval on SciFact's development claims: nDCG@10, R@100 and CPU time of each recipe, with 95% bootstrap intervals.
+"""Retrieval on SciFact's training claims: nDCG@10, R@100 and CPU time of each recipe, with 95% bootstrap intervals.
 
     python benchmarks/scifact.py FOLDER                                 # the local store
     python benchmarks/scifact.py FOLDER --store http://127.0.0.1:9200/scifact

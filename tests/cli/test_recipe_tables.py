@@ -119,4 +119,7 @@ def test_the_page_begins_with_what_each_stage_is_worth():
     # .2771 of the paper's table 6 for the three retrievers, .4386 for all.
     assert "| BM25 + SPLADE + Dense | .277 | -0.161 |" in head
     assert "| **BM25 + SPLADE + Dense + CE + LLM** | .439 |  |" in head
+    # A row without figures names its models: of retrieval no judge's, of pairs of claim and text the judge's alone.
+    assert "\n- naver/splade-v3: SPLADE, BM25 + SPLADE\n" in page
+    assert "\n- gpt-4.1: Few-shots-hybrid, Zero-shot-hybrid, Zero-shot-two-step, Zero-shot-one-step\n" in page
     assert "and more of this kind" in page and "hierarchical-captions-e5" in page
