@@ -6,8 +6,8 @@ FILE has AVeriTeC's rows. 20 of its claims are checked with the recipe averitec-
 gold answers. Then --large of them are checked against --pages long pages each, put together of the gold answers' texts
 in random order, as there are no others here. The language model is a server on this machine that answers at once: the
 claim's gold questions, queries made of the question's words, the first passage as answer. So the seconds are ccheck's
-own. Tokens are ccheck's estimates of the real prompts. all-MiniLM-L6-v2 stands in for jina-embeddings-v3; with --bm25
-there are no embeddings. --folder keeps the stores, so that an ingest that was cut off goes on.
+own. Tokens are ccheck's estimates of the real prompts. all-MiniLM-L6-v2, or --model, stands in for jina-embeddings-v3;
+with --bm25 there are no embeddings. --folder keeps the stores, so that an ingest that was cut off goes on.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ def main() -> None:
     parser.add_argument("--characters", type=int, default=15_000, help="length of such a page")
     parser.add_argument("--questions", type=int, nargs="*", default=[1, 4, 10], help="questions a claim, on few pages")
     parser.add_argument("--folder", type=Path, help="where the stores stay.  [default: a temporary folder]")
+    parser.add_argument("--model", default=MINILM, help="embedding model")
     parser.add_argument("--bm25", action="store_true", help="search with BM25 alone")
     given = parser.parse_args()
+    model = None if given.bm25 else given.model
     rows = [json.loads(line) for line in given.file.read_text(encoding="utf-8").splitlines()]
     knowledge, _ = pages_of(rows)
     claims = [Claim(row["claim"], str(row["claim_id"])) for row in rows[:CLAIMS]]
@@ -56,11 +58,11 @@ def main() -> None:
         folder = given.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         for count in given.questions:
-            check(folder / "few", f"{count} questions", knowledge, rows, claims, count, given.bm25)
+            check(folder / "few", f"{count} questions", knowledge, rows, claims, count, model)
         for number in given.pages:
             some = claims[: given.large]
             pages = [long_page(texts, claim, place, given.characters) for claim in some for place in range(number)]
-            check(folder / "many", f"4 questions, {number} pages a claim", pages, rows, some, 4, given.bm25)
+            check(folder / "many", f"4 questions, {number} pages a claim", pages, rows, some, 4, model)
 
 
 def long_page(texts: Sequence[str], claim: Claim, number: int, characters: int) -> dict[str, Any]:
@@ -79,7 +81,7 @@ def check(
     rows: list[dict[str, Any]],
     claims: list[Claim],
     count: int,
-    bm25: bool,
+    model: str | None,
 ) -> None:
     by_text = {row["claim"]: [one["question"] for one in row["questions"]] for row in rows}
 
@@ -102,8 +104,8 @@ def check(
 
     file = store.with_suffix(".jsonl")
     file.write_text("".join(json.dumps(row) + "\n" for row in knowledge), encoding="utf-8")
-    recipe = load_recipe("averitec-questions", {"jinaai/jina-embeddings-v3": MINILM})
-    if bm25:
+    recipe = load_recipe("averitec-questions", {"jinaai/jina-embeddings-v3": model or MINILM})
+    if model is None:
         recipe = recipe.model_copy(update={"retrievers": {"bm25": recipe.retrievers["bm25"]}, "replace": {}})
         recipe = recipe.model_copy(update={"ingest": IngestStage(units={"chunk": UnitsStage(cut="chunk")})})
     stage = recipe.questions
