@@ -48,6 +48,8 @@ LOCAL = [
     "search/test_local_survival.py",
     "-k",
     "local",  # of the tests that all stores must pass
+    "-m",
+    "not slow",
 ]
 ELASTIC = [
     "search/test_elastic_queries.py",
@@ -141,7 +143,7 @@ def copied(tree: Path) -> Path:
     skip = shutil.ignore_patterns("__pycache__")
     for package, room in sorted(project["tool"]["setuptools"]["package-dir"].items()):
         shutil.copytree(ROOT / room, tree.joinpath(*package.split(".")), ignore=skip, dirs_exist_ok=True)
-    for name in ("tests", "es_mappings", "recipes", "demo", "docs"):
+    for name in ("tests", "benchmarks", "es_mappings", "recipes", "demo", "docs"):
         shutil.copytree(ROOT / name, tree / name, ignore=skip)
     shutil.copy(ROOT / "pyproject.toml", tree)
     return tree / "ccheck"
