@@ -86,8 +86,10 @@ class Incomplete(CcheckError):
 def batch_error(message: str, errors: Sequence[CcheckError], total: int) -> CcheckError:
     """The error of a batch of `total`, some of which failed: Incomplete, unless all of them did.
 
-    Then it is a ServerError where one of them is, since another try may help, else like the first of them.
+    Then it is a ServerError where one of them is, since another try may help, else like the first of them. The message
+    ends with the first one's, for who reads the terminal and not the answers.
     """
+    message = f"{message}. The first: {errors[0]}"
     if len(errors) < total:
         return Incomplete(message)
     kind = next((type(one) for one in errors if isinstance(one, ServerError)), type(errors[0]))

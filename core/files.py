@@ -8,7 +8,9 @@ of the file that it replaces; a new one gets what the umask leaves.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import io
+import itertools
 import os
 import secrets
 import stat
@@ -17,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import Incomplete, UsageError
+from .errors import Incomplete, NotFound, UsageError
 
 STORE_FILE = "documents.sqlite"
 """The file that every local store's folder has."""
@@ -25,6 +27,17 @@ _SQLITE = b"SQLite format 3\0"
 _BESIDE_SQLITE = ("-wal", "-shm", "-journal")
 
 AnyPath = str | os.PathLike[str]
+MOST_NAMES = 1_000
+"""How many files of a folder are compared with a name that is not there."""
+
+
+def no_file(given: AnyPath) -> NotFound:
+    """The error for an input that is not there, with the name in its folder that is most like it."""
+    path, near = Path(given).expanduser(), []
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
+        near = difflib.get_close_matches(path.name, names, n=1)
+    return NotFound(f"there is no file {given}" + "".join(f": did you mean {path.with_name(name)}?" for name in near))
 
 
 def check_output(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()) -> Path:

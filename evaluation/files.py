@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidData, NotFound
+from ..files import no_file
 from ..ingest import Record, Reject
 from ..ingest.kinds import Compression, Format
 from ..ingest.lines import read_lines
@@ -103,7 +104,7 @@ def _opened(name: str) -> tuple[Source, bytes | None]:
         with path.open("rb") as stream:
             head = stream.read(4)
     except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}") from error
+        raise no_file(path) from error
     except OSError as error:
         raise NotFound(f"{path} can't be read: {error.strerror}") from error
     if head.startswith(_PICKLE) or path.suffix in (".pkl", ".pickle"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..errors import NotFound, UsageError
+from ..files import no_file
 from .kinds import COMPRESSIONS, FORMATS, HINTS, KNOWN, Compression, Format
 from .sniff import HEAD_BYTES, sniff, sniff_compression, unpacked_head
 
@@ -91,7 +92,7 @@ def _expand(given: str, reading: Reading, notices: list[str]) -> Iterator[Source
     elif any(character in given for character in "*?["):
         yield from _matching(path)
     else:
-        raise NotFound(f"there is no file {given}")
+        raise no_file(given)
 
 
 def _matching(pattern: Path) -> Iterator[Source]:

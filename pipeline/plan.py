@@ -76,8 +76,8 @@ def make_plan(
     """
     if info is None:
         raise NotFound(
-            f"the store {store} does not exist. Make it with ccheck ingest FILE --store {store}, "
-            "or try ccheck with ccheck demo"
+            f"the store {store} does not exist (ccheck index list shows those that do). Make it with "
+            f"ccheck ingest FILE --store {store}, or run ccheck demo, which makes one of sample papers"
         )
     if info.documents == 0:
         raise NotFound(f"the store {info.name} is empty. Fill it with ccheck ingest FILE")

@@ -77,7 +77,7 @@ class StanceClassifier(LocalModel):
         InvalidData where its labels are not the three that are needed, and, when it loads, UsageError for a device
         that does not exist.
         """
-        super().__init__(name, "judging by a stance model", device, on_load, allow_download)
+        super().__init__(name, "judging with a stance model", device, on_load, allow_download)
         self.name = f"stance:{self.model_name}"
         self.labels = read_labels(self.path)
         self._max_tokens, self._half = max_tokens, half

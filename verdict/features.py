@@ -70,7 +70,7 @@ class FeatureStances:
         Raises MissingExtra without torch, NotFound where the folder or its embedding model is missing, InvalidData for
         a folder that holds no such model, or where the embedding model has other weights than it was trained with.
         """
-        require_models("judging by a stance model")
+        require_models("judging with a stance model")
         path = Path(folder).expanduser().resolve()
         self.name = f"stance:{path}"
         self.labels = read_labels(path)

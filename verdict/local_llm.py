@@ -71,7 +71,7 @@ class LocalLlm(LocalModel):
                 raise InvalidData(
                     f"the prompt of local-llm must contain {place} exactly once, not {prompt.count(place)} times"
                 )
-        super().__init__(name, "judging by a language model on this machine", device, on_load, allow_download)
+        super().__init__(name, "judging with a language model on this machine", device, on_load, allow_download)
         self.name = f"local-llm:{self.model_name}"
         self._prompt, self._max_tokens = prompt, max_tokens
 

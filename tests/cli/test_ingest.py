@@ -158,7 +158,9 @@ def test_dry_run_counts_passages(tmp_path):
 def test_what_is_missing_says_so_before_a_model_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(dense, "load_embedder", lambda *_: pytest.fail("loaded a model"))
     (tmp_path / "empty").mkdir()
+    (tmp_path / "papers.jsonl").touch()
     for source, message in (
+        (tmp_path / "papres.jsnl", f"papres.jsnl: did you mean {tmp_path / 'papers.jsonl'}?"),
         ("nothing.jsonl", "there is no file nothing.jsonl"),
         (tmp_path / "empty", "holds no file that ccheck can read"),
         ("nothing-*.jsonl", "no readable file matches"),

@@ -298,6 +298,7 @@ def answers(ran: Ran) -> list[tuple[str, bool, str]]:
 def test_each_claim_has_its_answer_in_its_place(query, tmp_path):
     ran = query("--claims", jsonl(tmp_path / "claims.jsonl", *MIXED), "-k", "1")
     assert ran.code == 7 and "6 of 9 claims could not be checked" in ran.err
+    assert "The first: line 3: claim b has no text" in ran.err
     expected = [
         ("a", True, ""),
         ("b", False, "line 3: claim b has no text"),
