@@ -89,8 +89,8 @@ def findings(resolved: Resolved, *, write_profile: bool = False) -> Iterator[Fin
     yield _tried("recipe", lambda: _recipe(resolved))
     server = list(_elasticsearch(resolved))
     yield from server
-    if any(finding.exit_code for finding in server):
-        yield Finding("store", "failed", "its server failed", ServerError.exit_code)
+    if failed := [finding.part for finding in server if finding.exit_code]:
+        yield Finding("store", "failed", f"not tried, because {', '.join(failed)} failed", ServerError.exit_code)
     else:
         yield from _store(resolved, write_profile)
     for name, origin in resolved.origins.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from elastic_indices import LAYOUT, entry, filled, vector_of
+from elastic_indices import LAYOUT, entry, filled, rrf_takes_weights, vector_of
 
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.search.elastic import ElasticStore
@@ -32,14 +32,14 @@ def store(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.5)])
 def test_the_servers_fusion_and_our_own_rank_alike(
-    request: pytest.FixtureRequest, store: ElasticStore, weights: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+    store: ElasticStore, weights: tuple[float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queries = [Query(claim["text"], vector_of(claim["text"])) for claim in rows(CLAIMS)]
     retrievers: dict[str, Retriever] = {
         "bm25": Bm25(weight=weights[0], depth=DEPTH),
         "dense": Dense(weight=weights[1], depth=DEPTH),
     }
-    eight = "_8_" in request.node.callspec.params["store"]
+    takes = weights == (1.0, 1.0) or rrf_takes_weights(store)
     sent: list[bytes] = []
     send = store._client.send
 
@@ -56,8 +56,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(
         rankings = store.search(queries, retrievers, Fusion(), k=DEPTH, details=not native)
         assert any(b'"rrf"' in body for body in sent) is native
         # 8.19 is asked, refuses weights, and then ccheck fuses.
-        refused = native and eight and weights != (1.0, 1.0)
-        assert store._native is native and store._native_weights is (native and not refused)
+        assert store._native is native and store._native_weights is (native and takes)
         assert all(isinstance(ranking, Ranking) for ranking in rankings)
         return rankings  # type: ignore[return-value]
 

@@ -17,6 +17,7 @@ from ccheck.demo import CORPUS
 
 COUNT = 400
 """Claims enough for several batches of 64."""
+OPTIONS = (*BM25, "--verdict", "none", "-k", "3")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def claims(tmp_path: Path) -> Path:
 
 def started(claims: Path, store: str, **settings: str) -> subprocess.Popen[bytes]:
     """The program, in the middle: its first answer was read, and the others fit into no pipe."""
-    asked = command("query", "--claims", claims, "--store", store, *BM25, "-k", "3")
+    asked = command("query", "--claims", claims, "--store", store, *OPTIONS)
     pipe = subprocess.PIPE
     running = subprocess.Popen(asked, stdout=pipe, stderr=pipe, bufsize=0, env=environment(**settings))
     assert running.stdout is not None
@@ -85,10 +86,8 @@ def test_what_could_not_be_asked_is_said_and_asked_later(node: Node, store: str,
 
     node.start()
     (tmp_path / "part.jsonl").write_bytes(out)
-    ran = program(
-        "query", "--claims", claims, "--store", store, *BM25, "-k", "3", "--resume", tmp_path / "part.jsonl",
-        "--run", tmp_path / "all.run",
-    )  # fmt: skip
+    resumed = ("--resume", tmp_path / "part.jsonl", "--run", tmp_path / "all.run")
+    ran = program("query", "--claims", claims, "--store", store, *OPTIONS, *resumed)
     assert ran.code == 0 and [one["claim"]["id"] for one in ran.objects] == [f"c{n}" for n in range(COUNT)]
     assert all("error" not in one and one["evidence"] for one in ran.objects)
     assert f"{COUNT - 1 - len(failed)} answers kept from" in ran.err

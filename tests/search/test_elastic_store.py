@@ -23,6 +23,7 @@ from elastic_indices import (  # noqa: F401 (node_store is a fixture)
     filled,
     ids,
     node_store,
+    rrf_takes_weights,
     vector_of,
 )
 from elasticsearch_nodes import start_node
@@ -76,10 +77,8 @@ def test_the_servers_fusion_and_our_own_rank_alike(
     queries = [Query(claim["text"], vector_of(claim["text"])) for claim in map(json.loads, lines)]
     retrievers: dict[str, Retriever] = {"bm25": Bm25(weight=weights[0]), "dense": Dense(weight=weights[1])}
 
-    # ELASTICSEARCH_URL can name a server of version 8, too: its rrf takes no weights.
-    version = scifact_store._client.send("GET", "/")["version"]["number"]
     basic = request.node.callspec.params["scifact_store"] == "elasticsearch_basic_url"
-    takes = not basic and (weights == (1.0, 1.0) or not version.startswith("8."))
+    takes = not basic and (weights == (1.0, 1.0) or rrf_takes_weights(scifact_store))
     answered: list[tuple[bool, bool]] = []
     send = scifact_store._client.send
 
