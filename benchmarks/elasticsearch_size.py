@@ -79,14 +79,15 @@ def grown(
 ) -> dict[str, Any]:
     """The index filled up from `there` to `size` documents: rates, and bytes before the merge."""
     characters = written = 0
-    writing = 0.0
+    writing = client = 0.0
+    before = server_cpu(url)
     for start in range(there // BATCH * BATCH, size, BATCH):
         batch = entries(texts, start, min(size, start + BATCH), dims)
         characters += sum(len(one.document.content) for one in batch)
         written += len(batch)
-        started = time.perf_counter()
+        started, busy = time.perf_counter(), time.process_time()
         assert store.upsert(batch) == {}
-        writing += time.perf_counter() - started
+        writing, client = writing + time.perf_counter() - started, client + time.process_time() - busy
     started = time.perf_counter()
     store.publish()
     writing += time.perf_counter() - started
@@ -94,15 +95,18 @@ def grown(
     if written:
         found["characters_per_document"] = round(characters / written)
         found["documents_per_second"] = round(written / writing)
+        found["client_cpu_ms_per_document"] = round(1000 * client / written, 2)
+        found["server_cpu_ms_per_document"] = round(1000 * (server_cpu(url) - before) / written, 2)
     return found | {"bytes_before_merge": stored(url, store.index)}
 
 
 def merged(url: str, index: str, dims: int) -> dict[str, Any]:
-    started = time.perf_counter()
+    started, before = time.perf_counter(), server_cpu(url)
     httpx.post(f"{url}/{index}/_forcemerge", params={"max_num_segments": 1}, timeout=3600).raise_for_status()
     seconds = round(time.perf_counter() - started, 1)
     httpx.post(f"{url}/{index}/_refresh", timeout=600).raise_for_status()
-    found: dict[str, Any] = {"merge_seconds": seconds, "bytes": stored(url, index)} | by_part(url, index)
+    found: dict[str, Any] = {"merge_seconds": seconds, "merge_cpu_seconds": round(server_cpu(url) - before)}
+    found |= {"bytes": stored(url, index)} | by_part(url, index)
     return found | {"vectors_off_heap": off_heap(url, index), "search_ms": asked(url, index, dims)}
 
 
@@ -128,6 +132,12 @@ def entries(texts: list[tuple[str, str]], start: int, end: int, dims: int) -> li
         document = Document(f"{number:08d}", title, text, {"year": 1950 + number % 75})
         found.append(Entry(document, f"{number:032x}", {MAIN_VECTORS: (passage,)}))
     return found
+
+
+def server_cpu(url: str) -> float:
+    """CPU seconds of all nodes since they started."""
+    nodes = httpx.get(f"{url}/_nodes/stats/process", timeout=60).raise_for_status().json()["nodes"]
+    return float(sum(one["process"]["cpu"]["total_in_millis"] for one in nodes.values())) / 1000
 
 
 def count(url: str, index: str) -> int:

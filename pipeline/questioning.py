@@ -91,8 +91,10 @@ class _Clock:
             return None
         return max(0.0, self.started + self.seconds * share - time.monotonic())
 
-    def late(self, doing: str) -> Late:
-        return Late(f"the deadline of {self.seconds:g} s passed while {doing} (--deadline)")
+    def late(self, doing: str, share: float = 1.0) -> Late:
+        assert self.seconds is not None
+        some = f"{self.seconds * share:g} s of " if share < 1 else ""
+        return Late(f"{some}the deadline of {self.seconds:g} s passed while {doing} (--deadline)")
 
 
 def check_with_questions(run: Run, asking: Asking, claims: Iterator[Claim]) -> Iterator[ClaimState]:
@@ -251,7 +253,7 @@ class _Claim:
         await asyncio.gather(*tasks, return_exceptions=True)
         for work, task in zip(works, tasks, strict=True):
             if task in late and work.answer is None and work.error is None:
-                work.error = str(clock.late(work.doing))
+                work.error = str(clock.late(work.doing, QUESTIONS_SHARE))
             elif not task.cancelled() and (raised := task.exception()) is not None:
                 raise raised
         state.questions = tuple(work.result() for work in works)

@@ -277,7 +277,7 @@ def test_what_is_ready_at_the_deadline_is_judged(folder: Path) -> None:
         result = checked(folder, llm, more="deadline = 4")
     assert result.questions is not None and result.verdict is not None
     assert [one.answered for one in result.questions] == [False, True, True, True]
-    assert "passed while the model answered it" in str(result.questions[0].error)
+    assert "3 s of the deadline of 4 s passed while the model answered it" in str(result.questions[0].error)
     assert result.questions[0].queries and result.verdict.label == "SUPPORTS" and result.verdict.error is not None
 
 

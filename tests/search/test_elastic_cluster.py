@@ -27,6 +27,7 @@ on_demand = pytest.mark.skipif(not os.environ.get("CCHECK_TEST_CLUSTER"), reason
 BATCH = 2_500
 """Papers of which an ingest writes a batch, whatever waits in a pipe's buffer."""
 CLAIMS = 320
+OPTIONS = (*BM25, "--verdict", "none", "--json")
 WORDS = "sea ice heat rain coast soil bird fish risk dose trial cohort model flood storm cloud".split()
 
 
@@ -65,7 +66,7 @@ class Traffic:
         environ = environment(ELASTICSEARCH_HOSTS=cluster.hosts, **settings)
         self.ingest = started_with(environ, "ingest", "-", "--format", "jsonl", "--store", self.store, "--no-dense")
         self.query = started_with(
-            environ, "query", "--claims", folder / "claims.jsonl", "--store", self.store, *BM25, "-k", "3", "--json"
+            environ, "query", "--claims", folder / "claims.jsonl", "--store", self.store, *OPTIONS, "-k", "3"
         )
         self.said: dict[str, list[bytes]] = {"ingest": [], "query": []}
         self._readers = [
@@ -228,7 +229,7 @@ def test_a_host_that_is_gone_costs_no_claim(cluster: Cluster, tmp_path: Path) ->
     assert ccheck("ingest", tmp_path / "papers.jsonl", "--store", store, "--no-dense").code == 0
     cluster.await_health()
     cluster.nodes[0].kill()
-    ran = ccheck("query", "--claims", tmp_path / "claims.jsonl", "--store", store, *BM25, "--json")
+    ran = ccheck("query", "--claims", tmp_path / "claims.jsonl", "--store", store, *OPTIONS)
     tell("query", ran)
     assert ran.code == 0 and len(ran.objects) == 200 and all(one["evidence"] for one in ran.objects)
 
@@ -263,7 +264,7 @@ def test_blocks(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 time.sleep(0.5)
         monkeypatch.setenv("CCHECK_ELASTICSEARCH_RETRY_SECONDS", "3")
         refused = ccheck("ingest", tmp_path / "more.jsonl", "--store", store, "--no-dense")
-        searched = ccheck("query", "ice and rain", "--store", store, *BM25, "--json")
+        searched = ccheck("query", "ice and rain", "--store", store, *OPTIONS)
     finally:
         cluster.change(path, lifted)
     tell(block, refused)
@@ -285,7 +286,7 @@ def test_a_server_with_short_queues_is_not_overrun(tmp_path: Path, monkeypatch: 
         store = f"{node.url}/papers"
         ingested = ccheck("ingest", tmp_path / "papers.jsonl", "--store", store, "--no-dense")
         tell("ingest", ingested)
-        asked = ccheck("query", "--claims", tmp_path / "claims.jsonl", "--store", store, *BM25, "-k", "3", "--json")
+        asked = ccheck("query", "--claims", tmp_path / "claims.jsonl", "--store", store, *OPTIONS, "-k", "3")
         tell("query", asked)
         counted = httpx.get(f"{node.url}/_cat/thread_pool/search,write", params={"format": "json"}).json()
         rejected = {one["name"]: int(one["rejected"]) for one in counted}
