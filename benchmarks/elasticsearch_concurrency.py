@@ -31,11 +31,12 @@ AT_A_TIME, BATCH, PAUSE = 64, 2_000, 0.05
 @click.option("--documents", default=5_000, show_default=True)
 @click.option("--dimensions", default=384, show_default=True)
 @click.option("--claims", default=256, show_default=True)
+@click.option("--writes", default=8_000, show_default=True, help="Documents that each setting writes in a round.")
 @click.option("--rounds", default=5, show_default=True)
-def main(url: str | None, documents: int, dimensions: int, claims: int, rounds: int) -> None:
+def main(url: str | None, documents: int, dimensions: int, claims: int, writes: int, rounds: int) -> None:
     with server(url) as address, indexed(address, INDEX, entries(documents, dimensions), random_layout(dimensions)):
         asked = queries(claims, dimensions)
-        written = entries(4 * BATCH)
+        written = entries(writes)
         print(machine(address), f"{documents:,} documents, {dimensions} dimensions, {claims} claims", sep="; ")
 
         def ask(store: ElasticStore) -> int:

@@ -56,6 +56,11 @@ def whole_number(_: click.Context, __: click.Parameter, value: str) -> int:
         help="Characters of an average document.",
     ),
     click.option(
+        "--vectors-in-source",
+        is_flag=True,
+        help="For Elasticsearch before 9.2, which keeps vectors in _source, too.",
+    ),
+    click.option(
         "--cpu-rate",
         type=click.FloatRange(0, min_open=True),
         metavar="X",
@@ -77,6 +82,7 @@ def size(
     index_type: str,
     replicas: int,
     characters: int,
+    vectors_in_source: bool,
     cpu_rate: float | None,
     gpu_rate: float | None,
     as_json: bool,
@@ -103,6 +109,7 @@ def size(
         index_type=index_type,  # type: ignore[arg-type]  # click has checked it
         replicas=replicas,
         characters=characters,
+        vectors_in_source=vectors_in_source,
         gpu_rate=gpu_rate,
         **rates,
     )

@@ -95,5 +95,5 @@ def _licence(answer: dict[str, Any]) -> tuple[bool, str]:
 
 
 def _health(answer: dict[str, Any]) -> tuple[bool, str]:
-    status = answer["status"]
-    return status != "red", f"{answer['cluster_name']} is {status}, {answer['number_of_data_nodes']} data nodes"
+    status, nodes = answer["status"], answer["number_of_data_nodes"]
+    return status != "red", f"{answer['cluster_name']} is {status}, {nodes} data node{'s' * (nodes != 1)}"

@@ -19,6 +19,8 @@ SEARCHED_PER_CHARACTER = 0.41
 GRAPH_BYTES, GRAPH_GROWTH = 57, 13
 """Of HNSW's neighbours for each vector: at 10,000 vectors (at 100,000, 69), and more for every power of ten beyond."""
 FLOAT_BYTES = 4
+IN_SOURCE_PER_DIMENSION = 8.2
+"""Bytes of a vector's JSON in `_source`, compressed, where the server keeps it there: before 9.2 (measured on 8.19)."""
 EMBEDDED_PER_SECOND = 27.0
 """Abstracts by all-MiniLM-L6-v2 on two CPU cores: SciFact's 5,183 in 194 s (benchmarks/README.md, Ingest)."""
 SHARD_BYTES, SHARD_DOCUMENTS = 50e9, 200e6
@@ -68,19 +70,21 @@ def size(
     index_type: IndexType = "int8_hnsw",
     replicas: int = 1,
     characters: int = 1_500,
+    vectors_in_source: bool = False,
     cpu_rate: float = EMBEDDED_PER_SECOND,
     gpu_rate: float | None = None,
 ) -> Size:
     """`characters` are those of an average document; the rates are in passages a second. `dims` 0 is without vectors.
 
     `page_cache` is what searches read at every step: quantised vectors and graphs, of all copies. The full vectors stay
-    on the disk, where the best candidates are scored again.
+    on the disk, where the best candidates are scored again. Servers before 9.2 have `vectors_in_source`.
     """
     passages = round(documents * passages_per_document) if dims else 0
     small = quantised(index_type, dims)
     graph = graph_bytes(passages) if index_type.endswith("hnsw") else 0
     full = dims * FLOAT_BYTES
-    vectors = passages * (full + (small or 0) + graph)
+    in_source = round(dims * IN_SOURCE_PER_DIMENSION) if vectors_in_source else 0
+    vectors = passages * (full + (small or 0) + graph + in_source)
     text = round(documents * characters * (STORED_PER_CHARACTER + SEARCHED_PER_CHARACTER))
     primary = text + vectors
     shards = max(1, math.ceil(primary / SHARD_BYTES), math.ceil((documents + passages) / SHARD_DOCUMENTS))
