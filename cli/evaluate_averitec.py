@@ -121,7 +121,7 @@ def _show(rows: Mapping[str, Mapping[str, Any]]) -> None:
         made.add_row(Path(name).name, *cells, f"{row['claims']:,}", f"{row['missing']:,}")
     print_table(stdout(), made)
     for name, row in rows.items():
-        for title, values in (("seconds a claim", row.get("seconds_per_claim")), ("F1", row["f1"])):
-            if values:
-                said = ", ".join(f"{key} {value:.3g}" for key, value in values.items())
+        for title, shares in (("seconds a claim", row.get("seconds_per_claim")), ("F1", row["f1"])):
+            if shares:
+                said = ", ".join(f"{key} {value:.3g}" for key, value in shares.items())
                 stdout().print(f"{Path(name).name}, {title}: {said}", style="dim", markup=False, soft_wrap=True)
