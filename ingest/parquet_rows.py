@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -80,6 +81,8 @@ def main() -> None:
             # ASCII: lone surrogates too.
             sys.stdout.write(json.dumps(row) + "\n")
         sys.stdout.flush()
+        # All rows are out: threads of pyarrow that crash while the interpreter ends must not make them look cut off.
+        os._exit(0)
     except BrokenPipeError:
         sys.exit(0)  # nobody reads any more
     except MemoryError:  # also pyarrow's own
