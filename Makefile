@@ -39,7 +39,7 @@ check: .venv/.dev
 	$(BIN)/pytest $(PYTEST)
 
 # For the inner loop: without the tests that load models or start servers or programs (tests/fast.py). Their stores lie
-# in memory where Linux has a folder for that: on a disk, waiting for it took half of the time.
+# in memory where Linux has a folder for that: on a busy disk, they wait for it.
 check-fast: export OMP_NUM_THREADS = 1
 check-fast: .venv/.dev
 	@folder=$$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \

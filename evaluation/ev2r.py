@@ -77,10 +77,9 @@ def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageM
         else:
             recalls[place, kind] = outcome.value.reference_covered / outcome.value.reference_facts
     reason = next(iter(errors.values()), None)
-    if asked and not recalls:  # else the claims without evidence alone would make a score
-        return Ev2r(None, None, None, len(errors), reason)
     judged = [place for place in range(len(pairs)) if place not in errors]
-    if not judged:
+    # Where no question was answered, the claims without evidence alone would make a score.
+    if not judged or (asked and not recalls):
         return Ev2r(None, None, None, len(errors), reason)
     mean = [sum(recalls.get((place, kind), 0.0) for place in judged) / len(judged) for kind in (0, 1)]
     right = [
