@@ -27,8 +27,8 @@ from local_entries import (
 from ccheck.errors import CcheckError, InvalidData
 from ccheck.layout import MAIN_VECTORS
 from ccheck.search.filters import parse_filter
-from ccheck.search.local import LocalStore, bm25, sparse
-from ccheck.search.local.files import DATABASE, Blocks, Damaged, Verified, digests_of
+from ccheck.search.local import LocalStore, bm25, sparse, vectors
+from ccheck.search.local.files import DATABASE, Blocks, Damaged, Verified, digest, digests_of, remove_store
 from ccheck.stages import Bm25, Dense, Fusion
 from ccheck.types import Query
 
@@ -118,6 +118,56 @@ def test_vectors_that_are_not_as_written_are_an_error(folder: Path) -> None:
         assert bm25_count(store) == 59
         with pytest.raises(InvalidData, match="checksum"):
             store.rebuild()  # takes over no damage
+
+
+def test_many_vectors_have_a_checksum_for_each_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors_file = folder / "vectors-of-this-test"
+    rows = np.arange(7 * 4, dtype=np.float32).reshape(7, 4)
+    monkeypatch.setattr(vectors, "BLOCK_BYTES", 2 * 4 * 4)  # two rows
+    blocks = vectors.write_rows(vectors_file, 3, rows)
+    assert [(first, count) for first, count, _ in blocks] == [(3, 2), (5, 2), (7, 2), (9, 1)]
+    written = np.fromfile(vectors_file, np.float32).reshape(10, 4)
+    assert (written[3:] == rows).all()
+    assert all(digest(written[first : first + count]) == checksum for first, count, checksum in blocks)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda store: store.info(),
+        lambda store: store.get(["d1"]),
+        lambda store: store.digests(["d1"]),
+        lambda store: store.count(),
+        lambda store: store.is_ingested("x"),
+        lambda store: store.prepare(LAYOUT),
+        lambda store: store.delete(["d1"]),
+        lambda store: store.publish(),
+        lambda store: store.mark_ingested("x"),
+        lambda store: store.rebuild(),
+        lambda store: dense_first(store, 1),
+    ],
+)
+def test_a_broken_database_is_an_error_that_says_what_to_do(folder: Path, work: Callable[[LocalStore], object]) -> None:
+    (folder / DATABASE).write_bytes(b"not a database" * 300)
+    with LocalStore(folder) as store, pytest.raises(InvalidData, match="ccheck index delete"):
+        work(store)
+
+
+def test_what_cannot_be_checked_is_damage_and_no_crash(folder: Path) -> None:
+    (folder / DATABASE).write_bytes(b"not a database" * 300)
+    with LocalStore(folder) as store:
+        found = store.check()
+    assert [damage.where.name for damage in found] == [DATABASE]
+
+
+def test_links_in_a_store_are_not_removed_with_it(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("mine")
+    (words,) = folder.glob("bm25-*")
+    link = words / "0123456789abcdef0123456789abcdef.idx"
+    link.symlink_to(tmp_path / "elsewhere")
+    assert remove_store(folder) == [link]
+    assert link.is_symlink()
+    assert (tmp_path / "elsewhere").read_text() == "mine"
 
 
 @pytest.mark.parametrize("suffix", [".fieldnorm", ".idx", ".term", ".fast", ".json"])
