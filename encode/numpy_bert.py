@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -124,7 +125,8 @@ class NumpyBert:
         Raises ValueError where these don't fit each other, and what `change` raises.
         """
         weights = _read_weights(self._folder)
-        change(weights)
+        with _one_thread_each():
+            change(weights)
         made = copy.copy(self)
         made._layers = _layers(self._folder, weights)
         _in_threads(made._try, [[0, 0]])
@@ -276,12 +278,19 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Matrix products take one thread each: several wait for each other, busily, longer than they calculate."""
+    with _running, _blas().limit(limits=1):
+        yield
+
+
 def _in_threads(run: Callable[[list[int]], None], batches: Sequence[list[int]]) -> None:
-    """Each batch in one thread: those of a matrix product wait for each other longer than they calculate."""
+    """Each batch in one thread."""
     workers = min(
         len(batches), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    with _running, _blas().limit(limits=1):
+    with _one_thread_each():
         if workers < 2:
             for batch in batches:
                 run(batch)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import threadpoolctl
 from safetensors.numpy import save_file
 
 from ccheck.encode.cross_encoder import load_cross_encoder
-from ccheck.encode.numpy_bert import read_bert_folder
+from ccheck.encode.numpy_bert import load_bert, read_bert_folder
 from ccheck.errors import InvalidData
 from ccheck.models import find_model
 
@@ -53,6 +54,20 @@ def test_it_is_the_model_with_the_changed_weights(folder, tmp_path):
             states = model(**read).last_hidden_state[0]
             expected = torch.cat([states[0], states.mean(0)]) @ weight.T + bias
             assert made[row] == pytest.approx(expected.numpy(), abs=1e-3)
+
+
+def test_weights_are_changed_in_one_thread(folder):
+    """Several would wait for each other, busily: a first verdict took .4 s of CPU more."""
+
+    def threads(_=None):
+        # Others (scipy, torch) have theirs, which numpy does not use.
+        return {one["num_threads"] for one in threadpoolctl.threadpool_info() if "numpy" in one["filepath"]}
+
+    seen = []
+    with threadpoolctl.threadpool_limits(2, "blas"):
+        load_bert(folder).changed(lambda _: seen.append(threads()))
+        assert threads() == {2}
+    assert seen == [{1}]
 
 
 @pytest.mark.parametrize(
