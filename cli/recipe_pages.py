@@ -264,11 +264,10 @@ def _value(value: Any) -> str:
 
 
 def _models(recipe: Recipe) -> list[str]:
-    lines = []
-    for name, kind in models_used(recipe).items():
-        made = recipe.fine_tuned.get(name)
-        how = f", which is {made.base} after `{made.train}`" if made is not None else ""
-        lines.append(f"- {kind}: {name}{how}")
+    """The recipe's models, and those that its ablations need fine-tuned."""
+    used = models_used(recipe)
+    lines = [f"- {kind}: {name}{_made(recipe, name)}" for name, kind in used.items()]
+    lines += [f"- of an ablation: {name}{_made(recipe, name)}" for name in recipe.fine_tuned if name not in used]
     needs = needs_of(recipe)
     own = [
         *(f"vectors of {need.model}" for need in needs.dense if need.model is not None),
@@ -279,6 +278,11 @@ def _models(recipe: Recipe) -> list[str]:
     head = ["Models:", ""] if lines else []
     provided = [f"In the store: {'; '.join(own)}: `ccheck ingest FILE --recipe {recipe.name}`.", ""] if own else []
     return [*head, *lines, *([""] if lines else []), *provided]
+
+
+def _made(recipe: Recipe, model: str) -> str:
+    made = recipe.fine_tuned.get(model)
+    return f", which is {made.base} after `{made.train}`" if made is not None else ""
 
 
 def _decisions(recipe: Recipe) -> list[str]:
@@ -403,9 +407,9 @@ def _shares(run: dict[str, Any]) -> str:
 
 
 def _figure(value: float) -> str:
-    """Three decimals of what lies between 0 and 1, two at most of what does not."""
+    """Three decimals of what lies between 0 and 1, three at most of what does not."""
     if abs(value) > 1:
-        return f"{value:,.2f}".rstrip("0").rstrip(".")
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
     return f"{value:.3f}".lstrip("0")
 
 

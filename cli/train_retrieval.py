@@ -21,6 +21,8 @@ from .common import (
     print_fields,
     print_json,
     quiet_option,
+    replace_option,
+    replacements,
     settings_from,
     stdout,
 )
@@ -28,7 +30,7 @@ from .common import (
 if TYPE_CHECKING:
     from ..training.figures import Report
     from ..training.loop import Listener
-    from ..training.options import TrainingOptions
+    from ..training.options import RetrievalOptions
     from ..training.retrieval_data import RetrievalData
 
 FILES = ("corpus", "claims", "qrels", "dev_claims", "dev_qrels", "output")
@@ -190,11 +192,12 @@ def adapter(**given: Any) -> None:
         metavar="NAME|FILE",
         help="Recipe whose retrieval finds candidates.  [default: default]",
     ),
+    replace_option,
 )
 @batches_options
 @training_options
 @resume_option
-def reranker(**given: Any) -> None:
+def reranker(replace: tuple[str, ...], **given: Any) -> None:
     """Train a reranking model on claims and the documents that bear on them.
 
     \b
@@ -215,7 +218,9 @@ def reranker(**given: Any) -> None:
         data = _data(run, chosen, listener)
         settings = settings_from(store=run.store, recipe=chosen.recipe, device=run.device)
         corpus = run.corpus if run.store is None else None
-        with open_candidates(settings, data.documents, corpus=corpus, notify=listener.message) as candidates:
+        with open_candidates(
+            settings, data.documents, corpus=corpus, replace=replacements(replace), notify=listener.message
+        ) as candidates:
             report = train_reranker(
                 chosen,
                 data,
@@ -247,7 +252,7 @@ class _Run:
         self.quiet, self.as_json = bool(flags["quiet"]), bool(flags["as_json"])
 
 
-T = TypeVar("T", bound="TrainingOptions")
+T = TypeVar("T", bound="RetrievalOptions")
 
 
 def _prepared(kind: type[T], given: dict[str, Any], also: tuple[str, ...] = ()) -> tuple[T, _Run]:
@@ -280,7 +285,7 @@ def settings_of(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _data(run: _Run, chosen: TrainingOptions, listener: Listener) -> RetrievalData:
+def _data(run: _Run, chosen: RetrievalOptions, listener: Listener) -> RetrievalData:
     from ..training.inputs import read_retrieval_data
 
     data = read_retrieval_data(

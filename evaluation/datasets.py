@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ..errors import CcheckError, InvalidData
 from ..ingest import Record, Reject, read
 from ..ingest.documents import last_day, make_document
+from ..ingest.fields import Fields
 from ..text import is_unicode
 from ..types import Claim, Document, Label
 from ..verdict.labels import parse_label, parse_stance
@@ -190,18 +191,20 @@ class Corpus(NamedTuple):
     rejected: list[str]
 
 
-def read_corpus(path: str | os.PathLike[str]) -> Corpus:
+def read_corpus(path: str | os.PathLike[str], *, titles: bool = True) -> Corpus:
     """The documents of a corpus file, as `ccheck ingest` reads them; the last one of an id counts.
+
+    Without `titles` their titles are metadata.
 
     Raises NotFound, UsageError, MissingExtra (Parquet), or InvalidData if the file has no documents.
     """
-    corpus = Corpus({}, [])
+    corpus, fields = Corpus({}, []), Fields(titles=titles)
     for record in read([path]):
         if isinstance(record, Reject):
             corpus.rejected.append(f"{record.file}, line {record.line}: {record.reason}")
             continue
         try:
-            document = make_document(record.data, untyped=record.untyped).document
+            document = make_document(record.data, fields, untyped=record.untyped).document
         except InvalidData as error:
             corpus.rejected.append(f"{record.file}, line {record.line}: {error}")
         else:

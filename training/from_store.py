@@ -34,6 +34,7 @@ def mine_from_store(
     options: MiningOptions,
     *,
     corpus: str | None = None,
+    replace: Mapping[str, str] | None = None,
     resume: bool = False,
     notify: Callable[[str], None] = _silent,
     on_progress: OnProgress = _silent,
@@ -41,16 +42,15 @@ def mine_from_store(
     """Mine hard negatives with the retrieval of the settings' recipe: what `ccheck mine` does.
 
     Only a reranker that the settings name reorders the ranking, down to the whole depth: a recipe's own reads less.
-    Random negatives come from the file `corpus`, else from all judged documents. Raises what `mine` raises, and
-    NotFound, UsageError or InvalidData for files, store and recipe.
+    `replace`: other models for those that the recipe names. Random negatives come from the file `corpus`, else from all
+    judged documents. Raises what `mine` raises, and NotFound, UsageError or InvalidData for files, store and recipe.
     """
     if options.hard + options.random == 0:
         raise UsageError("nothing to mine: ask for hard or random negatives")
     if settings.rerank is None:
         settings = settings.model_copy(update={"rerank": "none"})
-    recipe = retrieval_only(
-        adjusted(settings, Changes(rerank_depth=options.depth if settings.rerank != "none" else None))
-    )
+    depth = options.depth if settings.rerank != "none" else None
+    recipe = retrieval_only(adjusted(settings, Changes(rerank_depth=depth, replace=replace)))
     judged = read_qrels(qrels)
     ids = sorted(read_corpus(corpus).documents if corpus else {key for grades in judged.values() for key in grades})
     with Checker(settings, recipe=recipe, notify=notify) as checker:
@@ -117,17 +117,19 @@ def open_candidates(
     documents: Mapping[str, Document],
     *,
     corpus: str | None = None,
+    replace: Mapping[str, str] | None = None,
     notify: Callable[[str], None] = _silent,
 ) -> Iterator[Candidates]:
     """Rankings by the retrieval of the settings' recipe, without its rerankers, of some documents.
 
-    They come from the settings' store or, with the file `corpus`, from a temporary store of it. Raises NotFound,
-    UsageError or InvalidData; so does what it yields, and for a store that has none of the documents.
+    They come from the settings' store or, with the file `corpus`, from a temporary store of it. `replace`: other models
+    for those that the recipe names. Raises NotFound, UsageError or InvalidData; so does what it yields, and for a store
+    that has none of the documents.
     """
     with tempfile.TemporaryDirectory(prefix="ccheck-train-") as scratch:
         if corpus is not None:
             settings = settings.model_copy(update={"store": f"{scratch}/store"})
-        recipe = retrieval_only(adjusted(settings)).model_copy(update={"rerankers": {}})
+        recipe = retrieval_only(adjusted(settings, Changes(replace=replace))).model_copy(update={"rerankers": {}})
         with Checker(settings, recipe=recipe) as checker:
             if corpus is not None:
                 notify("ingesting the corpus into a temporary store, to find candidates")

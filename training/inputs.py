@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..evaluation.datasets import read_claims, read_corpus, read_qrels
-from .options import StanceOptions, TrainingOptions
+from .options import RetrievalOptions, StanceOptions
 from .retrieval_data import RetrievalData, retrieval_data
 from .stance_data import StanceData, join_files, stance_data
 from .stance_rows import read_documents, read_rows
@@ -16,7 +16,7 @@ def read_retrieval_data(
     corpus: str,
     claims: str,
     qrels: str,
-    options: TrainingOptions,
+    options: RetrievalOptions,
     *,
     dev_claims: str | None = None,
     dev_qrels: str | None = None,
@@ -25,7 +25,7 @@ def read_retrieval_data(
 
     Raises NotFound, UsageError, MissingExtra (Parquet), or InvalidData.
     """
-    documents, rejected = read_corpus(corpus)
+    documents, rejected = read_corpus(corpus, titles=options.titles)
     data = retrieval_data(
         documents.values(),
         read_claims(claims),

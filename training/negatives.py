@@ -46,9 +46,10 @@ def draw_negatives(
 ) -> list[Drawn]:
     """A row for each claim and relevant document.
 
-    `hard` of the first `keep` of the claim's ranking (`ranked`, best first), those before the others that were judged
-    not to be relevant; `random_count` of all documents, or of those relevant to other claims. Never one that is
-    relevant to the claim or hidden from training. `own`: the one relevant document of claims that have no judgements.
+    `hard` of the first `keep` of the claim's ranking (`ranked`, best first); with `hard_choice = "top"`, and without a
+    ranking, those that were judged not to be relevant to the claim come first, wherever they rank. `random_count` of
+    all documents, or of those relevant to other claims. Never one that is relevant to the claim or hidden from
+    training. `own`: the one relevant document of claims that have no judgements.
 
     With `negatives_from = "judged"` only documents that were judged not to be relevant to some claim are negatives. Of
     those that were judged for the claim itself, another relevant document gets others (they take turns).
@@ -70,10 +71,11 @@ def draw_negatives(
         relevant = [own[str(claim.id)]] if own is not None else data.relevant(claim)
         kept_out = set(relevant)
         judged = [] if own is not None else [id_ for id_ in data.judged_not(claim) if id_ in visible]
-        order = list(dict.fromkeys([*judged, *ranked.get(str(claim.id), ())]))
+        ranking = ranked.get(str(claim.id), ())
+        order = list(ranking) if ranking and hard_choice == "random" else list(dict.fromkeys([*judged, *ranking]))
         if negatives_from == "judged":
             # What the claim's own labels say, in the ranking's order where there is one.
-            order = list(ranked.get(str(claim.id), ())) or judged
+            order = list(ranking) or judged
             order = [id_ for id_ in order if id_ in not_relevant]
         found = [id_ for id_ in order if id_ in visible and id_ not in kept_out][:keep]
         for turn, positive in enumerate(relevant):

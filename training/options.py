@@ -79,10 +79,19 @@ class TrainingOptions(BaseModel):
     negatives: Path | None = Field(default=None, description="a file from ccheck mine")
 
 
+class RetrievalOptions(TrainingOptions):
+    """What the trainings on a corpus have: of embedders, adapters and rerankers."""
+
+    titles: bool = Field(
+        default=True,
+        description="false: learn from texts without their titles, as recipes with ingest.titles = false read them",
+    )
+
+
 _JUDGED = "judged: only documents that were judged not to be relevant to some claim are negatives"
 
 
-class EmbedderOptions(TrainingOptions):
+class EmbedderOptions(RetrievalOptions):
     """Training of an embedding model.
 
     `multiple-negatives`: each claim is to be nearer to its document than to all others of a batch (Henderson et al.,
@@ -109,7 +118,7 @@ class EmbedderOptions(TrainingOptions):
     final_pool: int = Field(default=20_000, ge=1, description="documents to rank for the figures at the end")
 
 
-class AdapterOptions(TrainingOptions):
+class AdapterOptions(RetrievalOptions):
     """Training of a linear map of claims' embeddings."""
 
     epochs: int = Field(default=50, ge=1, le=10_000)
@@ -122,7 +131,7 @@ class AdapterOptions(TrainingOptions):
     dev_share: float = Field(default=0.2, gt=0, lt=1)
 
 
-class RerankerOptions(TrainingOptions):
+class RerankerOptions(RetrievalOptions):
     """Training of a reranker.
 
     `bce`: relevant or not, each pair by itself. `margin`: the relevant document above another by `margin`, in

@@ -122,4 +122,5 @@ def test_the_page_begins_with_what_each_stage_is_worth():
     # A row without figures names its models: of retrieval no judge's, of pairs of claim and text the judge's alone.
     assert "\n- naver/splade-v3: SPLADE, BM25 + SPLADE\n" in page
     assert "\n- gpt-4.1: Few-shots-hybrid, Zero-shot-hybrid, Zero-shot-two-step, Zero-shot-one-step\n" in page
+    assert "| ClimateSense | `climatecheck-2026` | .466 | 1.183 |" in page, "as published, to the last digit"
     assert "and more of this kind" in page and "hierarchical-captions-e5" in page

@@ -14,6 +14,7 @@ from tiny_qwen2 import make_qwen2
 from tiny_rerankers import make_encoder
 from tiny_sparse import make_splade
 
+from ccheck.cli import recipe_pages
 from ccheck.recipe import load_recipe, recipe_names
 
 pytest.importorskip("torch")
@@ -29,7 +30,7 @@ def files(tmp_path_factory) -> Path:
     posts, a collection of each, and models."""
     folder = tmp_path_factory.mktemp("tasks")
     corpus = tiny.corpus()
-    write(folder / "climate-corpus.csv", [{"abstract_id": one.id, "abstract": one.text} for one in corpus])
+    write(folder / "climate-corpus.csv", [{"abstract_id": d.id, "title": d.title, "abstract": d.text} for d in corpus])
     pairs = [
         {
             "claim_id": claim.id, "claim": claim.text, "abstract_id": corpus[place].id, "abstract": corpus[place].text,
@@ -47,8 +48,6 @@ def files(tmp_path_factory) -> Path:
     make_encoder(folder / "stance", architecture="bert", texts=tiny.TEXTS, num_hidden_layers=1, labels=3)
     make_qwen2(folder / "inf")
     make_splade(folder / "splade")
-    stand_ins = f'"naver/splade-v3" = "{folder / "splade"}"\n"bge-m3-climatecheck" = "{folder / "encoder"}"\n'
-    (folder / "hybrid.toml").write_text(f'extends = "climatecheck-hybrid"\n[replace]\n{stand_ins}')
     return folder
 
 
@@ -76,9 +75,11 @@ def command_of(recipe: str, model: str) -> str:
     return load_recipe(recipe).fine_tuned[model].train
 
 
-def test_every_fine_tuned_model_has_a_whole_command():
+def test_every_fine_tuned_model_has_a_whole_command_on_the_page():
+    page = recipe_pages.page()
     for name in recipe_names():
         for made in load_recipe(name).fine_tuned.values():
+            assert f"`{made.train}`" in page
             files = (
                 ("--train TRAIN",)
                 if " stance " in made.train
@@ -98,7 +99,8 @@ def test_climatecheck_hybrid_s_embedder(files, tmp_path):
 
 def test_climatecheck_hybrid_s_reranker(files, tmp_path):
     command = command_of("climatecheck-hybrid", "ms-marco-MiniLM-L6-v2-climatecheck")
-    more = ("--base", files / "encoder", "--recipe", files / "hybrid.toml")
+    stand_ins = (f"naver/splade-v3={files / 'splade'}", f"bge-m3-climatecheck={files / 'encoder'}")
+    more = ("--base", files / "encoder", *(part for one in stand_ins for part in ("--replace", one)))
     report, _ = trained(command, files, "climate", tmp_path / "out", *more)
     counts = {}
     for note in report["notes"]:

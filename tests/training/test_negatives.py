@@ -9,9 +9,11 @@ import pytest
 import tiny_training as tiny
 
 from ccheck.errors import InvalidData
+from ccheck.recipe import load_recipe
 from ccheck.training.embedder import embedder_rows
+from ccheck.training.inputs import read_retrieval_data
 from ccheck.training.negatives import describe, draw_negatives, once_per_claim
-from ccheck.training.options import EmbedderOptions, RerankerOptions, StanceOptions, load_options
+from ccheck.training.options import EmbedderOptions, RerankerOptions, StanceOptions, load_options, preset_names
 from ccheck.training.retrieval_data import MinedNegatives, read_negatives, retrieval_data
 from ccheck.training.stance_data import stratified
 from ccheck.training.stance_rows import StanceRow
@@ -121,8 +123,38 @@ def test_all_claims_can_be_trained_on():
 def test_the_pool_of_hard_negatives_is_cut():
     ranked = {"c0-1": IDS[4:40]}
     rows = draw_negatives(DATA, [CLAIM], ranked, hard=5, hard_choice="random", keep=6, random_count=0, seed=1)
-    # The two that were judged come first, then the first four of the ranking.
-    assert {id_ for row in rows for id_ in row.hard} <= {"d1-1", "d1-2", *IDS[4:8]}
+    assert {id_ for row in rows for id_ in row.hard} <= set(IDS[4:10]), "those of the ranking alone"
+
+
+def test_what_is_drawn_from_a_ranking_is_in_it():
+    """The ensemble draws of the 500 best of a ranking; a judged document that is not among them is none of these."""
+    ranked = {"c0-1": [*IDS[4:9], "d1-1"]}
+    (row, _) = draw_negatives(DATA, [CLAIM], ranked, hard=6, hard_choice="random", random_count=0, seed=0)
+    assert set(row.hard) == {*IDS[4:9], "d1-1"}, "d1-2 was judged, and was not found"
+    (row, _) = draw_negatives(DATA, [CLAIM], ranked, hard=3, hard_choice="top", random_count=0, seed=0)
+    assert row.hard == ("d1-1", "d1-2", IDS[4])
+
+
+@pytest.mark.parametrize(
+    ("kind", "preset", "titles"),
+    [
+        (EmbedderOptions, "climatecheck-hybrid", False),
+        (EmbedderOptions, "checkthat-4b", True),
+        *((RerankerOptions, name, False) for name in preset_names(RerankerOptions)),
+    ],
+)
+def test_a_model_learns_from_the_texts_that_its_recipe_reads(tmp_path, kind, preset, titles):
+    """ClimateCheck's collection has titles, and its systems read abstracts alone."""
+    corpus, claims, qrels = (tmp_path / f"{name}.jsonl" for name in ("corpus", "claims", "qrels"))
+    documents = [{"abstract_id": n, "title": f"Title {n}", "abstract": f"Abstract {n}"} for n in (1, 2)]
+    corpus.write_text("".join(f"{json.dumps(one)}\n" for one in documents))
+    claims.write_text('{"claim_id": "c", "claim": "a claim"}\n')
+    qrels.write_text('{"claim_id": "c", "abstract_id": 1, "annotation": "Supports"}\n')
+    chosen = load_options(kind, preset, {}, {"dev_share": 0})
+    read = read_retrieval_data(str(corpus), str(claims), str(qrels), chosen).documents["1"].content
+    assert read == ("Title 1\nAbstract 1" if titles else "Abstract 1")
+    if isinstance(chosen, RerankerOptions):
+        assert load_recipe(str(chosen.recipe)).ingest.titles is chosen.titles
 
 
 def test_a_tenth_of_each_label_chooses_the_epoch():
