@@ -195,16 +195,9 @@ def evaluate(
         _check_pairs_options(context, recipes)
         from .evaluate_pairs import evaluate_pairs
 
-        failed: list[str] = []
         names: list[str | None] = [*with_ablations(recipes, ablation)]
-        for name in names or [None]:
-            settings = chosen(recipe=name)
-            try:
-                evaluate_pairs(pairs, verdict, settings, name, as_json=as_json, quiet=quiet)
-            except Incomplete as error:  # the others can be measured all the same
-                failed.append(f"{name}: {error}" if name else str(error))
-        if failed:
-            raise Incomplete("; ".join(failed))
+        judges = {name: chosen(recipe=name) for name in names or [None]}
+        evaluate_pairs(pairs, verdict, judges, replacements(replace), as_json=as_json, quiet=quiet)
         return
     if averitec is not None:
         from ..evaluation.session import load_recipes
@@ -293,7 +286,6 @@ def _check_pairs_options(context: click.Context, recipes: tuple[str, ...]) -> No
         "depth",
         "run_path",
         "report",
-        "replace",
         "limit",
         "sample",
     )

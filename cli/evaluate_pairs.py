@@ -1,52 +1,116 @@
-"""`ccheck evaluate --pairs`: a judge measured on labelled pairs, without retrieval."""
+"""`ccheck evaluate --pairs`: judges measured on labelled pairs, without retrieval."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..adjust import Changes
-from ..errors import Incomplete
+from ..errors import Incomplete, UsageError
 from .common import counted, print_fields, print_json, stdout
 from .progress import notifier, progress_bar
-from .tables import figure, print_table, seconds, table
+from .tables import difference_json, differences, figure, print_table, seconds, table
 
 if TYPE_CHECKING:
-    from ..evaluation.pairs import PairsMeasured
+    from ..evaluation.pairs import Pair, PairsMeasured
+    from ..evaluation.types import Comparison
+    from ..published import Published
+    from ..recipe import Recipe
     from ..settings import Settings
 
 
 def evaluate_pairs(
-    path: str, verdict: str | None, settings: Settings, recipe: str | None, *, as_json: bool, quiet: bool
+    path: str,
+    verdict: str | None,
+    judges: Mapping[str | None, Settings],
+    replace: Mapping[str, str],
+    *,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
-    """Judge the pairs of a file and print how good the judge is. `recipe`: the one that was named, in the settings too.
+    """Judge the pairs of a file and print how good each judge is, and the others against the first one.
 
-    Raises what reading, opening the store and opening the judge raise, and Incomplete where pairs could not be judged.
+    `judges`: settings by the recipe that was named, which is their recipe, or of the only judge by None. `replace`:
+    other models for those that the recipes name. Raises what reading, opening the store and opening a judge raise, and
+    Incomplete where pairs could not be judged.
     """
-    from ..evaluation.calibration import open_stance_method
-    from ..evaluation.pairs import measure_pairs, read_pairs, with_documents
+    from ..evaluation.compare_judges import compare_judges
+    from ..evaluation.pairs import read_pairs, with_documents
+    from ..evaluation.session import load_recipes
+    from ..llm.budget import price_of
     from ..search import open_store
 
+    names = [name for name in judges if name is not None]
+    if replace and not names:
+        raise UsageError("--replace changes the models of a recipe. Name the recipe")
+    recipes = dict(zip(names, load_recipes(names, replace).values(), strict=True))
     pairs = read_pairs(path)
     if any(pair.document is None for pair in pairs):
-        with open_store(settings) as store:
+        with open_store(next(iter(judges.values()))) as store:
             pairs = with_documents(pairs, store.get)
+    done: dict[str, PairsMeasured] = {}
+    failed: list[str] = []
+    try:
+        for name, settings in judges.items():
+            recipe = recipes.get(name or "")
+            own = {} if recipe is None else {old: new for old, new in replace.items() if old in recipe.replace}
+            changes = Changes(verdict=verdict, replace=own)
+            measured = _measured(pairs, changes, settings, quiet)
+            done[name or ""] = measured
+            price, usage = price_of(settings), measured.usage
+            cost = None if price is None else price.of(usage.prompt_tokens, usage.completion_tokens)
+            known = [] if recipe is None else _published(recipe, measured)
+            if as_json:
+                named: dict[str, object] = {"recipe": name, "published": [row.to_dict() for row in known]}
+                replaced = {"replaced": dict(recipe.replace)} if recipe is not None and recipe.replace else {}
+                compared = compare_judges(done) if len(done) > 1 else None
+                print_json(
+                    measured.to_dict()
+                    | {"cost": cost}
+                    | (named if recipe is not None else {})
+                    | replaced
+                    | _differences(compared, name)
+                )
+            else:
+                _show(measured, name, cost, known)
+            if count := measured.pairs - measured.judged:
+                failed.append(
+                    f"{f'{name}: ' if name else ''}{count:,} of {counted(measured.pairs, 'pair')} could not be "
+                    f"judged and count as wrong. The first: {measured.reason}"
+                )
+    finally:  # what is done is compared, also where a judge can't be opened
+        if len(done) > 1 and not as_json:
+            print_table(stdout(), differences(compare_judges(done)))
+    if failed:
+        raise Incomplete("; ".join(failed))
+
+
+def _measured(pairs: Sequence[Pair], changes: Changes, settings: Settings, quiet: bool) -> PairsMeasured:
+    from ..evaluation.calibration import open_stance_method
+    from ..evaluation.pairs import measure_pairs
+
     with (
-        open_stance_method(settings, Changes(verdict=verdict), notifier(quiet), calibrated=True) as method,
+        open_stance_method(settings, changes, notifier(quiet), calibrated=True) as method,
         progress_bar("judging", quiet, unit="pairs") as update,
     ):
-        measured = measure_pairs(method, pairs, update)
-    if as_json:
-        print_json(measured.to_dict() | ({"recipe": recipe} if recipe is not None else {}))
-    else:
-        _show(measured, recipe)
-    if failed := measured.pairs - measured.judged:
-        raise Incomplete(
-            f"{failed:,} of {counted(measured.pairs, 'pair')} could not be judged and count as wrong. "
-            f"The first: {measured.reason}"
-        )
+        return measure_pairs(method, pairs, update)
 
 
-def _show(measured: PairsMeasured, recipe: str | None) -> None:
+def _published(recipe: Recipe, measured: PairsMeasured) -> list[Published]:
+    """The rows of the recipe's source that have one of the metrics."""
+    from ..published import published
+
+    return [row for row in published(recipe) if row.metrics.keys() & measured.metrics.keys()]
+
+
+def _differences(compared: Comparison | None, recipe: str | None) -> dict[str, object]:
+    if compared is None:
+        return {}
+    own = {one.metric: difference_json(one) for one in compared.differences if one.run == recipe}
+    return {"baseline": compared.baseline, "differences": own}
+
+
+def _show(measured: PairsMeasured, recipe: str | None, cost: float | None, known: Sequence[Published]) -> None:
     names = {"weighted_f1": "weighted F1", "macro_f1": "macro F1"}
     facts = {"recipe": recipe} if recipe is not None else {}
     facts |= {"method": measured.method, "pairs": f"{measured.pairs:,}", "judged": f"{measured.judged:,}"}
@@ -54,13 +118,18 @@ def _show(measured: PairsMeasured, recipe: str | None) -> None:
         facts[names.get(name, name.replace("_", " "))] = (
             "unknown" if value is None else figure(value, measured.intervals[name])
         )
+    for row in known:
+        said = ", ".join(f"{names.get(name, name.replace('_', ' '))} {value:g}" for name, value in row.metrics.items())
+        facts[f"published: {row.label}"] = f"{said} ({row.on}, {row.split})"
     if measured.usage:
         facts["usage"] = ", ".join(
             f"{name.replace('_', ' ')} {value:,}" for name, value in measured.usage.to_dict().items()
         )
+        if cost is not None:
+            facts["cost"] = f"{cost:.4f}, at your prices"
     facts["time"] = seconds(measured.seconds)
     print_fields(stdout(), facts)
     made = table("true \\ given", *next(iter(measured.confusion.values())))
-    for true, row in measured.confusion.items():
-        made.add_row(true, *(f"{count:,}" for count in row.values()))
+    for true, given in measured.confusion.items():
+        made.add_row(true, *(f"{count:,}" for count in given.values()))
     print_table(stdout(), made)

@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData
@@ -56,8 +56,9 @@ class PairsMeasured:
     `metrics` and `intervals` (95%, by a bootstrap over claims) have `weighted_f1`, `weighted_precision`,
     `weighted_recall`, `macro_f1`, `accuracy` and `calibration_error`, the expected calibration error of the judged
     pairs in ten bins of equal width. A metric is None where it can't be computed: a calibration error without
-    confidences, an interval of one claim. `confusion` has the number of pairs by true and by given label. `reason` says
-    why the first pair that was not judged was not.
+    confidences, an interval of one claim. `confusion` has the number of pairs by true and by given label. `by_claim`
+    has it for each claim, [claims, 3, 4], with a last column for pairs that were not judged. `reason` says why the
+    first pair that was not judged was not.
     """
 
     method: str
@@ -68,6 +69,7 @@ class PairsMeasured:
     confusion: Mapping[str, Mapping[str, int]]
     usage: Usage
     seconds: float
+    by_claim: NDArray[np.float64] = field(repr=False, compare=False)
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,6 +159,7 @@ def measure_pairs(
         },
         usage=usage,
         seconds=seconds,
+        by_claim=counts,
         reason=next((str(stance.error) for stance in said if stance.label is None), ""),
     )
 

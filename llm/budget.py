@@ -98,13 +98,18 @@ class Budget:
         return None
 
 
+def price_of(settings: Settings) -> Price | None:
+    """The prices that the settings name; None unless both are known."""
+    prompt, completion = settings.llm_prompt_price, settings.llm_completion_price
+    return Price(prompt, completion) if prompt is not None and completion is not None else None
+
+
 def open_budget(settings: Settings) -> Budget:
     """The budget that the settings describe. Raises UsageError for a limit of cost without prices."""
-    prompt, completion = settings.llm_prompt_price, settings.llm_completion_price
-    if settings.llm_max_cost is not None and (prompt is None or completion is None):
+    price = price_of(settings)
+    if settings.llm_max_cost is not None and price is None:
         raise UsageError(
             "a cost limit needs the prices of a million tokens: set CCHECK_LLM_PROMPT_PRICE and "
             "CCHECK_LLM_COMPLETION_PRICE"
         )
-    price = Price(prompt, completion) if prompt is not None and completion is not None else None
     return Budget(settings.llm_max_calls, settings.llm_max_cost, price)

@@ -11,6 +11,7 @@ from scripted_llm import KEY, say, scripted
 
 pytest.importorskip("openai", reason="needs the extra llm")
 
+STAND_IN = "DeBERTa-v3-base-mnli-climatecheck"
 LABELS = {"ice": "Refutes", "sea": "Supports", "tea": "Not Enough Information"}
 
 
@@ -41,6 +42,8 @@ def test_each_way_of_asking_is_measured_on_the_task_s_own_file(tmp_path, monkeyp
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2")
+        monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8")
         ways = "few-shots-hybrid,zero-shot-two-step,zero-shot-one-step"
         ran = ccheck("evaluate", "climatecheck-hybrid", "--ablation", ways, "--pairs", tmp_path / "test.csv", "--json")
     assert ran.code == 0, ran.err
@@ -52,9 +55,38 @@ def test_each_way_of_asking_is_measured_on_the_task_s_own_file(tmp_path, monkeyp
         assert one["metrics"]["weighted_recall"] == pytest.approx(2 / 3, abs=1e-4)
         assert one["metrics"]["weighted_f1"] == pytest.approx((2 / 3 + 1 + 0) / 3, abs=1e-4)
         assert one["metrics"]["calibration_error"] is None, "the paper's prompts ask for no confidence"
+        assert one["published"][0]["table"] == "3"
+        # A call of the scripted server has 100 + 20 tokens.
+        assert one["cost"] == pytest.approx(one["usage"]["llm_calls"] * (100 * 2 + 20 * 8) / 1e6)
+    assert "differences" not in ran.objects[0]
+    for one in ran.objects[1:]:
+        assert one["baseline"] == "climatecheck-hybrid", "against the whole recipe, paired over the claims"
+        assert (one["differences"]["weighted_f1"]["difference"], one["differences"]["weighted_f1"]["ties"]) == (0, 3)
     calls = {one["recipe"]: one["usage"]["llm_calls"] for one in ran.objects}
     assert list(calls.values()) == [3, 3, 5, 3], "two steps ask about the tea only once"
     shown = [one for one in server.requests if "Examples, a claim a line" in one["messages"][0]["content"]]
     assert len(shown) == 3
     examples = [json.loads(line) for line in shown[0]["messages"][0]["content"].splitlines() if line.startswith("{")]
     assert len(examples) == 6 and all(len(one["abstracts"]) == 3 for one in examples)
+
+
+def test_a_person_sees_cost_published_figures_and_differences(tmp_path, monkeypatch):
+    """A model of the table can have a stand-in: here the packaged stance model."""
+    pairs = tmp_path / "pairs.csv"
+    rows = [f"{number},{word} rises,{number},{word},{label}" for number, (word, label) in enumerate(LABELS.items())]
+    pairs.write_text("\n".join(["claim_id,claim,abstract_id,abstract,annotation", *rows]))
+    with scripted(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2")
+        monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8")
+        arguments = ("evaluate", "climatecheck-hybrid", "--ablation", "deberta-mnli", "--pairs", pairs)
+        ran = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged")
+    assert ran.code == 0, ran.err
+    for said in ("published: table 3, Zero-shot-hybrid", "weighted F1 0.6957", "0.0011, at your prices", "p (Holm)"):
+        assert said in ran.out
+    assert "published: table 3, DeBERTa-v3-base-mnli" in ran.out and "against climatecheck-hybrid" in ran.out
+    assert ccheck("evaluate", "--pairs", pairs, "--replace", "a=b").code == 2
+    wrong = ccheck(*arguments, "--replace", "gpt-5=m")
+    assert wrong.code == 2 and "no model 'gpt-5' to replace" in wrong.err
