@@ -220,7 +220,7 @@ def run_phase(
     evaluate: Callable[[], float] | None,
     listener: Listener,
 ) -> Trained:
-    """Train, or go on training, and leave the best weights in the trainer's model.
+    """Train, or go on training, and leave the best weights in the trainer's model, which then drops nothing out.
 
     `evaluate` gives the development metric of the model as it is; with None the last weights are kept. A finished phase
     is only loaded. Raises UsageError if the loss is not finite or memory is too small.
@@ -251,6 +251,7 @@ def run_phase(
         ) from error
     best = watcher.best()
     load_weights(trainer.model, folder / f"best-{best}.safetensors")
+    trainer.model.eval()  # what is measured now is what is saved
     save_weights(trainer.model, folder / BEST)
     trained = Trained(name, trainer.state.global_step, best, tuple(watcher.history), time.monotonic() - started)
     write_text(done, json.dumps(asdict(trained)))

@@ -24,7 +24,7 @@ from ccheck.training.options import StanceOptions, load_options, preset_names
 from ccheck.training.stance import BalancedSampler, class_weights, focal_loss, train_stance
 from ccheck.training.stance_data import StanceData, join_files, stance_data
 from ccheck.training.stance_features import train_features
-from ccheck.training.stance_figures import judge_rows
+from ccheck.training.stance_figures import judge_rows, measure_rows
 from ccheck.training.stance_rows import StanceRows, read_rows, split_rows, without_leaks
 from ccheck.training.synthetic import contradicted, shortened, weak_rows
 from ccheck.types import Claim, Document, Evidence, Hit
@@ -191,6 +191,21 @@ def test_a_trained_folder_is_a_stance_model(base, tmp_path):
     assert sum(label == row.label for label, row in zip(said, rows, strict=False)) > 15
     with pytest.raises(UsageError, match="--overwrite"):
         train_stance(stance_data(rows, options), options, output, device="cpu")
+
+
+def test_the_figures_are_those_of_the_model_that_is_saved(base, tmp_path):
+    """A network that was just trained drops values out; these figures were once measured that way."""
+    dropping = make_encoder(
+        tmp_path / "base", architecture="bert", texts=[row.text for row in rows_of()], learn=300,
+        num_hidden_layers=1, hidden_dropout_prob=0.9,
+    )  # fmt: skip
+    options = options_for(dropping, epochs=1)
+    data = stance_data(rows_of(), options)
+    made = train_stance(data, options, tmp_path / "model", device="cpu")
+    saved = StanceClassifier(str(tmp_path / "model"), "cpu")
+    for name, rows in data.groups.items():
+        known = measure_rows(rows, judge_rows(saved, rows)).reliability
+        assert made.figures[name][0].reliability.error == pytest.approx(known.error, abs=1e-4), "confidences and all"
 
 
 def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp_path):
