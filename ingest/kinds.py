@@ -52,6 +52,10 @@ WHOLE: tuple[Format, ...] = ("txt", "pdf", "docx")
 """A file is one document."""
 KNOWN = f"{', '.join(FORMATS)}, each also with {' or '.join(COMPRESSIONS)}"
 
+_PICKLE = (
+    "Loading a pickle can run any code. If you trust its author, convert it: "
+    "python -c \"import pandas; pandas.read_pickle('FILE').to_json('FILE.jsonl', orient='records', lines=True)\""
+)
 HINTS = {
     ".doc": "Convert it: soffice --headless --convert-to docx FILE",
     ".odt": "Convert it: soffice --headless --convert-to docx FILE",
@@ -74,8 +78,8 @@ HINTS = {
     ".enw": "In EndNote, choose File > Export and the style RefMan (RIS)",
     ".rdf": "In Zotero, choose File > Export Library and the format RIS or CSV",
     ".sqlite": "Export its library as RIS or CSV first (in Zotero: File > Export Library)",
-    ".pkl": "A pickle can run any code. If you trust its author, write it as JSON Lines with pandas first",
-    ".pickle": "A pickle can run any code. If you trust its author, write it as JSON Lines with pandas first",
+    ".pkl": _PICKLE,
+    ".pickle": _PICKLE,
     ".png": "Recognise its text first: tesseract FILE FILE",
     ".jpg": "Recognise its text first: tesseract FILE FILE",
     ".tiff": "Recognise its text first: tesseract FILE FILE",

@@ -14,8 +14,8 @@ from cli_runs import jsonl
 from conftest import SHARED
 
 from ccheck.demo import CLAIMS
-from ccheck.errors import CcheckError, InvalidData, NotFound
-from ccheck.evaluation.datasets import read_claims, read_gold, read_qrels
+from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
+from ccheck.evaluation.datasets import read_claims, read_corpus, read_gold, read_qrels
 from ccheck.evaluation.runs import read_run
 from ccheck.types import Claim
 
@@ -185,6 +185,10 @@ def test_checkthats_collection_is_a_pickle_and_not_read(monkeypatch):
     for name in ("subtask4b_collection_data.pkl", "renamed.jsonl"):
         with pytest.raises(InvalidData, match=r"is a pickle.* python -c \"import pandas; pandas.read_pickle"):
             read_claims(name)
+    with pytest.raises(
+        UsageError, match=r"python -c \"import pandas; pandas.read_pickle\('subtask4b_collection_data.pkl'\)"
+    ):
+        read_corpus("subtask4b_collection_data.pkl")
 
 
 def test_scifacts_own_claims():
