@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -26,6 +26,9 @@ from .common import (
     store_option,
 )
 from .progress import notifier, progress_bar
+
+NAMED = 3
+"""How many documents are named that failed for one reason."""
 
 if TYPE_CHECKING:
     from ..pipeline.enrich import Enricher, EnrichReport
@@ -126,27 +129,30 @@ def _enrich(
             if not yes and not click.confirm(f"Change the documents of {enricher.target.name}?", err=True):
                 notice("nothing was changed")
                 return
+        embedding = enricher.layout.embedding if in_place else None
+        model = embedding.model if embedding is not None else None
         with closing(_reports(enricher, watch, quiet)) as reports:
             for report in reports:
                 if as_json:
                     print_json(asdict(report))
                 if not quiet:
-                    for message in _said(report, in_place):
+                    for message in _said(report, model):
                         notice(message)
                 if watch is None and (report.failed or report.changed):
                     raise Incomplete(_left(report))
 
 
 def _reports(enricher: Enricher, watch: float | None, quiet: bool) -> Generator[EnrichReport]:
-    """One report, or with `watch` one for each time that there was something to do."""
+    """One report, or with `watch` one for each time that something was done, or failed for the first time."""
     first = True
+    failures: Mapping[str, str] = {}
     while True:
         try:
             with progress_bar("enriching", quiet, unit="documents") as update:
                 report = enricher.run(lambda done, total: update(done, max(done, total)))
-            if first or report.made or report.removed or report.failed:
+            if first or report.made or report.removed or report.failures != failures:
                 yield report
-            first = False
+            first, failures = False, report.failures
         except KeyboardInterrupt:
             notice(f"what was made stays in {enricher.target.name}. Run the same command again to continue")
             raise
@@ -164,8 +170,8 @@ def _store(index: str | None) -> str | None:
     return index if index is None or ":" in index or "/" in index else f"elasticsearch:{index}"
 
 
-def _said(report: EnrichReport, in_place: bool) -> Iterator[str]:
-    """What was done, in a few lines."""
+def _said(report: EnrichReport, model: str | None) -> Iterator[str]:
+    """What was done, in a few lines; with the model whose vectors are in the documents themselves."""
     yield from report.notices
     counts = {
         "made": report.made,
@@ -179,12 +185,23 @@ def _said(report: EnrichReport, in_place: bool) -> Iterator[str]:
     yield f"{report.target}: {said} in {report.seconds:.1f} s{rate}"
     if report.without_text:
         yield f"{counted(report.without_text, 'document')} without a text got no vector"
-    for id_, why in report.failures.items():
-        yield f"{id_}: {why}"
+    for why, ids in _by_reason(report.failures).items():
+        others = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+        yield f"{', '.join(ids[:NAMED])}{others}: {why}"
     if (more := report.failed - len(report.failures)) > 0:
         yield f"and {more:,} more"
-    if in_place and report.made:
-        yield "to search the vectors, name the field and the model: see docs/elasticsearch.md"
+    if model is not None and report.made:
+        yield (
+            "to search the vectors, name their model once: ccheck doctor "
+            f"--store {report.store} --model {model} --write-profile"
+        )
+
+
+def _by_reason(failures: Mapping[str, str]) -> dict[str, list[str]]:
+    ids: dict[str, list[str]] = {}
+    for id_, why in failures.items():
+        ids.setdefault(why, []).append(id_)
+    return ids
 
 
 def _left(report: EnrichReport) -> str:

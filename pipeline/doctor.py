@@ -26,6 +26,7 @@ from ..trust import VARIABLE
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder
+    from ..profiles import StoreProfile
     from ..recipe import Recipe
     from ..search import Store, StoreInfo
     from ..settings import Resolved, Settings
@@ -231,19 +232,23 @@ def _recipe(resolved: Resolved) -> Finding:
     return Finding("recipe", "ok", f"{recipe.name}: {recipe.description or ', '.join(recipe.retrievers)}")
 
 
-def _profile(info: StoreInfo, write: bool) -> Iterator[Finding]:
-    """The fields of an index that ccheck did not make, as the settings can name them."""
-    assert info.profile is not None
+def _profile(profile: StoreProfile, dimensions: int | None, model: str | None) -> Finding:
+    """The fields of an index that ccheck did not make, as the settings can name them; `model` is the one to test."""
     said = [
         f"{name} = {', '.join(value) if isinstance(value, tuple) else value or 'none'}"
-        for name, value in info.profile.model_dump(exclude_none=True).items()
+        for name, value in profile.model_dump(exclude_none=True).items()
     ]
-    if info.dimensions is not None:
-        said.append(f"{info.dimensions} dimensions")
-        said += [] if info.profile.model else ["model unknown: the vectors are searched once you name it"]
-    yield Finding("profile", "ok", "; ".join(said))
-    if write:
-        yield Finding("profile", "ok", f"written to {remember(info.name, info.profile)}")
+    if dimensions is not None:
+        said.append(f"{dimensions} dimensions")
+        if not profile.model:
+            unknown = "model unknown: the vectors are searched once you name it"
+            said.append(unknown if model is None else f"the mapping does not say the model, and you named {model}")
+    return Finding("profile", "ok", "; ".join(said))
+
+
+def _written(store: str, profile: StoreProfile) -> Finding:
+    named = f", with the model {profile.model}" if profile.model else ""
+    return Finding("profile", "ok", f"written to {remember(store, profile)}{named}")
 
 
 def _agreement(store: Store, embedder: Embedder) -> Finding:
@@ -281,11 +286,14 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
                 info.layout.describe(),
             ]
             about += [f"{what}: {said}" for what, said in info.details.items()]
-            if info.profile is not None:
-                yield from _profile(info, write_profile)
+            profile, model = info.profile, resolved.settings.embedding_model
+            if profile is not None:
+                yield _profile(profile, info.dimensions, model)
             if away := _away(checker.recipe, info, resolved.settings):
                 about.append(f"not searched, because a query would first download {away}")
                 yield Finding("store", "absent", "; ".join(about))
+                if profile is not None and write_profile:
+                    yield _written(info.name, profile)
                 return
             plan = checker.plan()
             checker.check(Claim(PROBE), k=1)
@@ -294,7 +302,12 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
             for warning in plan.warnings:
                 yield Finding("search", "absent", warning)
             if not info.made_here and plan.embedder is not None:
-                yield _agreement(checker.store, plan.embedder)
+                agreed = _agreement(checker.store, plan.embedder)
+                yield agreed
+                if profile is not None and agreed.status == "ok" and model is not None:
+                    profile = profile.model_copy(update={"model": model})
+            if profile is not None and write_profile:
+                yield _written(info.name, profile)
     except CcheckError as error:
         yield Finding("store", "failed", str(error), error.exit_code)
 

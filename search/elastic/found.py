@@ -138,12 +138,13 @@ def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, w
     seen = [name for name in titles if name not in left_out or fields[name].why]
     title = names.title or next(by_last_part(TITLES, seen), None)
     text = names.text or tuple(name for name in by_last_part(TEXTS, shown) if name != title)
+    inner = {name: samples[name].words for name in nested if name in samples and name not in left_out}
     if not text:
-        text = _wordiest({name: samples[name].words for name in shown if name != title and name in samples})
+        outer = {name: samples[name].words for name in shown if name != title and name in samples}
+        text = tuple(name for name in _wordiest(outer | inner) if name in outer)
     if not text:
         text = tuple(name for name in semantic if name not in left_out)[:1]
     if not text:
-        inner = {name: samples[name].words for name in nested if name in samples and name not in left_out}
         text = tuple(by_last_part(TEXTS, inner)) or _wordiest(inner)
     if not text and empty:
         text = tuple(name for name in shown if name != title)

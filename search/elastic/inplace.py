@@ -171,9 +171,13 @@ def consequences(source: Source, embedding: Embedding, documents: int) -> Iterat
     gain = documents * (embedding.dimensions * 5 + _GRAPH_BYTES) * (1 + replicas)
     yield (
         f"{documents:,} documents are written anew, with {replicas} replica{'' if replicas == 1 else 's'}: about "
-        f"{gain / 1e9:,.2f} GB for vectors, and until old segments are merged up to {(size + gain) / 1e9:,.2f} GB more"
+        f"{_bytes(gain)} for vectors, and until old segments are merged up to {_bytes(size + gain)} more"
     )
     yield _room(source, size + gain)
+
+
+def _bytes(number: float) -> str:
+    return f"{number / 1e9:,.1f} GB" if number >= 1e9 else f"{number / 1e6:,.1f} MB"
 
 
 _PIPELINES: Final = ("default_pipeline", "final_pipeline")
@@ -200,10 +204,10 @@ def _room(source: Source, needed: float) -> str:
         return "the disks' free space is not known, because the key or user may not ask for it"
     low = 0.85
     left = free - (1 - low) * total
-    said = f"the fullest node has {free / 1e9:,.1f} GB free ({used:.0%} used)"
+    said = f"the fullest node has {_bytes(free)} free ({used:.0%} used)"
     if left > 0:
         enough = "enough" if left > needed else "NOT enough"
-        return f"{said}, {left / 1e9:,.1f} GB below the default low watermark of {low:.0%}: {enough}"
+        return f"{said}, {_bytes(left)} below the default low watermark of {low:.0%}: {enough}"
     return f"{said}, which is above the default low watermark of {low:.0%}: the cluster's own limits apply"
 
 

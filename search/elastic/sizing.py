@@ -12,12 +12,16 @@ from dataclasses import dataclass
 
 from .mappings import IndexType
 
-STORED_PER_CHARACTER = 0.70
+PER_DOCUMENT, PER_PASSAGE = 78, 16
+"""Bytes beside texts and vectors, in `_source` and of ids, doc values and numbers of writes."""
+STORED_PER_CHARACTER = 0.634
 """Bytes of `_source` without vectors, compressed, for each character of title and text."""
-SEARCHED_PER_CHARACTER = 0.41
-"""Bytes of the inverted index, doc values and numbers of writes, for each character."""
-GRAPH_BYTES, GRAPH_GROWTH = 57, 13
-"""Of HNSW's neighbours for each vector: at 10,000 vectors (at 100,000, 69), and more for every power of ten beyond."""
+SEARCHED_PER_CHARACTER = 0.318
+"""Bytes of the inverted index for each character, without its terms."""
+TERMS = 280
+"""The terms, each kept once: so many bytes for the square root of all characters (new words get rarer, Heaps' law)."""
+NEIGHBOURS, GRAPH_BESIDE = 32, 10
+"""Neighbours of a vector in HNSW's lowest layer, and the bytes of a vector beside them: their lengths, upper layers."""
 FLOAT_BYTES = 4
 IN_SOURCE_PER_DIMENSION = 8.2
 """Bytes of a vector's JSON in `_source`, compressed, where the server keeps it there: before 9.2 (measured on 8.19)."""
@@ -58,8 +62,19 @@ def quantised(index_type: IndexType, dims: int) -> int | None:
 
 
 def graph_bytes(vectors: int) -> int:
-    """HNSW's neighbours of one vector among so many."""
-    return round(GRAPH_BYTES + GRAPH_GROWTH * max(0.0, math.log10(max(vectors, 1) / 1e4)))
+    """HNSW's neighbours of one vector among so many.
+
+    Lucene sorts them and keeps the gaps between their numbers, each in as few bytes as it needs. Numbers are spread
+    evenly, so `exp(-limit / gap)` of the gaps are beyond a limit.
+    """
+    gap = max(vectors, 1) / NEIGHBOURS
+    return round(NEIGHBOURS * (1 + sum(math.exp(-(256**more) / gap) for more in (1, 2, 3))) + GRAPH_BESIDE)
+
+
+def text_bytes(documents: int, passages: int, characters: int) -> int:
+    """All of an index but its vectors."""
+    each = PER_DOCUMENT + characters * (STORED_PER_CHARACTER + SEARCHED_PER_CHARACTER)
+    return round(documents * each + passages * PER_PASSAGE + TERMS * math.sqrt(documents * characters))
 
 
 def size(
@@ -85,7 +100,7 @@ def size(
     full = dims * FLOAT_BYTES
     in_source = round(dims * IN_SOURCE_PER_DIMENSION) if vectors_in_source else 0
     vectors = passages * (full + (small or 0) + graph + in_source)
-    text = round(documents * characters * (STORED_PER_CHARACTER + SEARCHED_PER_CHARACTER))
+    text = text_bytes(documents, passages, characters)
     primary = text + vectors
     shards = max(1, math.ceil(primary / SHARD_BYTES), math.ceil((documents + passages) / SHARD_DOCUMENTS))
     total = primary * (1 + replicas)

@@ -309,6 +309,10 @@ def shared_node(licence: Licence, version: str, home: Path) -> Iterator[Node]:
 def server(variable: str, licence: Licence, version: str, home: Path) -> Iterator[str]:
     """The URL of a server from the environment, else a container, else the jars; skips where none can be had."""
     if given := ENVIRONMENT.get(variable):
+        try:
+            httpx.get(given, timeout=60).raise_for_status()
+        except httpx.HTTPError as error:
+            pytest.fail(f"{variable} names {given}, which does not answer: {error}", pytrace=False)
         _served.add(given.rstrip("/"))
         yield given.rstrip("/")
     elif docker_answers():

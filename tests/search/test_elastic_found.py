@@ -85,6 +85,15 @@ def test_fields_are_chosen(
     assert all(found.left_out.values())
 
 
+def test_texts_in_nested_documents_count_where_the_others_are_short() -> None:
+    """The words of a keyword (`journal.words`) are no text beside whole passages; a long note is."""
+    fields = {"journal": Field("keyword", words=("journal.words",)), "parts.body": Field("text", nested=True)}
+    found = chosen(fields, {"journal": ["Annals of Ice"], "parts.body": [PROSE * 2]})
+    assert found.text == ("parts.body",) and "3 words on average" in found.left_out["journal"]
+    found = chosen(fields | {"note": TEXT}, {"note": [PROSE], "parts.body": [PROSE * 2]})
+    assert found.text == ("note",) and "the index has other texts" in found.left_out["parts.body"]
+
+
 @pytest.mark.parametrize(
     ("field", "said"),
     [

@@ -127,6 +127,17 @@ def test_the_doctor_tests_a_model(spec: str, client: httpx.Client) -> None:
         assert "dense" in answer["evidence"][0]["ranks"]
 
 
+def test_the_doctor_writes_down_the_model_that_it_tested(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = details("--store", spec, "--model", MODEL, "--write-profile")
+    assert found["agreement"][0] == "failed" and "with the model" not in found["profile"][1]
+    config_files()[0].unlink()
+    monkeypatch.setenv("CCHECK_ELASTICSEARCH_TITLE_FIELD", "heading")
+    monkeypatch.setenv("CCHECK_ELASTICSEARCH_TEXT_FIELDS", "body")
+    assert details("--store", spec, "--model", MODEL, "--write-profile")["profile"][1].endswith(f"the model {MODEL}")
+    (answer,) = ccheck("query", "oceans", "--store", spec, "--json").objects
+    assert "dense" in answer["evidence"][0]["ranks"]
+
+
 def test_the_doctor_tests_a_model_of_nested_passages(client: httpx.Client, store: ElasticStore) -> None:
     embedder = TinyEmbedder()
     vector = {"type": "dense_vector", "dims": embedder.spec.dimensions, "similarity": "cosine"}

@@ -15,6 +15,21 @@ from ccheck.search.elastic import Connection, ElasticStore, sizing
 from ccheck.search.elastic.mappings import IndexOptions, IndexType, create_body
 from ccheck.types import Document, Entry, Passage
 
+MEASURED: list[tuple[IndexType, int, int, int, int]] = [
+    ("hnsw", 384, 10_000, 1_501, 32_240_882),
+    ("int4_hnsw", 384, 10_000, 1_501, 34_339_765),
+    ("int8_hnsw", 384, 10_000, 1_501, 36_289_846),
+    ("bbq_hnsw", 384, 10_000, 1_501, 32_886_837),
+    ("bbq_hnsw", 384, 100_000, 1_500, 324_186_801),
+    ("int8_hnsw", 64, 10_000, 170, 6_926_322),
+    ("int8_hnsw", 64, 400_000, 169, 268_527_711),
+    ("bbq_hnsw", 64, 10_000, 170, 6_366_629),
+    ("bbq_hnsw", 64, 400_000, 169, 245_529_503),
+]
+"""The rows of benchmarks/README.md: dimensions, documents, characters of each, bytes of the index in one segment."""
+GRAPHS = {10_000: 558_024, 100_000: 7_087_187, 400_000: 29_894_103}
+"""Bytes of HNSW's neighbours of so many vectors."""
+
 TOLERANCE = 0.2
 """Small indices have smaller graphs and other texts: what counts is that no part is missing or twice."""
 DOCUMENTS, DIMS = 1_200, 96
@@ -58,6 +73,19 @@ def test_an_index_is_as_large_as_said(
     said = sizing.size(DOCUMENTS, DIMS, index_type=index_type, characters=characters, replicas=0, vectors_in_source=old)
     assert said.primary == pytest.approx(built, rel=TOLERANCE)
     assert said.total == said.primary and said.shards == 1
+
+
+@pytest.mark.parametrize(("index_type", "dims", "documents", "characters", "measured"), MEASURED)
+def test_the_estimate_agrees_with_what_was_measured(
+    index_type: IndexType, dims: int, documents: int, characters: int, measured: int
+) -> None:
+    said = sizing.size(documents, dims, index_type=index_type, characters=characters, replicas=0)
+    assert said.primary == pytest.approx(measured, rel=0.02)
+
+
+@pytest.mark.parametrize(("vectors", "measured"), GRAPHS.items())
+def test_a_graph_grows_with_its_vectors_numbers(vectors: int, measured: int) -> None:
+    assert vectors * sizing.graph_bytes(vectors) == pytest.approx(measured, rel=0.02)
 
 
 def test_the_command() -> None:
