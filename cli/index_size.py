@@ -94,7 +94,7 @@ def size(
     ccheck index size --documents 1e8 --dims 1024 --index-type bbq_hnsw
     ccheck index size --documents 2e7 --gpu-rate 3000
 
-    The constants were measured on indices of up to 100,000 documents (benchmarks/README.md) and extrapolated. No GPU
+    The constants were measured on indices of up to 400,000 documents (benchmarks/README.md) and extrapolated. No GPU
     was measured: measure your own and give its rate with --gpu-rate.
     """
     from ..search.elastic import sizing
