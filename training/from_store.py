@@ -99,15 +99,16 @@ def learn_reranker_from_store(
     recipe = retrieval_only(whole).model_copy(update={"rerankers": before})
     judged = read_qrels(qrels)
     with open_session(settings, notify=notify) as session, session.checker(recipe) as checker:
+        plan = checker.plan()
         return train_learned_reranker(
             checker,
-            list(checker.plan().retrievers),
+            list(plan.retrievers),
             read_claims(claims),
             judged,
             options,
             {"recipe": recipe.name, "store": checker.store.name},
             on_progress,
-            rerankers=list(before),
+            rerankers=list(plan.rerankers),  # without one that is `auto`, where there is none for it
         )
 
 

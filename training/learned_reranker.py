@@ -90,9 +90,10 @@ def train_learned_reranker(
     scorers = (*retrievers, *rerankers)
     learnable = sum(bool(example.relevant.any()) for example in examples)
     if learnable < CLAIMS_AT_LEAST:
+        why = "; ".join(notes) or "Check that the ids of claims, judgements and store match"
         raise InvalidData(
             f"only {learnable} claims have a relevant document among the first {options.depth}, and training needs "
-            f"{CLAIMS_AT_LEAST}. Check that the ids of claims, judgements and store match"
+            f"{CLAIMS_AT_LEAST}. {why[0].upper()}{why[1:]}"
         )
     found = tuple(
         _figure(group, examples, scorers, qrels, _folds(examples, qrels, options, by_document=group == UNSEEN), options)

@@ -86,6 +86,26 @@ def test_with_the_scores_of_rerankers(files, tmp_path):
     assert "was trained with scores of bm25, late" in json.dumps(ran.objects[0]["warnings"]) + ran.err
 
 
+def test_a_reranker_that_is_not_here_is_not_learned_from(files, tmp_path):
+    """The default recipe takes the best reranker there is: mostly late interaction alone."""
+    (tmp_path / "auto.toml").write_text(
+        'extends = "bm25"\n[rerankers.late]\ndepth = 4\n[rerankers.best]\nmodel = "auto"\n'
+    )
+    ran = train(files, tmp_path / "learned.json", tmp_path / "auto.toml", "--depth", "10", "--rerankers")
+    assert ran.code == 0, ran.err
+    assert json.loads((tmp_path / "learned.json").read_text())["rerankers"] == ["late"]
+
+
+def test_why_too_few_claims_are_left_is_said(files, tmp_path):
+    """What a retriever does not find has no score of it to learn from."""
+    claims = [json.loads(line) | {"text": "zzz"} for line in (files / "claims.jsonl").read_text().splitlines()]
+    jsonl(tmp_path / "claims.jsonl", *claims)
+    ran = train(files, tmp_path / "learned.json", "bm25", "--claims", tmp_path / "claims.jsonl")
+    assert ran.code == 5
+    assert "only 0 claims have a relevant document" in ran.err
+    assert "40 claims were left out" in ran.err.lower() and "ids" not in ran.err
+
+
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     [
