@@ -14,9 +14,11 @@ from .tables import difference_json, differences, figure, print_table, seconds, 
 if TYPE_CHECKING:
     from ..evaluation.pairs import Pair, PairsMeasured
     from ..evaluation.types import Comparison
+    from ..llm.budget import Price
     from ..published import Published
     from ..recipe import Recipe
     from ..settings import Settings
+    from ..types import Usage
 
 
 def evaluate_pairs(
@@ -57,8 +59,7 @@ def evaluate_pairs(
             changes = Changes(verdict=verdict, replace=own)
             measured = _measured(pairs, changes, settings, quiet)
             done[name or ""] = measured
-            price, usage = price_of(settings), measured.usage
-            cost = None if price is None else price.of(usage.prompt_tokens, usage.completion_tokens)
+            cost = cost_of(measured.usage, price_of(settings))
             known = [] if recipe is None else _published(recipe, measured)
             if as_json:
                 named: dict[str, object] = {"recipe": name, "published": [row.to_dict() for row in known]}
@@ -94,6 +95,13 @@ def _measured(pairs: Sequence[Pair], changes: Changes, settings: Settings, quiet
         progress_bar("judging", quiet, unit="pairs") as update,
     ):
         return measure_pairs(method, pairs, update)
+
+
+def cost_of(usage: Usage, price: Price | None) -> float | None:
+    """What the calls cost; None without prices, and for a judge that asks no server: its tokens are free."""
+    if price is None or not (usage.llm_calls or usage.cached):
+        return None
+    return price.of(usage.prompt_tokens, usage.completion_tokens)
 
 
 def _published(recipe: Recipe, measured: PairsMeasured) -> list[Published]:

@@ -9,6 +9,10 @@ import pytest
 from cli_runs import ccheck
 from scripted_llm import KEY, say, scripted
 
+from ccheck.cli.evaluate_pairs import cost_of
+from ccheck.llm.budget import Price
+from ccheck.types import Usage
+
 pytest.importorskip("openai", reason="needs the extra llm")
 
 STAND_IN = "DeBERTa-v3-base-mnli-climatecheck"
@@ -83,10 +87,19 @@ def test_a_person_sees_cost_published_figures_and_differences(tmp_path, monkeypa
         monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8")
         arguments = ("evaluate", "climatecheck-hybrid", "--ablation", "deberta-mnli", "--pairs", pairs)
         ran = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged")
+        told = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged", "--json").objects[1]
     assert ran.code == 0, ran.err
     for said in ("published: table 3, Zero-shot-hybrid", "weighted F1 0.6957", "0.0011, at your prices", "p (Holm)"):
         assert said in ran.out
     assert "published: table 3, DeBERTa-v3-base-mnli" in ran.out and "against climatecheck-hybrid" in ran.out
+    assert told["cost"] is None and told["replaced"] == {STAND_IN: "packaged"}
     assert ccheck("evaluate", "--pairs", pairs, "--replace", "a=b").code == 2
     wrong = ccheck(*arguments, "--replace", "gpt-5=m")
     assert wrong.code == 2 and "no model 'gpt-5' to replace" in wrong.err
+
+
+def test_a_model_on_this_machine_costs_nothing():
+    price = Price(2.0, 8.0)
+    assert cost_of(Usage(prompt_tokens=3_000), price) is None, "tokens that local-llm read"
+    assert cost_of(Usage(3, 3_000, 60), price) == pytest.approx(0.00648) and cost_of(Usage(3, 3_000, 60), None) is None
+    assert cost_of(Usage(cached=3), price) == 0.0
