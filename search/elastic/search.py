@@ -225,7 +225,7 @@ class Searcher:
 
     def _depth(self, retriever: Retriever) -> int:
         """How many hits a retriever is asked for."""
-        return min(retriever.depth * self.chunks, max(retriever.depth, MAX_CANDIDATES))
+        return min(retriever.depth * self.chunks, MAX_CANDIDATES)
 
     @property
     def weighted(self) -> bool:

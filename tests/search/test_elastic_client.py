@@ -17,8 +17,8 @@ from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore, connection_from, diagnose
 from ccheck.search.elastic.bulk import index_operation
 from ccheck.settings import Settings
-from ccheck.stages import Bm25, Dense, Fusion
-from ccheck.types import Document, Entry, Passage, Query
+from ccheck.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.types import Document, Entry, Passage, Query, Ranking
 
 
 def entries(count: int, text: str = "A text.") -> list[Entry]:
@@ -380,9 +380,15 @@ def test_fuzzy_words_that_a_server_refuses_become_fewer(stub: Stub, store: Elast
         (200, None, None),
         (600, None, None),
     ]
+    # The server's own fusion is not to blame, nor are its weights.
+    weighted: dict[str, Retriever] = {"bm25": Bm25(fuzziness="auto", weight=2.0), "words": Bm25()}
+    (ranking,) = store.search(claims[:1], weighted, Fusion(), k=3, details=False)
+    assert isinstance(ranking, Ranking) and b'"rrf"' in stub.bodies("/papers/_msearch")[-1]
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [failed]})]
+    asked_before = len(stub.bodies("/papers/_msearch"))
     (error,) = store.rankings(claims[:1], {"bm25": Bm25()})
     assert isinstance(error, InvalidData) and "too many words" in str(error)
+    assert len(stub.bodies("/papers/_msearch")) == asked_before + 1  # without fuzzy words there are none to spare
 
 
 # -- doctor

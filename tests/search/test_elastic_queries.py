@@ -23,7 +23,15 @@ from ccheck.search.elastic.errors import from_response
 from ccheck.search.elastic.fields import FieldNames
 from ccheck.search.elastic.found import Sample
 from ccheck.search.elastic.ingested import KEPT, figures
-from ccheck.search.elastic.queries import check, filter_bodies, fits_rrf, retriever_body, rrf, score_reader
+from ccheck.search.elastic.queries import (
+    check,
+    filter_bodies,
+    fits_rrf,
+    retriever_body,
+    rrf,
+    score_reader,
+    search_part,
+)
 from ccheck.search.elastic.schema import Index, read_index
 from ccheck.search.elastic.search import Plan, _chunks
 from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse
@@ -91,6 +99,34 @@ def test_fuzzy_words_share_the_clauses(clauses: int | None, expansions: Any) -> 
     match = match["content"]
     assert match.get("fuzziness") == (None if expansions == "none" else "AUTO")
     assert match.get("max_expansions") == (None if expansions == "none" else expansions)
+
+
+# -- units
+
+IN_ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
+OF_2000 = [{"term": {"year": 2000}}]
+
+
+def test_units_of_words() -> None:
+    """Of documents with equal scores those that were written first are among the best."""
+    retriever = Bm25(units="sentence", depth=7)
+    asked = search_part(MINE, "one", Query("sea ice"), retriever, OF_2000)
+    assert asked is not None and asked["sort"] == IN_ORDER and asked["query"]["bool"]["filter"] == OF_2000
+    nested = asked["query"]["bool"]["must"][0]["nested"]
+    assert (nested["path"], nested["score_mode"], nested["inner_hits"]["size"]) == ("units.sentence", "max", 7)
+    assert nested["query"] == {"match": {"units.sentence.content": "sea ice"}}
+    assert search_part(MINE, "one", Query("the of"), retriever, OF_2000) is None
+
+
+def test_units_of_vectors() -> None:
+    sentences = {"sentence": {"type": "nested", "properties": {"vector": vector("dot_product")}}}
+    mine = index({"units": {"properties": sentences}}, OURS)
+    retriever = Dense(units="sentence", depth=7)
+    asked = search_part(mine, "one", Query("sea", np.array([1, 0], np.float32)), retriever, OF_2000)
+    assert asked is not None and asked["sort"] == IN_ORDER
+    assert (asked["knn"]["field"], asked["knn"]["filter"]) == ("units.sentence.vector", OF_2000)
+    assert asked["knn"]["inner_hits"]["size"] == asked["knn"]["k"] == 7
+    assert search_part(mine, "one", Query("sea"), retriever, OF_2000) is None
 
 
 # -- vectors

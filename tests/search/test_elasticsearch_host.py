@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from elasticsearch_nodes import VERSION, VERSION_8, Node, start_node
+from elasticsearch_nodes import ENVIRONMENT, VERSION, VERSION_8, Node, server, start_node
 
 from ccheck.errors import NotFound, ServerError, UsageError
 from ccheck.layout import Layout
@@ -59,6 +59,16 @@ def ids(response: httpx.Response) -> list[str]:
 
 def version(url: str) -> str:
     return str(httpx.get(url).json()["version"]["number"])
+
+
+def test_a_server_that_is_gone_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    variable, gone = "CCHECK_TEST_ELASTICSEARCH_BASIC_URL", "http://127.0.0.1:9"
+    monkeypatch.setitem(ENVIRONMENT, variable, gone)
+    with (
+        pytest.raises(pytest.fail.Exception, match=f"{variable} names {gone}, which does not answer"),
+        server(variable, "basic", VERSION, tmp_path),
+    ):
+        pass
 
 
 def test_rrf_ranks_on_trial(elasticsearch_url: str, elasticsearch_index: str) -> None:

@@ -175,6 +175,7 @@ def test_a_scope_is_evaluated_once(folder: Path, monkeypatch: pytest.MonkeyPatch
         return passing(self, filters)
 
     monkeypatch.setattr(Database, "passing", noted)
+    monkeypatch.setattr("ccheck.search.local.scopes.KEPT", 3)
     one, other, late = Filter("_id", "=", "sea"), Filter("_id", "=", "ice"), Filter("year", ">=", "2015")
     queries = [Query("sea", unit(1), filters=scope) for scope in ((one,), (other,), (one,), (), (other,), (late, late))]
     with LocalStore(folder) as store:
@@ -183,6 +184,8 @@ def test_a_scope_is_evaluated_once(folder: Path, monkeypatch: pytest.MonkeyPatch
         assert asked == [(one,), (other,), (late,)]
         store.rankings(queries, RETRIEVERS, filters=[late])
         assert asked[3:] == [(late, one), (late, other)]
+        store.rankings(queries[:1], RETRIEVERS)
+        assert asked[5:] == [(one,)]  # which was forgotten for the others
 
 
 def test_a_narrow_scope_finds_what_a_wide_one_does(tmp_path: Path) -> None:
