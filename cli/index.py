@@ -90,7 +90,7 @@ def info(*, store: str | None, as_json: bool) -> None:
             "store": found.name,
             "documents": f"{found.documents:,}",
             "passages": f"{found.passages:,}",
-            "made with": found.layout.describe(),
+            "made with": found.made_with,
             "size": f"{found.bytes / 1e6:,.1f} MB" if found.bytes is not None else "",
             "not yet searchable": f"{found.pending:,}: an ingest is running, or must be run again"
             if found.pending

@@ -283,7 +283,7 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
                 return
             about = [
                 f"{info.name}: {info.documents:,} document{'' if info.documents == 1 else 's'}",
-                info.layout.describe(),
+                info.made_with,
             ]
             about += [f"{what}: {said}" for what, said in info.details.items()]
             profile, model = info.profile, resolved.settings.embedding_model

@@ -48,6 +48,13 @@ class StoreInfo:
         """The model that the settings name for the vectors of an index that ccheck did not make."""
         return self.profile.model if self.profile is not None else None
 
+    @property
+    def made_with(self) -> str:
+        """Its layout in words, or what is known of the vectors of an index that ccheck did not make."""
+        if self.made_here or self.dimensions is None or self.layout.embedding is not None:
+            return self.layout.describe()
+        return f"vectors of {self.dimensions} dimensions by {self.model or 'a model that the index does not name'}"
+
 
 class Store(Protocol):
     """Documents and their units, with BM25, dense and sparse retrieval over them.

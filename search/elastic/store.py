@@ -139,7 +139,8 @@ class ElasticStore(Closing):
     def _profile(self, index: Index) -> StoreProfile:
         def weighed(name: str) -> str:
             actual = next(iter(index.searched.get(name, ())), name)
-            return f"{actual}^{index.weights[actual]:g}" if actual in index.weights else actual
+            weight = index.weights.get(actual, 1)
+            return actual if weight == 1 else f"{actual}^{weight:g}"
 
         return StoreProfile(
             id=self._names.id,

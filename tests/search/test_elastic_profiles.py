@@ -108,6 +108,7 @@ def test_the_doctor_shows_the_profile_and_writes_it_on_request(spec: str) -> Non
     fields = "text = text, body; vector = embedding; 384 dimensions"
     assert found["profile"] == ("ok", f"{fields}; model unknown: the vectors are searched once you name it")
     assert "agreement" not in found and "--model" in found["search"][1]
+    assert "vectors of 384 dimensions by a model that the index does not name" in found["store"][1]
     assert str(config_files()[0]) in details("--store", spec, "--write-profile")["profile"][1]
     profiles = resolve({}, {}).settings.stores
     assert [one.text for one in profiles.values()] == [("text", "body")]
@@ -136,6 +137,9 @@ def test_the_doctor_writes_down_the_model_that_it_tested(spec: str, monkeypatch:
     assert details("--store", spec, "--model", MODEL, "--write-profile")["profile"][1].endswith(f"the model {MODEL}")
     (answer,) = ccheck("query", "oceans", "--store", spec, "--json").objects
     assert "dense" in answer["evidence"][0]["ranks"]
+    found = details("--store", spec)
+    assert found["profile"][1].startswith("title = heading; text = body; vector = embedding; model = all-MiniLM")
+    assert f"vectors of 384 dimensions by {MODEL}" in found["store"][1]
 
 
 def test_the_doctor_tests_a_model_of_nested_passages(client: httpx.Client, store: ElasticStore) -> None:
