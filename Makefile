@@ -39,11 +39,12 @@ check: .venv/.dev
 	$(BIN)/pytest $(PYTEST)
 
 # For the inner loop: without the tests that load models or start servers or programs (tests/fast.py). Their stores lie
-# in memory where Linux has a folder for that: on a busy disk, they wait for it.
+# in memory where Linux has a folder for that: on a busy disk, they wait for it. Some tests wait for time-outs, so there
+# is a process more than there are cores on a small machine.
 check-fast: export OMP_NUM_THREADS = 1
 check-fast: .venv/.dev
 	@folder=$$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	  TMPDIR=$$folder $(BIN)/pytest --fast -q --numprocesses 2 -o tmp_path_retention_policy=failed $(PYTEST)
+	  TMPDIR=$$folder $(BIN)/pytest --fast -q --numprocesses 3 -o tmp_path_retention_policy=failed $(PYTEST)
 
 # benchmarks/mutation.py; MUTANTS="core/fusion.py --sample 0" for one file.
 mutants: .venv/.dev
