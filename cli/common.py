@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..errors import UsageError
 from ..redaction import redact
 from ..text import json_line, without_controls
 from ..text import printable as printable
@@ -108,8 +109,6 @@ def options(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 def replacements(given: Sequence[str]) -> dict[str, str]:
     """What `--replace` says. Raises UsageError."""
-    from ..errors import UsageError
-
     found: dict[str, str] = {}
     for pair in given:
         old, equals, new = pair.partition("=")
@@ -162,6 +161,21 @@ def _console_class() -> type[Console]:
 def notice(message: str) -> None:
     """Say something on standard error."""
     click.echo(f"ccheck: {redact(without_controls(message))}", err=True)
+
+
+def confirmed(question: str, *, yes: bool) -> bool:
+    """Ask for a yes, unless it was given as `--yes`. Raises UsageError where nobody can answer."""
+    if yes:
+        return True
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:  # an interrupt, or the end of standard input
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise UsageError(
+            "the question was not answered, so nothing was changed. Use --yes to agree beforehand"
+        ) from None
 
 
 def notice_new(name: str, messages: Iterable[str], seen: set[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .common import (
+    confirmed,
     counted,
     json_option,
     notice,
@@ -193,7 +194,7 @@ def delete(*, store: str | None, yes: bool, quiet: bool) -> None:
 
     with open_store(settings_from(store=store)) as opened:
         what = opened.removal()
-        if not yes and not click.confirm(f"Delete {opened.name}: {what}?", err=True):
+        if not confirmed(f"Delete {opened.name}: {what}?", yes=yes):
             notice("nothing was deleted")
             return
         if left := opened.drop():

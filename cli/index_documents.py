@@ -15,6 +15,7 @@ from ..files import writing
 from ..text import json_line
 from .common import (
     completed,
+    confirmed,
     counted,
     json_option,
     notice,
@@ -187,7 +188,7 @@ def remove(
             return
         some = ", ".join(found[:3]) + (" …" if len(found) > 3 else "")
         total = counted(opened.count(), "document")
-        if not yes and not click.confirm(f"Remove {len(found):,} of {total} from {opened.name} ({some})?", err=True):
+        if not confirmed(f"Remove {len(found):,} of {total} from {opened.name} ({some})?", yes=yes):
             notice("nothing was removed")
             return
         info = opened.info()

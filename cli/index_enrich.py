@@ -12,6 +12,7 @@ import click
 
 from ..errors import Incomplete, ServerError, UsageError
 from .common import (
+    confirmed,
     counted,
     device_option,
     json_option,
@@ -101,7 +102,7 @@ def enrich(
                 "--undo deletes a companion. What --in-place added stays until the documents are reindexed into "
                 "another index"
             )
-        agreed = run_undo(settings, lambda what: yes or click.confirm(f"Delete {what}?", err=True))
+        agreed = run_undo(settings, lambda what: confirmed(f"Delete {what}?", yes=yes))
         if not agreed or not quiet:
             notice("the companion was deleted" if agreed else "nothing was deleted")
         return
@@ -126,7 +127,7 @@ def _enrich(
         if said := enricher.consequences():
             for message in said:
                 notice(message)
-            if not yes and not click.confirm(f"Change the documents of {enricher.target.name}?", err=True):
+            if not confirmed(f"Change the documents of {enricher.target.name}?", yes=yes):
                 notice("nothing was changed")
                 return
         embedding = enricher.layout.embedding if in_place else None

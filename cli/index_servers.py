@@ -10,6 +10,7 @@ import click
 
 from ..errors import InvalidData, UsageError
 from .common import (
+    confirmed,
     counted,
     device_option,
     json_option,
@@ -289,7 +290,7 @@ def alias(*, store: str | None, back: bool, to: str | None, yes: bool, as_json: 
     with open_elastic_store(settings, SERVER_ONLY) as opened:
         if to is not None:
             warning = f"Put the alias {opened.name} on {to} alone? Searches no longer see documents of other indices"
-            if not yes and not click.confirm(warning, err=True):
+            if not confirmed(warning, yes=yes):
                 notice("nothing was changed")
                 return
             moving.point(opened.client, opened.index, to)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .linear import joined, rounded, slices
-from .packing import Row, attend, attend_last, rows
+from .packing import PackedRow, attend, attend_last, rows
 
 if TYPE_CHECKING:
     import torch
@@ -65,7 +65,7 @@ class Layers:
         last = len(body.layers) - 1
         self._layers = [_Layer(layer, apart=i == last) for i, layer in enumerate(body.layers)]
 
-    def last_states(self, row: Row) -> torch.Tensor:
+    def last_states(self, row: PackedRow) -> torch.Tensor:
         """The normalised states at the last id of each sequence: [sequences, size]."""
         import torch
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .decoder import by_length, padded
 from .linear import joined, rounded, slices
-from .packing import Row, attend, attend_last, rows
+from .packing import PackedRow, attend, attend_last, rows
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ class PackedEncoder:
             x = self._body.embeddings_project(x)
         return x
 
-    def _firsts(self, x: torch.Tensor, row: Row) -> torch.Tensor:
+    def _firsts(self, x: torch.Tensor, row: PackedRow) -> torch.Tensor:
         """The last layer's states at the first id of each sequence: [sequences, size]."""
         import torch
 

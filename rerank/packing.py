@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PackedRow:
     """Sequences laid end to end.
 
     `ids` and `positions` (places within each sequence) are as long as the row. `spans` has the sequences, `shared` the
@@ -49,7 +49,7 @@ class Row:
     members: list[int]
 
 
-def rows(sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int], tokens: int) -> Iterator[Row]:
+def rows(sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int], tokens: int) -> Iterator[PackedRow]:
     """Lay sequences into rows of at most `tokens` ids; a sequence that is longer has a row of its own.
 
     `prefixes` says how many ids at the start of each are its query's; sequences that have those in common share them.
@@ -58,7 +58,7 @@ def rows(sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int], tokens: 
     groups: dict[tuple[int, ...], list[int]] = {}
     for i, (ids, prefix) in enumerate(zip(sequences, prefixes, strict=True)):
         groups.setdefault(ids[:prefix], []).append(i)
-    row = Row([], [], [], [], [])
+    row = PackedRow([], [], [], [], [])
     for key, members in groups.items():
         length = _common([sequences[i] for i in members]) if key and len(members) > 1 else 0
         head = sequences[members[0]][:length]
@@ -67,7 +67,7 @@ def rows(sequences: Sequence[tuple[int, ...]], prefixes: Sequence[int], tokens: 
             tail = sequences[i][length:]
             if row.members and len(row.ids) + len(tail) + (length if shared is None else 0) > tokens:
                 yield row
-                row, shared = Row([], [], [], [], []), None
+                row, shared = PackedRow([], [], [], [], []), None
             if shared is None:
                 start = len(row.ids)
                 shared = start, start + length
@@ -101,7 +101,9 @@ def best_of_windows(encoded: Sequence[Encoded], forward: Forward) -> list[float]
     return [max(values[places[sequence, one.prefix]] for sequence in one.sequences) for one in encoded]
 
 
-def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, row: Row, *, scale: float, causal: bool) -> torch.Tensor:
+def attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, row: PackedRow, *, scale: float, causal: bool
+) -> torch.Tensor:
     """Attention within each sequence of a row. Shapes: q [tokens, heads, size], k and v [tokens, key heads, size].
 
     Returns [tokens, heads, size], zeros behind the row's ids. On a GPU in half precision by one call of flash attention
@@ -146,7 +148,7 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, row: Row, *, scale
     return out
 
 
-def attend_last(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, row: Row, *, scale: float) -> torch.Tensor:
+def attend_last(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, row: PackedRow, *, scale: float) -> torch.Tensor:
     """Attention of one position of each sequence to the whole of it.
 
     Shapes: q [sequences, heads, size], k and v [tokens, key heads, size]; returns [sequences, heads, size].
@@ -179,7 +181,7 @@ def _attend_at_once(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    row: Row,
+    row: PackedRow,
     flash: Callable[..., torch.Tensor],
     scale: float,
     causal: bool,

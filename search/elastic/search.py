@@ -71,7 +71,7 @@ class NotNative(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Searches:
     """The searches of one query, by retriever's name or `NATIVE`, and their lines in a `_msearch`.
 
     `hits` is how many they ask for, `documents` says whether with what is stored of them.
@@ -164,7 +164,7 @@ class Searcher:
                     answers.append(one)
         return answers
 
-    def _plan(self, query: Query) -> Plan:
+    def _plan(self, query: Query) -> Searches:
         filters = [*self.within, *filter_bodies(self.index, (*self.filters, *query.filters))]
         bodies: dict[str, Body] = {}
         for name, retriever in self.retrievers.items():
@@ -200,7 +200,7 @@ class Searcher:
         # The same copies of the shards answer all searches of a query, so that their ranks fit together.
         header = {"preference": f"ccheck-{zlib.crc32(query.text.encode('utf-8', 'ignore'))}"} | WHOLE
         lines = [json.dumps(part) for body in searches.values() for part in (header, body | _WITHOUT_TOTAL)]
-        return Plan(
+        return Searches(
             query,
             tuple(searches),
             "".join(f"{line}\n" for line in lines).encode(),
@@ -231,7 +231,7 @@ class Searcher:
     def weighted(self) -> bool:
         return any(retriever.weight != 1 for retriever in self.retrievers.values())
 
-    def _answer(self, plans: Sequence[Plan]) -> list[Found | CcheckError]:
+    def _answer(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         try:
             found = self._ask(plans)
         except WithoutId:
@@ -244,7 +244,7 @@ class Searcher:
             return [error] if len(plans) == 1 else [answer for plan in plans for answer in self._answer([plan])]
         return [self._enough(plan, self._sparing(plan, one)) for plan, one in zip(plans, found, strict=True)]
 
-    def _enough(self, plan: Plan, found: Found | CcheckError) -> Found | CcheckError:
+    def _enough(self, plan: Searches, found: Found | CcheckError) -> Found | CcheckError:
         """The answer, or that to a search for more chunks where they were of too few papers."""
         least = min(map(self._depth, self.retrievers.values()))
         if not isinstance(found, Found) or not found.crowded or least >= MAX_CANDIDATES:
@@ -253,7 +253,7 @@ class Searcher:
         (answer,) = wider._answer([wider._plan(plan.query)])
         return answer
 
-    def _sparing(self, plan: Plan, found: Found | CcheckError) -> Found | CcheckError:
+    def _sparing(self, plan: Searches, found: Found | CcheckError) -> Found | CcheckError:
         """The answer, or that to fewer clauses where fuzzy words became too many of them."""
         fuzzy = any(isinstance(retriever, Bm25) and retriever.fuzziness for retriever in self.retrievers.values())
         if not isinstance(found, TooManyClauses) or not fuzzy or self.clauses == FUZZY_CLAUSES[-1]:
@@ -264,7 +264,7 @@ class Searcher:
         (answer,) = sparing._answer([sparing._plan(plan.query)])
         return answer
 
-    def _ask(self, plans: Sequence[Plan]) -> list[Found | CcheckError]:
+    def _ask(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         """What the server answers to each query. Those that it has no time for are asked again, without the others."""
         path = f"/{quote(self.name, safe='')}/_msearch"
         params: dict[str, Any] = {"max_concurrent_searches": self.client.connection.concurrency}  # fewer when rejected
@@ -277,7 +277,7 @@ class Searcher:
             nonlocal left
             lines = b"".join(plan.lines for plan in left.values())
             answer = self.client.send("POST", path, lines, params) if lines else {"responses": ()}
-            again: dict[int, Plan] = {}
+            again: dict[int, Searches] = {}
             busy: Busy | None = None
             with self.client.understanding():
                 responses = iter(answer["responses"])
@@ -312,7 +312,7 @@ class Searcher:
         if status == 400 and self.weighted and not too_many_clauses(body):
             raise NotNative(licensed=True)
 
-    def _found(self, plan: Plan, responses: Mapping[str, dict[str, Any]]) -> Found | CcheckError:
+    def _found(self, plan: Searches, responses: Mapping[str, dict[str, Any]]) -> Found | CcheckError:
         """Raises Moved where the alias of an index of ccheck's is on another one by now."""
         there = self.index.concrete[0]
         for response in responses.values():
@@ -425,8 +425,8 @@ def _key(index: Index, hit: Mapping[str, Any]) -> Key:
     return key_of(index, hit)
 
 
-def _chunks(plans: Sequence[Plan]) -> Iterator[list[Plan]]:
-    chunk: list[Plan] = []
+def _chunks(plans: Sequence[Searches]) -> Iterator[list[Searches]]:
+    chunk: list[Searches] = []
     searches = size = hits = 0
     for plan in plans:
         full = searches + len(plan.searches) > SEARCHES_AT_ONCE or size + len(plan.lines) > BYTES_AT_ONCE

@@ -145,9 +145,10 @@ def test_index_rebuild(papers, tmp_path, no_server):
 
 def test_index_delete_asks(papers, tmp_path):
     shutil.copytree(papers, tmp_path / "copy")
-    for answer, code in (("n\n", 0), ("\n", 0), ("", 130)):
+    for answer, code in (("n\n", 0), ("\n", 0), ("", 2)):
         ran = ccheck("index", "delete", "--store", tmp_path / "copy", stdin=answer)
         assert ran.code == code and "with its 71 documents?" in " ".join(ran.err.split())
+        assert ("Use --yes" in ran.err) == (answer == "")
         assert ccheck("index", "info", "--store", tmp_path / "copy").code == 0
     assert ccheck("index", "delete", "--store", tmp_path / "copy", stdin="y\n").code == 0
     assert not (tmp_path / "copy").exists()

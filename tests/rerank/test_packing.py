@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ccheck.rerank.packing import Row, Span, _attend_at_once, _layout, attend, attend_last, best_of_windows, rows
+from ccheck.rerank.packing import PackedRow, Span, _attend_at_once, _layout, attend, attend_last, best_of_windows, rows
 from ccheck.rerank.types import Encoded
 
 torch = pytest.importorskip("torch", reason="the models extra is not installed")
@@ -24,7 +24,7 @@ def some_sequences(chance: random.Random) -> tuple[list[tuple[int, ...]], list[i
     return sequences, prefixes
 
 
-def read(row: Row) -> list[list[int]]:
+def read(row: PackedRow) -> list[list[int]]:
     """The sequences that a row says it has."""
     return [[*row.ids[s.shared_start : s.shared_end], *row.ids[s.start : s.end]] for s in row.spans]
 

@@ -33,7 +33,7 @@ from ccheck.search.elastic.queries import (
     search_part,
 )
 from ccheck.search.elastic.schema import Index, read_index
-from ccheck.search.elastic.search import Plan, _chunks
+from ccheck.search.elastic.search import Searches, _chunks
 from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse
 from ccheck.types import Document, Entry, Query, SparseVector
 
@@ -286,7 +286,7 @@ def test_the_searches_of_a_query_go_to_the_same_copies(stub: Stub) -> None:
 
 def test_requests_have_limits() -> None:
     def sizes(*plans: tuple[int, int, int]) -> list[int]:
-        made = [Plan(Query(""), ("a",) * many, b"x" * size, hits, False) for many, size, hits in plans]
+        made = [Searches(Query(""), ("a",) * many, b"x" * size, hits, False) for many, size, hits in plans]
         return [len(chunk) for chunk in _chunks(made)]
 
     assert sizes() == []
