@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -18,6 +20,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # No model is downloaded by a test, nor found among those that its user has. The hub's client reads these when it loads.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="ccheck-hub-")
+atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
 pytest_plugins = [
     *(
