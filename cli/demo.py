@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 STORE = "local:demo"
+ANOTHER = "ivermectin prevents hospital admission"
+"""A claim that the sample papers refute."""
 
 
 @click.command()
@@ -57,7 +59,7 @@ def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bo
 
     \b
     ccheck demo
-    ccheck demo "vaccines cause autism"
+    ccheck demo "ivermectin prevents hospital admission"
 
     The corpus has 71 summaries of well-known papers on climate, health, nutrition and energy.
     """
@@ -76,7 +78,7 @@ def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bo
         for message in () if quiet else dict.fromkeys((*report.notices, *result.warnings)):
             notice(message)
     if claim is None:
-        _show_next(console, f'query --store {checked.store.name} "{claims[1]}"')
+        _show_next(console, f'query --store {checked.store.name} "{ANOTHER}"')
 
 
 def _show_next(console: Console, another: str) -> None:
