@@ -227,10 +227,10 @@ def query(
 
     \b
     ccheck query "sea level has risen 20 cm since 1900"
-    ccheck query "ivermectin prevents hospital admission" -k 3 --filter 'year>=2010' --explain
+    ccheck query "coffee causes cancer" -k 3 --filter 'year>=2010' --explain
     ccheck query --claims claims.jsonl --run my.run > answers.jsonl
     ccheck query --claims claims.jsonl --resume answers.jsonl > all.jsonl
-    ccheck query "ivermectin prevents hospital admission" --recipe averitec-questions --deadline 90
+    ccheck query "coffee causes cancer" --recipe averitec-questions --deadline 90
 
     Shows the documents that bear on CLAIM, best first, each with its most important sentence. If CLAIM is -, it is read
     from standard input. With --claims, a claim that can't be checked gets an object with its error, the other claims
