@@ -28,7 +28,19 @@ def answer(request):
     return say({"label": "NOT_ENOUGH_INFO" if about == "tea" else "SUPPORTS"})
 
 
-def test_each_way_of_asking_is_measured_on_the_task_s_own_file(tmp_path, monkeypatch):
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A scripted language model, with prices."""
+    with scripted(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2")
+        monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8")
+        yield server
+
+
+def test_each_way_of_asking_is_measured_on_the_task_s_own_file(tmp_path, server):
     with (tmp_path / "test.csv").open("w", newline="") as stream:
         writer = csv.DictWriter(stream, ["claim_id", "claim", "abstract_id", "abstract", "annotation"])
         writer.writeheader()
@@ -42,14 +54,8 @@ def test_each_way_of_asking_is_measured_on_the_task_s_own_file(tmp_path, monkeyp
                     "annotation": label,
                 }
             )
-    with scripted(answer) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
-        monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2")
-        monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8")
-        ways = "few-shots-hybrid,zero-shot-two-step,zero-shot-one-step"
-        ran = ccheck("evaluate", "climatecheck-hybrid", "--ablation", ways, "--pairs", tmp_path / "test.csv", "--json")
+    ways = "few-shots-hybrid,zero-shot-two-step,zero-shot-one-step"
+    ran = ccheck("evaluate", "climatecheck-hybrid", "--ablation", ways, "--pairs", tmp_path / "test.csv", "--json")
     assert ran.code == 0, ran.err
     names = ["climatecheck-hybrid", *(f"climatecheck-hybrid:{way}" for way in ways.split(","))]
     assert [one["recipe"] for one in ran.objects] == names
@@ -74,20 +80,14 @@ def test_each_way_of_asking_is_measured_on_the_task_s_own_file(tmp_path, monkeyp
     assert len(examples) == 6 and all(len(one["abstracts"]) == 3 for one in examples)
 
 
-def test_a_person_sees_cost_published_figures_and_differences(tmp_path, monkeypatch):
+def test_a_person_sees_cost_published_figures_and_differences(tmp_path, server):
     """A model of the table can have a stand-in: here the packaged stance model."""
     pairs = tmp_path / "pairs.csv"
     rows = [f"{number},{word} rises,{number},{word},{label}" for number, (word, label) in enumerate(LABELS.items())]
     pairs.write_text("\n".join(["claim_id,claim,abstract_id,abstract,annotation", *rows]))
-    with scripted(answer) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
-        monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2")
-        monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8")
-        arguments = ("evaluate", "climatecheck-hybrid", "--ablation", "deberta-mnli", "--pairs", pairs)
-        ran = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged")
-        told = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged", "--json").objects[1]
+    arguments = ("evaluate", "climatecheck-hybrid", "--ablation", "deberta-mnli", "--pairs", pairs)
+    ran = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged")
+    told = ccheck(*arguments, "--replace", f"{STAND_IN}=packaged", "--json").objects[1]
     assert ran.code == 0, ran.err
     for said in ("published: table 3, Zero-shot-hybrid", "weighted F1 0.6957", "0.0011, at your prices", "p (Holm)"):
         assert said in ran.out
