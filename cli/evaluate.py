@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -45,8 +45,8 @@ from .progress import notifier, progress_bar
 from .tables import (
     LABEL_COLUMNS,
     confusion,
-    difference_json,
     differences,
+    differences_json,
     figure,
     labels_row,
     print_table,
@@ -254,7 +254,7 @@ def evaluate(
                     write_run(runs[name], one.run, name)
                 if as_json:
                     against = _against(done, data) if ablation is not None else None
-                    print_json(one.to_dict() | {"recipe": name} | _differences(against, name))
+                    print_json(one.to_dict() | {"recipe": name} | differences_json(against, name))
                 if not quiet:
                     notice_new(name, one.warnings, seen)
         finally:  # what is done is shown, also where a recipe fails or somebody interrupts
@@ -343,13 +343,6 @@ def _against(done: Mapping[str, Evaluation], data: EvaluationData) -> Comparison
     from ..evaluation.compare import compare
 
     return compare({name: one.run for name, one in done.items()}, data.qrels, data.metrics, changes=0, common=True)
-
-
-def _differences(compared: Comparison | None, name: str) -> dict[str, Any]:
-    if compared is None:
-        return {}
-    own = {one.metric: difference_json(one) for one in compared.differences if one.run == name}
-    return {"baseline": compared.baseline, "differences": own}
 
 
 # -- for a person

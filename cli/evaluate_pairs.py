@@ -9,11 +9,10 @@ from ..adjust import Changes
 from ..errors import Incomplete, UsageError
 from .common import counted, print_fields, print_json, stdout
 from .progress import notifier, progress_bar
-from .tables import difference_json, differences, figure, print_table, seconds, table
+from .tables import differences, differences_json, figure, print_table, seconds, table
 
 if TYPE_CHECKING:
     from ..evaluation.pairs import Pair, PairsMeasured
-    from ..evaluation.types import Comparison
     from ..llm.budget import Price
     from ..published import Published
     from ..recipe import Recipe
@@ -70,7 +69,7 @@ def evaluate_pairs(
                     | {"cost": cost}
                     | (named if recipe is not None else {})
                     | replaced
-                    | _differences(compared, name)
+                    | differences_json(compared, name)
                 )
             else:
                 _show(measured, name, cost, known)
@@ -109,13 +108,6 @@ def _published(recipe: Recipe, measured: PairsMeasured) -> list[Published]:
     from ..published import published
 
     return [row for row in published(recipe) if row.metrics.keys() & measured.metrics.keys()]
-
-
-def _differences(compared: Comparison | None, recipe: str | None) -> dict[str, object]:
-    if compared is None:
-        return {}
-    own = {one.metric: difference_json(one) for one in compared.differences if one.run == recipe}
-    return {"baseline": compared.baseline, "differences": own}
 
 
 def _show(measured: PairsMeasured, recipe: str | None, cost: float | None, known: Sequence[Published]) -> None:

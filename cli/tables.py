@@ -104,5 +104,13 @@ def difference_json(one: Difference) -> dict[str, Any]:
     return data | {"interval": None if one.interval is None else list(one.interval)}
 
 
+def differences_json(compared: Comparison | None, name: str | None) -> dict[str, Any]:
+    """Those of one run or judge from the first, by metric; nothing where nothing was compared."""
+    if compared is None:
+        return {}
+    own = {one.metric: difference_json(one) for one in compared.differences if one.run == name}
+    return {"baseline": compared.baseline, "differences": own}
+
+
 def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else "< 0.0001"

@@ -66,7 +66,7 @@ def _differences(
     drawn = _apart(resampled(rows, resamples, seed)) if claims > 1 else {}
     exchanged, exact = _exchanged(before, after, permutations, seed)
     chance = _apart(exchanged)
-    values = {metric: _figures(rows.sum(axis=0)[None], metric) for metric in METRICS}
+    values = _figures(rows.sum(axis=0)[None])
     right = np.trace(after, axis1=1, axis2=2) - np.trace(before, axis1=1, axis2=2)
     made = []
     for metric, (old, new) in values.items():
@@ -115,11 +115,11 @@ def _exchanged(
 
 def _apart(sums: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """How far the second judge is above the first, by metric, [samples]."""
-    found = {metric: _figures(sums, metric) for metric in METRICS}
-    return {metric: new - old for metric, (old, new) in found.items()}
+    return {metric: new - old for metric, (old, new) in _figures(sums).items()}
 
 
-def _figures(sums: NDArray[np.float64], metric: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A metric of both judges, of sums of [samples, 2 * 12]."""
+def _figures(sums: NDArray[np.float64]) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Each metric of both judges, from sums of [samples, 2 * 12]."""
     both = sums.reshape(len(sums), 2, 3, 4)
-    return label_figures(both[:, 0])[metric], label_figures(both[:, 1])[metric]
+    old, new = label_figures(both[:, 0]), label_figures(both[:, 1])
+    return {metric: (old[metric], new[metric]) for metric in METRICS}

@@ -57,7 +57,7 @@ def test_it_is_the_model_with_the_changed_weights(folder, tmp_path):
 
 
 def test_weights_are_changed_in_one_thread(folder):
-    """Several would wait for each other, busily: a first verdict took .4 s of CPU more."""
+    """Several would wait for each other, busily: on busy cores, a first verdict took .4 s of CPU more."""
 
     def threads(_=None):
         # Others (scipy, torch) have theirs, which numpy does not use.

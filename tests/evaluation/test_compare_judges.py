@@ -1,4 +1,4 @@
-"""Judges of the same pairs against each other, by hand."""
+"""`compare_judges`, checked against figures that were worked out by hand."""
 
 from __future__ import annotations
 

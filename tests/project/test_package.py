@@ -225,4 +225,4 @@ def test_the_default_recipe_imports_no_torch(default_path):
     assert default_path.returncode == 0, default_path.stderr
     modules = default_path.stdout.splitlines()[-1].split()
     assert {name.split(".")[0] for name in modules} & TORCH == set()
-    assert "numpy.ma" not in modules  # some functions of numpy import it, which takes 30 ms
+    assert "numpy.ma" not in modules  # some functions of numpy import it, which takes 10 ms
