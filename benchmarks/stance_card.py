@@ -6,15 +6,15 @@ from typing import Any
 
 CARD = """# The packaged stance model
 
-It says what a document says about a claim: SUPPORTS, REFUTES or NOT_ENOUGH_INFO. ccheck uses it where no better judge
-is set up. It has two parts, and numpy runs both:
+It says what a document says about a claim: SUPPORTS, REFUTES or NOT_ENOUGH_INFO. ccheck uses it if no better judge is
+configured. It has two parts, and numpy runs both:
 
 - **Counts**: multinomial logistic regression over {features} features, in `model.json`.
-- **An adapter** of the packaged embedding model (all-MiniLM-L6-v2), in `adapter.safetensors`: changes of rank 16 in its
-  five upper layers, with which it reads the claim and the document's three nearest sentences together. A document that
+- **An adapter** of the packaged embedding model (all-MiniLM-L6-v2), in `adapter.safetensors`: changes of rank 16 to its
+  five upper layers. With these it reads the claim and the document's three nearest sentences together. A document that
   the counts leave open with a probability above {open_above} is not read.
 
-Both answers are put together: logarithms of the counts' probabilities times {together.counts}, and the adapter's
+The two answers are added: logarithms of the counts' probabilities times {together.counts}, and the adapter's
 outputs times {together.reader}.
 
 ## How it was made
@@ -28,11 +28,11 @@ outputs times {together.reader}.
 - **Data of the adapter**: first about half of {first:,} pairs, drawn at random. 12,932 are FEVER's, 1,400 have a
   reversed claim, 2,576 are open ones made as above, and the others are made from abstracts of SciFact that no claim is
   judged on: a title or a conclusion, as it is or with a word reversed, and the nearest other sentences of this or of a
-  similar abstract. Then pairs of SciFact and Climate-FEVER, twice, and some of their claims reversed. The adapter that
-  ships has read all pairs of these two. Those that were measured were made in the same way from two thirds.
+  similar abstract. Then pairs of SciFact and Climate-FEVER, twice, some of them with a reversed claim. The
+  adapter that ships has read all pairs of these two. The measured ones were trained in the same way on two thirds.
 - The files contain weights only, neither texts nor labels.
 - **Features**: the {counts} counts of `ccheck/verdict/features.py`, and each of them once more for documents of one
-  sentence. Of an abstract, up to four sentences that share most words with the claim are read.
+  sentence. In an abstract, they read the four sentences that share most words with the claim.
 - **Choices**: regularisation C = {strength}, class weights to the power of {balanced}, weight of FEVER {fever},
   temperature {temperature}, threshold {threshold}. They were chosen in two folds of the training pairs.
 
@@ -43,10 +43,10 @@ the whole data set was left out, as when you use the model in another field (abs
 judged on were still read). Intervals (95%) are from a bootstrap over claims. *Counts alone*: the weighted F1 of the
 first part on the same pairs, and the interval of what the adapter adds to it.
 
-The figures flatter a little. Which features are counted, how many sentences are read, that documents of one sentence
-have weights of their own, the weight of FEVER, above which probability the adapter does not read, and that two weights
-put both together were chosen on earlier splits of the same pairs, or on these folds. Other ways to put them together
-came to .681 to .684 and .626 to .650.
+The figures flatter a little, because these things were chosen on earlier splits of the same pairs, or on these folds:
+the features, the number of sentences, separate weights for documents of one sentence, the weight of FEVER, the
+probability above which the adapter does not read, and the two weights that combine the answers. Other ways to combine
+them came to .681 to .684 and .626 to .650.
 
 | data | weighted F1 | counts alone, gain | most frequent label | macro F1 | expected calibration error |
 | --- | --- | --- | --- | --- | --- |
@@ -60,10 +60,10 @@ How reliable the confidences are, on held-out pairs:
 
 ## What it can't do
 
-- It is small. It compares words more than it knows what they mean: that a lower mortality is a better survival, for
-  example.
-- REFUTES is its weakest label. It needs a negation, an opposite direction or another number to notice it.
-- It adds nothing up, neither numbers nor several sentences.
+- It is small. It compares words and knows little about their meaning: for example, that lower mortality is better
+  survival.
+- REFUTES is its weakest label. It notices one only by a negation, an opposite direction or a different number.
+- It can't add up numbers, or what several sentences say together.
 - On subjects and kinds of text that are unlike its data, expect the figures of *without it*, and confidences that are
   too high.
 - It reads English only.
