@@ -10,21 +10,9 @@ import click
 from ..adjust import Changes
 from ..errors import Incomplete
 from ..files import check_outputs
-from .common import (
-    completed,
-    counted,
-    device_option,
-    json_option,
-    llm_option,
-    options,
-    print_fields,
-    print_json,
-    quiet_option,
-    settings_from,
-    stance_option,
-    stdout,
-    strategy_option,
-)
+from . import opt
+from .common import counted, print_fields, print_json, settings_from, stdout
+from .opt import options
 from .progress import notifier, progress_bar
 
 if TYPE_CHECKING:
@@ -35,21 +23,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("pairs", metavar="PAIRS")
 @options(
-    click.option("--corpus", metavar="FILE", help="Documents, if the pairs have only their ids."),
+    opt.file("--corpus", help="Documents, if the pairs have only their ids."),
     click.option(
         "--verdict",
         type=click.Choice(["auto", "llm", "local-llm", "stance"]),
         help="Verdict method to calibrate.  [default: the recipe's, auto]",
     ),
-    stance_option,
-    llm_option,
-    strategy_option,
-    click.option(
-        "--recipe",
-        shell_complete=completed("recipes"),
-        metavar="NAME|FILE",
-        help="Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]",
-    ),
+    opt.stance,
+    opt.llm,
+    opt.strategy,
+    opt.recipe("Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]"),
     click.option(
         "--kind",
         type=click.Choice(["temperature", "isotonic"]),
@@ -57,13 +40,11 @@ if TYPE_CHECKING:
         show_default=True,
         help="Kind of calibration: temperature for few pairs, isotonic for a thousand or more.",
     ),
-    click.option("--output", "-o", metavar="FILE", help="Write the calibration to FILE, for a recipe to use."),
-    click.option(
-        "--plot", metavar="FILE", help="Write a reliability plot, before and after, to FILE (.png, .svg or .pdf)."
-    ),
-    json_option,
-    device_option,
-    quiet_option,
+    opt.file("--output", "-o", help="Write the calibration to FILE, for a recipe to use."),
+    opt.file("--plot", help="Write a reliability plot, before and after, to FILE (.png, .svg or .pdf)."),
+    opt.json,
+    opt.device,
+    opt.quiet,
 )
 def calibrate(
     pairs: str,

@@ -1,15 +1,14 @@
-"""What the commands share: options, settings, and how things are printed."""
+"""What the commands share: settings, and how things are printed."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +16,7 @@ from ..errors import UsageError
 from ..redaction import redact
 from ..text import json_line, without_controls
 from ..text import printable as printable
+from .opt import LOG
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,86 +25,8 @@ if TYPE_CHECKING:
     from ..settings import Resolved, Settings
     from ..types import Usage
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-LOG = "ccheck"
-"""The logger above those of all modules."""
 NO_WIDTH = 1_000_000
 """Without a terminal, nothing is wrapped: each fact is one line, for grep and the like."""
-
-
-def completed(what: str) -> Callable[..., list[Any]]:
-    """An option's `shell_complete`: a function of `completion.py`, which nothing else needs to import."""
-    return lambda *given: getattr(importlib.import_module(".completion", __package__), what)(*given)
-
-
-STORE_FORMS = "a folder, local:NAME, https://host:9200/INDEX or elasticsearch:INDEX"
-store_option = click.option(
-    "--store",
-    metavar="STORE",
-    shell_complete=completed("stores"),
-    help=f"Store with the documents: {STORE_FORMS}.  [env: CCHECK_STORE; default: local:papers]",
-)
-model_option = click.option(
-    "--model",
-    metavar="NAME",
-    help="Embedding model: a folder or a name.  [env: CCHECK_EMBEDDING_MODEL; default: the store's, "
-    "else all-MiniLM-L6-v2]",
-)
-device_option = click.option(
-    "--device", metavar="NAME", help="Device that models run on: cpu, cuda or mps.  [env: CCHECK_DEVICE]"
-)
-llm_option = click.option(
-    "--llm", metavar="MODEL", help="Language model, on the server at OPENAI_BASE_URL.  [env: CCHECK_LLM_MODEL]"
-)
-stance_option = click.option(
-    "--stance", metavar="MODEL", help="Stance classifier: a folder or a name.  [env: CCHECK_STANCE_MODEL]"
-)
-strategy_option = click.option(
-    "--strategy",
-    type=click.Choice(["one-step", "two-step", "few-shot", "hybrid", "batch"]),
-    help="Prompting strategy for the language model.",
-)
-replace_option = click.option(
-    "--replace",
-    multiple=True,
-    metavar="MODEL=OTHER",
-    help="Use OTHER wherever the recipe names MODEL. The output says so. Repeatable.",
-)
-max_calls_option = click.option(
-    "--max-calls", type=click.IntRange(0), metavar="N", help="Largest number of calls to the language model."
-)
-max_cost_option = click.option(
-    "--max-cost",
-    type=click.FloatRange(0),
-    metavar="X",
-    help="Most to spend on the language model, at the prices in the settings llm_prompt_price and "
-    "llm_completion_price.",
-)
-
-
-def _quieted(context: click.Context, option: click.Parameter, quiet: bool) -> bool:
-    """Without what is logged: `warnings_said` makes notices of it."""
-    if quiet:
-        log, level = logging.getLogger(LOG), logging.getLogger(LOG).level
-        log.setLevel(logging.ERROR)
-        context.call_on_close(lambda: log.setLevel(level))
-    return quiet
-
-
-quiet_option = click.option("--quiet", "-q", is_flag=True, callback=_quieted, help="Show no progress and no notices.")
-remote_code_option = click.option(
-    "--trust-remote-code",
-    is_flag=True,
-    default=None,
-    help="Let models run the Python code that comes with their weights. That code can do anything you can do.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON Lines: one object per line.")
-
-
-def options(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Several click options as one decorator, shown in this order."""
-    return lambda command: functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), command)
 
 
 def replacements(given: Sequence[str]) -> dict[str, str]:
@@ -158,9 +80,10 @@ def _console_class() -> type[Console]:
     return Safe
 
 
-def notice(message: str) -> None:
+def notice(*messages: str) -> None:
     """Say something on standard error."""
-    click.echo(f"ccheck: {redact(without_controls(message))}", err=True)
+    for message in messages:
+        click.echo(f"ccheck: {redact(without_controls(message))}", err=True)
 
 
 def confirmed(question: str, *, yes: bool) -> bool:

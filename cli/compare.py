@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import UsageError
-from .common import counted, json_option, notice, options, print_hanging, print_json, printable, quiet_option, stdout
+from . import opt
+from .common import counted, notice, print_hanging, print_json, printable, stdout
+from .opt import options
 from .tables import difference_json, differences, figure, print_table, table
 
 if TYPE_CHECKING:
@@ -23,37 +25,18 @@ _CLAIM_CHARS = 200
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
 @options(
-    click.option(
-        "--qrels",
-        required=True,
-        metavar="FILE",
-        help="Relevance judgements: which documents are relevant to which claim.",
-    ),
-    click.option(
-        "--metric",
-        "metrics",
-        multiple=True,
-        metavar="M",
-        help="Metric, as ir-measures names it (nDCG@10), or MRR@5 or ClimateCheck. Repeatable.  "
-        "[default: nDCG@10, R@100]",
-    ),
-    click.option("--claims", metavar="FILE", help="Claims, to show the text of those that changed most."),
-    click.option(
-        "--changes",
-        type=click.IntRange(0, 1000),
-        default=5,
-        show_default=True,
-        metavar="N",
-        help="Number of claims to show that changed most.",
-    ),
+    opt.qrels,
+    opt.metrics,
+    opt.file("--claims", help="Claims, to show the text of those that changed most."),
+    opt.number("--changes", least=0, most=1000, default=5, help="Number of claims to show that changed most."),
     click.option(
         "--common",
         is_flag=True,
         help="Compare only the claims that are in all runs. Otherwise a claim that is missing from a run counts as 0, "
         "as with trec_eval -c, because a run has no lines for a claim without hits.",
     ),
-    json_option,
-    quiet_option,
+    opt.json,
+    opt.quiet,
 )
 def compare(
     runs: tuple[str, ...],
@@ -88,8 +71,7 @@ def compare(
     read = {name: read_run(path) for name, path in _names(runs).items()}
     compared = compare_runs(read, judged, names, changes=changes, common=common)
     if not quiet:
-        for message in compared.messages:
-            notice(message)
+        notice(*compared.messages)
         if not common and any(claim not in run for run in read.values() for claim in judged):
             notice("if a run covers only some of the claims, use --common to compare the claims that all runs have")
     if as_json:

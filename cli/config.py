@@ -5,14 +5,15 @@ from __future__ import annotations
 import click
 
 from ..settings import shown
-from .common import json_option, notice, print_hanging, print_json, printable, resolved_from, stdout
+from . import opt
+from .common import notice, print_hanging, print_json, printable, resolved_from, stdout
 
 DESCRIPTION_WIDTH = 30
 """The least room that a description needs beside the values."""
 
 
 @click.group(invoke_without_command=True)
-@json_option
+@opt.json
 @click.pass_context
 def config(context: click.Context, *, as_json: bool) -> None:
     """Show the settings and where each one comes from.

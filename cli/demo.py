@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import (
-    STORE_FORMS,
-    argument_text,
-    completed,
-    device_option,
-    notice,
-    options,
-    quiet_option,
-    settings_from,
-    stdout,
-)
+from . import opt
+from .common import argument_text, notice, settings_from, stdout
+from .opt import completed, options
 from .progress import checker, ingest_progress
 
 if TYPE_CHECKING:
@@ -35,24 +27,17 @@ ANOTHER = "ivermectin prevents hospital admission"
 @click.command()
 @click.argument("claim", required=False)
 @options(
-    click.option(
-        "-k",
-        default=3,
-        show_default=True,
-        metavar="N",
-        type=click.IntRange(1, 100),
-        help="Number of documents to show.",
-    ),
+    opt.number("-k", least=1, most=100, default=3, help="Number of documents to show."),
     click.option(
         "--store",
         shell_complete=completed("stores"),
         default=STORE,
         show_default=True,
         metavar="STORE",
-        help=f"Store for the corpus: {STORE_FORMS}.",
+        help=f"Store for the corpus: {opt.STORE_FORMS}.",
     ),
-    device_option,
-    quiet_option,
+    opt.device,
+    opt.quiet,
 )
 def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bool) -> None:
     """Ingest the sample corpus and check a claim against it.
@@ -75,8 +60,8 @@ def demo(claim: str | None, *, k: int, store: str, device: str | None, quiet: bo
         console = stdout()
         ran = checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers})
         show_result(console, result, ran, brief=True)
-        for message in () if quiet else dict.fromkeys((*report.notices, *result.warnings)):
-            notice(message)
+        if not quiet:
+            notice(*dict.fromkeys((*report.notices, *result.warnings)))
     if claim is None:
         _show_next(console, f'query --store {checked.store.name} "{ANOTHER}"')
 

@@ -6,22 +6,13 @@ from dataclasses import asdict
 
 import click
 
-from .common import (
-    device_option,
-    json_option,
-    model_option,
-    options,
-    print_hanging,
-    print_json,
-    printable,
-    resolved_from,
-    stdout,
-    store_option,
-)
+from . import opt
+from .common import print_hanging, print_json, printable, resolved_from, stdout
+from .opt import options
 
 
 @click.command()
-@options(store_option, model_option, device_option, json_option)
+@options(opt.store, opt.model, opt.device, opt.json)
 @click.option("--write-profile", is_flag=True, help="Add the fields found in the store to your settings file.")
 def doctor(*, store: str | None, model: str | None, device: str | None, as_json: bool, write_profile: bool) -> None:
     """Check the installation and say how to fix what does not work.

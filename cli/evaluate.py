@@ -13,34 +13,9 @@ import click
 from ..adjust import in_place_of_rerankers
 from ..errors import Incomplete, UsageError
 from ..files import check_folder, check_outputs
-from .common import (
-    completed,
-    device_option,
-    json_option,
-    llm_option,
-    model_option,
-    notice,
-    notice_new,
-    options,
-    print_json,
-    quiet_option,
-    remote_code_option,
-    replace_option,
-    replacements,
-    settings_from,
-    stance_option,
-    stdout,
-    store_option,
-)
-from .evaluation_options import (
-    claims_help,
-    depth_option,
-    fresh_option,
-    limit_option,
-    qrels_help,
-    sample_option,
-    seed_option,
-)
+from . import opt
+from .common import notice, notice_new, print_json, replacements, settings_from, stdout
+from .opt import completed, options
 from .progress import notifier, progress_bar
 from .tables import (
     LABEL_COLUMNS,
@@ -66,11 +41,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recipes", nargs=-1, metavar="[RECIPE]...", shell_complete=completed("recipes"))
 @options(
-    click.option("--claims", metavar="FILE", help=claims_help),
-    click.option("--qrels", metavar="FILE", help=qrels_help),
-    click.option(
+    opt.file("--claims", help=opt.CLAIMS_HELP),
+    opt.file("--qrels", help=opt.QRELS_HELP),
+    opt.file(
         "--pairs",
-        metavar="FILE",
         help="Measure only the judge, on labelled pairs: JSON Lines with claim, label, and evidence (the text) or "
         "doc_id (a document in the store).",
     ),
@@ -79,15 +53,11 @@ if TYPE_CHECKING:
         type=click.Choice(["auto", "stance", "llm", "local-llm"]),
         help="Verdict method to measure with --pairs.  [default: the recipe's, auto]",
     ),
-    click.option(
-        "--averitec",
-        metavar="FILE",
-        help="Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data.",
+    opt.file(
+        "--averitec", help="Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data."
     ),
-    click.option("--predictions", metavar="FILE", help="With --averitec: also write the task's prediction file."),
-    click.option(
-        "--score", metavar="FILE", help="With --averitec: measure this prediction file instead of running a recipe."
-    ),
+    opt.file("--predictions", help="With --averitec: also write the task's prediction file."),
+    opt.file("--score", help="With --averitec: measure this prediction file instead of running a recipe."),
     click.option(
         "--ev2r", metavar="MODEL", help="With --averitec: also let this language model judge the recall (Ev2R)."
     ),
@@ -96,42 +66,35 @@ if TYPE_CHECKING:
         is_flag=True,
         help="With --averitec: download WordNet and Punkt's model, which METEOR needs, if they are missing.",
     ),
-    click.option("--verdicts", metavar="FILE", help="True stances and verdicts, to measure the judge as well."),
-    click.option(
-        "--metric",
-        "metrics",
-        multiple=True,
-        metavar="M",
-        help="Metric, as ir-measures names it (nDCG@10), or MRR@5 or ClimateCheck. Repeatable.  "
-        "[default: nDCG@10, R@100]",
-    ),
+    opt.file("--verdicts", help="True stances and verdicts, to measure the judge as well."),
+    opt.metrics,
     click.option(
         "--ablation",
         metavar="A,B",
         help="Also measure the recipe with these ablations, or with all of them, and test the differences. ccheck "
         "recipes tables lists them.",
     ),
-    depth_option,
+    opt.depth,
     click.option(
         "--run",
         "run_path",
         metavar="FILE|FOLDER",
         help="Also write the rankings as TREC runs; for several recipes, to FOLDER.",
     ),
-    click.option("--report", metavar="FILE", help="Also write an HTML report with tables and plots to FILE."),
-    replace_option,
-    limit_option,
-    sample_option,
-    seed_option,
-    fresh_option,
-    remote_code_option,
-    llm_option,
-    stance_option,
-    json_option,
-    store_option,
-    model_option,
-    device_option,
-    quiet_option,
+    opt.file("--report", help="Also write an HTML report with tables and plots to FILE."),
+    opt.replace,
+    opt.limit,
+    opt.sample,
+    opt.seed,
+    opt.fresh,
+    opt.remote_code,
+    opt.llm,
+    opt.stance,
+    opt.json,
+    opt.store,
+    opt.model,
+    opt.device,
+    opt.quiet,
 )
 def evaluate(
     recipes: tuple[str, ...],
@@ -264,8 +227,7 @@ def evaluate(
                 from ..evaluation.metrics import coverage
 
                 first = next(iter(done.values()))
-                for message in coverage(data.claims, first.run, data.qrels, session.known):
-                    notice(message)
+                notice(*coverage(data.claims, first.run, data.qrels, session.known))
         if report is not None:
             from ..evaluation.report import write_report
 

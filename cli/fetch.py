@@ -8,7 +8,9 @@ from pathlib import Path
 import click
 
 from ..ingest.fetch import SERVICES, Service
-from .common import counted, notice, options, quiet_option
+from . import opt
+from .common import counted, notice
+from .opt import options
 
 
 @click.command()
@@ -16,10 +18,10 @@ from .common import counted, notice, options, quiet_option
 @click.argument("topic")
 @options(
     click.option("--limit", default=1_000, show_default=True, type=click.IntRange(1), help="Most papers to fetch."),
-    click.option("--output", "-o", metavar="FILE", help="File to write.  [default: TOPIC.SERVICE.jsonl]"),
+    opt.file("--output", "-o", help="File to write.  [default: TOPIC.SERVICE.jsonl]"),
     click.option("--email", metavar="ADDRESS", help="Your address. With it, the services answer faster."),
     click.option("--server", metavar="URL", help="Server to ask instead, with the same API."),
-    quiet_option,
+    opt.quiet,
 )
 def fetch(
     service: Service, topic: str, *, limit: int, output: str | None, email: str | None, server: str | None, quiet: bool

@@ -48,8 +48,8 @@ def figures(*, images: str | None, **given: Any) -> None:
             asked.articles, stage, resources, _folders(images, given["arguments"], given["store"])
         )
         k, quiet = given["k"], given["quiet"]
-        for warning in () if quiet else warnings:
-            notice(warning)
+        if not quiet:
+            notice(*warnings)
         if asked.claim is not None:
             _answer(asked, asked.claim, ranker, k, given["as_json"], quiet)
             return

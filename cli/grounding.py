@@ -11,24 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import CcheckError, InvalidData, NotFound, UsageError, batch_error
-from .common import (
-    Command,
-    argument_text,
-    completed,
-    counted,
-    device_option,
-    json_option,
-    llm_option,
-    model_option,
-    notice,
-    options,
-    print_json,
-    quiet_option,
-    replace_option,
-    replacements,
-    resolved_from,
-    store_option,
-)
+from . import opt
+from .common import argument_text, counted, notice, print_json, replacements, resolved_from
+from .opt import Command, options
 from .progress import notifier, progress_bar
 
 if TYPE_CHECKING:
@@ -50,15 +35,13 @@ def grounding_options(recipe: str, table: str, what: str, *own: Callable[[Any], 
     """The arguments and options of a command with this recipe; `own` are those that only this command has."""
     return options(
         click.argument("arguments", nargs=-1, metavar="[ARTICLE|FOLDER|ZIP] [CLAIM]"),
-        click.option("-k", type=click.IntRange(1), metavar="N", help=f"Number of {what} to show.  [default: all]"),
-        click.option(
+        opt.number("-k", least=1, help=f"Number of {what} to show.  [default: all]"),
+        opt.file(
             "--claims",
-            metavar="FILE",
             help="Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.",
         ),
-        click.option(
+        opt.file(
             "--gold",
-            metavar="FILE",
             help="With --claims, measure the answers: rows with claim_id and element_ids, findings, passages or "
             "context.",
         ),
@@ -69,22 +52,15 @@ def grounding_options(recipe: str, table: str, what: str, *own: Callable[[Any], 
             metavar="ID",
             help="Look only in this article of the folder, archive or store. Repeatable.",
         ),
-        click.option(
-            "--recipe",
-            shell_complete=completed("recipes"),
-            metavar="NAME|FILE",
-            default=recipe,
-            show_default=True,
-            help=f"Recipe with a table [{table}].",
-        ),
+        opt.recipe(f"Recipe with a table [{table}].", default=recipe),
         *own,
-        replace_option,
-        llm_option,
-        json_option,
-        store_option,
-        model_option,
-        device_option,
-        quiet_option,
+        opt.replace,
+        opt.llm,
+        opt.json,
+        opt.store,
+        opt.model,
+        opt.device,
+        opt.quiet,
     )
 
 

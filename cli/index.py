@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import click
 
-from .common import (
-    confirmed,
-    counted,
-    json_option,
-    notice,
-    options,
-    print_fields,
-    print_json,
-    quiet_option,
-    settings_from,
-    stdout,
-    store_option,
-)
+from . import opt
+from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
 from .index_documents import export, fields, remove, sample, show
 from .index_enrich import enrich
 from .index_servers import alias, create, list_indices, migrate, stats
 from .index_size import size
+from .opt import options
 
 SECTIONS = {
     "Documents": ("fields", "show", "sample", "export", "remove"),
@@ -57,7 +47,7 @@ for command in (fields, show, sample, export, remove, create, stats, migrate, al
 
 
 @index.command()
-@options(store_option, json_option)
+@options(opt.store, opt.json)
 def info(*, store: str | None, as_json: bool) -> None:
     """Show what a store contains and how it was made.
 
@@ -102,9 +92,7 @@ def info(*, store: str | None, as_json: bool) -> None:
 
 
 @index.command("list")
-@options(
-    click.option("--store", metavar="STORE", help="List the indices of this store on a server instead."), json_option
-)
+@options(click.option("--store", metavar="STORE", help="List the indices of this store on a server instead."), opt.json)
 def list_(*, store: str | None, as_json: bool) -> None:
     """List the local stores in the data folder, or a store's indices on a server.
 
@@ -130,7 +118,7 @@ def list_(*, store: str | None, as_json: bool) -> None:
 
 
 @index.command()
-@options(store_option, json_option, quiet_option)
+@options(opt.store, opt.json, opt.quiet)
 def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
     """Check all files of a local store for damage.
 
@@ -160,7 +148,7 @@ def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
 
 
 @index.command()
-@options(store_option, quiet_option)
+@options(opt.store, opt.quiet)
 def rebuild(*, store: str | None, quiet: bool) -> None:
     """Rebuild the search index of a local store.
 
@@ -179,7 +167,7 @@ def rebuild(*, store: str | None, quiet: bool) -> None:
 
 @index.command()
 @click.option("--yes", is_flag=True, help="Delete without asking.")
-@options(store_option, quiet_option)
+@options(opt.store, opt.quiet)
 def delete(*, store: str | None, yes: bool, quiet: bool) -> None:
     """Delete a store with everything in it.
 

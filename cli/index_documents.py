@@ -13,20 +13,9 @@ import click
 from ..errors import NotFound, UsageError
 from ..files import writing
 from ..text import json_line
-from .common import (
-    completed,
-    confirmed,
-    counted,
-    json_option,
-    notice,
-    options,
-    print_fields,
-    print_json,
-    quiet_option,
-    settings_from,
-    stdout,
-    store_option,
-)
+from . import opt
+from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
+from .opt import options
 
 if TYPE_CHECKING:
     from ..search import Filter, Store
@@ -37,18 +26,11 @@ SAMPLED = 2_000
 """How many documents are read for examples of values."""
 AT_ONCE = 500
 
-filter_option = click.option(
-    "--filter",
-    "filters",
-    shell_complete=completed("conditions"),
-    multiple=True,
-    metavar="COND",
-    help="Only documents whose metadata match: 'year>=2010'.",
-)
+filter_option = opt.filters("Only documents whose metadata match: 'year>=2010'.")
 
 
 @click.command()
-@options(store_option, json_option)
+@options(opt.store, opt.json)
 def fields(*, store: str | None, as_json: bool) -> None:
     """List the fields to filter on, with examples of their values.
 
@@ -79,7 +61,7 @@ def fields(*, store: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@options(store_option, json_option)
+@options(opt.store, opt.json)
 def show(ids: tuple[str, ...], *, store: str | None, as_json: bool) -> None:
     """Show documents as they are stored.
 
@@ -99,7 +81,7 @@ def show(ids: tuple[str, ...], *, store: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.option("-n", "count", default=5, show_default=True, type=click.IntRange(1, 10_000), help="How many documents.")
-@options(filter_option, store_option, json_option)
+@options(filter_option, opt.store, opt.json)
 def sample(*, count: int, filters: tuple[str, ...], store: str | None, as_json: bool) -> None:
     """Show some documents, chosen at random.
 
@@ -124,7 +106,7 @@ def sample(*, count: int, filters: tuple[str, ...], store: str | None, as_json: 
 
 @click.command()
 @click.argument("file", required=False)
-@options(filter_option, store_option, quiet_option)
+@options(filter_option, opt.store, opt.quiet)
 def export(file: str | None, *, filters: tuple[str, ...], store: str | None, quiet: bool) -> None:
     """Write all documents as JSON Lines, for ccheck ingest.
 
@@ -152,10 +134,10 @@ def export(file: str | None, *, filters: tuple[str, ...], store: str | None, qui
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--not-in", "not_in", metavar="FILE", help="Remove the documents that are not in this file or folder.")
+@opt.file("--not-in", "not_in", help="Remove the documents that are not in this file or folder.")
 @click.option("--id-field", metavar="NAME", help="With --not-in: the field with the id, as at ingest.")
 @click.option("--yes", is_flag=True, help="Remove without asking.")
-@options(filter_option, store_option, quiet_option)
+@options(filter_option, opt.store, opt.quiet)
 def remove(
     ids: tuple[str, ...],
     *,

@@ -11,21 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import Incomplete, ServerError, UsageError
-from .common import (
-    confirmed,
-    counted,
-    device_option,
-    json_option,
-    model_option,
-    notice,
-    options,
-    print_json,
-    quiet_option,
-    replace_option,
-    replacements,
-    settings_from,
-    store_option,
-)
+from . import opt
+from .common import confirmed, counted, notice, print_json, replacements, settings_from
+from .opt import options
 from .progress import notifier, progress_bar
 
 NAMED = 3
@@ -58,7 +46,7 @@ EVERY = 60.0
 )
 @click.option("--undo", is_flag=True, help="Delete the companion index.")
 @click.option("--yes", is_flag=True, help="Change or delete without asking.")
-@options(replace_option, store_option, model_option, device_option, json_option, quiet_option)
+@options(opt.replace, opt.store, opt.model, opt.device, opt.json, opt.quiet)
 def enrich(
     index: str | None,
     *,
@@ -125,8 +113,7 @@ def _enrich(
 
     with open_enricher(settings, recipe, in_place=in_place, rate=rate, notify=notifier(quiet)) as enricher:
         if said := enricher.consequences():
-            for message in said:
-                notice(message)
+            notice(*said)
             if not confirmed(f"Change the documents of {enricher.target.name}?", yes=yes):
                 notice("nothing was changed")
                 return
@@ -137,8 +124,7 @@ def _enrich(
                 if as_json:
                     print_json(asdict(report))
                 if not quiet:
-                    for message in _said(report, model):
-                        notice(message)
+                    notice(*_said(report, model))
                 if watch is None and (report.failed or report.changed):
                     raise Incomplete(_left(report))
 

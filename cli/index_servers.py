@@ -9,21 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import InvalidData, UsageError
-from .common import (
-    confirmed,
-    counted,
-    device_option,
-    json_option,
-    model_option,
-    notice,
-    options,
-    print_fields,
-    print_json,
-    quiet_option,
-    settings_from,
-    stdout,
-    store_option,
-)
+from . import opt
+from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
+from .opt import options
 from .progress import notifier, progress_bar
 
 if TYPE_CHECKING:
@@ -40,33 +28,26 @@ index_type_option = click.option(
     metavar="TYPE",
     help=f"How the server indexes vectors: {', '.join(INDEX_TYPES)}.  [default: int8_hnsw]",
 )
-shards_option = click.option(
-    "--shards", type=click.IntRange(1, 1024), metavar="N", help="Number of primary shards.  [default: 1]"
-)
-replicas_option = click.option(
-    "--replicas",
-    type=click.IntRange(0, 16),
-    metavar="N",
-    help="Number of copies of each shard.  [default: 1 if there is a second node]",
+shards_option = opt.number("--shards", least=1, most=1024, help="Number of primary shards.  [default: 1]")
+replicas_option = opt.number(
+    "--replicas", least=0, most=16, help="Number of copies of each shard.  [default: 1 if there is a second node]"
 )
 recipe_option = click.option("--recipe", metavar="NAME|FILE", help="Also make what this recipe searches.")
-passage_option = click.option(
-    "--passage-tokens", type=click.IntRange(16), metavar="N", help="Longest passage, in tokens."
-)
+passage_option = opt.number("--passage-tokens", least=16, help="Longest passage, in tokens.")
 
 
 @click.command()
 @options(
-    store_option,
+    opt.store,
     index_type_option,
     shards_option,
     replicas_option,
     click.option("--no-dense", is_flag=True, help="Without vectors; only BM25 can search."),
     recipe_option,
-    model_option,
-    device_option,
+    opt.model,
+    opt.device,
     passage_option,
-    quiet_option,
+    opt.quiet,
 )
 def create(
     *,
@@ -110,13 +91,12 @@ def create(
         made = moving.create(opened.client, opened.index, layout, _options(index_type, shards, replicas))
         opened.prepare(layout)  # says at once if nothing could be written to it
         if not quiet:
-            for message in encoders.notices:
-                notice(message)
+            notice(*encoders.notices)
             notice(f"{opened.name} was created: the index {made}, for {layout.describe()}")
 
 
 @click.command()
-@options(store_option, json_option)
+@options(opt.store, opt.json)
 def stats(*, store: str | None, as_json: bool) -> None:
     """Show the indices of a store on a server: documents, bytes, vectors, shards.
 
@@ -159,24 +139,17 @@ def stats(*, store: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @options(
-    store_option,
+    opt.store,
     index_type_option,
     shards_option,
     replicas_option,
     recipe_option,
     click.option("--model", metavar="NAME", help="New embedding model: a folder or a name."),
-    device_option,
+    opt.device,
     passage_option,
-    click.option(
-        "--overlap",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Number of tokens that a passage shares with the one before.",
-    ),
-    click.option(
-        "--claims", metavar="FILE", help="Claims to compare rankings with.  [default: titles of stored documents]"
-    ),
-    click.option("--qrels", metavar="FILE", help="Judgements of these claims: nDCG@10 may not fall by more than 0.02."),
+    opt.number("--overlap", least=0, help="Number of tokens that a passage shares with the one before."),
+    opt.file("--claims", help="Claims to compare rankings with.  [default: titles of stored documents]"),
+    opt.file("--qrels", help="Judgements of these claims: nDCG@10 may not fall by more than 0.02."),
     click.option(
         "--agree",
         type=click.FloatRange(0, 1),
@@ -184,8 +157,8 @@ def stats(*, store: str | None, as_json: bool) -> None:
         help="Smallest share of the top 10 that both must have in common.  [default: 0.8; 0.3 with other vectors]",
     ),
     click.option("--no-switch", is_flag=True, help="Fill and check the new index, but leave the alias where it is."),
-    json_option,
-    quiet_option,
+    opt.json,
+    opt.quiet,
 )
 def migrate(
     files: tuple[str, ...],
@@ -259,12 +232,12 @@ def migrate(
 
 @click.command()
 @options(
-    store_option,
+    opt.store,
     click.option("--back", is_flag=True, help="Return to the index from before the last migration."),
     click.option("--to", metavar="INDEX", help="Put the alias on this index alone; copy nothing."),
     click.option("--yes", is_flag=True, help="Do not ask."),
-    json_option,
-    quiet_option,
+    opt.json,
+    opt.quiet,
 )
 def alias(*, store: str | None, back: bool, to: str | None, yes: bool, as_json: bool, quiet: bool) -> None:
     """Show which index a store's alias stands for, or put it on another one.

@@ -7,8 +7,10 @@ from dataclasses import asdict
 import click
 
 from ..errors import UsageError
-from .common import json_option, notice, options, print_fields, print_json, stdout
+from . import opt
+from .common import notice, print_fields, print_json, stdout
 from .index_servers import INDEX_TYPES
+from .opt import options
 
 
 def whole_number(_: click.Context, __: click.Parameter, value: str) -> int:
@@ -43,8 +45,8 @@ def whole_number(_: click.Context, __: click.Parameter, value: str) -> int:
         "--index-type",
         type=click.Choice(INDEX_TYPES),
         default="int8_hnsw",
-        metavar="TYPE",
         show_default=True,
+        metavar="TYPE",
         help=f"One of {', '.join(INDEX_TYPES)}.",
     ),
     click.option("--replicas", type=click.IntRange(0, 16), default=1, show_default=True, help="Copies of each shard."),
@@ -72,7 +74,7 @@ def whole_number(_: click.Context, __: click.Parameter, value: str) -> int:
         metavar="X",
         help="Passages that your GPU embeds in a second.  [default: unknown]",
     ),
-    json_option,
+    opt.json,
 )
 def size(
     *,
@@ -133,8 +135,7 @@ def size(
             "on a GPU": gpu if found.passages else "",
         },
     )
-    for sentence in said:
-        notice(sentence)
+    notice(*said)
 
 
 def _bytes(number: int) -> str:

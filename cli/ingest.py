@@ -12,27 +12,9 @@ import click
 from ..errors import CcheckError, Incomplete, InvalidData, UsageError
 from ..files import check_output
 from ..ingest.kinds import Format
-from .common import (
-    completed,
-    counted,
-    device_option,
-    json_option,
-    llm_option,
-    max_calls_option,
-    max_cost_option,
-    model_option,
-    notice,
-    options,
-    print_fields,
-    print_json,
-    quiet_option,
-    replace_option,
-    replacements,
-    settings_from,
-    stdout,
-    store_option,
-    usage_said,
-)
+from . import opt
+from .common import counted, notice, print_fields, print_json, replacements, settings_from, stdout, usage_said
+from .opt import options
 from .progress import ingest_progress, notifier
 
 if TYPE_CHECKING:
@@ -45,7 +27,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="FILE|FOLDER|GLOB...")
 @options(
-    store_option,
+    opt.store,
     click.option("--id-field", metavar="NAME", help="Field with the id, instead of _id."),
     click.option("--title-field", metavar="NAME", help="Field with the title, instead of title."),
     click.option("--text-field", metavar="NAME", help="Field with the text, instead of text."),
@@ -77,34 +59,23 @@ if TYPE_CHECKING:
         metavar="I/N",
         help="Store only part I of N, such as 3/16. Run all N at once, on as many machines as you like.",
     ),
-    click.option(
-        "--recipe",
-        shell_complete=completed("recipes"),
-        metavar="NAME|FILE",
-        help="Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts.",
-    ),
-    replace_option,
+    opt.recipe("Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts."),
+    opt.replace,
     click.option("--no-dense", is_flag=True, help="Compute no embeddings; only BM25 can search the documents."),
-    model_option,
-    device_option,
-    click.option(
+    opt.model,
+    opt.device,
+    opt.number(
         "--passage-tokens",
-        type=click.IntRange(16),
-        metavar="N",
+        least=16,
         help="Longest passage, in tokens; longer documents are split.  [default: what the model can read]",
     ),
-    click.option(
-        "--overlap",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Number of tokens that a passage shares with the one before.  [default: an eighth]",
+    opt.number(
+        "--overlap", least=0, help="Number of tokens that a passage shares with the one before.  [default: an eighth]"
     ),
-    llm_option,
-    max_calls_option,
-    max_cost_option,
-    click.option(
-        "--rejects", metavar="FILE", help="File that lists the rejected records.  [default: next to the input]"
-    ),
+    opt.llm,
+    opt.max_calls,
+    opt.max_cost,
+    opt.file("--rejects", help="File that lists the rejected records.  [default: next to the input]"),
     click.option("--strict", is_flag=True, help="Stop at the first record that is rejected."),
     click.option("--force", is_flag=True, help="Read files again even if they are already stored."),
     click.option(
@@ -112,8 +83,8 @@ if TYPE_CHECKING:
         is_flag=True,
         help="Show how the first documents would be stored, and what a language model would be asked. Store nothing.",
     ),
-    json_option,
-    quiet_option,
+    opt.json,
+    opt.quiet,
 )
 def ingest(
     sources: tuple[str, ...],
@@ -214,16 +185,14 @@ def ingest(
             raise
         except CcheckError:
             if encoders.additional is not None and not quiet:
-                for message in usage_said({"additional": encoders.additional.usage}):
-                    notice(message)
+                notice(*usage_said({"additional": encoders.additional.usage}))
             raise
         if as_json:
             rejects = str(report.rejects) if report.rejects else None
             told = {"store": opened.name, "seconds": round(report.seconds, 3), "rejects": rejects}
             print_json(asdict(report) | told)
         if not quiet:
-            for message in [*_report(report, opened.name, dedupe is not None), *ingesting.resources.notices]:
-                notice(message)
+            notice(*_report(report, opened.name, dedupe is not None), *ingesting.resources.notices)
     if report.exit_code:
         where = (
             f". {report.rejects} lists them with the reasons"
@@ -272,8 +241,7 @@ def _preview(
     planned = planned_questions(sources, store, encoders, options) if encoders.additional is not None else None
     if quiet:
         return
-    for message in encoders.notices:
-        notice(message)
+    notice(*encoders.notices)
     notice(f"would be made with {layout_of(with_chunking(encoders, options.chunking)).describe()}")
     if planned is not None and encoders.additional is not None:
         notice(_planned(planned, encoders.additional.questions_each, settings))

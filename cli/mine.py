@@ -7,81 +7,34 @@ from dataclasses import asdict
 import click
 
 from ..files import check_output
-from .common import (
-    completed,
-    counted,
-    device_option,
-    json_option,
-    notice,
-    options,
-    print_fields,
-    print_json,
-    quiet_option,
-    remote_code_option,
-    replace_option,
-    replacements,
-    settings_from,
-    stdout,
-    store_option,
-)
-from .evaluation_options import claims_option, qrels_option, seed_option
+from . import opt
+from .common import counted, notice, print_fields, print_json, replacements, settings_from, stdout
+from .opt import options
 from .progress import notifier, progress_bar
 
 
 @click.command()
 @options(
-    claims_option,
-    qrels_option,
-    store_option,
-    click.option(
-        "--recipe",
-        shell_complete=completed("recipes"),
-        metavar="NAME|FILE",
-        help="Recipe whose ranking to mine.  [env: CCHECK_RECIPE]",
-    ),
-    replace_option,
-    click.option("--output", "-o", required=True, metavar="FILE", help="JSON Lines file to write."),
+    opt.claims,
+    opt.qrels,
+    opt.store,
+    opt.recipe("Recipe whose ranking to mine.  [env: CCHECK_RECIPE]"),
+    opt.replace,
+    opt.file("--output", "-o", required=True, help="JSON Lines file to write."),
     click.option(
         "--rerank",
         metavar="MODEL|URL|late|none",
         help="Reranker to apply to the ranking first.  [env: CCHECK_RERANK; default: none]",
     ),
-    click.option(
-        "--depth",
-        type=click.IntRange(1, 10_000),
-        default=1000,
-        show_default=True,
-        metavar="N",
-        help="Number of documents of the ranking to consider.",
+    opt.number("--depth", least=1, most=10_000, default=1000, help="Number of documents of the ranking to consider."),
+    opt.number(
+        "--keep", least=1, most=10_000, default=500, help="Number of top documents to draw hard negatives from."
     ),
-    click.option(
-        "--keep",
-        type=click.IntRange(1, 10_000),
-        default=500,
-        show_default=True,
-        metavar="N",
-        help="Number of top documents to draw hard negatives from.",
+    opt.number("--hard", least=0, most=1000, default=5, help="Number of hard negatives for each relevant document."),
+    opt.number(
+        "--random", "others", least=0, most=1000, default=10, help="Number of random documents for each relevant one."
     ),
-    click.option(
-        "--hard",
-        type=click.IntRange(0, 1000),
-        default=5,
-        show_default=True,
-        metavar="N",
-        help="Number of hard negatives for each relevant document.",
-    ),
-    click.option(
-        "--random",
-        "others",
-        type=click.IntRange(0, 1000),
-        default=10,
-        show_default=True,
-        metavar="N",
-        help="Number of random documents for each relevant one.",
-    ),
-    click.option(
-        "--corpus", metavar="FILE", help="Corpus to draw random documents from.  [default: all judged documents]"
-    ),
+    opt.file("--corpus", help="Corpus to draw random documents from.  [default: all judged documents]"),
     click.option(
         "--margin",
         type=click.FloatRange(0),
@@ -98,12 +51,12 @@ from .progress import notifier, progress_bar
         metavar="X",
         help="Skip texts that share more than this share of their 5-word sequences with a relevant one.",
     ),
-    seed_option,
+    opt.seed,
     click.option("--resume", is_flag=True, help="Continue a run that was interrupted."),
-    remote_code_option,
-    json_option,
-    device_option,
-    quiet_option,
+    opt.remote_code,
+    opt.json,
+    opt.device,
+    opt.quiet,
 )
 def mine(
     claims: str,
@@ -160,8 +113,7 @@ def mine(
             on_progress=on_progress,
         )
     if not quiet:
-        for message in mined.messages[:5]:
-            notice(message)
+        notice(*mined.messages[:5])
         if len(mined.messages) > 5:
             notice(f"and {len(mined.messages) - 5} more claims without negatives")
     if as_json:

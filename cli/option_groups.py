@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .common import Command, options
+from .opt import Command, options
 
 
 def option_group(heading: str, *decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:

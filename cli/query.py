@@ -16,31 +16,19 @@ import click
 from ..adjust import Changes, adjusted
 from ..errors import CcheckError, Incomplete, UsageError, batch_error
 from ..files import check_outputs
+from . import opt
 from .common import (
     argument_text,
-    completed,
     counted,
-    device_option,
-    json_option,
-    llm_option,
-    max_calls_option,
-    max_cost_option,
-    model_option,
     notice,
-    options,
     print_json,
     print_text,
-    quiet_option,
-    remote_code_option,
-    replace_option,
     replacements,
     resolved_from,
-    stance_option,
     stdout,
-    store_option,
-    strategy_option,
     usage_said,
 )
+from .opt import options
 from .option_groups import GroupedCommand, option_group
 from .outputs import REPORT, RUN, outputs
 from .progress import checker, progress_bar
@@ -65,29 +53,19 @@ MOST_WARNINGS = 5
 @options(
     option_group(
         "What to check",
-        click.option(
-            "--claims",
-            metavar="FILE",
-            help="Check the claims in a file, or from standard input (-). Prints one JSON object per claim.",
+        opt.file(
+            "--claims", help="Check the claims in a file, or from standard input (-). Prints one JSON object per claim."
         ),
-        click.option(
+        opt.file(
             "--resume",
-            metavar="FILE",
             help="With --claims, keep the answers in FILE from an earlier run of the same command, and check only the "
             "claims that are missing or failed.",
         ),
     ),
     option_group(
         "Where to look",
-        store_option,
-        click.option(
-            "--filter",
-            "filters",
-            shell_complete=completed("conditions"),
-            multiple=True,
-            metavar="COND",
-            help="Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable.",
-        ),
+        opt.store,
+        opt.filters("Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable."),
         click.option(
             "--before",
             metavar="DATE",
@@ -108,14 +86,9 @@ MOST_WARNINGS = 5
     ),
     option_group(
         "Recipe and models",
-        click.option(
-            "--recipe",
-            shell_complete=completed("recipes"),
-            metavar="NAME|FILE",
-            help="Recipe to run; ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]",
-        ),
-        replace_option,
-        model_option,
+        opt.recipe("Recipe to run; ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]"),
+        opt.replace,
+        opt.model,
         click.option("--no-dense", is_flag=True, help="Search with BM25 only, without embeddings."),
         click.option(
             "--rerank",
@@ -123,23 +96,17 @@ MOST_WARNINGS = 5
             help="Reranker to apply to the hits: a model's name or folder, a server's URL, late, auto or none.  "
             "[env: CCHECK_RERANK; default: the recipe's]",
         ),
-        click.option(
-            "--rerank-depth", type=click.IntRange(1, 10_000), metavar="N", help="Number of documents to rerank."
-        ),
+        opt.number("--rerank-depth", least=1, most=10_000, help="Number of documents to rerank."),
         click.option(
             "--verdict",
             type=click.Choice(["auto", "llm", "local-llm", "stance", "none"]),
             help="Verdict method: a language model on a server (llm) or on this machine (local-llm), a stance "
             "classifier, or none.  [default: the recipe's, auto]",
         ),
-        llm_option,
-        strategy_option,
-        click.option(
-            "--examples",
-            metavar="FILE",
-            help="Examples to show the language model: JSON Lines with claim, evidence and label.",
-        ),
-        stance_option,
+        opt.llm,
+        opt.strategy,
+        opt.file("--examples", help="Examples to show the language model: JSON Lines with claim, evidence and label."),
+        opt.stance,
         click.option(
             "--deadline",
             type=click.FloatRange(0, min_open=True),
@@ -147,22 +114,15 @@ MOST_WARNINGS = 5
             help="With a recipe that asks questions: time for each claim. What is ready then is judged, and what is "
             "not is named.",
         ),
-        max_calls_option,
-        max_cost_option,
-        device_option,
-        remote_code_option,
+        opt.max_calls,
+        opt.max_cost,
+        opt.device,
+        opt.remote_code,
         click.option("--strict", is_flag=True, help="Treat a reranker that fails as an error, not as a warning."),
     ),
     option_group(
         "Output",
-        click.option(
-            "-k",
-            default=10,
-            show_default=True,
-            metavar="N",
-            type=click.IntRange(1, 10_000),
-            help="Number of documents to show.",
-        ),
+        opt.number("-k", least=1, most=10_000, default=10, help="Number of documents to show."),
         click.option("--explain", is_flag=True, help="Show how each stage ranked each document."),
         click.option(
             "--deep",
@@ -173,16 +133,16 @@ MOST_WARNINGS = 5
         click.option(
             "--dry-run", is_flag=True, help="Print the prompts and estimate their tokens, without sending them."
         ),
-        json_option,
+        opt.json,
         click.option(
             "--format",
             "format_",
             type=click.Choice(["bibtex", "csv", "md"]),
             help="Print the evidence to cite it: BibTeX, CSV (one row for each document) or Markdown.",
         ),
-        click.option("--run", "run_file", metavar="FILE", help="Also write the rankings to FILE as a TREC run."),
-        click.option("--report", metavar="FILE", help="Also write an HTML report to FILE."),
-        quiet_option,
+        opt.file("--run", "run_file", help="Also write the rankings to FILE as a TREC run."),
+        opt.file("--report", help="Also write an HTML report to FILE."),
+        opt.quiet,
     ),
 )
 def query(
@@ -328,8 +288,7 @@ def _check_one(
         for warning in result.warnings:
             if warning not in told:
                 notice(warning)
-        for message in usage_said(result.usage_by_stage):
-            notice(message)
+        notice(*usage_said(result.usage_by_stage))
     if unjudged(result):
         raise Incomplete("some documents could not be judged. The errors are shown with the documents and the verdict")
 
@@ -370,8 +329,7 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
                 print_json(answer)
             write(result)
     if not asked.quiet:
-        for warning in warnings:
-            notice(warning)
+        notice(*warnings)
         for warning, claims_with_it in warned.most_common(MOST_WARNINGS):
             notice(f"{counted(claims_with_it, 'claim')}: {warning}")
         if len(warned) > MOST_WARNINGS:
@@ -380,8 +338,7 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
             notice(f"{file} has no claims")
         if asked.resume is not None:
             notice(f"{counted(len(earlier), 'answer')} kept from {asked.resume}")
-        for message in usage_said(by_stage):
-            notice(message)
+        notice(*usage_said(by_stage))
     if errors:
         said = f"{len(errors):,} of {counted(done, 'claim')} could not be checked. Each one's object has the error"
         raise batch_error(said, errors, done)

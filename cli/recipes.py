@@ -9,19 +9,18 @@ import click
 from ..errors import NotFound
 from ..redaction import redact
 from ..text import without_controls
+from . import opt
 from .common import (
-    completed,
-    json_option,
     print_fields,
     print_hanging,
     print_json,
     printable,
-    replace_option,
     replacements,
     resolved_from,
     settings_from,
     stdout,
 )
+from .opt import completed
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -42,7 +41,7 @@ def recipes() -> None:
 
 
 @recipes.command("list")
-@json_option
+@opt.json
 def list_(*, as_json: bool) -> None:
     """List the packaged recipes, and what each one lacks here.
 
@@ -117,12 +116,8 @@ def show(name: str) -> None:
 @recipes.command()
 @click.argument("name", shell_complete=completed("recipes"))
 @click.option("--table", "only", metavar="NUMBER", help="Print only this table of the source.")
-@click.option(
-    "--measured",
-    metavar="FILE",
-    help="Your own figures: what ccheck evaluate --json printed.  [default: the project's]",
-)
-@json_option
+@opt.file("--measured", help="Your own figures: what ccheck evaluate --json printed.  [default: the project's]")
+@opt.json
 def tables(name: str, *, only: str | None, measured: str | None, as_json: bool) -> None:
     """Print the tables that a recipe's source published.
 
@@ -191,8 +186,8 @@ def _print_tables(recipe: Recipe, only: str | None, known: list[dict[str, Any]])
 
 @recipes.command()
 @click.argument("name", shell_complete=completed("recipes"))
-@replace_option
-@json_option
+@opt.replace
+@opt.json
 def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
     """Check a recipe, and which of its models are installed.
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from ..redaction import keep_secret
-from .common import notice, options, quiet_option
+from . import opt
+from .common import notice
+from .opt import options
 
 if TYPE_CHECKING:
     from ..rerank.server.canary import Canary
@@ -140,7 +142,7 @@ def serve() -> None:
         help="Check before a model is served: order (it must rank known pairs correctly) or repeat (it must give the "
         "same scores twice, for untrained models).",
     ),
-    quiet_option,
+    opt.quiet,
 )
 def rerank(
     *,

@@ -13,32 +13,9 @@ from ..adjust import in_place_of_rerankers
 from ..errors import Incomplete
 from ..files import check_output, write_text
 from ..redaction import redact
-from .common import (
-    completed,
-    device_option,
-    json_option,
-    model_option,
-    notice,
-    notice_new,
-    options,
-    print_json,
-    quiet_option,
-    remote_code_option,
-    replace_option,
-    replacements,
-    settings_from,
-    stdout,
-    store_option,
-)
-from .evaluation_options import (
-    claims_option,
-    depth_option,
-    fresh_option,
-    limit_option,
-    qrels_option,
-    sample_option,
-    seed_option,
-)
+from . import opt
+from .common import notice, notice_new, print_json, replacements, settings_from, stdout
+from .opt import completed, options
 from .progress import notifier, progress_bar
 from .tables import figure, print_table, seconds, table
 
@@ -50,8 +27,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("recipe", shell_complete=completed("recipes"))
 @options(
-    claims_option,
-    qrels_option,
+    opt.claims,
+    opt.qrels,
     click.option(
         "--grid",
         multiple=True,
@@ -63,27 +40,20 @@ if TYPE_CHECKING:
     click.option(
         "--metric", default="nDCG@10", show_default=True, metavar="M", help="Metric that chooses the best point."
     ),
-    click.option(
-        "--folds",
-        type=click.IntRange(2, 100),
-        default=2,
-        show_default=True,
-        metavar="N",
-        help="Number of folds for the held-out figure.",
-    ),
-    click.option("--save", metavar="FILE", help="Write the best recipe to FILE, as TOML that extends RECIPE."),
-    depth_option,
-    replace_option,
-    limit_option,
-    sample_option,
-    seed_option,
-    fresh_option,
-    remote_code_option,
-    json_option,
-    store_option,
-    model_option,
-    device_option,
-    quiet_option,
+    opt.number("--folds", least=2, most=100, default=2, help="Number of folds for the held-out figure."),
+    opt.file("--save", help="Write the best recipe to FILE, as TOML that extends RECIPE."),
+    opt.depth,
+    opt.replace,
+    opt.limit,
+    opt.sample,
+    opt.seed,
+    opt.fresh,
+    opt.remote_code,
+    opt.json,
+    opt.store,
+    opt.model,
+    opt.device,
+    opt.quiet,
 )
 def sweep(
     recipe: str,

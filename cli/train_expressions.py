@@ -5,18 +5,18 @@ from __future__ import annotations
 import click
 
 from ..errors import InvalidData
-from .common import counted, notice, quiet_option
+from . import opt
+from .common import counted, notice
 
 
 @click.command()
-@click.option(
+@opt.file(
     "--passages",
     required=True,
-    metavar="FILE",
     help="Labelled passages: rows with article and passages, or the task2-train-dev.json of Context24.",
 )
-@click.option("--output", "-o", required=True, metavar="FILE", help="File to write the expressions to.")
-@quiet_option
+@opt.file("--output", "-o", required=True, help="File to write the expressions to.")
+@opt.quiet
 def expressions(*, passages: str, output: str, quiet: bool) -> None:
     """Learn the expressions that passages which ground claims have in common.
 

@@ -9,21 +9,9 @@ import click
 
 from ..errors import UsageError
 from ..files import check_output
-from .common import (
-    completed,
-    counted,
-    device_option,
-    json_option,
-    notice,
-    options,
-    print_fields,
-    print_json,
-    quiet_option,
-    remote_code_option,
-    settings_from,
-    stdout,
-    store_option,
-)
+from . import opt
+from .common import counted, notice, print_fields, print_json, settings_from, stdout
+from .opt import options
 from .progress import notifier, progress_bar
 from .train_retrieval import listening, settings_of
 
@@ -36,15 +24,14 @@ _FILES = ("train", "dev", "test", "corpus", "output")
 
 @click.command()
 @options(
-    click.option(
+    opt.file(
         "--train",
         multiple=True,
-        metavar="FILE",
         help="Labelled pairs: JSON Lines with claim, evidence, label, or SciFact, Climate-FEVER, AVeriTeC. Repeatable.",
     ),
-    click.option("--dev", metavar="FILE", help="Pairs that choose the best epoch.  [default: a part of --train]"),
-    click.option("--test", metavar="FILE", help="Pairs to measure on.  [default: a part of --train, or --dev]"),
-    click.option("--corpus", metavar="FILE", help="Documents, if the pairs have only their ids."),
+    opt.file("--dev", help="Pairs that choose the best epoch.  [default: a part of --train]"),
+    opt.file("--test", help="Pairs to measure on.  [default: a part of --train, or --dev]"),
+    opt.file("--corpus", help="Documents, if the pairs have only their ids."),
     click.option("--output", "-o", metavar="FOLDER", help="Folder to write the model to."),
     click.option("--base", metavar="MODEL", help="Model to start from.  [default: all-MiniLM-L6-v2]"),
     click.option(
@@ -54,29 +41,18 @@ _FILES = ("train", "dev", "test", "corpus", "output")
         "[default: features for an embedding model, unless a setting of the classifier is given]",
     ),
     click.option("--preset", metavar="NAME", help="Settings of a published system: climatecheck-hybrid."),
-    click.option(
-        "--config", metavar="FILE", help="TOML file with settings and file names. Command-line options take precedence."
-    ),
-    click.option("--epochs", type=click.IntRange(1), metavar="N", help="Number of passes over the data."),
-    click.option("--batch", type=click.IntRange(1), metavar="N", help="Pairs per batch.  [default: 32]"),
-    click.option("--accumulate", type=click.IntRange(1), metavar="N", help="Batches per optimizer step."),
+    opt.file("--config", help="TOML file with settings and file names. Command-line options take precedence."),
+    opt.number("--epochs", least=1, help="Number of passes over the data."),
+    opt.number("--batch", least=1, help="Pairs per batch.  [default: 32]"),
+    opt.number("--accumulate", least=1, help="Batches per optimizer step."),
     click.option("--learning-rate", type=float, metavar="X", help="Peak learning rate.  [default: 5e-5]"),
-    click.option(
-        "--max-tokens", type=click.IntRange(16), metavar="N", help="Longest input, in tokens.  [default: 256]"
-    ),
-    click.option(
-        "--patience", type=click.IntRange(1), metavar="N", help="Number of epochs without a gain before training stops."
-    ),
+    opt.number("--max-tokens", least=16, help="Longest input, in tokens.  [default: 256]"),
+    opt.number("--patience", least=1, help="Number of epochs without a gain before training stops."),
     click.option(
         "--frozen/--free", default=None, help="Freeze the encoder and train only the head, or train everything."
     ),
-    click.option(
-        "--weak-pairs",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Number of synthetic pairs from documents, to learn from first.",
-    ),
-    click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed.  [default: 0]"),
+    opt.number("--weak-pairs", least=0, help="Number of synthetic pairs from documents, to learn from first."),
+    opt.number("--seed", least=0, help="Random seed.  [default: 0]"),
     click.option(
         "--split",
         type=click.Choice(["document", "claim"]),
@@ -87,9 +63,9 @@ _FILES = ("train", "dev", "test", "corpus", "output")
     ),
     click.option("--resume", is_flag=True, help="Continue a training that was interrupted."),
     click.option("--overwrite", is_flag=True, help="Replace the output if it exists."),
-    device_option,
-    json_option,
-    quiet_option,
+    opt.device,
+    opt.json,
+    opt.quiet,
 )
 def stance(**given: Any) -> None:
     """Train a stance classifier on labelled pairs.
@@ -166,8 +142,7 @@ def _print_stance(made: StanceReport, method: str, base: str, as_json: bool) -> 
             f"{_with_interval(own)}; {floor.weighted.f1:.4f} for always answering {made.most}"
         )
     print_fields(stdout(), fields)
-    for note in made.notes:
-        notice(note)
+    notice(*made.notes)
 
 
 def _with_interval(figures: Classified) -> str:
@@ -177,39 +152,20 @@ def _with_interval(figures: Classified) -> str:
 
 @click.command()
 @options(
-    click.option(
-        "--claims", required=True, metavar="FILE", help="Claims: BEIR's queries, TREC topics, or a data set's own file."
-    ),
-    click.option(
-        "--qrels",
-        required=True,
-        metavar="FILE",
-        help="Relevance judgements: which documents are relevant to which claim.",
-    ),
-    store_option,
-    click.option(
-        "--recipe",
-        shell_complete=completed("recipes"),
-        metavar="NAME|FILE",
-        help="Recipe whose scores to learn from.  [env: CCHECK_RECIPE]",
-    ),
-    click.option("--output", "-o", required=True, metavar="FILE", help="JSON file to write."),
-    click.option(
-        "--depth",
-        type=click.IntRange(2, 1000),
-        default=50,
-        show_default=True,
-        metavar="N",
-        help="Number of documents to rerank for each claim.",
-    ),
+    opt.claims,
+    opt.qrels,
+    opt.store,
+    opt.recipe("Recipe whose scores to learn from.  [env: CCHECK_RECIPE]"),
+    opt.file("--output", "-o", required=True, help="JSON file to write."),
+    opt.number("--depth", least=2, most=1000, default=50, help="Number of documents to rerank for each claim."),
     click.option(
         "--rerankers", is_flag=True, help="Run the recipe's rerankers first, and learn from their scores too."
     ),
-    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Random seed."),
-    remote_code_option,
-    json_option,
-    device_option,
-    quiet_option,
+    opt.number("--seed", least=0, default=0, help="Random seed."),
+    opt.remote_code,
+    opt.json,
+    opt.device,
+    opt.quiet,
 )
 def learned_reranker(
     claims: str,
@@ -260,5 +216,4 @@ def learned_reranker(
     for figure in trained.figures:
         fields[f"{figure.metric} {figure.group} ({figure.claims})"] = f"{figure.describe()}, {figure.change()}"
     print_fields(stdout(), fields)
-    for note in trained.notes:
-        notice(note)
+    notice(*trained.notes)

@@ -11,21 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import UsageError
-from .common import (
-    Command,
-    completed,
-    device_option,
-    json_option,
-    notice,
-    options,
-    print_fields,
-    print_json,
-    quiet_option,
-    replace_option,
-    replacements,
-    settings_from,
-    stdout,
-)
+from . import opt
+from .common import notice, print_fields, print_json, replacements, settings_from, stdout
+from .opt import Command, options
 
 if TYPE_CHECKING:
     from ..training.figures import Report
@@ -37,41 +25,32 @@ FILES = ("corpus", "claims", "qrels", "dev_claims", "dev_qrels", "output")
 """What a TOML of settings can have beside the settings, under the same names as the options."""
 
 
-WEAK_PAIRS = click.option(
-    "--weak-pairs",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Number of synthetic pairs from the corpus, to learn from first.",
-)
+WEAK_PAIRS = opt.number("--weak-pairs", least=0, help="Number of synthetic pairs from the corpus, to learn from first.")
 
 
 def data_options(command: Command) -> Command:
     """The options of files, which all three have."""
     return options(
-        click.option("--corpus", metavar="FILE", help="Documents, in any format that ccheck ingest reads."),
-        click.option("--claims", metavar="FILE", help="Claims: BEIR's queries, TREC topics, or a data set's own file."),
-        click.option("--qrels", metavar="FILE", help="Relevance judgements: TSV with claim, document and grade."),
-        click.option("--dev-claims", metavar="FILE", help="Claims to measure on.  [default: a part of --claims]"),
-        click.option("--dev-qrels", metavar="FILE", help="Judgements of --dev-claims.  [default: --qrels]"),
+        opt.file("--corpus", help="Documents, in any format that ccheck ingest reads."),
+        opt.file("--claims", help=opt.CLAIMS_HELP),
+        opt.file("--qrels", help="Relevance judgements: TSV with claim, document and grade."),
+        opt.file("--dev-claims", help="Claims to measure on.  [default: a part of --claims]"),
+        opt.file("--dev-qrels", help="Judgements of --dev-claims.  [default: --qrels]"),
         click.option("--output", "-o", metavar="FOLDER", help="Folder to write the model to."),
         click.option("--base", metavar="MODEL", help="Model to start from.  [default: all-MiniLM-L6-v2]"),
         click.option("--preset", metavar="NAME", help="Settings of a published system; docs/training.md lists them."),
-        click.option(
-            "--config",
-            metavar="FILE",
-            help="TOML file with settings and file names. Command-line options take precedence.",
-        ),
+        opt.file("--config", help="TOML file with settings and file names. Command-line options take precedence."),
     )(command)
 
 
 def training_options(command: Command) -> Command:
     """The settings that are most often changed, which all three have; --set has the others."""
     return options(
-        click.option("--epochs", type=click.IntRange(0), metavar="N", help="Number of passes over the data."),
-        click.option("--batch", type=click.IntRange(1), metavar="N", help="Rows per batch."),
+        opt.number("--epochs", least=0, help="Number of passes over the data."),
+        opt.number("--batch", least=1, help="Rows per batch."),
         click.option("--learning-rate", type=float, metavar="X", help="Peak learning rate."),
         click.option("--metric", metavar="NAME", help="Metric that chooses the best epoch.  [default: nDCG@10]"),
-        click.option("--seed", type=click.IntRange(0), metavar="N", help="Random seed.  [default: 0]"),
+        opt.number("--seed", least=0, help="Random seed.  [default: 0]"),
         click.option(
             "--split",
             type=click.Choice(["document", "claim"]),
@@ -85,22 +64,22 @@ def training_options(command: Command) -> Command:
             help="Any other setting, as TOML: clip=0.5. Repeatable.",
         ),
         click.option("--overwrite", is_flag=True, help="Replace the output if it exists."),
-        device_option,
-        json_option,
-        quiet_option,
+        opt.device,
+        opt.json,
+        opt.quiet,
     )(command)
 
 
 resume_option = click.option("--resume", is_flag=True, help="Continue a training that was interrupted.")
 batches_options = options(
-    click.option("--accumulate", type=click.IntRange(1), metavar="N", help="Batches per optimizer step."),
-    click.option("--max-tokens", type=click.IntRange(8), metavar="N", help="Longest input, in tokens."),
+    opt.number("--accumulate", least=1, help="Batches per optimizer step."),
+    opt.number("--max-tokens", least=8, help="Longest input, in tokens."),
     click.option(
         "--precision",
         type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
         help="Number format of the forward pass.  [default: auto]",
     ),
-    click.option("--negatives", metavar="FILE", help="Hard negatives, from ccheck mine."),
+    opt.file("--negatives", help="Hard negatives, from ccheck mine."),
 )
 
 
@@ -172,27 +151,14 @@ def adapter(**given: Any) -> None:
 @options(
     click.option("--loss", type=click.Choice(["bce", "margin", "softmax"]), help="Loss function.  [default: bce]"),
     click.option("--margin", type=float, metavar="X", help="Margin of the margin loss.  [default: 0.2]"),
-    click.option(
-        "--second-epochs",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Number of epochs of a second phase, on the negatives that are still hard.",
+    opt.number(
+        "--second-epochs", least=0, help="Number of epochs of a second phase, on the negatives that are still hard."
     ),
     WEAK_PAIRS,
-    click.option(
-        "--depth",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Depth of the ranking that negatives come from.  [default: 200]",
-    ),
+    opt.number("--depth", least=1, help="Depth of the ranking that negatives come from.  [default: 200]"),
     click.option("--store", metavar="STORE", help="Store with the corpus.  [default: a temporary store]"),
-    click.option(
-        "--recipe",
-        shell_complete=completed("recipes"),
-        metavar="NAME|FILE",
-        help="Recipe whose retrieval finds candidates.  [default: default]",
-    ),
-    replace_option,
+    opt.recipe("Recipe whose retrieval finds candidates.  [default: default]"),
+    opt.replace,
 )
 @batches_options
 @training_options
@@ -330,5 +296,4 @@ def _print(report: Report, as_json: bool) -> None:
         for figure in report.figures
     }
     print_fields(stdout(), fields)
-    for note in report.notes:
-        notice(note)
+    notice(*report.notes)
