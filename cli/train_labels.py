@@ -10,16 +10,16 @@ import click
 from ..errors import UsageError
 from ..files import check_output
 from . import opt
+from . import train_shared as shared
 from .common import counted, notice, print_fields, print_json, settings_from, stdout
 from .opt import options
 from .progress import notifier, progress_bar
-from .train_retrieval import listening, settings_of
 
 if TYPE_CHECKING:
     from ..evaluation.types import Classified
     from ..training.stance_figures import StanceReport
 
-_FILES = ("train", "dev", "test", "corpus", "output")
+_FILES = ("train", "dev", "test", "corpus", "output", "method")
 
 
 @click.command()
@@ -32,8 +32,8 @@ _FILES = ("train", "dev", "test", "corpus", "output")
     opt.file("--dev", help="Pairs that choose the best epoch.  [default: a part of --train]"),
     opt.file("--test", help="Pairs to measure on.  [default: a part of --train, or --dev]"),
     opt.file("--corpus", help="Documents, if the pairs have only their ids."),
-    click.option("--output", "-o", metavar="FOLDER", help="Folder to write the model to."),
-    click.option("--base", metavar="MODEL", help="Model to start from.  [default: all-MiniLM-L6-v2]"),
+    shared.output,
+    shared.base,
     click.option(
         "--method",
         type=click.Choice(["classifier", "features"]),
@@ -41,7 +41,7 @@ _FILES = ("train", "dev", "test", "corpus", "output")
         "[default: features for an embedding model, unless a setting of the classifier is given]",
     ),
     click.option("--preset", metavar="NAME", help="Settings of a published system: climatecheck-hybrid."),
-    opt.file("--config", help="TOML file with settings and file names. Command-line options take precedence."),
+    shared.config,
     opt.number("--epochs", least=1, help="Number of passes over the data."),
     opt.number("--batch", least=1, help="Pairs per batch.  [default: 32]"),
     opt.number("--accumulate", least=1, help="Batches per optimizer step."),
@@ -52,17 +52,11 @@ _FILES = ("train", "dev", "test", "corpus", "output")
         "--frozen/--free", default=None, help="Freeze the encoder and train only the head, or train everything."
     ),
     opt.number("--weak-pairs", least=0, help="Number of synthetic pairs from documents, to learn from first."),
-    opt.number("--seed", least=0, help="Random seed.  [default: 0]"),
-    click.option(
-        "--split",
-        type=click.Choice(["document", "claim"]),
-        help="What training and test data must not share.  [default: document]",
-    ),
-    click.option(
-        "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, as TOML: gamma=1. Repeatable."
-    ),
-    click.option("--resume", is_flag=True, help="Continue a training that was interrupted."),
-    click.option("--overwrite", is_flag=True, help="Replace the output if it exists."),
+    shared.seed,
+    shared.split,
+    shared.others("gamma=1"),
+    shared.resume,
+    shared.overwrite,
     opt.device,
     opt.json,
     opt.quiet,
@@ -79,26 +73,16 @@ def stance(**given: Any) -> None:
     training, use --resume.
     """
     from ..training.inputs import read_stance_data
-    from ..training.loop import require_training
-    from ..training.options import StanceOptions, load_options, read_config
+    from ..training.options import StanceOptions
     from ..training.stance import train_stance
     from ..training.stance_features import chosen_method, train_features
 
-    require_training()
-    config = read_config(Path(given["config"])) if given["config"] else {}
-    preset = given["preset"] or config.get("preset")
-    files: dict[str, Any] = {name: given[name] or config.get(name) for name in (*_FILES, "method")}
-    left = {name: value for name, value in config.items() if name not in (*_FILES, "method", "preset")}
-    flags = {name: given[name] for name in StanceOptions.model_fields if name in given}
-    chosen = load_options(StanceOptions, preset, left, {**flags, **settings_of(given["settings"])})
-    for name in ("train", "output"):
-        if not files[name]:
-            raise UsageError(f"--{name} is missing (or {name} in the --config file)")
+    chosen, files = shared.prepared(StanceOptions, given, _FILES, needed=("train", "output"))
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
     if files["method"] not in ("classifier", "features", None):
         raise UsageError(f"unknown method {files['method']!r}: use classifier or features")
     method = chosen_method(files["method"], chosen)
-    with listening(given["quiet"]) as listener:
+    with shared.listening(given["quiet"]) as listener:
         if files["method"] is None and method == "features":
             listener.message(f"using --method features, because {chosen.base} is an embedding model")
         data = read_stance_data(
@@ -213,7 +197,5 @@ def learned_reranker(
     fields = {"output": output, "retrievers": ", ".join(trained.model.retrievers)}
     if trained.model.rerankers:
         fields["rerankers"] = ", ".join(trained.model.rerankers)
-    for figure in trained.figures:
-        fields[f"{figure.metric} {figure.group} ({figure.claims})"] = f"{figure.describe()}, {figure.change()}"
-    print_fields(stdout(), fields)
+    print_fields(stdout(), fields | shared.figure_fields(trained.figures))
     notice(*trained.notes)
