@@ -10,10 +10,7 @@ import functools
 import itertools
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..errors import InvalidData
 from ..special_tokens import words_only
 from .bert_layers import named, normalise, read_layer
+from .blas import in_threads, one_thread_each
 
 if TYPE_CHECKING:
     import numpy as np
     import tokenizers
     from numpy.typing import NDArray
-    from threadpoolctl import ThreadpoolController
 
     Floats = NDArray[np.float32]
 
@@ -38,7 +35,6 @@ _POOLING = {
     "pooling_mode_max_tokens": "max",
 }
 _WEIGHTS = "model.safetensors"
-_WORDS = "embeddings.word_embeddings.weight"
 _USUAL: dict[str, Any] = {
     "do_lower_case": False,
     "transformer_task": "feature-extraction",
@@ -106,7 +102,7 @@ class NumpyBert:
         self._folder = folder
         try:
             weights = _read_weights(folder)
-            self._words = _mapped(folder.path / _WEIGHTS, _WORDS)
+            self._words = weights["embeddings.word_embeddings.weight"]
             self._layers = _layers(folder, weights)
             self._places = weights["embeddings.position_embeddings.weight"]
             self._types = weights["embeddings.token_type_embeddings.weight"]
@@ -115,7 +111,7 @@ class NumpyBert:
             if self._words.shape[1] != folder.dimensions or len(self._places) < folder.max_tokens:
                 raise ValueError("config.json does not describe its weights")
             # Layers that do not fit each other show at once.
-            _in_threads(self._try, [[0, 0]])
+            in_threads(self._try, [[0, 0]])
         except (OSError, SafetensorError, LookupError, ValueError) as error:
             raise InvalidData(f"{folder.path} can't be loaded as an embedding model: {error}") from error
 
@@ -125,11 +121,11 @@ class NumpyBert:
         Raises ValueError where these don't fit each other, and what `change` raises.
         """
         weights = _read_weights(self._folder)
-        with _one_thread_each():
+        with one_thread_each():
             change(weights)
         made = copy.copy(self)
         made._layers = _layers(self._folder, weights)
-        _in_threads(made._try, [[0, 0]])
+        in_threads(made._try, [[0, 0]])
         return made
 
     def _read(self, texts: Sequence[str]) -> list[list[int]]:
@@ -151,7 +147,7 @@ class NumpyBert:
         def fill(rows: list[int]) -> None:
             answer[rows] = self._forward([ids[row] for row in rows])
 
-        _in_threads(fill, list(_batches([len(one) for one in ids])))
+        in_threads(fill, list(_batches([len(one) for one in ids])))
         return answer
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]], most: int) -> Floats:
@@ -176,7 +172,7 @@ class NumpyBert:
             for row, span in zip(rows, spans, strict=True):
                 answer[row] = np.concatenate([states[span][0], states[span].mean(0)])
 
-        _in_threads(fill, list(_batches([len(one) for one in ids])))
+        in_threads(fill, list(_batches([len(one) for one in ids])))
         return answer
 
     def encode_tokens(self, texts: Sequence[str]) -> list[Floats]:
@@ -190,7 +186,7 @@ class NumpyBert:
             for row, span in zip(rows, spans, strict=True):
                 answer[row] = states[span][1:-1].copy()
 
-        _in_threads(fill, list(_batches([len(one) for one in ids])))
+        in_threads(fill, list(_batches([len(one) for one in ids])))
         return answer
 
     def encode_alone(self, ids: Sequence[int]) -> Floats:
@@ -205,7 +201,7 @@ class NumpyBert:
             states, _ = self._states([(first, ids[row], last) for row in some])
             answer[some] = states[1::3]
 
-        _in_threads(fill, [list(range(at, min(at + 1024, rows))) for at in range(0, rows, 1024)])
+        in_threads(fill, [list(range(at, min(at + 1024, rows))) for at in range(0, rows, 1024)])
         return answer
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -267,39 +263,6 @@ def load_bert(folder: BertFolder) -> NumpyBert:
     return NumpyBert(folder)
 
 
-_running = threading.Lock()
-"""How many threads a matrix product takes is a setting of the process."""
-
-
-@functools.cache
-def _blas() -> ThreadpoolController:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController().select(user_api="blas")
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Matrix products take one thread each: several wait for each other, busily, longer than they calculate."""
-    with _running, _blas().limit(limits=1):
-        yield
-
-
-def _in_threads(run: Callable[[list[int]], None], batches: Sequence[list[int]]) -> None:
-    """Each batch in one thread."""
-    workers = min(
-        len(batches), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    with _one_thread_each():
-        if workers < 2:
-            for batch in batches:
-                run(batch)
-            return
-        with ThreadPoolExecutor(workers, "ccheck-embed") as pool:
-            for _ in pool.map(run, batches):
-                pass
-
-
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     """The numbers of texts that go through the model together, those of like length next to each other."""
     batch: list[int] = []
@@ -322,11 +285,21 @@ def _layers(folder: BertFolder, weights: dict[str, Floats]) -> list[Callable[[Fl
 
 
 def _read_weights(folder: BertFolder) -> dict[str, Floats]:
-    """All but the vocabulary's, which are half of a small model."""
+    """All tensors, which must be in float32, read only and from the file's pages: what is not looked at is not read. A
+    claim has few of the vocabulary's words, which are half of a small model. Raises SafetensorError for a broken file.
+    """
+    import numpy as np
     from safetensors import safe_open
 
-    with safe_open(folder.path / _WEIGHTS, framework="numpy") as stored:
-        return {name: stored.get_tensor(name) for name in stored.keys() if name != _WORDS}  # noqa: SIM118
+    file = folder.path / _WEIGHTS
+    with safe_open(file, framework="numpy"):
+        pass  # from here on, the header is known to be true
+    header, start = _header(file)
+    stored = np.asarray(np.memmap(file, np.uint8, "r", start))
+    return {
+        name: stored[slice(*tensor["data_offsets"])].view(np.float32).reshape(tensor["shape"])
+        for name, tensor in header.items()
+    }
 
 
 def _pooling(config: dict[str, Any]) -> Literal["mean", "cls", "max"] | None:
@@ -341,28 +314,22 @@ def _pooling(config: dict[str, Any]) -> Literal["mean", "cls", "max"] | None:
 
 
 def _has_float32(file: Path) -> bool:
-    """Whether all weights are in float32, by the file's header: 8 bytes with its length, then JSON."""
+    """Whether all weights are in float32, by the file's header."""
+    header, _ = _header(file)
+    return "encoder.layer.0.attention.self.query.weight" in header and all(
+        tensor["dtype"] == "F32" for tensor in header.values()
+    )
+
+
+def _header(file: Path) -> tuple[dict[str, Any], int]:
+    """What a safetensors file says of its tensors, without those that the model does not use, and where their bytes
+    begin: 8 bytes with the header's length, then JSON. Raises ValueError where it has none."""
     with file.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         if size > os.fstat(stream.fileno()).st_size:
-            return False
+            raise ValueError(f"{file} has no header")
         header = json.loads(stream.read(size))
-    kinds = {
-        tensor["dtype"] for name, tensor in header.items() if name not in ("__metadata__", "embeddings.position_ids")
-    }
-    return kinds == {"F32"} and "encoder.layer.0.attention.self.query.weight" in header
-
-
-def _mapped(file: Path, name: str) -> Floats:
-    """A tensor of a file that safetensors has opened, so its header is true. What is not looked at is not read: a claim
-    has few of the vocabulary's words, which are half of a small model. Raises LookupError where there is none."""
-    import numpy as np
-
-    with file.open("rb") as stream:
-        size = int.from_bytes(stream.read(8), "little")
-        tensor = json.loads(stream.read(size))[name]
-    start = 8 + size + tensor["data_offsets"][0]
-    return np.asarray(np.memmap(file, np.float32, "r", start, tuple(tensor["shape"])))
+    return {name: header[name] for name in header.keys() - {"__metadata__", "embeddings.position_ids"}}, 8 + size
 
 
 def _has_prompts(path: Path) -> bool:
@@ -374,8 +341,7 @@ def _has_prompts(path: Path) -> bool:
 
 def _plain_tokenizer(file: Path, config: dict[str, Any]) -> bool:
     """Whether the tokenizer does what its own file says, whatever its configuration says beside it."""
-    status = file.stat()
-    kind, normalizer = _tokenizer_kind(file, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    kind, normalizer, _ = _tokenizer_facts(file)
     return bool(
         kind == "WordPiece"
         and normalizer["type"] == "BertNormalizer"
@@ -385,26 +351,35 @@ def _plain_tokenizer(file: Path, config: dict[str, Any]) -> bool:
     )
 
 
+def _tokenizer_facts(file: Path) -> tuple[str, dict[str, Any], int]:
+    """The types of a tokenizer's model and of its first normaliser, and its tokens' highest id."""
+    status = file.stat()
+    return _read_tokenizer(file, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
 @functools.lru_cache(maxsize=8)
-def _tokenizer_kind(file: Path, *state: int) -> tuple[str, dict[str, Any]]:
-    """The types of a tokenizer's model and of its first normaliser. `state` changes with the file, whose vocabulary
-    takes longer to read than the rest of a folder."""
+def _read_tokenizer(file: Path, *state: int) -> tuple[str, dict[str, Any], int]:
+    """`state` changes with the file, whose vocabulary takes longer to read than the rest of a folder."""
     tokenizer = json.loads(file.read_bytes())
     normalizer = tokenizer["normalizer"]
     if normalizer["type"] == "Sequence":
         normalizer = normalizer["normalizers"][0]
-    return tokenizer["model"]["type"], normalizer
+    words = tokenizer["model"]["vocab"]
+    ids = list(words.values()) if isinstance(words, dict) else list(range(len(words)))
+    ids += [token["id"] for token in tokenizer.get("added_tokens") or ()]
+    return tokenizer["model"]["type"], normalizer, max(ids, default=0)
 
 
 def _open_tokenizer(folder: Path, words: int) -> tokenizers.Tokenizer:
     """Raises ValueError for a tokenizer that is broken, or knows more words than the model."""
     import tokenizers
 
+    file = folder / "tokenizer.json"
     try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer = tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises nothing narrower
         raise ValueError(f"tokenizer.json: {error}") from error
-    if max(tokenizer.get_vocab().values(), default=0) >= words:
+    if _tokenizer_facts(file)[2] >= words:
         raise ValueError(f"the tokenizer has more than the model's {words:,} words")
     tokenizer.no_padding()
     tokenizer.no_truncation()
