@@ -99,8 +99,8 @@ def main() -> NoReturn:
 
         sys.exit(complete(cli, "ccheck", COMPLETE, instruction))
     _make_streams_safe()
-    # Nearly all that a short command makes lives as long as it does. Looking for garbage among it again and again took 4%
-    # of the first answer's time.
+    # Nearly all that a short command makes lives as long as it does. Looking for garbage among it again and again took
+    # 4% of the first answer's time.
     gc.set_threshold(50_000)
     code = run(sys.argv[1:])
     try:
