@@ -156,11 +156,14 @@ def _show(points: Sequence[Point], metric: str) -> None:
 
 
 def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str, save: str | None) -> None:
-    from ..evaluation.sweep import describe
+    from ..evaluation.sweep import as_good, describe
 
     console = stdout()
     one = points[place]
     console.print(f"best: {describe(one.settings)}", markup=False)
+    if others := as_good(points, metric):
+        settings = "; ".join(describe(point.settings) for point in others)
+        console.print(f"equally good, so the first one was chosen: {settings}", markup=False)
     console.print(
         f"held out ({held.folds} folds): {metric} {figure(held.value, held.interval)} on {held.claims:,} claims; "
         f"chosen there: {'; '.join(describe(points[i].settings) for i in dict.fromkeys(held.chosen))}",
@@ -171,12 +174,15 @@ def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str, save:
 
 
 def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point], save: str | None) -> dict[str, Any]:
+    from ..evaluation.sweep import as_good
+
     measured = point.evaluation.measured
     return {
         "best": dict(point.settings),
         "metric": metric,
         "value": measured.mean[metric],
         "interval": list(measured.intervals.get(metric, ())) or None,
+        "as_good": [dict(point.settings) for point in as_good(points, metric)],
         "held_out": {
             "value": held.value,
             "interval": list(held.interval) if held.interval is not None else None,

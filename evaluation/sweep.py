@@ -132,6 +132,17 @@ def best(points: Sequence[Point], metric: str) -> int:
     return max(range(len(points)), key=lambda place: (points[place].evaluation.measured.mean[metric], -place))
 
 
+def as_good(points: Sequence[Point], metric: str) -> list[Point]:
+    """The points that reach the figure of the best one, without it."""
+    chosen = best(points, metric)
+    figure = points[chosen].evaluation.measured.mean[metric]
+    return [
+        point
+        for place, point in enumerate(points)
+        if place != chosen and math.isclose(point.evaluation.measured.mean[metric], figure, rel_tol=0, abs_tol=1e-12)
+    ]
+
+
 def hold_out(points: Sequence[Point], metric: str, folds: int = 2, seed: int = 0) -> HeldOut:
     """See `HeldOut`; over the claims that were measured at all points. Raises InvalidData where they are too few."""
     by_claim = [point.evaluation.measured.by_claim[metric] for point in points]

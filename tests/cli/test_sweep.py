@@ -57,6 +57,8 @@ def test_what_does_not_change_is_not_run_again(papers, files, two, monkeypatch):
     ]
     values = [point["metrics"]["R@5"] for point in points]
     assert chosen["value"] == max(values) and chosen["best"] == points[values.index(max(values))]["settings"]
+    as_good = [point["settings"] for point in points if point["metrics"]["R@5"] == max(values)][1:]
+    assert chosen["as_good"] == as_good and as_good
     assert chosen["held_out"]["claims"] == 12 and len(chosen["held_out"]["chosen"]) == 2
     assert chosen["points"] == 8 and chosen["saved"] is None
     # Each point is what its own evaluation gives.
@@ -80,6 +82,15 @@ def test_the_best_is_written_as_a_recipe(papers, files, two, tmp_path):
     measured = ccheck("evaluate", best, *files.options, "--store", papers, "--json").objects[0]["metrics"]["nDCG@10"]
     (row,) = [line for line in ran.out.splitlines() if line.startswith(" best ")]
     assert f"{measured:.4f}" in row
+
+
+def test_points_that_tie_with_the_best_are_named(papers, files, two):
+    arguments = ("sweep", two, *files.options, "--store", papers, "--metric", "R@5")
+    ran = ccheck(*arguments, "--grid", "fusion.k=10,11")
+    assert ran.code == 0, ran.err
+    assert "best: fusion.k=10\n" in ran.out and "equally good, so the first one was chosen: fusion.k=" in ran.out
+    alone = ccheck(*arguments, "--grid", "fusion.k=10")
+    assert "best: fusion.k=10\n" in alone.out and "equally good" not in alone.out
 
 
 @pytest.mark.parametrize(
