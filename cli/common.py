@@ -14,6 +14,7 @@ import click
 
 from ..errors import UsageError
 from ..redaction import redact
+from ..text import counted as counted
 from ..text import json_line, without_controls
 from ..text import printable as printable
 from .opt import LOG
@@ -123,11 +124,6 @@ def warnings_said() -> Iterator[None]:
         yield
     finally:
         log.removeHandler(handler)
-
-
-def counted(count: int, what: str) -> str:
-    """`1 record`, `2,000 records`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def usage_said(by_stage: Mapping[str, Usage]) -> Iterator[str]:

@@ -5,22 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ..text import figure as figure
+from ..text import seconds as seconds
 from .common import NO_WIDTH, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from ..evaluation.types import Classified, Comparison, Difference, Interval
-
-
-def figure(value: float, interval: Interval | None = None) -> str:
-    """`0.7131 [0.683, 0.742]`."""
-    return f"{value:.4f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else "")
-
-
-def seconds(value: float) -> str:
-    return f"{value:.3g} s" if value >= 1 else f"{value * 1000:.3g} ms"
+    from ..evaluation.types import Classified, Comparison, Difference
 
 
 def table(*columns: str, title: str | None = None) -> Table:

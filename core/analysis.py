@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from .errors import InvalidData, MissingExtra, NotFound
+from .errors import InvalidData, NotFound
+from .extras import require
 from .models import find_model
 from .stages import Analysis
 from .types import document_text
@@ -231,10 +232,9 @@ def _subwords(model: str) -> Callable[[str], Sequence[str]]:
 
 
 def _tokenizer(model: str) -> tokenizers.Tokenizer:
-    try:
-        import tokenizers
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"the subwords of {model}", "models") from error
+    require(f"the subwords of {model}", "models", "tokenizers")
+    import tokenizers
+
     folder = find_model(model, tokenizer_only=True).path
     file = folder / "tokenizer.json"
     if not file.is_file():

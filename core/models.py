@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .errors import InvalidData, MissingExtra, NotFound, UsageError
+from .extras import require
 from .fingerprints import check_modules, file_hash
 from .fingerprints import fingerprint as fingerprint
 from .special_tokens import words_only_in
+from .text import first_line
 
 HUB_TIMEOUT_S = 2.0
 """How long it may take to find out that the hub can't be reached."""
@@ -262,8 +264,7 @@ def check_device(name: str) -> None:
     try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError, ImportError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UsageError(f"models can't run on the device {name!r} here: {reason}") from error
+        raise UsageError(f"models can't run on the device {name!r} here: {first_line(error)}") from error
 
 
 def gpu_driver_here() -> bool:
@@ -337,8 +338,7 @@ def load_transformer(path: Path, kind: str, what: str, dtype: str) -> tuple[Any,
             )
         except Exception as error:
             # A folder can be broken in any way.
-            reason = str(error).strip().partition("\n")[0]
-            raise InvalidData(f"{path} can't be loaded as a {what}: {reason}") from error
+            raise InvalidData(f"{path} can't be loaded as a {what}: {first_line(error)}") from error
     if info["missing_keys"]:
         missing = ", ".join(sorted(info["missing_keys"])[:3])
         raise InvalidData(f"{path} is not a {what}: its weights lack {missing}. Choose another one")
@@ -361,10 +361,9 @@ def load_encoder(
         check_device(device)
     check_attention(found.path)
     with loading_quietly():
-        try:
-            import sentence_transformers
-        except ModuleNotFoundError as error:
-            raise MissingExtra(what, "models") from error
+        require(what, "models", "sentence_transformers")
+        import sentence_transformers
+
         try:
             model = getattr(sentence_transformers, kind)(
                 str(found.path),
@@ -375,8 +374,7 @@ def load_encoder(
             )
         except Exception as error:
             # A folder can be broken in any way.
-            reason = str(error).strip().partition("\n")[0]
-            raise InvalidData(f"{found.path} can't be loaded as {what}: {reason}") from error
+            raise InvalidData(f"{found.path} can't be loaded as {what}: {first_line(error)}") from error
     words_only_in(model)
     return model
 

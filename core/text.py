@@ -1,4 +1,4 @@
-"""Text from elsewhere, made safe to show, and JSON that is safe to show."""
+"""Text from elsewhere, made safe to show, JSON that is safe to show, and figures in words."""
 
 from __future__ import annotations
 
@@ -61,3 +61,22 @@ def is_unicode(text: str) -> bool:
 
 def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit].rstrip()} …"
+
+
+def first_line(error: Exception) -> str:
+    """What a library's error says, without the pages that some add to it."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def counted(count: int, what: str) -> str:
+    """`1 record`, `2,000 records`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def figure(value: float, interval: tuple[float, float] | None = None) -> str:
+    """`0.7131 [0.683, 0.742]`."""
+    return f"{value:.4f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else "")
+
+
+def seconds(value: float) -> str:
+    return f"{value:.3g} s" if value >= 1 else f"{value * 1000:.3g} ms"

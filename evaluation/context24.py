@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidData, MissingExtra, NotFound
+from ..errors import InvalidData, NotFound
+from ..extras import require
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 _IDS, _ELEMENTS, _PASSAGES = ("claim_id", "id"), ("element_ids", "findings", "elements"), ("passages", "context")
@@ -108,10 +109,9 @@ def passage_scores(
 
     A claim without predictions counts 0. Raises MissingExtra without rouge-score or bert-score.
     """
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-    except ModuleNotFoundError as error:
-        raise MissingExtra("ROUGE", "evaluation") from error
+    require("ROUGE", "evaluation", "rouge_score")
+    from rouge_score.rouge_scorer import RougeScorer
+
     scorer = RougeScorer(list(ROUGE), use_stemmer=True)
     totals = dict.fromkeys(ROUGE, 0.0)
     for claim, wanted in gold.items():
@@ -129,11 +129,9 @@ def passage_scores(
 
 
 def _bert(predicted: Mapping[str, Sequence[str]], gold: Mapping[str, Sequence[str]], model: str) -> float:
-    try:
-        from bert_score import BERTScorer
-        from bert_score.utils import model2layers
-    except ModuleNotFoundError as error:
-        raise MissingExtra("BERTScore", "bertscore") from error
+    require("BERTScore", "bertscore", "bert_score")
+    from bert_score import BERTScorer
+    from bert_score.utils import model2layers
     from transformers import AutoConfig
 
     # The library knows the best layer of some models by name; of any other, such as a folder, the last one is taken.

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import MissingExtra, NotFound, ServerError
+from ..errors import NotFound, ServerError
+from ..extras import require
 from .averitec import Meteor
 
 _PARTS = {"wordnet": ("corpora/wordnet", "corpora/wordnet.zip"), "punkt_tab": ("tokenizers/punkt_tab/english",)}
@@ -31,8 +32,7 @@ def open_meteor(folder: Path, *, download: bool = False) -> Meteor:
 
     Raises MissingExtra without NLTK, NotFound for data that are not there, ServerError where a download failed.
     """
-    if importlib.util.find_spec("nltk") is None:
-        raise MissingExtra("METEOR", "evaluation")
+    require("METEOR", "evaluation", "nltk")
     import nltk
     from nltk.tokenize import word_tokenize
     from nltk.translate.meteor_score import single_meteor_score

@@ -27,7 +27,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
-from ..errors import InvalidData, MissingExtra, UsageError
+from ..errors import InvalidData, UsageError
+from ..extras import require
+from ..text import counted, first_line
 from ..types import Claim
 from .runs import ranked
 from .types import Interval, Measured, Qrels, Run
@@ -178,8 +180,7 @@ def _calculate(names: Sequence[str], ranks: Run, qrels: Qrels) -> dict[str, dict
     try:
         found = list(_providers().iter_calc(list(measures), plain, ranks))
     except (ValueError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UsageError(f"ir-measures can't compute {', '.join(names)} here: {reason}") from error
+        raise UsageError(f"ir-measures can't compute {', '.join(names)} here: {first_line(error)}") from error
     for value in found:
         by_name[measures[value.measure]][value.query_id] = float(value.value)
     for name, values in by_name.items():
@@ -325,10 +326,9 @@ def _binary_preference(scores: Mapping[str, float], grades: Mapping[str, int]) -
 
 @cache
 def _ir_measures() -> Any:
-    try:
-        import ir_measures
-    except ModuleNotFoundError as error:
-        raise MissingExtra("evaluation", "evaluation") from error
+    require("evaluation", "evaluation", "ir_measures")
+    import ir_measures
+
     return ir_measures
 
 
@@ -339,15 +339,14 @@ def _providers() -> Any:
 
 
 def scipy_stats() -> Any:
-    try:
-        from scipy import stats
-    except ModuleNotFoundError as error:
-        raise MissingExtra("evaluation", "evaluation") from error
+    require("evaluation", "evaluation", "scipy")
+    from scipy import stats
+
     return stats
 
 
 def _of(some: Collection[Any], whole: Collection[Any], what: str) -> str:
-    return f"{len(some):,} of {len(whole):,} {what}{'' if len(whole) == 1 else 's'}"
+    return f"{len(some):,} of {counted(len(whole), what)}"
 
 
 def _first(ids: Sequence[Any]) -> str:

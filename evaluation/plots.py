@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from ..errors import MissingExtra, UsageError
+from ..errors import UsageError
+from ..extras import require
 from ..files import writing_bytes
 from ..page import inert
 from ..text import shortened
@@ -151,11 +152,10 @@ def _drawn(draw: Callable[[Any], None]) -> str:
 
 
 def _draw(draw: Callable[[Any], None], file: IO[bytes], kind: str) -> None:
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingExtra("drawing", "evaluation") from error
+    require("drawing", "evaluation", "matplotlib")
+    import matplotlib
+    from matplotlib.figure import Figure
+
     # Names come from recipes, in which $ does not mean mathematics.
     with matplotlib.rc_context({"svg.hashsalt": "ccheck", "svg.fonttype": "path", "text.parse_math": False}):
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..files import writing
 from ..page import environment
 from ..published import published
-from ..text import shortened
+from ..text import figure, seconds, shortened
 from . import plots
 from .compare import compare
 from .evaluate import Evaluation, as_run
@@ -65,7 +65,7 @@ def write_report(
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    return environment(__package__ or "", "report.css", figure=_figure, duration=_duration, tokens=_tokens)
+    return environment(__package__ or "", "report.css", figure=figure, duration=seconds, tokens=_tokens)
 
 
 def _tokens(one: Evaluation, usage: Usage) -> float:
@@ -125,7 +125,7 @@ def _stages(one: Evaluation, metric: str, traced: Sequence[DocumentTrace]) -> Pl
     for name, measured in one.stages_measured.items():
         retriever = name in one.recipe.retrievers
         gain = moved[name]
-        means = [_figure(value, measured.intervals.get(key)) for key, value in measured.mean.items()]
+        means = [figure(value, measured.intervals.get(key)) for key, value in measured.mean.items()]
         shifts = ["", ""] if retriever else [f"+{gain.won:,}", f"−{gain.lost:,}"]
         rows.append([name, *means, f"{gain.there:,}", *shifts])
     columns = ["stage", *one.measured.mean, "relevant among the first", "moved in", "moved out"]
@@ -217,14 +217,3 @@ def _recipe(name: str, one: Evaluation, qrels: Qrels, metrics: Sequence[str], to
         "in_top": sum(way.in_top for way in traced),
         "never": sum(not way.found for way in traced),
     }
-
-
-# -- words
-
-
-def _figure(value: float, interval: Sequence[float] | None = None) -> str:
-    return f"{value:.4f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else "")
-
-
-def _duration(value: float) -> str:
-    return f"{value:.3g} s" if value >= 1 else f"{value * 1000:.3g} ms"

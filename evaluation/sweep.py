@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidData, UsageError
+from ..extras import require
 from ..recipe import changed
 from .metrics import bootstrap
 from .types import Interval
@@ -169,12 +170,9 @@ def recipe_toml(name: str, base: str, settings: Mapping[str, Any], replace: Mapp
 
     Raises MissingExtra without tomli-w.
     """
-    try:
-        import tomli_w
-    except ModuleNotFoundError as error:
-        from ..errors import MissingExtra
+    require("writing a recipe", "evaluation", "tomli_w")
+    import tomli_w
 
-        raise MissingExtra("writing a recipe", "evaluation") from error
     data: dict[str, Any] = {"name": name, "description": said, "extends": base}
     if replace:
         data["replace"] = dict(replace)

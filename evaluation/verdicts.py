@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import InvalidData, MissingExtra
+from ..errors import InvalidData
+from ..extras import require
 from ..types import Label, Stance, Verdict
 from ..verdict.labels import LABELS
 from .metrics import RESAMPLES, SEED
@@ -40,7 +41,9 @@ def classify(
     (macro). Intervals are percentiles of a bootstrap over claims, since the pairs of one claim go together; with one
     claim there are none. Raises MissingExtra without scikit-learn, and InvalidData where no label can be compared.
     """
-    metrics = _sklearn_metrics()
+    require("evaluation", "evaluation", "sklearn")
+    from sklearn import metrics
+
     answered = {key: predicted[key] for key in truth if key in predicted}
     made = {key: one.label for key, one in answered.items() if one.label is not None}
     if not made:
@@ -153,11 +156,3 @@ def label_figures(confusions: NDArray[np.float64]) -> dict[str, NDArray[np.float
         "macro_f1": f1.sum(axis=1) / occurs.sum(axis=1),
         "accuracy": right.sum(axis=1) / total,
     }
-
-
-def _sklearn_metrics() -> Any:
-    try:
-        from sklearn import metrics
-    except ModuleNotFoundError as error:
-        raise MissingExtra("evaluation", "evaluation") from error
-    return metrics

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from ..closing import Closing
 from ..encode.cache import EmbeddingCache, SparseCache, encode_once
 from ..types import Document, Entry, Passage, SparseVector, Unit, UnitEntry, Vector
 from .encoders import Encoders, layout_of
@@ -18,7 +17,7 @@ OnDone = Callable[[float], None]
 """Is told which share of the work is done, 0..1."""
 
 
-class EntryMaker:
+class EntryMaker(Closing):
     """Encodes documents, each text once by each model. Use it in `with`: it keeps the caches of vectors open."""
 
     def __init__(self, encoders: Encoders, cache_dir: Path | None, cache_bytes: int) -> None:
@@ -78,12 +77,7 @@ class EntryMaker:
     def _caches(self) -> list[EmbeddingCache | SparseCache]:
         return [*self._dense, *([self._sparse] if self._sparse is not None else [])]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         with contextlib.ExitStack() as stack:
             for cache in self._caches():
                 stack.callback(cache.close)

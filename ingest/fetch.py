@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from ..closing import Closing
 from ..errors import InvalidData, ServerError, UsageError
 from ..http import BUSY
 from ..text import json_line
@@ -118,7 +119,7 @@ def _begun(service: Service, topic: str, file: Path) -> State:
     return state
 
 
-class _Client:
+class _Client(Closing):
     """Asks a service, not too often, and again where it is busy."""
 
     def __init__(self, service: Service, server: str | None, email: str | None, wait: Callable[[float], None]) -> None:
@@ -137,10 +138,7 @@ class _Client:
         agent = "ccheck/0.1" + (f" (mailto:{email})" if email else "")
         self._client = httpx.Client(headers={"user-agent": agent}, timeout=60, follow_redirects=False)
 
-    def __enter__(self) -> _Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._client.close()
 
     def json(self, path: str, parameters: Mapping[str, str | int]) -> Mapping[str, Any]:

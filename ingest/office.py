@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from ..errors import MissingExtra
+from ..extras import require
 from .records import LINE_BYTES, Record, Reject, excerpt
 from .sources import Source
 
@@ -28,8 +27,7 @@ _CALLED = {"pdf": "PDF files", "docx": "Word files", "xlsx": "Excel files"}
 def read_office(source: Source, chunks: Iterable[bytes], on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
     """The document of a PDF or Word file, or the rows of a sheet. Raises MissingExtra without the library."""
     kind = str(source.format)
-    if importlib.util.find_spec(_LIBRARIES[kind]) is None:
-        raise MissingExtra(f"reading {_CALLED[kind]}", "documents")
+    require(f"reading {_CALLED[kind]}", "documents", _LIBRARIES[kind])
     with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as errors:
         for chunk in chunks:
             file.write(chunk)

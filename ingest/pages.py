@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..errors import MissingExtra
+from ..extras import require
 from ..types import Document
 from .lines import decompressed
 from .records import Record, Reject
@@ -76,10 +76,9 @@ def read_html(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Recor
 
     Raises MissingExtra without trafilatura, and OSError where the file can't be read.
     """
-    try:
-        from trafilatura import bare_extraction, html2txt
-    except ImportError as error:
-        raise MissingExtra("reading HTML", "pages") from error
+    require("reading HTML", "pages", "trafilatura")
+    from trafilatura import bare_extraction, html2txt
+
     pieces, size = [], 0
     for piece in decompressed(source, on_bytes):
         size += len(piece)

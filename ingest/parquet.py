@@ -6,7 +6,6 @@ with a reject, and the memory of this one does not grow.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -17,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import MissingExtra
+from ..extras import require
 from .lines import CHUNK, decompressed
 from .records import LINE_BYTES, Record, Reject, excerpt
 from .sources import Source
@@ -32,8 +31,7 @@ UNPACKED_BYTES = 1 << 30
 
 def read_parquet(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
     """The rows as records. Raises MissingExtra without pyarrow and OSError where the file can't be read."""
-    if importlib.util.find_spec("pyarrow") is None:
-        raise MissingExtra("reading Parquet", "parquet")
+    require("reading Parquet", "parquet", "pyarrow")
     row = 0
     with ExitStack() as stack:
         if source.compression:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..analysis import count_words, sentence_spans
-from ..errors import MissingExtra
+from ..extras import require
 from ..layout import UnitField
 from ..types import Unit
 from .cutting import pieces, windows
@@ -48,10 +48,9 @@ def _chunks(text: str, characters: int) -> list[tuple[int, int]]:
 
     Raises MissingExtra without semantic-text-splitter.
     """
-    try:
-        from semantic_text_splitter import TextSplitter
-    except ImportError as error:
-        raise MissingExtra("cutting documents into chunks", "pages") from error
+    require("cutting documents into chunks", "pages", "semantic_text_splitter")
+    from semantic_text_splitter import TextSplitter
+
     splitter = TextSplitter(characters)
     return [
         (begin + start, begin + start + len(chunk))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 import time
 from collections import deque
@@ -21,7 +20,8 @@ from weakref import WeakValueDictionary
 
 from .. import event_loop
 from ..closing import Closing
-from ..errors import CcheckError, MissingExtra, ServerError, UsageError
+from ..errors import CcheckError, ServerError, UsageError
+from ..extras import require
 from ..http import Patience
 from ..keys import Key, key_for
 from ..redaction import redact
@@ -355,8 +355,7 @@ def open_llm(
         raise UsageError(
             "no language model is set: use --llm MODEL or CCHECK_LLM_MODEL, with the name that its server uses"
         )
-    if importlib.util.find_spec("openai") is None:
-        raise MissingExtra("asking a language model", "llm")
+    require("asking a language model", "llm", "openai")
     key = key_for(settings, "llm_api_key", settings.llm_base_url)
     if key == Key() and settings.llm_base_url.startswith(_OPENAI):
         raise UsageError(

@@ -22,6 +22,7 @@ from ..install import install_command
 from ..keys import key_for
 from ..redaction import redact
 from ..settings import FILE, remember, shown, waiting
+from ..text import counted
 from ..trust import VARIABLE
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
                 yield Finding("store", "absent", absent)
                 return
             about = [
-                f"{info.name}: {info.documents:,} document{'' if info.documents == 1 else 's'}",
+                f"{info.name}: {counted(info.documents, 'document')}",
                 info.made_with,
             ]
             about += [f"{what}: {said}" for what, said in info.details.items()]

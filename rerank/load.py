@@ -24,6 +24,7 @@ from ..models import (
     positions,
     require_models,
 )
+from ..text import first_line
 from . import crossencoder, decoder, encoder, layerwise
 from .decoder import PaddedDecoder
 from .encoder import PackedEncoder, PaddedEncoder
@@ -182,7 +183,7 @@ def _crossencoder(options: _Options) -> ModelScorer:
             found.name, found.path, length, options.device, dtype, options.batch_tokens, options.trust_remote_code
         )
     except _LOADING as error:
-        raise InvalidData(f"sentence-transformers can't load {found.name}: {_reason(error)}") from error
+        raise InvalidData(f"sentence-transformers can't load {found.name}: {first_line(error)}") from error
 
 
 def _layerwise(options: _Options, asked: Prompt, layer: int) -> ModelScorer:
@@ -284,7 +285,7 @@ def _load(options: _Options, kind: str) -> tuple[Any, Any]:
             output_loading_info=True,
         )
     except _LOADING as error:
-        raise InvalidData(f"transformers can't load {name}: {_reason(error)}") from error
+        raise InvalidData(f"transformers can't load {name}: {first_line(error)}") from error
     missing = sorted(loading["missing_keys"])
     if missing:
         raise InvalidData(
@@ -309,7 +310,9 @@ def _tokenizer(options: _Options) -> Any:
             options.found.path, trust_remote_code=options.trust_remote_code, local_files_only=True
         )
     except _LOADING as error:
-        raise InvalidData(f"transformers can't load the tokenizer of {options.found.name}: {_reason(error)}") from error
+        raise InvalidData(
+            f"transformers can't load the tokenizer of {options.found.name}: {first_line(error)}"
+        ) from error
 
 
 def _is_known(config: dict[str, Any]) -> bool:
@@ -322,10 +325,6 @@ def _is_known(config: dict[str, Any]) -> bool:
 def _is_transformers_own(model: Any) -> bool:
     """Whether the model's arithmetic is the library's, and not that of code beside the weights."""
     return type(model).__module__.startswith("transformers.")
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _token(found: FoundModel, tokenizer: Any, yes: str) -> int:

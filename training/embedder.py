@@ -14,6 +14,7 @@ from ..errors import InvalidData, UsageError
 from ..files import write_text
 from ..models import check_attention, find_model, fingerprint, loading_quietly
 from ..special_tokens import words_only_in
+from ..text import first_line
 from ..types import Claim, Document, Vector
 from .card import retrieval_card
 from .figures import Report, development_value, figures, metric_names, notes_on
@@ -186,8 +187,7 @@ def load_base(options: TrainingOptions, device: str) -> tuple[Any, Callable[[], 
             )
         except Exception as error:
             # A folder can be broken in any way.
-            reason = str(error).strip().partition("\n")[0]
-            raise InvalidData(f"{found.path} can't be loaded as an embedding model: {reason}") from error
+            raise InvalidData(f"{found.path} can't be loaded as an embedding model: {first_line(error)}") from error
     if model.transformers_model is None:
         raise InvalidData(f"{found.path} contains no transformer to train")
     return model, words_only_in(model)

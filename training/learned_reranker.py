@@ -6,7 +6,6 @@ figures are out of fold: the claims of each fold are ranked by trees that saw ne
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,9 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidData, MissingExtra
+from ..errors import InvalidData
 from ..evaluation.metrics import only
 from ..evaluation.types import Qrels
+from ..extras import require
 from ..files import write_text
 from ..rerank.learned import LearnedModel, Tree, directions, features
 from ..text import json_line
@@ -83,8 +83,7 @@ def train_learned_reranker(
     `about` is written into the file too. Raises MissingExtra without scikit-learn, InvalidData where too few claims
     have relevant documents, or the checker does not find them.
     """
-    if importlib.util.find_spec("sklearn") is None:
-        raise MissingExtra("training a learned reranker", "evaluation")
+    require("training a learned reranker", "evaluation", "sklearn")
     judged = [claim for claim in claims if any(grade > 0 for grade in qrels.get(str(claim.id), {}).values())]
     examples, notes = _examples(checker, retrievers, rerankers, judged, qrels, options, on_progress)
     scorers = (*retrievers, *rerankers)

@@ -22,7 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..errors import MissingExtra, UsageError
+from ..errors import UsageError
+from ..extras import require
 from ..files import write_text
 from ..models import best_device, check_device, cpu_has_bfloat16, loading_quietly
 from .options import TrainingOptions
@@ -86,8 +87,7 @@ class Trained:
 def require_training() -> None:
     """Raises MissingExtra without the libraries of training."""
     needed = ("torch", "sentence_transformers", "accelerate", "datasets", "peft", "ir_measures")
-    if not all(importlib.util.find_spec(name) for name in needed):
-        raise MissingExtra("training", "train")
+    require("training", "train", *needed)
 
 
 def training_device(name: str | None) -> str:

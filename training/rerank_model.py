@@ -20,6 +20,7 @@ from ..rerank.decoder import by_length, padded
 from ..rerank.load import DEFAULT_MAX_TOKENS, PROMPTS
 from ..rerank.tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
 from ..rerank.types import Encoded
+from ..text import first_line
 from .lora import add_lora, merged, set_attention_dropout
 from .options import RerankerOptions
 
@@ -124,7 +125,7 @@ def load_rerank_model(options: RerankerOptions, device: str) -> RerankModel:
             )
         except Exception as error:
             # A folder can be broken in any way.
-            raise InvalidData(f"{found.path} can't be trained: {_reason(error)}") from error
+            raise InvalidData(f"{found.path} can't be trained: {first_line(error)}") from error
     architecture = (config.architectures or [""])[0]
     decoder = architecture.endswith("ForCausalLM")
     if architecture.startswith("LayerWise"):
@@ -152,7 +153,7 @@ def load_rerank_model(options: RerankerOptions, device: str) -> RerankModel:
                 **({} if decoder else {"ignore_mismatched_sizes": True}),
             )
         except Exception as error:
-            raise InvalidData(f"{found.path} can't be loaded to train a reranker: {_reason(error)}") from error
+            raise InvalidData(f"{found.path} can't be loaded to train a reranker: {first_line(error)}") from error
     drawn = {*info["missing_keys"], *(one[0] for one in info["mismatched_keys"])}
     strange = sorted(name for name in drawn if decoder or not set(name.split(".")) & set(HEADS))
     if strange:
@@ -225,7 +226,3 @@ def _length(name: str, options: RerankerOptions, most: int) -> int:
     if options.max_tokens is not None and options.max_tokens > most:
         raise UsageError(f"{name} reads at most {most} tokens, not {options.max_tokens}")
     return options.max_tokens or min(DEFAULT_MAX_TOKENS, most)
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

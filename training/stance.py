@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..analysis import clean, sentence_spans, terms
 from ..errors import InvalidData, UsageError
 from ..models import find_model, loading_quietly
+from ..text import first_line
 from ..types import Document, Label
 from ..verdict.classifier import StanceClassifier, read_labels
 from ..verdict.labels import STANCES
@@ -235,8 +236,7 @@ def _prepare(options: StanceOptions, folder: Path) -> None:
             )
         except Exception as error:
             # A folder can be broken in any way.
-            reason = str(error).strip().partition("\n")[0]
-            raise InvalidData(f"{options.base} can't be trained as a stance model: {reason}") from error
+            raise InvalidData(f"{options.base} can't be trained as a stance model: {first_line(error)}") from error
         own = int(getattr(model.config, "max_position_embeddings", 0) or LONGEST)
         # What uses the folder reads windows of the length that was trained on.
         tokenizer.model_max_length = min(options.max_tokens or LONGEST, own, tokenizer.model_max_length)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..errors import InvalidData, MissingExtra, NotFound, UsageError
+from ..errors import InvalidData, NotFound, UsageError
+from ..extras import require
 from ..files import write_text
 from ..types import Label, Stance
 from .judge import Case, Judged, StanceMethod
@@ -134,10 +135,7 @@ def fit_calibration(
 
     Raises InvalidData where there are too few, or all are right or all wrong; MissingExtra without scikit-learn.
     """
-    try:
-        import sklearn  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise MissingExtra("calibration", "evaluation") from error
+    require("calibration", "evaluation", "sklearn")
     given = [(s, label) for s, label in zip(stances, labels, strict=True) if s.label is not None]
     if len(given) < MIN_PAIRS:
         raise InvalidData(f"only {len(given)} labelled pairs were judged, and a calibration needs at least {MIN_PAIRS}")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import MissingExtra, ServerError, UsageError
+from ...errors import ServerError, UsageError
+from ...extras import require
 
 if TYPE_CHECKING:
     import uvicorn
@@ -22,10 +23,7 @@ GRACE_SECONDS = 5
 
 def require_server() -> None:
     """Raises MissingExtra without FastAPI and uvicorn."""
-    import importlib.util
-
-    if not all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn", "prometheus_client")):
-        raise MissingExtra("the reranking server", "server")
+    require("the reranking server", "server", "fastapi", "uvicorn", "prometheus_client")
 
 
 def named_models(given: Sequence[str]) -> dict[str, str]:

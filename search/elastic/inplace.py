@@ -11,6 +11,7 @@ import orjson
 
 from ...errors import CcheckError, InvalidData, UsageError
 from ...layout import MAIN_VECTORS, Embedding, Layout
+from ...text import counted
 from ...types import Entry
 from . import bulk, changes, ingested
 from .changes import Written
@@ -170,7 +171,7 @@ def consequences(source: Source, embedding: Embedding, documents: int) -> Iterat
     size = figures.bytes if figures is not None else 0
     gain = documents * (embedding.dimensions * 5 + _GRAPH_BYTES) * (1 + replicas)
     yield (
-        f"{documents:,} documents are written anew, with {replicas} replica{'' if replicas == 1 else 's'}: about "
+        f"{documents:,} documents are written anew, with {counted(replicas, 'replica')}: about "
         f"{_bytes(gain)} for vectors, and until old segments are merged up to {_bytes(size + gain)} more"
     )
     yield _room(source, size + gain)

@@ -167,7 +167,7 @@ def test_the_base_install_names_the_extra_for_parquet(base_install, tmp_path):
 
 def test_the_extras_that_messages_name_exist():
     sources = [file for folder in PACKAGES.values() for file in (ROOT / folder).glob("*.py")]
-    call = re.compile(r"""install_command\("(\w+)"\)|MissingExtra\(.*, "(\w+)"\)""")
+    call = re.compile(r"""install_command\("(\w+)"\)|(?:MissingExtra|require)\(.*?, "(\w+)"[,)]""")
     found = [groups for file in sources for groups in call.findall(file.read_text(encoding="utf-8"))]
     named = {extra for groups in found for extra in groups if extra}
     assert len(found) > 5 and named <= set(PROJECT["project"]["optional-dependencies"])
