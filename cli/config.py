@@ -23,8 +23,8 @@ def config(context: click.Context, *, as_json: bool) -> None:
     CCHECK_STORE=https://host:9200/papers ccheck config
     ccheck config trust
 
-    Flags win over the environment, the environment over this folder's ccheck.toml, that over the user's ccheck.toml,
-    and that over the defaults. The Elasticsearch settings can also be set with the names that Elastic's tools use:
+    A setting comes from the first of these that has it: a flag, the environment, this folder's ccheck.toml, your own
+    ccheck.toml, the default. The Elasticsearch settings can also be set with the names that Elastic's tools use:
     ELASTICSEARCH_URL, ES_URL and so on. Secrets are read only from the environment and are never printed.
 
     The ccheck.toml of a folder may come from someone else, so only its harmless settings apply at once. Settings that

@@ -39,9 +39,9 @@ def evaluate_averitec(
     from ..evaluation.meteor import open_meteor
 
     if (score_file is None) == (not recipes):
-        raise UsageError("name recipes to run, or a file of predictions with --score, and not both")
+        raise UsageError("name recipes to run, or a file of predictions with --score, but not both")
     if predictions is not None and len(recipes) != 1:
-        raise UsageError("--predictions writes the predictions of one recipe")
+        raise UsageError("--predictions writes the predictions of one recipe. Name only one")
     gold = read_gold(path)[:limit]
     meteor = open_meteor(settings.data_dir / "nltk", download=download)  # what is missing says so at once
     rows: dict[str, dict[str, Any]] = {}

@@ -38,7 +38,7 @@ def figures(*, images: str | None, **given: Any) -> None:
     ccheck figures --store local:papers --article pone.0058242 "the slope fell"
 
     ARTICLE is JATS XML (PubMed Central, PLOS), GROBID's TEI XML, S2ORC JSON or ccheck's own JSON. With a folder or a
-    ZIP archive, the claim is asked of all its articles. With --claims, each row names its article by file name without
+    ZIP archive, all its articles are searched. With --claims, each row names its article by file name without
     the ending; a claim that can't be answered gets an object with its error, and the exit code is 7.
     """
     from ..pipeline.grounding import figures_stage, open_figures

@@ -258,5 +258,5 @@ def answer_rows(
         notice("the file has no claims")
     if errors:
         said = f"{len(errors):,} of {counted(len(asked.claims), 'claim')} could not be answered"
-        raise batch_error(f"{said}. Each one's object has the error", errors, len(asked.claims))
+        raise batch_error(f"{said}. Their objects have the errors", errors, len(asked.claims))
     return answers

@@ -30,7 +30,7 @@ class Grouped(click.Group):
 
 @click.group(cls=Grouped)
 def index() -> None:
-    """Inspect stores and their documents, mend, move, empty or delete them.
+    """Inspect, repair, move, empty or delete stores and their documents.
 
     \b
     ccheck index info

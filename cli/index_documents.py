@@ -80,7 +80,9 @@ def show(ids: tuple[str, ...], *, store: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("-n", "count", default=5, show_default=True, type=click.IntRange(1, 10_000), help="How many documents.")
+@click.option(
+    "-n", "count", default=5, show_default=True, type=click.IntRange(1, 10_000), help="Number of documents to show."
+)
 @options(filter_option, opt.store, opt.json)
 def sample(*, count: int, filters: tuple[str, ...], store: str | None, as_json: bool) -> None:
     """Show some documents, chosen at random.
@@ -101,7 +103,7 @@ def sample(*, count: int, filters: tuple[str, ...], store: str | None, as_json: 
     for document in kept:
         _print(document, as_json)
     if not kept:
-        notice("no document passes the filters" if filters else "the store is empty")
+        notice("no document matches the filters" if filters else "the store is empty")
 
 
 @click.command()
@@ -156,7 +158,9 @@ def remove(
     ccheck index remove --not-in corpus.jsonl
     """
     if sum((bool(ids), bool(filters), not_in is not None)) != 1:
-        raise UsageError("name what to remove: ids, a condition (--filter), or a file that has what stays (--not-in)")
+        raise UsageError(
+            "name what to remove: ids, a condition (--filter), or a file with the documents to keep (--not-in)"
+        )
     with _opened(store) as opened:
         if ids:
             found = list(opened.get(list(ids)))

@@ -30,7 +30,7 @@ EVERY = 60.0
 @click.command()
 @click.argument("index", required=False)
 @click.option(
-    "--recipe", metavar="NAME", help="Add everything that this recipe searches: sparse vectors and terms, too."
+    "--recipe", metavar="NAME", help="Add everything that this recipe searches, such as sparse vectors and terms."
 )
 @click.option("--in-place", is_flag=True, help="Change the documents themselves. Asks first, and can't be undone.")
 @click.option(

@@ -32,7 +32,7 @@ shards_option = opt.number("--shards", least=1, most=1024, help="Number of prima
 replicas_option = opt.number(
     "--replicas", least=0, most=16, help="Number of copies of each shard.  [default: 1 if there is a second node]"
 )
-recipe_option = click.option("--recipe", metavar="NAME|FILE", help="Also make what this recipe searches.")
+recipe_option = click.option("--recipe", metavar="NAME|FILE", help="Also add the fields that this recipe searches.")
 passage_option = opt.number("--passage-tokens", least=16, help="Longest passage, in tokens.")
 
 
@@ -103,7 +103,8 @@ def stats(*, store: str | None, as_json: bool) -> None:
     \b
     ccheck index stats --store https://host:9200/papers
 
-    Lists the index that the alias stands for, unfinished copies of a migration, and those that can be gone back to.
+    Lists the index that the alias stands for, unfinished copies of a migration, and earlier indices that you can
+    return to.
     """
     from ..search import open_elastic_store
     from ..search.elastic.statistics import statistics
@@ -187,24 +188,25 @@ def migrate(
     ccheck index migrate --store elasticsearch:papers --passage-tokens 128
 
     Fills a new index (papers-000002) from the stored documents, or from FILEs, while the old one is searched and
-    written to. What is written meanwhile is copied too. If the counts are equal and the rankings agree, the alias is
-    switched in one step. Writes wait for a moment; searches never do. If this command is interrupted, run it again and
-    it continues. The old index is kept: ccheck index alias --back returns to it, ccheck index delete removes it.
+    written to. What is written in the meantime is copied too. If the counts are equal and the rankings agree, the
+    alias is switched in one step. Writes wait for a moment; searches never do. If this command is interrupted, run it
+    again and it continues. The old index is kept: ccheck index alias --back returns to it, ccheck index delete removes
+    it.
     """
     from ..pipeline.ingest import recipe_to_ingest
     from ..pipeline.migrate import Changes
     from ..pipeline.migrate import migrate as run
 
     if qrels is not None and claims is None:
-        raise UsageError("--qrels judges claims. Name their file with --claims")
+        raise UsageError("--qrels needs --claims FILE, the claims that it judges")
     changed = {"store": store, "device": device} | ({"embedding_model": model} if model is not None else {})
     settings = settings_from(**changed)
     chosen = _options(index_type, shards, replicas)
     changes = Changes(chosen, recipe_to_ingest(settings, recipe) if recipe else None, model, passage_tokens, overlap)
     if not changes.remakes and not files and chosen == _options(None, None, None):
         raise UsageError(
-            "nothing would change. Name what is to be different: --index-type, --shards, --replicas, --model, "
-            "--recipe, --passage-tokens, or FILEs to fill the new index from"
+            "nothing would change. Say what to change with --index-type, --shards, --replicas, --model, --recipe or "
+            "--passage-tokens, or give FILEs to fill the new index from"
         )
     judged, asked = None, []
     if claims is not None:
@@ -235,7 +237,7 @@ def migrate(
     opt.store,
     click.option("--back", is_flag=True, help="Return to the index from before the last migration."),
     click.option("--to", metavar="INDEX", help="Put the alias on this index alone; copy nothing."),
-    click.option("--yes", is_flag=True, help="Do not ask."),
+    click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
     opt.json,
     opt.quiet,
 )
@@ -262,7 +264,9 @@ def alias(*, store: str | None, back: bool, to: str | None, yes: bool, as_json: 
         return
     with open_elastic_store(settings, SERVER_ONLY) as opened:
         if to is not None:
-            warning = f"Put the alias {opened.name} on {to} alone? Searches no longer see documents of other indices"
+            warning = (
+                f"Put the alias {opened.name} on {to} alone? Searches will no longer see documents of other indices"
+            )
             if not confirmed(warning, yes=yes):
                 notice("nothing was changed")
                 return
@@ -307,8 +311,8 @@ def _compared(before: Rankings, after: Rankings, least: float, judged: Mapping[s
         return said
     if share < least:
         raise InvalidData(
-            f"{said}; at least {least:.0%} are wanted, so the alias stays where it is. The new index is kept: run the "
-            "same command with a smaller --agree, or judge with --claims and --qrels"
+            f"{said}, less than {least:.0%}, so the alias stays where it is. The new index is kept: run the same "
+            "command with a smaller --agree, or judge with --claims and --qrels"
         )
     return said
 

@@ -31,7 +31,11 @@ def whole_number(_: click.Context, __: click.Parameter, value: str) -> int:
         "--documents", callback=whole_number, required=True, metavar="N", help="How many documents, such as 1e8."
     ),
     click.option(
-        "--dims", type=click.IntRange(0, 4096), default=384, show_default=True, help="Dimensions; 0 is without vectors."
+        "--dims",
+        type=click.IntRange(0, 4096),
+        default=384,
+        show_default=True,
+        help="Dimensions of the vectors; 0 for none.",
     ),
     click.option(
         "--passages-per-document",
@@ -39,7 +43,7 @@ def whole_number(_: click.Context, __: click.Parameter, value: str) -> int:
         default=1.0,
         show_default=True,
         metavar="X",
-        help="Passages of an average document.",
+        help="Average number of passages per document.",
     ),
     click.option(
         "--index-type",
@@ -55,24 +59,24 @@ def whole_number(_: click.Context, __: click.Parameter, value: str) -> int:
         type=click.IntRange(1),
         default=1_500,
         show_default=True,
-        help="Characters of an average document.",
+        help="Average number of characters per document.",
     ),
     click.option(
         "--vectors-in-source",
         is_flag=True,
-        help="For Elasticsearch before 9.2, which keeps vectors in _source, too.",
+        help="For Elasticsearch before 9.2, which also keeps vectors in _source.",
     ),
     click.option(
         "--cpu-rate",
         type=click.FloatRange(0, min_open=True),
         metavar="X",
-        help="Passages that your CPU embeds in a second.  [default: 27, MiniLM on two cores]",
+        help="Passages that your CPU embeds per second.  [default: 27, MiniLM on two cores]",
     ),
     click.option(
         "--gpu-rate",
         type=click.FloatRange(0, min_open=True),
         metavar="X",
-        help="Passages that your GPU embeds in a second.  [default: unknown]",
+        help="Passages that your GPU embeds per second.  [default: unknown]",
     ),
     opt.json,
 )

@@ -37,22 +37,22 @@ if TYPE_CHECKING:
         "format_",
         type=click.Choice(get_args(Format)),
         metavar="NAME",
-        help=f"Format of the files: {', '.join(get_args(Format))}.  [default: what their names and first bytes tell]",
+        help=f"Format of the files: {', '.join(get_args(Format))}.  [default: detected from names and first bytes]",
     ),
     click.option(
         "--delimiter",
         metavar="CHAR",
-        help="What separates the cells of CSV files, such as ';' or tab.  [default: what the first lines tell]",
+        help="Separator of the cells in CSV files, such as ';' or tab.  [default: detected from the first lines]",
     ),
     click.option(
         "--encoding",
         metavar="NAME",
-        help="Encoding of text files, such as latin-1.  [default: UTF-8, or what the files tell]",
+        help="Encoding of text files, such as latin-1.  [default: UTF-8, or detected from the files]",
     ),
     click.option(
         "--dedupe",
         type=click.Choice(["doi"]),
-        help="Keep only the first paper with a DOI, also across ingests.",
+        help="Keep only the first paper with each DOI, across all ingests.",
     ),
     click.option(
         "--part",
@@ -298,7 +298,7 @@ def _report(report: Report, store: str, deduped: bool) -> Iterator[str]:
         yield f"{counted(report.without_id, 'record')} without an id got one from their content (see --id-field)"
     if report.dates_unread:
         records = counted(report.dates_unread, "record")
-        yield f"the date of {records} could not be read. Filters on dates leave them out"
+        yield f"the date of {records} could not be read. Filters on dates exclude them"
 
 
 def _show_preview(preview: Preview, *, as_json: bool) -> None:

@@ -49,7 +49,7 @@ from .progress import notifier, progress_bar
         default=0.5,
         show_default=True,
         metavar="X",
-        help="Skip texts that share more than this share of their 5-word sequences with a relevant one.",
+        help="Skip texts that have more than this share of their 5-word sequences in common with a relevant one.",
     ),
     opt.seed,
     click.option("--resume", is_flag=True, help="Continue a run that was interrupted."),

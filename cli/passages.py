@@ -1,4 +1,4 @@
-"""`ccheck passages`: the passages of an article that say how a claim was found."""
+"""`ccheck passages`: the passages of an article that show how it arrived at a claim."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOTHING = "no sentence shares a word with the claim"
     ),
 )
 def passages(*, expressions: str | None, **given: Any) -> None:
-    """Find the passages of an article that say how a claim was found.
+    """Find the passages of an article that show how it arrived at a claim.
 
     \b
     ccheck passages paper.xml "the slope of the regression line was the worst"

@@ -111,8 +111,8 @@ MOST_WARNINGS = 5
             "--deadline",
             type=click.FloatRange(0, min_open=True),
             metavar="SECONDS",
-            help="With a recipe that asks questions: time for each claim. What is ready then is judged, and what is "
-            "not is named.",
+            help="With a recipe that asks questions: time limit for each claim. ccheck judges what is ready by then, "
+            "and names what is not.",
         ),
         opt.max_calls,
         opt.max_cost,
@@ -127,8 +127,8 @@ MOST_WARNINGS = 5
         click.option(
             "--deep",
             is_flag=True,
-            help="Show the figures and passages of each paper that ground its stance, where the store has its full "
-            "text.",
+            help="For each paper whose full text is in the store, also show the figures and passages that ground its "
+            "stance.",
         ),
         click.option(
             "--dry-run", is_flag=True, help="Print the prompts and estimate their tokens, without sending them."
@@ -138,7 +138,7 @@ MOST_WARNINGS = 5
             "--format",
             "format_",
             type=click.Choice(["bibtex", "csv", "md"]),
-            help="Print the evidence to cite it: BibTeX, CSV (one row for each document) or Markdown.",
+            help="Print the evidence as citations: BibTeX, CSV (one row for each document) or Markdown.",
         ),
         opt.file("--run", "run_file", help="Also write the rankings to FILE as a TREC run."),
         opt.file("--report", help="Also write an HTML report to FILE."),
@@ -340,11 +340,11 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
             notice(f"{counted(len(earlier), 'answer')} kept from {asked.resume}")
         notice(*usage_said(by_stage))
     if errors:
-        said = f"{len(errors):,} of {counted(done, 'claim')} could not be checked. Each one's object has the error"
+        said = f"{len(errors):,} of {counted(done, 'claim')} could not be checked. Their objects have the errors"
         raise batch_error(said, errors, done)
     if failed:
         raise Incomplete(
-            f"{failed:,} of {counted(done, 'claim')} could not be judged completely. Each one's object has the error"
+            f"{failed:,} of {counted(done, 'claim')} could not be judged completely. Their objects have the errors"
             + (f". The first: {why}" if why else "")
         )
 

@@ -59,20 +59,20 @@ contributes, not that it reproduces the published figures. Intervals are 95% boo
 
 _WORTH = """## What each stage is worth
 
-One metric of comparisons that the sources published, on their data. The last column has what was measured here, on
-other data and with the stand-ins that the recipe's own section names. The recipe is in bold.
+One metric of each comparison that a source published, on the source's data. The last column has what was measured here,
+on other data and with the stand-ins that the recipe's own section names. The recipe is in bold.
 """
 
 
 _ABSENT = """## Systems without a recipe
 
-**CheckThat! 2026, task 1** (find the paper behind a post in English, German or French). Which system won is not
-known to the project. One with public code and figures of its own
+**CheckThat! 2026, task 1** (find the paper behind a post in English, German or French). We do not know which
+system won. One with public code and figures of its own
 ([MatejBudos/CheckThat26-source-retrieval](https://github.com/MatejBudos/CheckThat26-source-retrieval), MRR@5 .650 on
 development, .574 on test) searches with three views of a post: translated, in its own language, and rewritten by a
 language model. Its BM25 on GPT-2's subwords counts titles and words with digits four times. It fuses the lists with RRF
 (k = 15; BM25 .75, dense retrieval 1.5, 1.5 and .5), and a fine-tuned SciBERT reorders the first five papers. ccheck has
-no translated view of a claim, no prefixes for a claim or paper (which E5 wants), and no weights for titles and numbers
+no translated view of a claim, no prefixes for a claim or paper (which E5 needs), and no weights for titles and numbers
 under an analysis, so no recipe can express it. `checkthat-4b` is the closest.
 """
 
@@ -90,11 +90,11 @@ A recipe is a TOML file. An unknown key is an error that names the closest known
   `retrievers.sparse = false`.
 - `[tables.NUMBER]` is a table of the source, with its `title`, the data (`on`) and their `split`, its `metrics`, and
   `rows`: `"BM25" = {ablation = "bm25-only", published = [0.07, 0.12]}`. A row can name an `ablation` (or several joined
-  with `+`), another `recipe`, or a `command` of its own. `"-"` stands for a figure that was not published.
+  with `+`), another `recipe`, or its own `command`. `"-"` stands for a figure that was not published.
 - `[replace]` names models that stand in for others, like `--replace`.
 - Relative file names are looked up next to the recipe first. `examples` must be in the recipe's own folder.
 - A retriever's or reranker's name is its kind, unless you set `kind`. A reranker with any other name is a model.
-- Results list scores under these names, so each stage needs a name of its own, other than `rrf` and `minmax`.
+- Results list scores under these names, so each stage needs a unique name, other than `rrf` and `minmax`.
 
 The flags and settings that choose a reranker or a judge (`--rerank`, `CCHECK_RERANK`, `--llm`, `--stance`) change a
 recipe in the same way in every command and in `ccheck.open()`. For a recipe from a stranger,
@@ -187,7 +187,7 @@ def _keys(title: str, stage: type[Stage]) -> list[str]:
     for name, field in stage.model_fields.items():
         if name == "kind":
             continue
-        default = "must be given" if field.is_required() else _default(field.get_default(call_default_factory=True))
+        default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
         said = [part for part in (field.description, _choices(field.annotation)) if part]
         lines.append(f"| `{name}` | {default} | {'; '.join(said)} |")
     return [*lines, ""]
@@ -302,7 +302,7 @@ def _ablations(recipe: Recipe) -> list[str]:
     rows = ["| ablation | | changes |", "| --- | --- | --- |"]
     for name, ablation in recipe.ablations.items():
         loaded = load_recipe(f"{recipe.name}:{name}")
-        own = " Needs an ingest of its own." if _needs_more(needs_of(loaded), needs_of(recipe)) else ""
+        own = " Needs a separate ingest." if _needs_more(needs_of(loaded), needs_of(recipe)) else ""
         rows.append(f"| `{name}` | {ablation.description}.{own} | {_shortened(changes_of(ablation))} |")
     return [*rows, ""]
 
@@ -357,7 +357,7 @@ def _unmeasured(table: Table, found: Sequence[Line]) -> list[str]:
     if not rows:
         return []
     return [
-        "Not measured here, because the models could not be had:",
+        "Not measured here, because these models were not available:",
         "",
         *(f"- {needed}: {', '.join(names)}" for needed, names in rows.items()),
         "",

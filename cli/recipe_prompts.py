@@ -10,10 +10,11 @@ from typing import NamedTuple
 _HEAD = """## The papers' prompts
 
 With `prompts = "paper"`, a language model is asked as the paper asks it, in ccheck's words. The replies are the
-paper's: a label, a digit or a permutation, without reason, quotation or confidence. Three things differ by decision.
+paper's: a label, a digit or a permutation, without reason, quotation or confidence. Three things differ on purpose.
 Replies are JSON objects with that one value, because every reply is checked against a shape. Claims and abstracts are
-quoted as JSON, and the model is told that they are data. A reply that can't be used is asked for once more and is then
-an error, never a label. The prompts for additional documents (listings 4 and 5 of checkthat-4b) are ccheck's own.
+quoted as JSON, and the model is told that they are data. If a reply can't be used, ccheck asks once more. If that fails
+too, the result is an error, never a label. The prompts for additional documents (listings 4 and 5 of checkthat-4b) are
+ccheck's own.
 
 | piece of the paper's prompt | ccheck's prompt | its words |
 | --- | --- | --- |"""

@@ -226,7 +226,7 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
                 models[part] = f"reranker, {choose_model(settings_from())}"
             except (NotFound, MissingExtra) as error:
                 missing = missing or stage.required
-                models[part] = f"reranker, none here: {error}"
+                models[part] = f"reranker, not available here: {error}"
     if as_json:
         shown = {"retrievers", "fusion", "rerankers", "verdict", "replace"}
         shown |= {name for name in ("figures", "passages") if getattr(recipe, name) is not None}

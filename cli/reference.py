@@ -24,7 +24,7 @@ one JSON object per line: [json.md](json.md).
 | --- | --- |
 | 0 | done |
 | 1 | a bug; `CCHECK_DEBUG=1` shows where |
-| 2 | usage: an option, a setting or an argument that makes no sense |
+| 2 | usage: an option, a setting or an argument is not valid |
 | 3 | an optional part is not installed; the message has the `pip install` |
 | 4 | a file, store, index or model is missing |
 | 5 | the data can't be used as they are |
@@ -32,9 +32,9 @@ one JSON object per line: [json.md](json.md).
 | 7 | done in part: some records or claims were bad, or there was no room for the output |
 | 130 | interrupted |
 
-Completion of commands, options, recipes, stores and fields, for bash (`zsh` and `fish` likewise; put it into
-`~/.bashrc`): `eval "$(_CCHECK_COMPLETE=bash_source ccheck)"`. Everything else is completed as a file name. Fields are
-those of a local store; servers are not asked.
+To complete commands, options, recipes, stores and fields in bash, put `eval "$(_CCHECK_COMPLETE=bash_source ccheck)"`
+into `~/.bashrc`. For zsh and fish, use `zsh_source` or `fish_source`. Everything else is completed as a file name.
+Fields are completed for local stores only.
 """
 
 STORES = """\
@@ -42,18 +42,18 @@ STORES = """\
 
 | `--store`, `CCHECK_STORE` or `store` in a settings file | where the documents are |
 | --- | --- |
-| `local:NAME` | in a folder of that name in `data_dir`; `local:papers` where nothing is said |
+| `local:NAME` | in a folder of that name in `data_dir`; `local:papers` is the default |
 | a folder, such as `./papers` or `~/papers` | in that folder |
-| `https://host:9200/INDEX` | in an index of Elasticsearch, `papers` where none is named |
+| `https://host:9200/INDEX` | in an index of Elasticsearch, `papers` by default |
 | `elasticsearch:INDEX` | the same, on the server of `elasticsearch_url` or `elasticsearch_cloud_id` |
 """
 
 SETTINGS = f"""\
 ## Settings
 
-A flag wins over the environment, that over `{FILE}` in the current folder, that over `{FILE}` in the user's
-configuration folder, that over the default. `ccheck config` shows what is in force and where it came from. In a file a
-table's name is the first part of its settings' names:
+ccheck takes a setting from the first of these that has it: a flag, the environment, `{FILE}` in the current folder,
+`{FILE}` in the user's configuration folder, the default. `ccheck config` shows the values in use and where they came
+from. In a file, the first part of a setting's name can be a table:
 
 ```toml
 store = "https://search.example.org:9200/papers"
@@ -62,10 +62,10 @@ store = "https://search.example.org:9200/papers"
 ca_certs = "/etc/ssl/elastic-ca.pem"
 ```
 
-The file in the current folder can be a stranger's. What it sets without your consent is in the third column; anything
-else it sets stops the command until you have allowed the file: [security.md](security.md#folders-and-settings).
+The file in the current folder may come from a stranger. The third column shows what it can set without your consent.
+If it sets anything else, commands stop until you allow the file: [security.md](security.md#folders-and-settings).
 
-In place of `ELASTICSEARCH_` the names of Elastic's other tools do, too: `ES_`, `ELASTIC_` and `ES_LOCAL_`. Secrets are
+The prefixes of Elastic's other tools work as well as `ELASTICSEARCH_`: `ES_`, `ELASTIC_` and `ES_LOCAL_`. Secrets are
 taken from the environment only, and never printed.
 
 | setting | in the environment | in a folder's file | default | meaning |

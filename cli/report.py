@@ -123,7 +123,7 @@ def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) ->
     about = {
         "Models": [f"{kind}{sign}{placeless(name)}" for kind, sign, name in (one.partition(": ") for one in models)],
         f"Recipe {recipe.name}": stages,
-        "Settings": settings or ["all as they are by default"],
+        "Settings": settings or ["all defaults"],
     }
     return {heading: lines for heading, lines in about.items() if lines}
 

@@ -108,8 +108,8 @@ def serve() -> None:
         metavar="S",
         default=10.0,
         type=click.FloatRange(0.1),
-        help="Longest time, in seconds, that a connection may stay open while no request of it is being answered, such "
-        "as while it sends the head of one.",
+        help="Longest time, in seconds, that a connection may stay open without a request being answered, for example "
+        "while it sends headers.",
     ),
     _option(
         "--allow-host",
@@ -218,6 +218,6 @@ def rerank(
         def started(url: str) -> None:
             say(f"serving {aliases(models)} at {url}. Stop with Ctrl-C")
             if public(host) and key is None:
-                say(f"everyone who can reach {url} can use it. Set a key with {KEY}")
+                say(f"anyone who can reach {url} can use it. Set a key with {KEY}")
 
         run_server(app, listening, limits, started)

@@ -83,8 +83,8 @@ def sweep(
     ccheck sweep default --claims C --qrels Q --grid fusion.k=10,20,60
     ccheck sweep mine.toml --claims C --qrels Q --grid rerankers.rerank=true,false
 
-    Use development claims: the best setting looks better on the claims that chose it than it really is. The held-out
-    figure is measured on claims that did not choose the setting. What does not change between points is computed only
+    Use development claims: on the claims that it was chosen on, the best setting looks better than it really is. The
+    held-out figure is measured on other claims. What does not change between points is computed only
     once and cached, so an interrupted sweep continues where it stopped.
     """
     from ..evaluation.session import load_recipes, open_session, read_evaluation_data
@@ -126,8 +126,8 @@ def sweep(
         _tell(done, place, held, metric, save)
     if not quiet:
         notice(
-            "the figure of the best setting is too high, because these claims chose it. Report the held-out figure, or "
-            "measure once on test claims"
+            "the figure of the best setting is too high, because it was chosen on these claims. Report the held-out "
+            "figure, or measure once on test claims"
         )
     failed = [f"{describe(point.settings)}: {failure}" for point in done for failure in point.evaluation.failures]
     if failed:

@@ -61,7 +61,7 @@ def labels_row(name: str, classified: Classified) -> list[str]:
 
 LABEL_COLUMNS = (
     *("weighted F1", "precision", "recall", "macro F1", "accuracy", "calibration error"),
-    *("labelled", "of them in part", "failed", "not retrieved"),
+    *("labelled", "partly judged", "failed", "not retrieved"),
 )
 
 

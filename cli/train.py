@@ -12,7 +12,7 @@ KINDS = {
     "reranker": ("train_retrieval", "Train a reranking model on claims and the documents that bear on them."),
     "stance": ("train_labels", "Train a stance classifier on labelled pairs."),
     "learned-reranker": ("train_labels", "Train a reranker over the retrievers' scores, in seconds and without torch."),
-    "expressions": ("train_expressions", "Learn the expressions that passages which ground claims have in common."),
+    "expressions": ("train_expressions", "Learn expressions that are common in passages that ground claims."),
 }
 """Every kind with the module of its command and its line in `ccheck train --help`."""
 

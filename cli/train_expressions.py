@@ -18,14 +18,14 @@ from .common import counted, notice
 @opt.file("--output", "-o", required=True, help="File to write the expressions to.")
 @opt.quiet
 def expressions(*, passages: str, output: str, quiet: bool) -> None:
-    """Learn the expressions that passages which ground claims have in common.
+    """Learn expressions that are common in passages that ground claims.
 
     \b
     ccheck train expressions --passages marked.jsonl -o expressions.json
     ccheck passages paper.xml "..." --expressions expressions.json
 
-    For each passage, the longest sequence of words that it shares with a passage of another article, if one of them can
-    be a verb, an adjective or a noun. The file is JSON that you can edit.
+    An expression is the longest sequence of words that a passage shares with a passage of another article, if one of
+    the words can be a verb, an adjective or a noun. The file is JSON that you can edit.
     """
     from ..evaluation.context24 import read_gold
     from ..files import check_output

@@ -55,7 +55,7 @@ def in_place_of_rerankers(settings: Settings) -> str | None:
     if settings.rerank is None:
         return None
     origin = settings.origins.get("rerank", FLAG)
-    return f"the reranker {settings.rerank} takes the place of the recipes' own (the setting rerank, from {origin})"
+    return f"the reranker {settings.rerank} replaces the recipes' own (the setting rerank, from {origin})"
 
 
 def _questions(recipe: Recipe, settings: Settings, changes: Changes) -> QuestionsStage | None:

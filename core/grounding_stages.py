@@ -13,8 +13,8 @@ Searched: TypeAlias = Literal["bm25", "dense", "hybrid"]
 
 _RETRIEVER = "how texts are scored; hybrid: reciprocal rank fusion of both (k = 60)"
 _MODEL = "the embedding model of dense and hybrid; default: all-MiniLM-L6-v2"
-_INSTRUCTION = "text before each claim when it is embedded, as some models want"
-_REQUIRED = "false: skip it with a warning where its model is not to be had"
+_INSTRUCTION = "text before each claim when it is embedded, which some models need"
+_REQUIRED = "false: skip it with a warning if its model is not available"
 _WEIGHT = "its weight in the merge of scores"
 
 
@@ -23,14 +23,14 @@ class ElementRun(Stage):
 
     `text` says what stands for an element: its `caption`, a table's `cells`, the paragraph where the file `places` it,
     the `sentences` that cite it, the windows of `tokens` words that do, or `semantic` chunks (whole sentences of one
-    paragraph, at most `characters`) that do. BM25's statistics are those of all elements of all articles given.
+    paragraph, at most `characters`) that do. BM25's statistics cover all elements of all articles that you gave.
     """
 
     kind: Literal["element-guided"] = "element-guided"
     text: list[Literal["caption", "cells", "place", "sentences", "windows", "semantic"]] = Field(
         default=["caption", "windows"], min_length=1
     )
-    captions: int = Field(default=1, ge=1, le=10, description="how often the words of the caption count")
+    captions: int = Field(default=1, ge=1, le=10, description="how many times the words of the caption count")
     neighbours: int = Field(default=0, ge=0, le=10, description="for sentences: how many on either side are added")
     tokens: int = Field(default=100, ge=16, le=8192, description="for windows: their size in words")
     characters: int = Field(default=1000, ge=100, le=100_000, description="for semantic: the largest chunk")
@@ -38,7 +38,7 @@ class ElementRun(Stage):
     model: str | None = Field(default=None, description=_MODEL)
     instruction: str = Field(default="", description=_INSTRUCTION)
     rephrased: bool = Field(
-        default=False, description="true: a language model says what the element presents; that stands for it"
+        default=False, description="true: a language model says what the element presents, and this text stands for it"
     )
     llm: str | None = Field(default=None, description="for rephrased: the model; default: the one in the settings")
     weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
@@ -70,20 +70,22 @@ class ChunkRun(Stage):
 class ImageRun(Stage):
     """Ranks figures and tables by their images: the cosine of the claim's and the image's embedding (CLIP).
 
-    It does not rank elements whose image is not there. The paper does not say which of OpenAI's models it took.
+    It leaves out elements without an image. The paper does not say which of OpenAI's models it took.
     """
 
     kind: Literal["image"] = "image"
     model: str = Field(default="openai/clip-vit-large-patch14", description="a CLIP model, by its name or folder")
     weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
-    required: bool = Field(default=True, description="false: skip it with a warning without its model or any image")
+    required: bool = Field(
+        default=True, description="false: skip it with a warning if its model or all images are missing"
+    )
 
 
 FigureRun: TypeAlias = Annotated[ElementRun | ChunkRun | ImageRun, Field(discriminator="kind")]
 
 
 class FiguresStage(Stage):
-    """Which figures and tables of an article ground a claim: one or more runs and how they merge.
+    """Which figures and tables of an article ground a claim: one or more runs, and how they are merged.
 
     `round-robin`: pass n appends what is new among the next n of each run. `top-k`: each pass appends what is new
     among the next `k` of each run. `rank-and-score`: the sum of 1 / (rank * s ** (place of the run - 1)), the best run
@@ -93,19 +95,21 @@ class FiguresStage(Stage):
 
     runs: dict[str, FigureRun] = Field(min_length=1)
     merge: Literal["round-robin", "top-k", "rank-and-score", "scores"] = "rank-and-score"
-    k: int = Field(default=1, ge=1, le=100, description="for top-k: the portion of each pass")
-    s: float = Field(default=2.0, ge=1, le=100, description="for rank-and-score: divides what each further run counts")
+    k: int = Field(default=1, ge=1, le=100, description="for top-k: how many elements of each run one pass takes")
+    s: float = Field(
+        default=2.0, ge=1, le=100, description="for rank-and-score: each further run counts this many times less"
+    )
     supplements: bool = Field(default=False, description="true: also rank supplements")
     panels: bool = Field(default=False, description="true: rank cited parts of figures (1A), not whole figures")
     why: int = Field(default=3, ge=0, le=20, description="how many pieces of evidence each element shows")
 
 
 class PassagesStage(Stage):
-    """Which passages of an article say how a claim was found.
+    """Which passages of an article show how it arrived at a claim.
 
-    The best `sentences` with `neighbours` sentences to their left; then, with a list of `expressions`, only those that
-    hold one of them. If none does, all are kept. `llm` lets a language model choose from what was retrieved, or from
-    the whole `article`.
+    Takes the best `sentences`, each with `neighbours` sentences before it. With a list of `expressions`, it keeps only
+    those that contain one of them, or all if none does. `llm` lets a language model choose from what was retrieved, or
+    from the whole `article`.
     """
 
     sentences: int = Field(default=5, ge=1, le=100)

@@ -44,8 +44,8 @@ def key_for(settings: Settings, name: str, url: str, also: Iterable[str] = ()) -
     where = f"{found[0]}://{found[1]}:{found[2]}" if found is not None else "an invalid address"
     *_, address = NAMED_BY[name]
     return Key(
-        withheld=f"{_said(name)} was not sent to {where}, which a recipe or ./ccheck.toml names, but not you. To "
-        f"send it there, set {_said(address)} to that address"
+        withheld=f"{_said(name)} was not sent to {where}, because a recipe or ./ccheck.toml chose it, not you. "
+        f"To send it there, set {_said(address)} to that address"
     )
 
 

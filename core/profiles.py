@@ -36,13 +36,13 @@ class StoreProfile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    id: str | None = Field(None, description="the field with the documents' ids, in the place of _id")
+    id: str | None = Field(None, description="the field with the documents' ids, instead of _id")
     title: str | None = Field(None, description="the title, as NAME or NAME^WEIGHT")
     text: Names | None = Field(None, description="the fields of text, each as NAME or NAME^WEIGHT")
     vector: str | None = Field(None, description="the field of vectors")
     model: str | None = Field(None, description="the model that made the vectors")
     metadata: Names | None = Field(None, description="the other fields that are read; by default all")
-    group: str | None = Field(None, description="the field that says of what paper a chunk is; empty: none")
+    group: str | None = Field(None, description="the field that names a chunk's paper; empty: chunks are not grouped")
 
     @field_validator("title", "text")
     @classmethod

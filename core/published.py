@@ -65,14 +65,14 @@ class Row(Stage):
     """
 
     published: tuple[float | Literal["-"], ...] = Field(
-        default=(), description="the figures, in the order of the table's metrics; - where the source has none"
+        default=(), description="the figures, in the order of the table's metrics; - if the source has none"
     )
     ablation: str | None = Field(default=None, description="the ablation, or several joined with +")
     recipe: str | None = Field(
         default=None, description="another recipe, or another recipe's ablation as NAME:ABLATION"
     )
     command: str | None = Field(
-        default=None, description="the command, where it is not that of the table; none: nothing can run it"
+        default=None, description="the command, if it differs from the table's; none: nothing can run it"
     )
     note: str = ""
 

@@ -60,7 +60,7 @@ class Recipe(Stage):
     description: str = ""
     extends: str | None = None
     source: Source | None = None
-    ablation: str | None = Field(default=None, description="the ablation that is laid over it; commands set this")
+    ablation: str | None = Field(default=None, description="the ablation in use; commands set this")
     ablations: dict[str, Ablation] = Field(default={}, description="changes that the source measured, by name")
     tables: dict[str, Table] = Field(default={}, description="the source's tables, by number")
     decisions: list[str] = Field(
@@ -94,7 +94,7 @@ class Recipe(Stage):
         if self.rerankers:
             raise ValueError("questions are searched for without rerankers: leave out [rerankers]")
         if any(stage.query != "claim" for stage in self.retrievers.values()):
-            raise ValueError("questions have queries of their own: leave out query in [retrievers]")
+            raise ValueError("questions make their own queries: leave out query in [retrievers]")
         if self.verdict.method not in ("auto", "llm", "none"):
             raise ValueError("[questions] judges with its language model: verdict.method is llm or none")
         return self
@@ -256,7 +256,7 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
             place, known = place.setdefault(table, {}), known[table]
         if len(tables) == 1 and tables[0] in ("retrievers", "rerankers") and isinstance(value, bool):
             if last not in known:
-                raise UsageError(f"the recipe {recipe.name} has no {key!r} to leave out: known: {', '.join(known)}")
+                raise UsageError(f"the recipe {recipe.name} has no {key!r} to leave out. Known: {', '.join(known)}")
             if not value:
                 del place[last]
         else:

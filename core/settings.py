@@ -122,7 +122,7 @@ class Settings(BaseModel):
     elasticsearch_opaque_id: Annotated[str, Here()] = Field(
         "ccheck",
         pattern=r"^[\x21-\x7e]{1,100}$",
-        description="X-Opaque-Id of each request: it names ccheck in the server's logs and lists of tasks",
+        description="X-Opaque-Id of each request: it names ccheck in the server's logs and task lists",
     )
     elasticsearch_verify_certs: bool = Field(True, description="false: accept any certificate, for tests only")
     elasticsearch_timeout: Annotated[float, Here()] = Field(30, gt=0, description="seconds for one request")
@@ -130,7 +130,7 @@ class Settings(BaseModel):
         120, ge=0, description="how long to wait for a server that is busy or restarts"
     )
     elasticsearch_concurrency: Annotated[int, Here()] = Field(
-        8, ge=1, le=256, description="searches, or requests that write, that one ccheck runs on the server at a time"
+        8, ge=1, le=256, description="how many searches, or write requests, one ccheck runs on the server at a time"
     )
     elasticsearch_title_field: Annotated[str | None, Here()] = Field(
         None, description="for an index that ccheck did not make, instead of the one in stores"

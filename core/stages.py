@@ -23,8 +23,8 @@ class Analysis(Stage, frozen=True):  # said again for pyright, which then knows 
     """How text becomes the terms of a separate BM25 field, in place of ccheck's default analysis.
 
     In this order: lowercase; hashtags; punctuation (each character of Unicode's categories P and S becomes a space,
-    but those in `keep`); words at white space; stopwords; Porter's second English stemmer; subwords by the tokenizer of
-    the model named. Stores of both kinds hold the terms that this gives, so both rank alike.
+    except those in `keep`); words at white space; stopwords; Porter's second English stemmer; subwords from the
+    tokenizer of a model. Both kinds of store keep the resulting terms, so both rank alike.
     """
 
     lowercase: bool = True
@@ -45,9 +45,10 @@ _PARENTS = "turn units into whole documents: by best score, sum of reciprocal ra
 class Bm25(Stage):
     """Finds documents with the claim's words, scored with BM25 (k1 = 1.2, b = 0.75).
 
-    `fields` gives the boost of each field that is searched; `content` is title and text as one field, `additional` the
-    texts that were made at ingest. Over several fields the best one counts, the others at 0.3 of their score (a
-    disjunction maximum). With an `analysis` it searches title and text as terms of that analysis.
+    `fields` gives the boost of each field that is searched. `content` is title and text as one field, `additional` the
+    texts that were made at ingest. With several fields, a document's score is its best field's, plus 0.3 times the
+    scores of the others (a disjunction maximum). With an `analysis`, it searches title and text as terms of that
+    analysis.
     """
 
     kind: Literal["bm25"] = "bm25"
@@ -62,7 +63,7 @@ class Bm25(Stage):
     units: str | None = Field(default=None, description=_UNITS)
     parents: Literal["max", "sum", "first"] | None = Field(default=None, description=_PARENTS)
     query: QueryText = "claim"
-    required: bool = Field(default=True, description="false: skip it with a warning where it can't run")
+    required: bool = Field(default=True, description="false: skip it with a warning if it can't run")
 
     @model_validator(mode="after")
     def _one_way(self) -> Bm25:
@@ -93,7 +94,7 @@ class Dense(Stage):
     units: str | None = Field(default=None, description=_UNITS)
     parents: Literal["max", "sum", "first"] | None = Field(default=None, description=_PARENTS)
     query: QueryText = "claim"
-    required: bool = Field(default=True, description="false: skip it with a warning where it can't run")
+    required: bool = Field(default=True, description="false: skip it with a warning if it can't run")
 
 
 class Sparse(Stage):
@@ -104,14 +105,14 @@ class Sparse(Stage):
     depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it returns")
     weight: float = Field(default=1.0, gt=0, description="its weight in the fusion")
     query: QueryText = "claim"
-    required: bool = Field(default=True, description="false: skip it with a warning where it can't run")
+    required: bool = Field(default=True, description="false: skip it with a warning if it can't run")
 
 
 Retriever: TypeAlias = Annotated[Bm25 | Dense | Sparse, Field(discriminator="kind")]
 
 
 Prompts: TypeAlias = Literal["own", "paper"]
-_PROMPTS = "paper: the published system's way of asking, see below, in the place of ccheck's own"
+_PROMPTS = "paper: ask as the published system does (see below), not with ccheck's own prompts"
 
 
 class RewritingStage(Stage):
@@ -126,7 +127,7 @@ class RewritingStage(Stage):
     prompts: Prompts = Field(default="own", description=_PROMPTS)
     papers: int = Field(default=1, ge=1, le=8, description="how many hypothetical papers hyde writes")
     with_claim: bool = Field(default=False, description="true: the claim's embedding is part of hyde's mean")
-    required: bool = Field(default=True, description="false: where it fails, search for the claim itself")
+    required: bool = Field(default=True, description="false: if it fails, search for the claim itself")
 
 
 class AdditionalStage(Stage):
@@ -190,14 +191,14 @@ class Fusion(Stage):
     """How the retrievers' rankings become one.
 
     `rrf`: score(d) = sum of weight / (k + rank(d)) (Cormack, Clarke and Büttcher, SIGIR 2009). `minmax`: each
-    retriever's scores scaled to 0..1 over what it handed on, then the weighted sum; k is not used.
+    retriever's scores are scaled to 0..1 over the documents that it returned, then summed by weight; k is not used.
     """
 
     method: Literal["rrf", "minmax"] = "rrf"
     k: int = Field(default=60, ge=1, description="rank constant")
 
 
-_REQUIRED = "false: skip it with a warning where it can't run"
+_REQUIRED = "false: skip it with a warning if it can't run"
 _ALPHA = "weight of the scores from before this stage, 0 to 1"
 
 
@@ -233,12 +234,12 @@ class ModelStage(Stage):
 
 
 class LateStage(Stage):
-    """Documents ordered again by late interaction: for each token of the claim the most similar token of the document.
+    """Reorders documents with late interaction: it matches each token of the claim with the closest one of the text.
 
     `model` is an embedding model, whose token embeddings are used as they are, or one that was trained for this
-    (ColBERT); of the latter the authors' own scores are those with `documents = "contextual"`, `window = 0` and
-    `idf = false`. `documents`: the tokens of documents have the embeddings of a table, one for each token of the model
-    (`static`), or those that the model gives them in their text, which takes a hundred times as long (`contextual`).
+    (ColBERT). For the latter, `documents = "contextual"`, `window = 0` and `idf = false` give the authors' own scores.
+    `documents`: embed the documents' tokens with a table that has one vector for each token of the model (`static`), or
+    let the model read them in their text, which takes a hundred times as long (`contextual`).
     A document that is longer than `max_tokens` is cut.
     """
 
@@ -266,7 +267,7 @@ class LateStage(Stage):
 
 
 class EnsembleStage(Stage):
-    """Several models whose rankings become one: by reciprocal ranks, or by the mean of scores scaled to 0..1."""
+    """Combines the rankings of several models with reciprocal ranks, or with the mean of their scaled scores (0..1)."""
 
     kind: Literal["ensemble"] = "ensemble"
     models: list[str] = Field(min_length=1)
@@ -280,7 +281,7 @@ class EnsembleStage(Stage):
 
 
 class ListwiseStage(Stage):
-    """A language model that orders passages by permutation, in windows from the last to the first (RankGPT).
+    """Lets a language model order the passages, in windows from the last to the first (RankGPT).
 
     Its own score of a document is 1 - (rank - 1) / (N - 1).
     """
@@ -349,21 +350,21 @@ class QuestionsStage(Stage):
     )
     parallel: int = Field(default=4, ge=1, le=64, description="how many questions of a claim are worked on at a time")
     deadline: float | None = Field(
-        default=None, gt=0, description="seconds for each claim; what is ready then is judged; default: no limit"
+        default=None, gt=0, description="seconds for each claim; what is ready by then is judged; default: no limit"
     )
     collection: str | None = Field(
         default=None,
         description="metadata field with the ids of the claims whose collections a page is in; a claim with an id "
         "searches only its own collection",
     )
-    until_claim: bool = Field(default=True, description="true: leave out pages from after the claim's own date")
+    until_claim: bool = Field(default=True, description="true: leave out pages that are newer than the claim")
 
 
 class VerdictStage(Stage):
-    """Who judges. `auto`: the best judge that is configured; `none`: nobody.
+    """Which judge gives the stances. `auto`: the best one that is configured; `none`: no judge.
 
-    `llm` asks a language model over HTTP, in the way that `strategy` names; `local-llm` compares the likelihood of the
-    answers by a causal model on this machine; `stance` is a sequence classifier.
+    `llm` asks a language model over HTTP, in the way that `strategy` names. `local-llm` compares how likely a causal
+    model on this machine finds each answer. `stance` is a sequence classifier.
     """
 
     method: Literal["auto", "llm", "local-llm", "stance", "none"] = "auto"
@@ -389,7 +390,7 @@ class VerdictStage(Stage):
         ge=0,
         le=1,
         description="if the probability that anything found bears on the claim is lower, the verdict is "
-        "NOT_ENOUGH_INFO and nobody is asked; 0 always asks",
+        "NOT_ENOUGH_INFO without asking a judge; 0 always asks",
     )
 
 

@@ -177,7 +177,8 @@ class _Client(Closing):
             if attempt < TRIES - 1:
                 self._wait(min(LONGEST_WAIT, after if after is not None else 2.0**attempt))
         raise ServerError(
-            f"{self.base} can't be asked ({problem}). What was fetched is safe: run the same command again to continue"
+            f"{self.base} can't be reached ({problem}). What was fetched is safe: run the same command again to "
+            "continue"
         )
 
     def _body(self, answer: httpx.Response) -> bytes:

@@ -42,7 +42,7 @@ def read_references(source: Source, lines: Iterable[Line]) -> Iterator[Record | 
         except UnicodeDecodeError:
             problem = problem or NOT_UTF8
         if problem is None and len(raw) > ENTRY_CHARS:
-            problem = f"the entry is too long: more than {ENTRY_CHARS:,} characters. Does it have an end?"
+            problem = f"the entry is too long: more than {ENTRY_CHARS:,} characters. Is its end missing?"
         if problem is None:
             try:
                 data = {name: value for name, value in convert(text).items() if value not in (None, "", [])}

@@ -306,7 +306,7 @@ class _Run:
             self.progress("storing")
         if others := self._counts["other_text"]:
             self.notices.append(
-                f"{others:,} pages came again with another text, in another claim's collection: the first was kept"
+                f"{others:,} pages came again with another text in another claim's collection. The first text was kept"
             )
 
     def _entries(self, batch: _Batch) -> list[Entry]:
@@ -387,7 +387,7 @@ class _Run:
         lacking = self._store.count() - sum(self._counts[name] for name in ("added", "updated", "unchanged"))
         if lacking > 0:
             self.notices.append(
-                f"{lacking:,} documents were stored before and lack some of what the store now has: "
+                f"{lacking:,} documents were stored earlier and lack some of what the store now has: "
                 f"{self._layout.describe()}. Ingest their files again with the same settings to add it"
             )
 

@@ -197,5 +197,7 @@ def _by_content(path: Path, reading: Reading) -> tuple[Format, Compression | Non
         format_ = reading.format or sniff(unpacked_head(head, compression))
         if format_ is not None and (reading.format is not None or format_ != "txt"):
             return format_, compression
-    what = hint.replace("FILE", path.name) if hint else f"The name must end in {KNOWN}; or say what it is with --format"
+    what = (
+        hint.replace("FILE", path.name) if hint else f"Its name must end in {KNOWN}, or name its format with --format"
+    )
     raise UsageError(f"{path}: ccheck can't read files of this type. {what}")

@@ -158,7 +158,7 @@ class Checker(Closing):
             return
         method = plan.method.method if isinstance(plan.method, Calibrated) else plan.method
         if not isinstance(method, LlmStances):
-            raise UsageError("no language model judges here: choose one with --llm MODEL (the verdict method llm)")
+            raise UsageError("the judge is not a language model: choose one with --llm MODEL (the verdict method llm)")
         run = replace(self._run(k, filters, details=False), plan=without_questions(plan))
         for current, states in self._prepared(run, claims):
             yield from method.plan_prompts(cases(current, states))

@@ -146,7 +146,7 @@ def _refuse_other_chunking(opening: _Opening, encoder: DenseEncoder, need: Dense
         return
     wanted, there = ("in passages", "whole") if need.passages else ("whole", "in passages")
     raise InvalidData(
-        f"the recipe {opening.recipe_name} wants documents embedded {wanted} by {encoder.embedder.spec.model} "
+        f"the recipe {opening.recipe_name} needs documents embedded {wanted} by {encoder.embedder.spec.model} "
         f"(passages = {str(need.passages).lower()}), but here they are embedded {there}. Ingest into another store "
         "(--store), or change passages in the recipe"
     )

@@ -77,7 +77,7 @@ def make_plan(
     if info is None:
         raise NotFound(
             f"the store {store} does not exist (ccheck index list shows those that do). Make it with "
-            f"ccheck ingest FILE --store {store}, or run ccheck demo, which makes one of sample papers"
+            f"ccheck ingest FILE --store {store}, or run ccheck demo, which makes one from sample papers"
         )
     if info.documents == 0:
         raise NotFound(f"the store {info.name} is empty. Fill it with ccheck ingest FILE")

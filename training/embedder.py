@@ -107,7 +107,7 @@ def train_embedder(
         if count := sum(len(row.negatives) for row in rows):
             judged = sum(len(set(data.judged_not(row.claim)).intersection(row.negatives)) for row in rows)
             said.append(
-                f"{phase.name}: {count:,} negatives, of which {judged:,} were judged not to be relevant to their claim"
+                f"{phase.name}: {count:,} negatives; {judged:,} of them were judged not relevant to their claim"
             )
             listener.message(said[-1])
         listener.message(f"{phase.name}: {len(rows):,} pairs, {phase.epochs} epochs")

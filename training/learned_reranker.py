@@ -156,7 +156,7 @@ def _examples(
     if failed:
         notes.append(f"the search failed for {len(failed)} claims: {failed[0]}")
     if partial:
-        notes.append(f"{partial} claims were left out, as a retriever or reranker found nothing for them")
+        notes.append(f"{partial} claims were left out, because a retriever or reranker found nothing for them")
     return examples, notes
 
 

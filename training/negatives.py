@@ -130,6 +130,6 @@ def describe(data: RetrievalData, rows: Iterable[Drawn]) -> str:
         counts["random"] += len(row.random)
         counts["judged"] += len(judged.intersection(row.negatives))
     return (
-        f"{counts['hard']:,} hard and {counts['random']:,} random negatives, of which {counts['judged']:,} were judged "
-        "not to be relevant to their claim"
+        f"{counts['hard']:,} hard and {counts['random']:,} random negatives; {counts['judged']:,} of them were judged "
+        "not relevant to their claim"
     )

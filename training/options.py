@@ -157,7 +157,7 @@ class RerankerOptions(RetrievalOptions):
     hard: int = Field(default=4, ge=0, description="negatives from the ranking, for each relevant document")
     hard_choice: Literal["top", "random"] = Field(default="top", description="which negatives of the ranking to take")
     keep: int | None = Field(
-        default=None, ge=1, description="draw hard negatives from the first this many that are left"
+        default=None, ge=1, description="draw hard negatives from this many of the first that are left"
     )
     mined_by: Literal["retrieval", "base"] = Field(
         default="retrieval", description="base: the untrained base reorders the ranking that negatives come from"

@@ -194,7 +194,7 @@ class Client:
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration) as error:
             raise ServerError(
                 f"{self.connection.name} gave an answer that does not look like Elasticsearch's "
-                f"({type(error).__name__} for {redact(str(error))[:100]}). Is there a proxy before the server?"
+                f"({type(error).__name__} for {redact(str(error))[:100]}). Is there a proxy in front of the server?"
             ) from error
 
     @contextmanager

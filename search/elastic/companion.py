@@ -94,7 +94,7 @@ class Companion(ElasticStore):
         late = self.behind() if figures else None
         said = f"{ours.name}: {ours.documents:,} documents, {ours.layout.describe()}"
         if late:
-            said += f"; {late:,} writes to {self._theirs.index} since it was last complete"
+            said += f"; {late:,} writes to {self._theirs.index} since it was last up to date"
         notices = theirs.notices
         if lacking > 0:
             notices = (

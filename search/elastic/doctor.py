@@ -36,7 +36,7 @@ def diagnose(connection: Connection, index: str | None = None) -> Iterator[Findi
         try:
             yield _version(client.request("GET", "/", patient=False), connection)
         except Denied:
-            yield "elasticsearch", True, f"{connection.name}: this key or user may not ask for its version"
+            yield "elasticsearch", True, f"{connection.name}: this key or user lacks the privilege to see its version"
         except CcheckError as error:
             yield "elasticsearch", False, str(error)
             return
@@ -47,9 +47,9 @@ def diagnose(connection: Connection, index: str | None = None) -> Iterator[Findi
             try:
                 yield part, *read(client.request("GET", path, patient=False))
             except Denied:  # a key that may only search is fine
-                yield part, True, f"not known: this key or user may not ask (cluster privilege monitor){then}"
+                yield part, True, f"unknown: this key or user lacks the cluster privilege monitor{then}"
             except (CcheckError, KeyError) as error:
-                yield part, True, f"not known ({error}){then}"
+                yield part, True, f"unknown ({error}){then}"
         if index is not None:
             described = _described(client, index)
             yield _privileges(client, index, described)
@@ -73,7 +73,7 @@ def _privileges(client: Client, index: str, described: dict[str, Any]) -> Findin
     theirs = any(OURS not in one.get("mappings", {}).get("_meta", {}) for one in described.values())
     found = allowed(client, index, companions=theirs and may_have_one(index))
     if found is None:
-        return "privileges", True, "not known: the server has no security, or does not say"
+        return "privileges", True, "unknown: the server has no security, or does not say"
     return "privileges", not found[0].lacks, "; ".join(one.said for one in found)
 
 

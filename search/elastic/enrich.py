@@ -53,7 +53,7 @@ class Source:
         said: dict[str, str] = {}
         for id_, found in homes.items():
             if len(found) > 1:
-                said[id_] = f"{' and '.join(sorted(found))} both have this id. Enrich each index by its own name"
+                said[id_] = f"{' and '.join(sorted(found))} both have this id. Enrich each index separately"
             elif found.total() > 1:
                 said[id_] = f"{found.total()} documents of {next(iter(found))} have this id, with different routings"
         return said

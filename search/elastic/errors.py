@@ -79,7 +79,7 @@ def translate(error: Exception, connection: Connection, index: str | None) -> Cc
     server = connection.name
     if isinstance(error, UnsupportedProductError):
         return ServerError(
-            f"{server} answers, but is not Elasticsearch (OpenSearch, or something in between?): ccheck works with "
+            f"{server} answers, but is not Elasticsearch (is it OpenSearch, or a proxy?): ccheck works with "
             "Elasticsearch 8.19 and 9.x"
         )
     if isinstance(error, Busy):
@@ -120,7 +120,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
             return NotFound(f"there is no index {where}: {reason}")
         return NotFound(f"there is no index {where}. Create it with ccheck ingest FILE --store {where}")
     if kind == "no_such_remote_cluster_exception":
-        return NotFound(f"{where}: {reason}. Before the colon, name one that GET _remote/info on this server lists")
+        return NotFound(f"{where}: {reason}. Put a cluster before the colon that GET _remote/info on this server lists")
     if status == 401:
         return ServerError(
             f"{connection.name} does not accept the credentials ({reason}): "
@@ -132,7 +132,7 @@ def from_response(status: int, body: Any, connection: Connection, index: str | N
     if status == 403:
         withheld = f". {connection.withheld}" if connection.withheld else ""
         return Denied(
-            f"{where} denies access: {reason}. See what the key or user may not do, and what to grant: ccheck doctor "
+            f"{where} denies access: {reason}. To see which privileges are missing, run ccheck doctor "
             f"--store {connection.name}/{index or 'INDEX'}{withheld}"
         )
     if status == 413:
@@ -176,7 +176,8 @@ def may_not_create(error: Denied, store: str, whole: bool) -> Denied:
     """Whoever may write to a store need not be allowed to make it. `whole` is false of a companion."""
     asked = f"ccheck index create --store {store}" if whole else "the same command"
     return Denied(
-        f"there is no {store}, and this key or user may not create it. Ask an administrator to run {asked} ({error})"
+        f"there is no {store}, and this key or user lacks the privilege to create it. Ask an administrator to run "
+        f"{asked} ({error})"
     )
 
 
@@ -198,8 +199,8 @@ def refuse_parts(answer: Mapping[str, Any], connection: Connection, index: str |
         bad = [(name, one) for name, one in details if one.get("status") != "successful"] or [("one", {})]
         why = reason_of((bad[0][1].get("failures") or [{}])[0].get("reason", "no reason given"))[1]
         raise ServerError(
-            f"{where} answered without another cluster, or a part of it ({bad[0][0]} {missed[0]}: {why}). Look at "
-            "GET _remote/info on the server, then try again"
+            f"{where} answered without another cluster, or without a part of it ({bad[0][0]} {missed[0]}: {why}). Look "
+            "at GET _remote/info on the server, then try again"
         )
     if shards.get("failed"):
         failures = shards.get("failures") or [{}]

@@ -134,9 +134,7 @@ def refuse(source: Source) -> None:
             f"{concrete} keeps only a part of each document in _source, and an update would lose the rest. {instead}"
         )
     if mode == "synthetic" or settings.get("mode") in ("logsdb", "time_series"):
-        raise InvalidData(
-            f"{concrete} has a synthetic _source, which an update would not give back as it was. {instead}"
-        )
+        raise InvalidData(f"{concrete} has a synthetic _source, which an update would change. {instead}")
     if settings.get("store", {}).get("type") == "snapshot":
         raise InvalidData(f"{concrete} is mounted from a snapshot and can't be written to. {instead}")
     following = settings.get("xpack", {}).get("ccr", {}).get("following_index")
@@ -162,7 +160,7 @@ def consequences(source: Source, embedding: Embedding, documents: int) -> Iterat
     ) != []:
         yield (
             f"its ingest pipelines ({', '.join(pipelines)}) do not run on these updates. A document that its owner "
-            "writes anew passes through them and loses its vector, until you run this again"
+            "writes again passes through them and loses its vector, until you run this command again"
         )
     if source.described[concrete].get("mappings", {}).get("_routing", {}).get("required"):
         yield "each update carries the routing of its document"
@@ -171,8 +169,8 @@ def consequences(source: Source, embedding: Embedding, documents: int) -> Iterat
     size = figures.bytes if figures is not None else 0
     gain = documents * (embedding.dimensions * 5 + _GRAPH_BYTES) * (1 + replicas)
     yield (
-        f"{documents:,} documents are written anew, with {counted(replicas, 'replica')}: about "
-        f"{_bytes(gain)} for vectors, and until old segments are merged up to {_bytes(size + gain)} more"
+        f"{documents:,} documents are written again, with {counted(replicas, 'replica')}: about "
+        f"{_bytes(gain)} for vectors, and up to {_bytes(size + gain)} more until old segments are merged"
     )
     yield _room(source, size + gain)
 
@@ -202,7 +200,7 @@ def _room(source: Source, needed: float) -> str:
                 key=lambda one: one[2],
             )
     except (CcheckError, ValueError):
-        return "the disks' free space is not known, because the key or user may not ask for it"
+        return "the disks' free space is unknown, because the key or user lacks the privilege to see it"
     low = 0.85
     left = free - (1 - low) * total
     said = f"the fullest node has {_bytes(free)} free ({used:.0%} used)"

@@ -80,15 +80,15 @@ def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> s
     policy = lifecycle.get("name")
     if not policy:
         return None
-    remove = f"Remove the policy (POST {concrete}/_ilm/remove), and from the index template that attached it"
+    remove = f"Remove the policy (POST {concrete}/_ilm/remove), also from the index template that attached it"
     try:
         answer = client.request("GET", f"/_ilm/policy/{quote(str(policy), safe='')}", patient=False)
         phases = answer[policy]["policy"]["phases"].values()
         actions = {action for phase in phases for action in phase.get("actions", {})}
     except (CcheckError, KeyError, TypeError, AttributeError):
         return (
-            f"the index {concrete} has the ILM policy {policy}, which this key or user may not read. A policy that "
-            f"rolls over or deletes would take the store apart. {remove}, or grant the cluster privilege read_ilm"
+            f"the index {concrete} has the ILM policy {policy}, which this key or user can't read. A policy that rolls "
+            f"over or deletes would break the store. {remove}, or grant the cluster privilege read_ilm"
         )
     if str(lifecycle.get("indexing_complete")).lower() == "true":
         actions -= {"rollover"}
@@ -96,8 +96,8 @@ def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> s
     if not harmful:
         return None
     return (
-        f"the index {concrete} has the ILM policy {policy} with {' and '.join(harmful)}, which would take the store "
-        f"apart: a store is one index. {remove}, or use a policy without it"
+        f"the index {concrete} has the ILM policy {policy} with {' and '.join(harmful)}, which would break the store: "
+        f"a store is one index. {remove}, or use a policy without it"
     )
 
 
@@ -159,7 +159,7 @@ def refuse_enriching(client: Client, name: str, index: Index) -> Mapping[str, An
         mode = one.get("settings", {}).get("index", {}).get("mapping", {}).get("source", {}).get("mode")
         if source.get("enabled") is False or "disabled" in (mode, source.get("mode")):
             raise InvalidData(
-                f"{concrete} does not keep _source, so its texts can't be read and nothing can be made of them. Ingest "
-                "the documents from their files into another index: ccheck ingest FILE"
+                f"{concrete} does not keep _source, so its texts can't be read. Ingest the documents from their files "
+                "into another index: ccheck ingest FILE"
             )
     return found

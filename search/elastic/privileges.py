@@ -35,9 +35,9 @@ class Allowed:
     def said(self) -> str:
         """In words, with what to grant."""
         if not self.lacks:
-            return f"may {self.work}"
+            return f"can {self.work}"
         lacking = "; ".join(f"{', '.join(names)} on {where}" for where, names in self.lacks.items())
-        return f"may not {self.work}: grant {lacking} (es_mappings/roles/{self.role}.json)"
+        return f"can't {self.work}: grant {lacking} (es_mappings/roles/{self.role}.json)"
 
 
 def allowed(client: Client, index: str, companions: bool = False) -> list[Allowed] | None:

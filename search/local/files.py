@@ -55,7 +55,7 @@ class Damaged(InvalidData):
         how = (
             "which rebuilds it from the documents"
             if self.derived
-            else "because the rest does not suffice to rebuild it. Vectors are taken from the cache where possible"
+            else "because it can't be rebuilt from the rest. Vectors are taken from the cache where possible"
         )
         return InvalidData(f"the store {store} is damaged: {self}. Run {' and '.join(self.commands(store))}, {how}.")
 

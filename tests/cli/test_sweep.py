@@ -76,7 +76,7 @@ def test_the_best_is_written_as_a_recipe(papers, files, two, tmp_path):
     )
     assert ran.code == 0, ran.err
     assert "best: retrievers.title.weight=0.001" in ran.out and "held out (2 folds): nDCG@10" in ran.out
-    assert "these claims chose it" in ran.err and f"written to {best}" in ran.out
+    assert "it was chosen on these claims" in ran.err and f"written to {best}" in ran.out
     made = load_recipe(str(best))
     assert made.retrievers["title"].weight == 0.001 and made.name == "best" and "0.001" in made.description
     measured = ccheck("evaluate", best, *files.options, "--store", papers, "--json").objects[0]["metrics"]["nDCG@10"]

@@ -92,7 +92,7 @@ def test_climatecheck_hybrid_s_embedder(files, tmp_path):
     command = command_of("climatecheck-hybrid", "bge-m3-climatecheck")
     report, said = trained(command, files, "climate", tmp_path / "out", "--base", files / "encoder")
     # 24 triplets: an abstract that was judged not to bear on its own claim for each relevant one.
-    assert "embedder: 24 negatives, of which 24 were judged not to be relevant to their claim" in report["notes"]
+    assert "embedder: 24 negatives; 24 of them were judged not relevant to their claim" in report["notes"]
     assert report["figures"] == [] and "none to measure on" in said, "no claim is held back"
     assert any("those of the last step" in note for note in report["notes"])
 

@@ -393,7 +393,7 @@ def test_a_store_may_gain_fields_and_it_is_said_which_documents_lack_them(
     more = Encoders(sparse=TinySparse())
     report = ingest([one], store, more, options)
     assert report.updated == 2 and len(report.notices) == 1
-    assert report.notices[0].startswith("1 documents were stored before") and "tiny" in report.notices[0]
+    assert report.notices[0].startswith("1 documents were stored earlier") and "tiny" in report.notices[0]
     report = ingest([two], store, more, options)
     assert (report.updated, report.notices) == (1, ())
     assert all(entry.sparse is not None for entry in store.entries.values())

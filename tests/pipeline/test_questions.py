@@ -323,7 +323,7 @@ def recipe_file(tmp_path: Path) -> Iterator[Path]:
     ("more", "said"),
     [
         ("[rerankers.late]", "without rerankers"),
-        ("[rewriting]\n[retrievers.other]\nkind = 'bm25'\nquery = 'rewrite'", "queries of their own"),
+        ("[rewriting]\n[retrievers.other]\nkind = 'bm25'\nquery = 'rewrite'", "make their own queries"),
     ],
 )
 def test_stages_that_would_not_run_are_refused(recipe_file: Path, more: str, said: str) -> None:

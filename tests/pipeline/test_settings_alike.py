@@ -98,7 +98,7 @@ def test_a_judge_that_is_named(seen, papers, measured, tmp_path, flag, setting, 
 def test_evaluations_say_which_setting_takes_the_rerankers_place(seen, measured, monkeypatch):
     monkeypatch.setenv("CCHECK_RERANK", "http://me:of-the-reranker@127.0.0.1:1/rerank")
     ran = ccheck("evaluate", "default", *measured)
-    assert "takes the place of the recipes' own (the setting rerank, from CCHECK_RERANK)" in ran.err
+    assert "replaces the recipes' own (the setting rerank, from CCHECK_RERANK)" in ran.err
     assert "of-the-reranker" not in ran.err
 
 

@@ -406,7 +406,7 @@ def test_diagnose(stub: Stub) -> None:
     stub.answers["GET", "/"] = [(200, {"version": {"number": "8.11.0"}})]
     findings = {part: (ok, detail) for part, ok, detail in diagnose(Connection(stub.url))}
     assert not findings["elasticsearch"][0] and "8.19" in findings["elasticsearch"][1]
-    assert findings["licence"][0] and "not known" in findings["licence"][1]
+    assert findings["licence"][0] and "unknown" in findings["licence"][1]
     stub.answers["GET", "/"] = [(503, {})]
     ((part, ok, _),) = diagnose(Connection(stub.url))
     assert (part, ok) == ("elasticsearch", False)

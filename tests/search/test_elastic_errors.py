@@ -42,7 +42,7 @@ def body(type_: str, reason: str = "why") -> dict[str, Any]:
         (405, "", ServerError, "papers failed (405 ): why"),
         (410, "gone", ServerError, "papers failed (410 gone): why"),
         (401, "security_exception", ServerError, "http://host:9200 does not accept the credentials (why): set ELASTIC"),
-        (403, "security_exception", ServerError, "papers denies access: why. See what the key or user may not do"),
+        (403, "security_exception", ServerError, "papers denies access: why. To see which privileges are missing"),
         (
             403,
             "cluster_block_exception",

@@ -117,7 +117,7 @@ def test_a_wrong_key_and_a_missing_privilege_read_otherwise(stub: Stub) -> None:
     for status in (401, 403):
         stub.answers["GET", "/papers/_count"] = [(status, {"error": {"type": "security_exception", "reason": "why"}})]
         said.append(failure(stub.url, api_key="k3y"))
-    assert "does not accept the credentials (why)" in said[0] and "denies access: why. See what the key" in said[1]
+    assert "does not accept the credentials (why)" in said[0] and "denies access: why. To see which" in said[1]
     assert len(stub.seen) == 2
 
 

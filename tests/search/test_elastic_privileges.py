@@ -45,20 +45,20 @@ def test_what_a_key_may_not_do_and_what_to_grant(stub: Stub) -> None:
     read = ["read", "view_index_metadata"]
     stub.answers[ASKS] = [granting({"articles": [*read, "write"], "articles-*": read})]
     ((ok, said),) = found(stub, "privileges")
-    assert ok and said.startswith("may search; may not write to the store: grant monitor, maintenance, indices:admin/")
+    assert ok and said.startswith("can search; can't write to the store: grant monitor, maintenance, indices:admin/")
     assert "on articles; monitor, maintenance, write, indices:admin/mapping/put on articles-* (es_mappings" in said
     assert "companion" not in said
     assert "read_ilm on the cluster" in said and "delete_index" in said
     assert found(stub, "elasticsearch")[0][0]  # who may only search may not ask for the version
     stub.answers[ASKS] = [granting({})]
     ((ok, said),) = found(stub, "privileges")
-    assert not ok and said.startswith("may not search: grant read, view_index_metadata on articles (")
+    assert not ok and said.startswith("can't search: grant read, view_index_metadata on articles (")
 
 
 def test_a_server_without_security(stub: Stub) -> None:
     reason = "no handler found for uri [/_security/user/_has_privileges] and method [POST]"
     stub.answers[ASKS] = [(400, {"error": reason, "status": 400})]
-    assert found(stub, "privileges") == [(True, "not known: the server has no security, or does not say")]
+    assert found(stub, "privileges") == [(True, "unknown: the server has no security, or does not say")]
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_a_document_that_is_found_and_not_given_is_an_error(stub: Stub, asked: E
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        ({"type": "security_exception", "reason": "action is unauthorized"}, ServerError, "what to grant"),
+        ({"type": "security_exception", "reason": "action is unauthorized"}, ServerError, "privileges are missing"),
         ({"type": "routing_missing_exception", "reason": "routing is required"}, InvalidData, "routing is required"),
         ({"type": "no_shard_available_action_exception", "reason": "No shard"}, ServerError, "too busy or not ready"),
         ({"type": "illegal_state_exception", "reason": "broken"}, ServerError, r"failed \(500 illegal"),

@@ -70,7 +70,7 @@ def done(ran: Ran) -> Ran:
 def denied(ran: Ran, action: str) -> None:
     """It failed for the want of this privilege, and says who knows more."""
     assert ran.code == 6 and f"denies access: action [indices:{action}] is unauthorized" in ran.err, ran
-    assert "what to grant: ccheck doctor --store https://127.0.0.1:" in ran.err
+    assert "which privileges are missing, run ccheck doctor --store https://127.0.0.1:" in ran.err
 
 
 def found(index: str = "papers") -> list[str]:
@@ -98,8 +98,8 @@ def test_a_reader_searches_through_the_alias_and_changes_nothing(papers: Path, s
     denied(ccheck("index", "remove", "sea", *STORE, "--yes"), "data/write/bulk")
     denied(ccheck("index", "delete", *STORE, "--yes"), "data/read/search")
     ok, said = privileges()
-    assert ok and said.startswith("may search; may not write to the store: grant monitor, maintenance, write, indices:")
-    assert "may not create, migrate or delete indices: grant monitor, read_ilm on the cluster; " in said
+    assert ok and said.startswith("can search; can't write to the store: grant monitor, maintenance, write, indices:")
+    assert "can't create, migrate or delete indices: grant monitor, read_ilm on the cluster; " in said
     assert "companion" not in said
 
 
@@ -112,12 +112,12 @@ def test_an_enricher_writes_and_removes_no_index(papers: Path, acting: Acting, s
     denied(ccheck("index", "delete", *STORE, "--yes"), "admin/delete")
     denied(ccheck("index", "migrate", *STORE, "--shards", "2"), "admin/create")
     ran = ccheck("ingest", papers, "--store", "elasticsearch:papers-2", "--no-dense")
-    assert ran.code == 6 and "may not create it. Ask an administrator to run ccheck index create --store" in ran.err
+    assert ran.code == 6 and "Ask an administrator to run ccheck index create --store" in ran.err
     actions = {"actions": [{"remove_index": {"index": "papers-000001"}}]}
     headers = {"authorization": f"ApiKey {server.key(role('enricher', 'papers'))}"}
     assert server.http.post("/_aliases", json=actions, headers=headers, auth=None).status_code == 403  # type: ignore[arg-type]
     ok, said = privileges()
-    assert ok and said.startswith("may search; may write to the store; may not create, migrate or delete indices: ")
+    assert ok and said.startswith("can search; can write to the store; can't create, migrate or delete indices: ")
 
 
 def test_an_administrator_moves_and_removes_the_store(papers: Path, acting: Acting) -> None:
@@ -129,7 +129,7 @@ def test_an_administrator_moves_and_removes_the_store(papers: Path, acting: Acti
     assert found() == ["sea", "ice"]
     assert privileges() == (
         True,
-        "may search; may write to the store; may create, migrate or delete indices",
+        "can search; can write to the store; can create, migrate or delete indices",
     )
     findings = {part: said for part, _, said in diagnose(connection_from(resolve().settings), "papers")}
     assert findings["licence"].startswith("trial") and "green" in findings["cluster"]
@@ -147,8 +147,8 @@ def test_a_companion_is_made_and_searched(server: Secured, acting: Acting) -> No
     theirs = ("--store", "elasticsearch:articles")
     acting("reader", "articles")
     ok, said = privileges("articles")
-    assert ok and said.startswith("may search; may search a companion; may not write to the store: ")
-    assert "may not make a companion: grant write, create_index, manage, monitor on ccheck-companion-articles; " in said
+    assert ok and said.startswith("can search; can search a companion; can't write to the store: ")
+    assert "can't make a companion: grant write, create_index, manage, monitor on ccheck-companion-articles; " in said
     ran = ccheck("index", "enrich", *theirs)
     assert ran.code == 6 and "denies access" in ran.err
     acting("enricher", "articles")
@@ -168,7 +168,7 @@ def test_keys_that_do_not_fit(papers: Path, acting: Acting, monkeypatch: pytest.
     acting("reader", "others")
     denied(ccheck(*SEARCH), "admin/mappings/get")
     ok, said = privileges()
-    assert not ok and said.startswith("may not search: grant read, view_index_metadata on papers (es_mappings/roles/")
+    assert not ok and said.startswith("can't search: grant read, view_index_metadata on papers (es_mappings/roles/")
     acting({"privileges": ["indices:data/read/search*", "indices:data/read/msearch*", "view_index_metadata"]})
     assert found() == ["sea", "ice"]
     denied(ccheck("index", "show", "sea", *STORE), "data/read/mget")

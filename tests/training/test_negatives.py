@@ -65,7 +65,7 @@ def test_mined_negatives_keep_their_kind_and_their_document(tmp_path):
     )  # fmt: skip
     assert (set(first.hard), set(first.random)) == (set(IDS[4:9]), set(IDS[20:30]))
     assert (set(second.hard), set(second.random)) == (set(IDS[9:14]), set(IDS[30:40]))
-    assert describe(DATA, [first, second]).startswith("10 hard and 20 random negatives, of which 0 were judged")
+    assert describe(DATA, [first, second]).startswith("10 hard and 20 random negatives; 0 of them were judged")
 
 
 def test_a_kind_that_is_none_is_refused(tmp_path):
