@@ -202,29 +202,50 @@ def _encoder(options: _Options) -> ModelScorer:
     said = _sentence_transformers(found, options.config)
     _check_labels(found, options.config, said)
     model, tokenizer = _load(options, "AutoModelForSequenceClassification")
-    special = template(tokenizer)
-    if special is None:
+    length = _length(found, options.max_tokens, _own_length(model.config, tokenizer))
+    pairs = encoder_pairs(tokenizer, model.config, length, long=options.long, said=bool(said))
+    if pairs is None:
         raise InvalidData(
             f"ccheck can't use the tokenizer of {found.name}: it does not encode pairs of a query and a passage"
         )
-    types = "token_type_ids" in tokenizer.model_input_names
-    pairs = SpecialPairs(
-        tokeniser(tokenizer),
-        special if types else replace(special, types=(0, 0)),
-        _length(found, options.max_tokens, _own_length(model.config, tokenizer)),
-        options.long,
-        # A model that sentence-transformers did not save is what FlagReranker loads.
-        "passage" if model.config.model_type == "xlm-roberta" and not said else "longer",
-        tokenizer.truncation_side == "left",
-    )
     halves = pairs.template.types
     forward: Forward
     if _is_transformers_own(model) and encoder.packs(model.config):
         forward = PackedEncoder(model, halves, options.batch_tokens)
     else:
-        takes_types = types and "token_type_ids" in inspect.signature(model.forward).parameters
+        takes_types = takes_token_types(tokenizer, model)
         forward = PaddedEncoder(model, halves if takes_types else None, options.batch_tokens)
     return ModelScorer(found.name, pairs, forward, pairs.length)
+
+
+def encoder_pairs(tokenizer: Any, config: Any, length: int, *, long: Long = "cut", said: bool) -> SpecialPairs | None:
+    """Pairs for an encoder; None where the tokenizer can't make any. `said`: sentence-transformers saved the model."""
+    special = template(tokenizer)
+    if special is None:
+        return None
+    types = "token_type_ids" in tokenizer.model_input_names
+    return SpecialPairs(
+        tokeniser(tokenizer),
+        special if types else replace(special, types=(0, 0)),
+        length,
+        long,
+        # A model that sentence-transformers did not save is what FlagReranker loads.
+        "passage" if config.model_type == "xlm-roberta" and not said else "longer",
+        tokenizer.truncation_side == "left",
+    )
+
+
+def takes_token_types(tokenizer: Any, model: Any) -> bool:
+    """Whether an encoder reads which half of a pair a token belongs to."""
+    return (
+        "token_type_ids" in tokenizer.model_input_names
+        and "token_type_ids" in inspect.signature(model.forward).parameters
+    )
+
+
+def known_prompt(names: set[str]) -> Prompt | None:
+    """How a decoder is asked that `PROMPTS` has under one of these names, with or without its author's."""
+    return next((prompt for name, prompt in PROMPTS.items() if names & {name, name.rpartition("/")[2]}), None)
 
 
 def _prompt_pairs(options: _Options, tokenizer: Any, asked: Prompt, places: int) -> PromptPairs:
@@ -257,8 +278,7 @@ def _config(found: FoundModel) -> dict[str, Any]:
 
 
 def _prompt(found: FoundModel, config: dict[str, Any], text: str | None, yes: str | None) -> Prompt:
-    origins = {found.name, Path(found.name).name, config.get("_name_or_path")}
-    known = next((prompt for name, prompt in PROMPTS.items() if origins & {name, name.rpartition("/")[2]}), None)
+    known = known_prompt({found.name, Path(found.name).name, str(config.get("_name_or_path"))})
     if known is not None:
         return replace(known, text=known.text if text is None else text, yes=known.yes if yes is None else yes)
     if text is None or yes is None:

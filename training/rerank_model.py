@@ -7,7 +7,6 @@ head.
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidData, UsageError
 from ..models import find_model, loading_quietly, positions
 from ..rerank.decoder import by_length, padded
-from ..rerank.load import DEFAULT_MAX_TOKENS, PROMPTS
-from ..rerank.tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs, template, tokeniser
+from ..rerank.load import DEFAULT_MAX_TOKENS, PROMPTS, encoder_pairs, known_prompt, takes_token_types
+from ..rerank.tokens import Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pairs
 from ..rerank.types import Encoded
 from ..text import first_line
 from .lora import add_lora, merged, set_attention_dropout
@@ -176,28 +175,19 @@ def load_rerank_model(options: RerankerOptions, device: str) -> RerankModel:
 def _encoder(made: RerankModel, options: RerankerOptions, said: bool) -> RerankModel:
     """With the ids that `rerank/load.py` gives the saved folder."""
     tokenizer, config = made.tokenizer, made.model.config
-    special = template(tokenizer)
-    if special is None:
+    own = positions(config) or 1 << 20
+    length = _length(made.name, options, min(own, tokenizer.model_max_length))
+    pairs = encoder_pairs(tokenizer, config, length, said=said)
+    if pairs is None:
         raise InvalidData(
             f"{made.name} can't be trained: its tokenizer does not support pairs of a query and a passage"
         )
-    own = positions(config) or 1 << 20
-    types = "token_type_ids" in tokenizer.model_input_names
-    pairs = SpecialPairs(
-        tokeniser(tokenizer),
-        special if types else replace(special, types=(0, 0)),
-        _length(made.name, options, min(own, tokenizer.model_max_length)),
-        "cut",
-        "passage" if config.model_type == "xlm-roberta" and not said else "longer",
-        tokenizer.truncation_side == "left",
-    )
-    types = types and "token_type_ids" in inspect.signature(made.model.forward).parameters
-    return replace(made, pairs=pairs, types=special.types if types else None)
+    types = pairs.template.types if takes_token_types(tokenizer, made.model) else None
+    return replace(made, pairs=pairs, types=types)
 
 
 def _decoder(made: RerankModel, options: RerankerOptions, path: Path) -> RerankModel:
-    names = {made.origin, made.name, path.name}
-    known = next((one for name, one in PROMPTS.items() if names & {name, name.rpartition("/")[2]}), None)
+    known = known_prompt({made.origin, made.name, path.name})
     if known is not None and known.no is not None:
         raise UsageError(
             f"{made.name} scores by the difference of two tokens, which ccheck can't train. Choose another"
