@@ -17,7 +17,7 @@ from .opt import options
 @click.argument("service", type=click.Choice(SERVICES), metavar=f"{'|'.join(SERVICES)}")
 @click.argument("topic")
 @options(
-    click.option("--limit", default=1_000, show_default=True, type=click.IntRange(1), help="Most papers to fetch."),
+    opt.number("--limit", least=1, default=1_000, help="Most papers to fetch."),
     opt.file("--output", "-o", help="File to write.  [default: TOPIC.SERVICE.jsonl]"),
     click.option("--email", metavar="ADDRESS", help="Your address. With it, the services answer faster."),
     click.option("--server", metavar="URL", help="Server to ask instead, with the same API."),

@@ -80,9 +80,7 @@ def show(ids: tuple[str, ...], *, store: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.option(
-    "-n", "count", default=5, show_default=True, type=click.IntRange(1, 10_000), help="Number of documents to show."
-)
+@opt.number("-n", "count", least=1, most=10_000, default=5, help="Number of documents to show.")
 @options(filter_option, opt.store, opt.json)
 def sample(*, count: int, filters: tuple[str, ...], store: str | None, as_json: bool) -> None:
     """Show some documents, chosen at random.

@@ -151,10 +151,10 @@ def stats(*, store: str | None, as_json: bool) -> None:
     opt.number("--overlap", least=0, help="Number of tokens that a passage shares with the one before."),
     opt.file("--claims", help="Claims to compare rankings with.  [default: titles of stored documents]"),
     opt.file("--qrels", help="Judgements of these claims: nDCG@10 may not fall by more than 0.02."),
-    click.option(
+    opt.decimal(
         "--agree",
-        type=click.FloatRange(0, 1),
-        metavar="X",
+        least=0,
+        most=1,
         help="Smallest share of the top 10 that both must have in common.  [default: 0.8; 0.3 with other vectors]",
     ),
     click.option("--no-switch", is_flag=True, help="Fill and check the new index, but leave the alias where it is."),

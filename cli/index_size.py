@@ -30,21 +30,8 @@ def whole_number(_: click.Context, __: click.Parameter, value: str) -> int:
     click.option(
         "--documents", callback=whole_number, required=True, metavar="N", help="How many documents, such as 1e8."
     ),
-    click.option(
-        "--dims",
-        type=click.IntRange(0, 4096),
-        default=384,
-        show_default=True,
-        help="Dimensions of the vectors; 0 for none.",
-    ),
-    click.option(
-        "--passages-per-document",
-        type=click.FloatRange(0.1),
-        default=1.0,
-        show_default=True,
-        metavar="X",
-        help="Average number of passages per document.",
-    ),
+    opt.number("--dims", least=0, most=4096, default=384, help="Dimensions of the vectors; 0 for none."),
+    opt.decimal("--passages-per-document", least=0.1, default=1.0, help="Average number of passages per document."),
     click.option(
         "--index-type",
         type=click.Choice(INDEX_TYPES),
@@ -53,14 +40,8 @@ def whole_number(_: click.Context, __: click.Parameter, value: str) -> int:
         metavar="TYPE",
         help=f"One of {', '.join(INDEX_TYPES)}.",
     ),
-    click.option("--replicas", type=click.IntRange(0, 16), default=1, show_default=True, help="Copies of each shard."),
-    click.option(
-        "--characters",
-        type=click.IntRange(1),
-        default=1_500,
-        show_default=True,
-        help="Average number of characters per document.",
-    ),
+    opt.number("--replicas", least=0, most=16, default=1, help="Copies of each shard."),
+    opt.number("--characters", least=1, default=1_500, help="Average number of characters per document."),
     click.option(
         "--vectors-in-source",
         is_flag=True,

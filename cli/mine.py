@@ -35,20 +35,17 @@ from .progress import notifier, progress_bar
         "--random", "others", least=0, most=1000, default=10, help="Number of random documents for each relevant one."
     ),
     opt.file("--corpus", help="Corpus to draw random documents from.  [default: all judged documents]"),
-    click.option(
+    opt.decimal(
         "--margin",
-        type=click.FloatRange(0),
+        least=0,
         default=0.95,
-        show_default=True,
-        metavar="X",
         help="Skip documents that score above this share of the relevant document's score; 0 skips none.",
     ),
-    click.option(
+    opt.decimal(
         "--duplicates",
-        type=click.FloatRange(0, 1),
+        least=0,
+        most=1,
         default=0.5,
-        show_default=True,
-        metavar="X",
         help="Skip texts that have more than this share of their 5-word sequences in common with a relevant one.",
     ),
     opt.seed,

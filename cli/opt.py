@@ -37,6 +37,11 @@ def number(*names: str, least: int, most: int | None = None, **given: Any) -> Op
     return click.option(*names, type=click.IntRange(least, most), metavar="N", show_default=True, **given)
 
 
+def decimal(*names: str, least: float, most: float | None = None, **given: Any) -> Option:
+    """The same for any number."""
+    return click.option(*names, type=click.FloatRange(least, most), metavar="X", show_default=True, **given)
+
+
 def recipe(help: str, **given: Any) -> Option:  # noqa: A002 - click's name for it
     """`--recipe`, which means something else in each command."""
     return click.option(
@@ -105,10 +110,9 @@ remote_code = click.option(
     help="Let models run the Python code that comes with their weights. That code can do anything you can do.",
 )
 max_calls = number("--max-calls", least=0, help="Largest number of calls to the language model.")
-max_cost = click.option(
+max_cost = decimal(
     "--max-cost",
-    type=click.FloatRange(0),
-    metavar="X",
+    least=0,
     help="Most to spend on the language model, at the prices in the settings llm_prompt_price and "
     "llm_completion_price.",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 KEY = "CCHECK_SERVE_API_KEY"
 
 
-def _option(name: str, **given: Any) -> Any:
+def _option(name: str, declare: Callable[..., opt.Option] = click.option, **given: Any) -> opt.Option:
     """An option that an environment variable can set as well; the help names both."""
     variable = f"CCHECK_SERVE_{name.removeprefix('--').replace('-', '_').upper()}"
-    return click.option(name, envvar=variable, show_envvar=True, show_default="default" in given, **given)
+    return declare(name, envvar=variable, show_envvar=True, **given)
 
 
 @click.group()
@@ -43,14 +44,8 @@ def serve() -> None:
         help="Reranker to serve: a name, a folder, or ALIAS=NAME. Repeatable; the first one answers requests that name "
         "no model. In the environment, separate them with spaces.",
     ),
-    _option("--host", metavar="ADDRESS", default="127.0.0.1", help="Address to listen on."),
-    _option(
-        "--port",
-        metavar="N",
-        default=8080,
-        type=click.IntRange(0, 65_535),
-        help="Port to listen on; 0 picks a free one.",
-    ),
+    _option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on."),
+    _option("--port", opt.number, least=0, most=65_535, default=8080, help="Port to listen on; 0 picks a free one."),
     _option("--device", metavar="NAME", help="Device that models run on: cpu, cuda or mps. By default the fastest."),
     _option(
         "--dtype",
@@ -59,13 +54,15 @@ def serve() -> None:
     ),
     _option(
         "--max-tokens",
-        metavar="N",
-        type=click.IntRange(32, 131_072),
+        opt.number,
+        least=32,
+        most=131_072,
         help="Longest pair of query and text, in tokens. By default the model's limit, at most 512.",
     ),
     _option(
         "--long",
         default="cut",
+        show_default=True,
         type=click.Choice(["cut", "windows"]),
         help="What to do with long texts: cut them, or score them in windows and use the best score.",
     ),
@@ -76,37 +73,30 @@ def serve() -> None:
         metavar="NAME|FOLDER",
         help="Embedding model to serve as well, at /v1/embeddings and /embed.",
     ),
-    _option(
-        "--queue",
-        metavar="N",
-        default=256,
-        type=click.IntRange(1),
-        help="Largest number of requests at once; more get 429.",
-    ),
+    _option("--queue", opt.number, least=1, default=256, help="Largest number of requests at once; more get 429."),
     _option(
         "--timeout",
         metavar="S",
         default=60.0,
+        show_default=True,
         type=click.FloatRange(0.1),
         help="Longest time for a request, in seconds; after that it gets 504.",
     ),
     _option(
-        "--batch-tokens",
-        metavar="N",
-        type=click.IntRange(32),
-        help="Largest batch, in tokens. By default 4096, or 16384 on a GPU.",
+        "--batch-tokens", opt.number, least=32, help="Largest batch, in tokens. By default 4096, or 16384 on a GPU."
     ),
     _option(
         "--connections",
-        metavar="N",
+        opt.number,
+        least=1,
         default=512,
-        type=click.IntRange(1),
         help="Largest number of open connections; more get 503 and are closed.",
     ),
     _option(
         "--head-timeout",
         metavar="S",
         default=10.0,
+        show_default=True,
         type=click.FloatRange(0.1),
         help="Longest time, in seconds, that a connection may stay open without a request being answered, for example "
         "while it sends headers.",
@@ -123,13 +113,12 @@ def serve() -> None:
         "--max-body",
         metavar="BYTES",
         default=16 << 20,
+        show_default=True,
         type=click.IntRange(1024),
         help="Largest request body, in bytes.",
     ),
-    _option(
-        "--max-texts", metavar="N", default=1000, type=click.IntRange(1), help="Largest number of texts in a request."
-    ),
-    _option("--max-chars", metavar="N", default=200_000, type=click.IntRange(1), help="Longest text, in characters."),
+    _option("--max-texts", opt.number, least=1, default=1000, help="Largest number of texts in a request."),
+    _option("--max-chars", opt.number, least=1, default=200_000, help="Longest text, in characters."),
     _option(
         "--trust-remote-code",
         is_flag=True,
@@ -138,6 +127,7 @@ def serve() -> None:
     _option(
         "--canary",
         default="order",
+        show_default=True,
         type=click.Choice(["order", "repeat"]),
         help="Check before a model is served: order (it must rank known pairs correctly) or repeat (it must give the "
         "same scores twice, for untrained models).",
