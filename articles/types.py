@@ -41,7 +41,7 @@ class Element:
     """A figure, table or supplement.
 
     `start` and `end` enclose its caption, label included, in the article's text. `place` is the offset in the body at
-    which the file has it; None where the file keeps figures apart from the text. `parent` is the id of the figure that
+    which the file has it; None if the file keeps figures apart from the text. `parent` is the id of the figure that
     this is a part of. `content` is what a table's cells say.
     """
 

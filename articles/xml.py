@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def parse(data: bytes) -> Node:
-    """The root of a document. Raises InvalidData, with line and column, where it is not well-formed XML."""
+    """The root of a document. Raises InvalidData, with line and column, if it is not well-formed XML."""
     from lxml import etree
 
     parser = etree.XMLParser(

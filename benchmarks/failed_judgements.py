@@ -32,7 +32,7 @@ import numpy as np
 from ccheck.types import Document, Evidence, Hit, Label, Stance
 from ccheck.verdict.labels import parse_label
 
-rule = importlib.import_module("ccheck.verdict.conclude")  # the room hands on a function of this name
+rule = importlib.import_module("ccheck.verdict.conclude")  # the package exports a function of this name
 SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
 FAILED = Stance(None, error="the server failed")
 Answer = tuple[int, Label | None, float, Label]

@@ -41,7 +41,7 @@ from ccheck.verdict.llm import LlmStances
 
 CASE = Case(Claim(CLAIM), (Evidence(Hit(1, Document("d", "On vaccines", TEXT), 1.0)),))
 Asked = Callable[[LanguageModel], str | None]
-"""What became of one question: the error, or None where something was taken from the reply."""
+"""What became of one question: the error, or None if something was taken from the reply."""
 
 
 def judged(strategy: str) -> Asked:
@@ -139,7 +139,7 @@ def main(mib: int, as_json: bool) -> None:
 
 
 def in_the_words_of(replies: dict[str, Raw], good: dict[str, object]) -> dict[str, Raw]:
-    """The replies with another object in the place of the stance; of texts those that are wrong for any shape."""
+    """The replies with another object in place of the stance; of texts those that are wrong for any shape."""
     if good is STANCE:
         return replies
     made = {}

@@ -226,7 +226,7 @@ def learned(parts: Sequence[Part], strength: float, balanced: float, fever: floa
 
 
 def said(values: NDArray[np.float64], threshold: float) -> NDArray[np.int64]:
-    """The labels: the likeliest, or open where it is below the threshold."""
+    """The labels: the likeliest, or open if it is below the threshold."""
     given = values.argmax(1)
     given[values.max(1) < threshold] = STANCES.index("NOT_ENOUGH_INFO")
     return given

@@ -238,7 +238,7 @@ def computed(kind: str, config: dict[str, Any], shapes: list[tuple[int, int]]) -
 
 
 def needed(kind: str, config: dict[str, Any], laid: dict[str, Any]) -> float:
-    """The multiplications without which the scores can't be had; `laid`: the lengths of what is shared, and of each
+    """The multiplications that the scores need at least; `laid`: the lengths of what is shared, and of each
     sequence that and its own."""
     keys, rest, pair, head = widths(kind, config)
     layers = config["num_hidden_layers"]
@@ -302,7 +302,7 @@ def serve(name: str, model: Path, threads: int, device: str, pipe: Any) -> None:
 def scorer(
     name: str, model: Path, device: str, shapes: list[tuple[int, int]]
 ) -> Callable[[str, list[str], int], tuple[list[float], dict[str, Any]]]:
-    """How a side scores, with a batch where it has batches; `shapes` gets those of a reference's forward passes."""
+    """How a side scores, with a batch if it has batches; `shapes` gets those of a reference's forward passes."""
     half = device != "cpu"
     if name in ("ccheck", "bfloat16"):
         from ccheck.rerank.load import load_scorer

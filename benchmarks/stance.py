@@ -47,7 +47,7 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A claim and a document with the true stance, and the claim's verdict where it is known."""
+    """A claim and a document with the true stance, and the claim's verdict if it is known."""
 
     claim: Claim
     document: Document

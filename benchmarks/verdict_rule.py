@@ -34,7 +34,7 @@ from ccheck.verdict.judge import Case as JudgeCase
 from ccheck.verdict.labels import parse_label
 from ccheck.verdict.packaged_model import PackagedStances, stance_of
 
-rule = importlib.import_module("ccheck.verdict.conclude")  # the room hands on a function of this name
+rule = importlib.import_module("ccheck.verdict.conclude")  # the package exports a function of this name
 VALUES = (0.0, 0.5, 0.55, *(round(0.6 + number / 100, 2) for number in range(16)))
 RECIPE = """name = "words"
 extends = "bm25"

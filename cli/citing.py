@@ -102,7 +102,7 @@ def bibtex(document: Document, key: str) -> str:
 
 
 def _key(cited: Citation, taken: set[str]) -> str:
-    """`smith2019`, or with a letter where that is taken."""
+    """`smith2019`, or with a letter if that is taken."""
     from ..citation import family_name
 
     name = re.sub(r"[^a-z]", "", _ascii(family_name(cited.authors[0]) if cited.authors else "").lower()) or "paper"

@@ -88,7 +88,7 @@ def notice(*messages: str) -> None:
 
 
 def confirmed(question: str, *, yes: bool) -> bool:
-    """Ask for a yes, unless it was given as `--yes`. Raises UsageError where nobody can answer."""
+    """Ask for a yes, unless it was given as `--yes`. Raises UsageError if nobody can answer."""
     if yes:
         return True
     try:
@@ -127,7 +127,7 @@ def warnings_said() -> Iterator[None]:
 
 
 def usage_said(by_stage: Mapping[str, Usage]) -> Iterator[str]:
-    """What language models were asked, in words; with the stages where there are several. Nothing where nobody was."""
+    """What language models were asked, in words; with the stages if there are several. Nothing if nobody was."""
     from ..types import Usage
 
     usage = sum(by_stage.values(), Usage())

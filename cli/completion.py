@@ -46,7 +46,7 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _OrFiles(ShellComplete):
-    """Completes file names where there is nothing else to complete."""
+    """Completes file names if there is nothing else to complete."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         found = super().get_completions(args, incomplete)

@@ -80,7 +80,7 @@ def _show_next(console: Console, another: str) -> None:
 
 
 def _called() -> str:
-    """How a shell starts ccheck: by its name, or by its path where it is in no folder of PATH (after `make demo`)."""
+    """How a shell starts ccheck: by its name, or by its path if it is in no folder of PATH (after `make demo`)."""
     started = Path(sys.argv[0])
     if started.name != "ccheck" or shutil.which("ccheck") is not None:
         return "ccheck"

@@ -33,7 +33,7 @@ def evaluate_averitec(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Print the measures of each recipe, or of a file of predictions. Raises Incomplete where claims failed."""
+    """Print the measures of each recipe, or of a file of predictions. Raises Incomplete if claims failed."""
     from ..evaluation.averitec import predict, read_gold, read_predictions, write_predictions
     from ..evaluation.datasets import read_claims
     from ..evaluation.meteor import open_meteor

@@ -66,7 +66,7 @@ def grounding_options(recipe: str, table: str, what: str, *own: Callable[[Any], 
 
 @dataclass(frozen=True, slots=True)
 class AskedClaim:
-    """A row of the file of claims. `article` is None where the row names none."""
+    """A row of the file of claims. `article` is None if the row names none."""
 
     id: str
     text: str
@@ -126,7 +126,7 @@ def read_asked(
 ) -> Asked:
     """The articles and claims that the arguments name: ARTICLE and CLAIM; with --store only CLAIM.
 
-    Raises UsageError where there are too few or too many, NotFound or InvalidData for what can't be read.
+    Raises UsageError if there are too few or too many, NotFound or InvalidData for what can't be read.
     """
     expected = (not from_store) + (claims is None)
     if len(arguments) != expected:
@@ -240,7 +240,7 @@ def answer_rows(
 ) -> dict[str, list[dict[str, Any]]]:
     """Print an object for each claim of the file, with what `answer` gives under `key`, else the reason.
 
-    Returns what was found by claim. Raises Incomplete where some could not be answered.
+    Returns what was found by claim. Raises Incomplete if some could not be answered.
     """
     answers: dict[str, list[dict[str, Any]]] = {}
     errors: list[CcheckError] = []

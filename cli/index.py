@@ -143,7 +143,7 @@ def check(*, store: str | None, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         notice(f"{opened.name} has no damage")
     if found:
-        # What brings the documents back makes the rest anew, too.
+        # What brings the documents back makes the rest again, too.
         raise min(found, key=lambda damage: damage.derived).in_store(opened.name)
 
 

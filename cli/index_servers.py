@@ -298,7 +298,7 @@ def _options(index_type: str | None, shards: int | None, replicas: int | None) -
 
 
 def _compared(before: Rankings, after: Rankings, least: float, judged: Mapping[str, Mapping[str, int]] | None) -> str:
-    """What the comparison says. Raises InvalidData where the new rankings are too different, or worse."""
+    """What the comparison says. Raises InvalidData if the new rankings are too different, or worse."""
     from ..pipeline.migrate import TOP, overlap
 
     share = overlap(before, after)

@@ -23,9 +23,9 @@ class _Nothing(Exception):
 
 @contextmanager
 def outputs(run: str | None, report: str | None, about: Callable[[], About]) -> Iterator[Callable[[Result], None]]:
-    """Yields what writes a result to the files that were asked for. Raises UsageError where one can't be written.
+    """Yields what writes a result to the files that were asked for. Raises UsageError if one can't be written.
 
-    An interrupt leaves files of what was done until then. Where nothing was done, what was there before stays, with a
+    An interrupt leaves files of what was done until then. If nothing was done, what was there before stays, with a
     notice.
     """
     interrupt: KeyboardInterrupt | None = None

@@ -51,7 +51,7 @@ def notifier(quiet: bool) -> Callable[[str], None]:
 
 @contextmanager
 def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator[Update]:
-    """A bar with the time taken and left, on a terminal; it begins anew where less is done than before.
+    """A bar with the time taken and left, on a terminal; it begins again where less is done than before.
 
     With a `unit` it also shows how many of how many are done.
     """
@@ -82,7 +82,7 @@ def progress_bar(name: str, quiet: bool, *, unit: str | None = None) -> Iterator
 
 
 def _times() -> ProgressColumn:
-    """The time taken, and what is left where that is known: alone, either could be taken for the other."""
+    """The time taken, and what is left if that is known: alone, either could be taken for the other."""
     from rich.progress import ProgressColumn, Task
     from rich.table import Column
     from rich.text import Text

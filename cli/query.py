@@ -294,7 +294,7 @@ def _check_one(
 
 
 def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About], key: str) -> None:
-    """Print an object for each claim of a file, in order. Raises Incomplete where some could not be checked."""
+    """Print an object for each claim of a file, in order. Raises Incomplete if some could not be checked."""
     from ..evaluation.batch import check_batch, earlier_answers, unjudged
     from ..evaluation.datasets import iter_claims
     from ..types import add_usage
@@ -368,7 +368,7 @@ def _refuse_own_output(file: str) -> None:
 
 
 def _about(resolved: Resolved, checked: Checker) -> About:
-    """What a report says of the run."""
+    """What a report says about the run."""
     from .report import about_run
 
     plan = checked.plan()
@@ -431,7 +431,7 @@ def _conditions(filters: tuple[str, ...], before_day: str | None, after_day: str
 
 
 def _lines(file: str) -> int | None:
-    """How many lines a file has, where that is cheap to know."""
+    """How many lines a file has, if that is cheap to know."""
     if not file.endswith((".jsonl", ".ndjson")) or not Path(file).is_file():
         return None
     with Path(file).open("rb") as stream:

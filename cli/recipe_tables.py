@@ -100,7 +100,7 @@ def changes_of(ablation: Ablation) -> str:
 
 
 def table_command(table: Table) -> str:
-    """The command of a table's rows, with RECIPE in the place of what each row is about."""
+    """The command of a table's rows, with RECIPE in place of what each row is about."""
     metrics = " ".join(f"--metric {metric}" for metric in table.metrics)
     return table.command.replace("{recipe}", "RECIPE").replace("{metrics}", metrics).rstrip()
 

@@ -62,7 +62,7 @@ def list_(*, as_json: bool) -> None:
 
 
 def parts_here(recipe: Recipe, settings: Settings) -> list[tuple[str, str]]:
-    """The models that a recipe can't run without, each with why it can't be had here; empty where it can.
+    """The models that a recipe can't run without, each with why it is not available here; empty if all are.
 
     Asks neither the hub nor the servers of language models.
     """

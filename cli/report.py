@@ -103,7 +103,7 @@ def writing_report(path: str | Path, about: About) -> Iterator[Callable[[Result]
 
 
 def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) -> dict[str, list[str]]:
-    """What a report says of a run: the models that the caller names, the recipe's stages, the settings that are set.
+    """What a report says about a run: the models that the caller names, the recipe's stages, the settings that are set.
 
     A page is made to be sent: it has no secrets, URLs come without their passwords, and what only says where things
     lie on this machine is left out.
@@ -132,7 +132,7 @@ _PLACE = re.compile(r"^((?:[\w-]+:)?)(?!//)(?:/|~/|\.{1,2}/|[A-Za-z]:\\).*[/\\](
 
 
 def placeless(name: str) -> str:
-    """A model, a store or a file by its last name, where it is a path on this machine; anything else as it is."""
+    """A model, a store or a file by its last name, if it is a path on this machine; anything else as it is."""
     return _PLACE.sub(r"\1", name.rstrip("/") if "://" not in name else name)
 
 

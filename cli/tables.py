@@ -98,7 +98,7 @@ def difference_json(one: Difference) -> dict[str, Any]:
 
 
 def differences_json(compared: Comparison | None, name: str | None) -> dict[str, Any]:
-    """Those of one run or judge from the first, by metric; nothing where nothing was compared."""
+    """Those of one run or judge from the first, by metric; nothing if nothing was compared."""
     if compared is None:
         return {}
     own = {one.metric: difference_json(one) for one in compared.differences if one.run == name}

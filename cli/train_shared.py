@@ -51,7 +51,7 @@ def prepared(
 ) -> tuple[T, dict[str, Any]]:
     """The settings of a training, and what it reads and writes: both come from options or from the --config file.
 
-    `files` are the names of the latter, which are not settings. Raises UsageError where one that is needed is missing,
+    `files` are the names of the latter, which are not settings. Raises UsageError if one that is needed is missing,
     NotFound or InvalidData.
     """
     from ..training.loop import require_training

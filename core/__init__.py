@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 def open(  # noqa: A001
     store: str | None = None, *, judge: Judge | None = None, trust_folder: bool = False, **settings: Any
 ) -> Checker:
-    """Open a store by what `--store` would say; without it, the one of the settings.
+    """Open a store. `store` is written as for `--store`; by default, the settings name it.
 
-    Further settings by name win over the environment and the settings files: `ccheck.open(recipe="bm25")`. They do what
-    the flags of `ccheck query` do. What only the user may choose and the current folder's ccheck.toml sets is an error
-    where the user did not allow that file (`ccheck config trust`), or `trust_folder` does.
+    Further settings override the environment and the settings files: `ccheck.open(recipe="bm25")`. They do what the
+    flags of `ccheck query` do. If the current folder's ccheck.toml sets something that only you may choose, that is an
+    error, unless you allowed the file (`ccheck config trust`) or set `trust_folder`.
     Raises UsageError, NotFound or InvalidData.
     """
     from .pipeline.checker import Checker

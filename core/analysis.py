@@ -89,7 +89,7 @@ def open_analysis(analysis: Analysis) -> Callable[[str], list[str]]:
     cuts a word into, whichever words stand around it, special tokens (with that for the unknown) left out. Where the
     vocabulary knows words by the space before them (byte-level BPE), each word is cut as if one stood there: a word
     has the same terms at the start of a claim and inside a document, and those that the tokenizer learned for words in
-    running text. Raises NotFound if the model of the subwords is not to be had, MissingExtra without tokenizers.
+    running text. Raises NotFound if the model of the subwords is not available, MissingExtra without tokenizers.
     """
     stopwords = _stopwords(analysis.stopwords)
     cut = _subwords(analysis.subwords) if analysis.subwords is not None else None

@@ -1,7 +1,7 @@
 """The errors that ccheck raises on purpose.
 
     CcheckError                 exit code
-    ├── UsageError              2  an option or a value that makes no sense
+    ├── UsageError              2  an option or a value is not valid
     ├── MissingExtra            3  an optional part is not installed
     ├── NotFound                4  a file, store, index or model is missing
     ├── InvalidData             5  the data can't be used as they are
@@ -29,7 +29,7 @@ class CcheckError(Exception):
 
 
 class UsageError(CcheckError):
-    """An option, a setting or an argument that makes no sense."""
+    """An option, a setting or an argument is not valid."""
 
     exit_code = 2
 
@@ -47,7 +47,7 @@ class MissingExtra(CcheckError):
 
 
 class NotFound(CcheckError):
-    """A file, store, index or model does not exist. `model` names the model, where it is one."""
+    """A file, store, index or model does not exist. `model` is the name of a missing model."""
 
     exit_code = 4
 
@@ -57,7 +57,7 @@ class NotFound(CcheckError):
 
 
 class StoreChanged(CcheckError):
-    """A store's vectors are those of another model by now than the queries were made for: plan again."""
+    """A store's vectors now come from another model than the one that the queries were made for: plan again."""
 
     exit_code = 5
 
@@ -86,8 +86,8 @@ class Incomplete(CcheckError):
 def batch_error(message: str, errors: Sequence[CcheckError], total: int) -> CcheckError:
     """The error of a batch of `total`, some of which failed: Incomplete, unless all of them did.
 
-    Then it is a ServerError where one of them is, since another try may help, else like the first of them. The message
-    ends with the first one's, for who reads the terminal and not the answers.
+    If all failed, it is a ServerError if one of them is, since another try may help, else the first one's kind. The
+    message ends with that of the first one, for people who read the terminal and not the answers.
     """
     message = f"{message}. The first: {errors[0]}"
     if len(errors) < total:

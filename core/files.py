@@ -43,7 +43,7 @@ def no_file(given: AnyPath) -> NotFound:
 def check_output(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()) -> Path:
     """The place at which a file can be written. `what` is what messages call it; `reads` is what the command reads.
 
-    Raises UsageError with the reason where nothing can, or should, be written there.
+    Raises UsageError with the reason if nothing can, or should, be written there.
     """
     target = Path(path)
     try:
@@ -182,7 +182,7 @@ def _open(beside: Path, target: Path, what: str) -> _Disk:
 
 
 def _obstacle(given: str, target: Path, reads: Iterable[AnyPath | None]) -> str | None:
-    """The reason why nothing should be written there; None where it may."""
+    """The reason why nothing should be written there; None if it may."""
     if given in ("", "-"):
         return "it must be the name of a file"
     if target.is_symlink():

@@ -45,14 +45,14 @@ def fingerprint(path: Path) -> str:
             _add(digest, file.relative_to(path), file_hash(file).encode())
         return digest.digest()
 
-    # Reading a tokenizer and writing it anew takes longer than the rest of a small model's opening.
+    # Reading a tokenizer and writing it again takes longer than the rest of a small model's opening.
     return _remembered("fingerprint", [*parts, *weights], make).hex()
 
 
 def check_modules(path: Path) -> list[Path]:
     """The folders of the modules that sentence-transformers puts together, other than `path` itself.
 
-    Raises InvalidData where one lies outside of the folder, or has weights that are not safetensors: loading such runs
+    Raises InvalidData if one lies outside of the folder, or has weights that are not safetensors: loading such runs
     what their author wrote.
     """
     whole = path.resolve()

@@ -33,7 +33,7 @@ def reciprocal_ranks(ranking: Scored[Key], k: int) -> list[float]:
 
 
 def min_max(ranking: Scored[Key]) -> list[float]:
-    """The scores scaled to 0..1 over this ranking; all 1 where they are equal."""
+    """The scores scaled to 0..1 over this ranking; all 1 if they are equal."""
     scores = [score for _, score in ranking]
     if not scores:
         return []

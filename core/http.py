@@ -69,7 +69,7 @@ class Counted:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The header Retry-After in seconds from now: it has a number of them, or a date; None where it has neither."""
+    """The header Retry-After in seconds from now: it has a number of them, or a date; None if it has neither."""
     value = headers.get("retry-after", "").strip()
     try:
         seconds = float(value)
@@ -153,7 +153,7 @@ def _error_of(state: RetryCallState) -> BaseException | None:
 
 
 def redirected(server: str, status: int, headers: Mapping[str, str]) -> str | None:
-    """What to say of an answer that sends us elsewhere; None for any other answer.
+    """What to say about an answer that sends us elsewhere; None for any other answer.
 
     Nobody follows: claims and papers would go to a host that the user did not name.
     """
@@ -189,7 +189,7 @@ def is_lasting(error: BaseException) -> bool:
 
 
 def missing_certificates() -> str | None:
-    """What is wrong with SSL_CERT_FILE and SSL_CERT_DIR, which HTTP clients read; None where nothing is."""
+    """What is wrong with SSL_CERT_FILE and SSL_CERT_DIR, which HTTP clients read; None if nothing is."""
     for name, kind, there in (("SSL_CERT_FILE", "file", os.path.isfile), ("SSL_CERT_DIR", "folder", os.path.isdir)):
         value = os.environ.get(name)
         if value and not there(value):

@@ -50,7 +50,7 @@ def _kind(origin: dict[str, Any]) -> str:
 
 
 def _installer() -> str:
-    """`pip` of this Python; uv's where it is installed, since environments that uv makes have no pip."""
+    """`pip` of this Python; uv's if it is installed, since environments that uv makes have no pip."""
     import importlib.util
 
     python = shlex.quote(_near(Path(sys.executable), within=True))

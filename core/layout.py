@@ -151,7 +151,7 @@ class Layout:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Layout:
-        """Raises KeyError, TypeError, AttributeError or ValueError where `data` was not made by `to_dict`."""
+        """Raises KeyError, TypeError, AttributeError or ValueError if `data` was not made by `to_dict`."""
         sparse, additional = data["sparse"], data["additional"]
         return cls(
             {

@@ -105,12 +105,12 @@ def folder_of(name: str) -> Path | None:
 def find_model(
     name: str, *, allow_download: bool = True, with_code: bool = False, tokenizer_only: bool = False
 ) -> FoundModel:
-    """Where a model's files lie, downloading them from the hub where they are nowhere else.
+    """Where a model's files are. Downloads them from the hub if they are nowhere else.
 
     `with_code`: also the Python files beside the weights. `tokenizer_only`: no more than `tokenizer.json` is needed,
     for which no weights are downloaded or checked.
 
-    Raises NotFound with what to do where they can't be had, InvalidData where packaged weights are not the true ones.
+    Raises NotFound with what to do if they are not available, InvalidData if packaged weights are not the true ones.
     """
     folder = folder_of(name)
     marks = ("tokenizer.json", "config.json", "modules.json") if tokenizer_only else ("config.json", "modules.json")
@@ -258,7 +258,7 @@ def models_installed() -> bool:
 
 
 def check_device(name: str) -> None:
-    """Raises UsageError where models can't run on a device, as torch names it."""
+    """Raises UsageError if models can't run on a device, as torch names it."""
     import torch
 
     try:
@@ -413,7 +413,7 @@ def keep_few_shapes() -> None:
 
 
 def positions(config: Any) -> int | None:
-    """How many tokens a transformer of this configuration has positions for; None where it does not say."""
+    """How many tokens a transformer of this configuration has positions for; None if it does not say."""
     limit = getattr(config, "max_position_embeddings", None)
     if limit is None:
         return None

@@ -89,5 +89,5 @@ def as_toml(store: str, profile: StoreProfile) -> str:
 
 
 def _quoted(value: object) -> str:
-    """JSON's strings and lists are TOML's, but for one character that JSON leaves as it is."""
+    """JSON's strings and lists are TOML's, except for one character that JSON leaves as it is."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -150,7 +150,7 @@ def published(recipe: Recipe) -> list[Published]:
 
 
 def row_recipe(recipe: Recipe, row: Row) -> str | None:
-    """The name with which commands load what a row is about; None where a command of its own makes it."""
+    """The name with which commands load what a row is about; None if a command of its own makes it."""
     if row.command is not None:
         return None
     own = recipe.name.partition(":")[0]
@@ -158,7 +158,7 @@ def row_recipe(recipe: Recipe, row: Row) -> str | None:
 
 
 def row_command(recipe: Recipe, table: Table, row: Row) -> str | None:
-    """The command that runs a row; None where nothing can."""
+    """The command that runs a row; None if nothing can."""
     reference = row_recipe(recipe, row)
     if reference is None or table.command == "none":
         return None if row.command == "none" else row.command

@@ -106,7 +106,7 @@ class Recipe(Stage):
 
 
 def name_clash(retrievers: Iterable[str], rerankers: Iterable[str]) -> str | None:
-    """Which two stages have one name, in words; None where all differ."""
+    """Which two stages have one name, in words; None if all differ."""
     own = set(retrievers)
     for kind, names in (("retrievers", own), ("rerankers", rerankers)):
         for name in names:
@@ -128,7 +128,7 @@ def recipe_names() -> list[str]:
 def recipe_text(name: str) -> str:
     """The TOML of a packaged recipe or of a file; of NAME:ABLATION that of NAME.
 
-    Raises NotFound where there is neither, naming the nearest.
+    Raises NotFound if there is neither, naming the nearest.
     """
     name, _ = without_ablations(name)
     if name in recipe_names():
@@ -159,7 +159,7 @@ def recipe_files(name: str) -> Iterator[Path]:
 
 
 def load_recipe(name: str, replace: Mapping[str, str] | None = None) -> Recipe:
-    """A packaged recipe by name, or one from a file, with the models of `replace` in the place of others.
+    """A packaged recipe by name, or one from a file, with the models of `replace` in place of others.
 
     `NAME:ABLATION` is the recipe with one of its ablations laid over it, `NAME:ONE+OTHER` with several.
     Raises NotFound or InvalidData, and UsageError for a model to replace that the recipe does not name.
@@ -203,7 +203,7 @@ def models_of(recipe: Recipe) -> list[str]:
 
 
 def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
-    """The recipe with other models in the place of some; `Recipe.replace` keeps what was replaced by what.
+    """The recipe with other models in place of some; `Recipe.replace` keeps what was replaced by what.
 
     Raises UsageError for a model that the recipe does not name.
     """
@@ -220,7 +220,7 @@ def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
 
 
 def ways_to_get(recipe: Recipe, model: str | None) -> str:
-    """What to do where a model of the recipe is missing; empty for a model that the recipe does not name.
+    """What to do if a model of the recipe is missing; empty for a model that the recipe does not name.
 
     A model that nobody published has to be trained. Any model can be replaced with another one.
     """
@@ -232,7 +232,7 @@ def ways_to_get(recipe: Recipe, model: str | None) -> str:
 
 
 def with_ways_to_get(error: CcheckError, recipe: Recipe) -> CcheckError:
-    """The error, with what to do where it says that a model of the recipe is missing."""
+    """The error; if it says that a model of the recipe is missing, with what to do."""
     if not isinstance(error, NotFound) or not (ways := ways_to_get(recipe, error.model)):
         return error
     return NotFound(f"{error}. {ways}", model=error.model)
@@ -242,7 +242,7 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """The recipe with other settings, by dotted keys such as `fusion.k`; a stage that is set to False is taken out, and
     one that is set to True stays as it is.
 
-    Raises UsageError for a key that the recipe does not have and a value that makes no sense there.
+    Raises UsageError for a key that the recipe does not have, or a value that is not valid there.
     """
     data = recipe.model_dump(exclude_unset=True)
     for key, value in changes.items():
@@ -346,7 +346,7 @@ def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_files(data: dict[str, Any]) -> dict[str, Any]:
-    """The tables without files that are `false`: `examples = false` shows none, also where there were none before."""
+    """The tables without files that are `false`: `examples = false` shows none, also if there were none before."""
     return {
         key: _without_files(value) if isinstance(value, dict) and key != "ablations" else value
         for key, value in data.items()
@@ -355,7 +355,7 @@ def _without_files(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _beside(name: str, data: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
-    """The tables with the files that they name where they are found: beside the recipe, or among the packaged ones.
+    """The tables with the paths of the files that they name, beside the recipe or among the packaged ones.
 
     Raises InvalidData for examples that lie elsewhere: what they say is sent to language models, and a recipe can come
     from a stranger, who would choose which of the user's files go there.

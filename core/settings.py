@@ -1,15 +1,15 @@
-"""Settings: a flag wins over the environment, that over ./ccheck.toml, that over the user's file, that over defaults.
+"""Settings: from a flag, else the environment, else ./ccheck.toml, else the user's file, else the default.
 
-In the environment each setting is `CCHECK_` and its name in capitals; those of Elasticsearch also answer to the names
-that Elastic's own tools use. In a file a table's name is the first part of its settings' names:
+In the environment, a setting is `CCHECK_` and its name in capitals. The names that Elastic's own tools use work too. In
+a file, the first part of a setting's name can be a table:
 
     store = "https://search.example.org:9200/papers"
     [elasticsearch]
     ca_certs = "/etc/ssl/elastic-ca.pem"
 
-Secrets are taken from the environment only. A folder can come from a stranger, so its ./ccheck.toml may set only what
-is harmless (`Here` marks it, in the model below); the rest waits until the user allows it: see `core/trust.py`. And
-whatever a folder or a recipe names, a key goes to no server but the user's own: see `core/keys.py`.
+Secrets are taken from the environment only. A folder can come from a stranger, so its ./ccheck.toml can set only
+harmless things (`Here` marks them, in the model below). The rest waits until the user allows it: see `core/trust.py`.
+Whatever a folder or a recipe names, keys go only to the user's own servers: see `core/keys.py`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Marks what the ./ccheck.toml of a stranger's folder may set unasked: values that `harmless` accepts, in words
-    `which`."""
+    """Marks what the ./ccheck.toml of a stranger's folder can set without consent: values that `harmless` accepts, in
+    words `which`."""
 
     which: str = "yes"
     harmless: Callable[[object], bool] = lambda value: True
@@ -191,14 +191,14 @@ class Settings(BaseModel):
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Where each setting came from: `flag`, `default`, a variable's name, or a file's path. Empty where the
+        """Where each setting came from: `flag`, `default`, a variable's name, or a file's path. Empty if the
         settings were not read by `resolve`."""
         return self._origins
 
     def yours(self, name: str) -> tuple[Any, ...]:
-        """What the user said of a setting, by flags, the environment and the user's own file; else its default.
+        """A setting from flags, the environment or the user's own file; else its default.
 
-        What ./ccheck.toml says is not among it, whether the user allowed it or not.
+        ./ccheck.toml is not read, even if the user allowed it.
         """
         return self._yours.get(name, (getattr(self, name),))
 
@@ -229,7 +229,7 @@ class Settings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The settings in force, and what of ./ccheck.toml is not, since it waits for the user's consent."""
+    """The settings in use, and those of ./ccheck.toml that wait for the user's consent."""
 
     settings: Settings
     pending: Mapping[str, Any] = field(default_factory=dict)
@@ -249,10 +249,10 @@ def resolve(
 ) -> Resolved:
     """Read all layers. A flag that is None was not given.
 
-    What only the user may choose and ./ccheck.toml sets is in force where the user allowed that file as it is, or says
-    `trust_folder`. Else it is an error, or with `show_pending` left out and listed: to look at, not to work with.
+    If ./ccheck.toml sets something that only the user may choose, the user must have allowed that file as it is, or set
+    `trust_folder`. Otherwise it is an error. With `show_pending`, such settings are left out and listed instead.
 
-    Raises InvalidData for a file that can't be read, UsageError for a value that makes no sense or waits for consent.
+    Raises InvalidData for a file that can't be read, UsageError for a value that is not valid or waits for consent.
     """
     users, here = config_files()
     said = {name: value for name, value in (flags or {}).items() if value is not None}
@@ -305,7 +305,7 @@ def waiting(file: Path, pending: Mapping[str, Any]) -> str:
 
 
 def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
-    """Allow ./ccheck.toml as it is now, or no more: the file, and what of it only the user may choose.
+    """Allow ./ccheck.toml as it is now, or no longer. Returns the file, and its settings that only the user may choose.
 
     Raises NotFound if there is no such file, or it was not allowed.
     """
@@ -324,7 +324,7 @@ def accept(*, withdraw: bool = False) -> tuple[Path, Mapping[str, Any]]:
 def remember(store: str, profile: StoreProfile) -> Path:
     """Add a store's profile to the user's settings file, which is returned.
 
-    Raises UsageError where the file has one of that store, InvalidData where it can't be read or written.
+    Raises UsageError if the file has one of that store, InvalidData if it can't be read or written.
     """
     file = config_files()[0]
     if redact(store) in _read(file).values.get(PROFILES, {}):
@@ -340,7 +340,7 @@ def remember(store: str, profile: StoreProfile) -> Path:
 
 
 def unasked(name: str) -> Here | None:
-    """What a folder's file may set of a setting without the user's consent; None: nothing."""
+    """The values of a setting that a folder's file can set without the user's consent, in words; None: none."""
     return next((mark for mark in Settings.model_fields[name].metadata if isinstance(mark, Here)), None)
 
 
@@ -350,12 +350,12 @@ def _is_harmless(name: str, value: object) -> bool:
 
 
 def config_files() -> list[Path]:
-    """The settings files, the one that wins last; they need not exist."""
+    """The settings files; later ones override earlier ones. They need not exist."""
     return [platformdirs.user_config_path("ccheck") / FILE, Path(FILE)]
 
 
 def variables(name: str) -> list[str]:
-    """The environment variables that set a setting, the one that wins first."""
+    """The environment variables that set a setting; earlier ones override later ones."""
     if name in FLAGS_ONLY:
         return []
     names = [f"CCHECK_{name.upper()}"]

@@ -50,7 +50,7 @@ def words_only(tokenizer: Any) -> Callable[[], None]:
 def words_only_in(model: Any) -> Callable[[], None]:
     """The same for all that a model of sentence-transformers tokenises. Returns what makes its tokenizers as before.
 
-    Where its own prompts or its chat template have special tokens, its tokenizer must find those: there the texts are
+    If its own prompts or its chat template have special tokens, its tokenizer must find those: there the texts are
     changed before the prompt is put to them.
     """
     tokenizers = {

@@ -320,7 +320,7 @@ RerankerStage: TypeAlias = Annotated[
 class EvidenceStage(Stage):
     """Which sentences of each document are shown, and how many.
 
-    `mix`: the words shared with the claim and the similarity of embeddings, where there is a model; `lexical` and
+    `mix`: the words shared with the claim and the similarity of embeddings, if there is a model; `lexical` and
     `embedding`: one of them alone; `reranker`: by the last reranker's score.
     """
 

@@ -50,7 +50,7 @@ def trust(file: Path, digest: str) -> None:
 
 
 def distrust(file: Path) -> bool:
-    """Take back what was allowed; False where nothing was."""
+    """Take back what was allowed; False if nothing was."""
     known = _listed()
     if known.pop(str(file.resolve()), None) is None:
         return False

@@ -53,15 +53,15 @@ class Claim:
     text: str
     id: str | None = None
     date: str | None = None
-    """The day on which it was made (ISO 8601), where that is known."""
+    """The day on which it was made (ISO 8601), if that is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What is ingested: a paper's title and abstract or full text.
+    """A paper: its title, and its abstract or full text.
 
-    `metadata` is flat: a nested object's keys are joined by dots. `published` is the last day (ISO 8601) on which the
-    document can have appeared: a bare year 2015 is 2015-12-31, so that "before" means surely before.
+    `metadata` is flat: the keys of nested objects are joined with dots. `published` is the last day (ISO 8601) on which
+    the document can have appeared: a bare year 2015 is 2015-12-31, so that "before" really means before.
     """
 
     id: str
@@ -83,7 +83,7 @@ def document_text(title: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk of a document's text with its embedding. The embedding of an additional text has no place: 0, 0."""
+    """A chunk of a document's text with its embedding. For an additional text, `start` and `end` are both 0."""
 
     start: int
     end: int
@@ -92,11 +92,10 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A part of a document that is searched by itself: a sentence, a paragraph, a window.
+    """A part of a document that is searched by itself: a sentence, a paragraph or a window.
 
-    `granularity` is the name that the layout has for its kind. `number` is its place among the document's units of this
-    granularity, from 0. `start` and `end` say where `text` stands in the document's text; both are 0 for a text that
-    stands elsewhere.
+    `granularity` is the layout's name for this kind of unit. `number` counts the document's units of this granularity,
+    from 0. `start` and `end` are offsets into the document's text. Both are 0 if `text` is not part of it.
     """
 
     granularity: str
@@ -108,7 +107,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class UnitEntry:
-    """A unit as a store takes it; `vector` where the layout names a model for its granularity."""
+    """A unit as a store takes it; `vector` is set if the layout names a model for its granularity."""
 
     unit: Unit
     vector: Vector | None = None
@@ -129,7 +128,7 @@ class Entry:
     """A document as a store takes it. `digest` changes when anything that the store would hold changes.
 
     `passages` are those of each field of vectors, `units` those of each granularity, by name. `additional` are texts
-    that a language model wrote about the document. What a layout does not name is empty.
+    that a language model wrote about the document. Fields that the layout does not name are empty.
     """
 
     document: Document
@@ -141,7 +140,7 @@ class Entry:
 
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "not>"]
-"""`not>` passes what is not above the value, and what has none, as `!=` does."""
+"""`not>` matches documents whose value is not above this one, and, like `!=`, documents without a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +157,10 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a store is asked: the claim's words and, for dense retrieval, its embedding.
+    """A query to a store: the claim's words and, for dense retrieval, its embedding.
 
-    `own` has what single retrievers are asked instead, by their names: words for BM25, an embedding for dense, a sparse
-    vector for sparse ones. `filters` are its scope: only documents that pass all of them are searched, beside what the
-    call's filters say.
+    `own` has the queries of single retrievers by name, where they differ: words for BM25, an embedding for dense, a
+    sparse vector for sparse retrieval. `filters` apply to this query, in addition to those of the call.
     """
 
     text: str
@@ -190,10 +188,10 @@ class Query:
 class Hit:
     """A document, or one of its units, in a ranking.
 
-    `rank` starts at 1; `score` orders the ranking. `scores` and `ranks` are by the name of each retriever that found
-    the document, and `scores` has the fusion's too. BM25 scores are Elasticsearch's, dense scores are cosines. Where
-    rerankers came after, `scores` has what each gave as it gave it, by its name, `ranks` has the place before them by
-    the fusion's, and `cut` names those that read only a part of the document.
+    `rank` starts at 1; `score` orders the ranking. `scores` and `ranks` have an entry for each retriever that found the
+    document, by its name, and `scores` one for the fusion. BM25 scores are computed as in Elasticsearch, dense scores
+    are cosines. If rerankers ran, `scores` also has the score of each, as the model gave it, `ranks` has the rank
+    before reranking under the fusion's name, and `cut` names the rerankers that read only a part of the document.
     """
 
     rank: int
@@ -235,10 +233,11 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """What one document says about the claim. Where that failed, `label` is None and `error` says why.
+    """What one document says about the claim. If it could not be determined, `label` is None and `error` says why.
 
-    `confidence` is the probability, in 0..1, that the label is right; `probabilities` are those of all labels, where
-    the method gives them. `interrupted`: the user stopped before it was made; it is not in a result's JSON.
+    `confidence` is the probability, in 0..1, that the label is right. `probabilities` has the probability of each
+    label, if the method gives them. `interrupted`: the user stopped before the stance was made. It is not in a result's
+    JSON.
     """
 
     label: Label | None
@@ -251,10 +250,10 @@ class Stance:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the evidence says as a whole. Where that failed, `label` is None and `error` says why.
+    """What the evidence says as a whole. If there is no verdict, `label` is None and `error` says why.
 
-    `judged` documents have a stance and `failed` ones should have got one. Where some failed, `error` says why of a
-    verdict with a label, too, and its confidence is the lower for it.
+    `judged` counts the documents with a stance, `failed` those whose stance could not be made. If some failed, `error`
+    says why even if there is a label, and the confidence is lower.
     """
 
     label: Label | None
@@ -295,8 +294,8 @@ def add_usage(by_stage: Mapping[str, Usage], stage: str, used: Usage) -> Mapping
 class Evidence:
     """A hit with its sentences and stance.
 
-    `grounding` has the `figures` and `passages` of the full text that ground the claim, as JSON values, where they were
-    asked for (`ccheck query --deep`).
+    `grounding` has the `figures` and `passages` of the full text that ground the claim, as JSON values, if you asked
+    for them (`ccheck query --deep`).
     """
 
     hit: Hit
@@ -332,7 +331,7 @@ NO_ANSWER = "No answer could be found."
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A passage that an answer rests on: `text` is what stands at `start` to `end` of the document's text."""
+    """A passage that an answer rests on: `text` is the document's text from `start` to `end`."""
 
     doc_id: str
     start: int
@@ -342,10 +341,10 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswer:
-    """A question about a claim, with what became of it.
+    """A question about a claim, with its answer.
 
-    `queries` are what was searched for beside the question itself. An answer cites at least one passage, or it is
-    `NO_ANSWER`. Where there is none because something failed, `answer` is None and `error` says why.
+    `queries` are the search queries in addition to the question itself. An answer cites at least one passage, or it is
+    `NO_ANSWER`. If the question failed, `answer` is None and `error` says why.
     """
 
     question: str
@@ -365,21 +364,21 @@ class QuestionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The answer for one claim. `error` is set, and the evidence empty, where the claim could not be checked.
+    """The answer for one claim. If the claim could not be checked, `error` is set and the evidence is empty.
 
     `usage_by_stage` has the stages that asked a language model, as `timings_ms` names them: `rewrite`, `rerank`,
     `questions`, `queries`, `answers`, `verdict`.
 
-    `stages` has, where it was asked for, the ids of the documents after each stage, best first, by the names of the
-    retrievers, of the fusion's method and of the rerankers, in the order in which they ran.
+    `stages` has the ids of the documents after each stage, best first, if they were asked for. Its keys are the names
+    of the retrievers, the fusion's method and the rerankers, in the order in which they ran.
 
     `scored_by` has the kind of each stage that can be in `Hit.scores`, by its name there.
 
-    `questions` are those of a recipe that checks with questions, else None. The evidence is then what their answers
-    cite.
+    `questions` has the questions of a recipe that checks with questions, else None. The evidence then consists of the
+    passages that their answers cite.
 
-    `relevance` is the probability, in 0..1, that something that was found bears on the claim. It is low where the
-    collection has nothing about it. None where it was not estimated.
+    `relevance` is the probability, in 0..1, that at least one document found bears on the claim. It is low if the
+    collection has nothing about it, and None if it was not estimated.
     """
 
     claim: Claim

@@ -24,7 +24,7 @@ def load_adapter(folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
     """A function from a claim's embedding to the one to search for: float32 of unit length, [dimensions] both, or
     [claims, dimensions] both.
 
-    `fingerprint` is of the weights that made the embeddings (`Embedding.fingerprint`). Raises NotFound where there is
+    `fingerprint` is of the weights that made the embeddings (`Embedding.fingerprint`). Raises NotFound if there is
     no adapter, InvalidData for one that is broken or made for other weights.
     """
     import numpy as np

@@ -26,7 +26,7 @@ CrossEncoder = Callable[[Sequence[tuple[str, str]]], "Floats"]
 def load_cross_encoder(folder: BertFolder, adapter: Path, most: int) -> CrossEncoder:
     """The model of a folder, changed by an adapter. Of two texts it reads `most` tokens. The last one is kept.
 
-    Raises InvalidData where one of the two is broken, or they do not fit each other.
+    Raises InvalidData if one of the two is broken, or they do not fit each other.
     """
     import numpy as np
     from safetensors import SafetensorError

@@ -28,7 +28,7 @@ DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH = 32
 """Texts in one forward pass; more make it no faster on a CPU, and take memory."""
 MANY = 256
-"""So many documents at a time are worth the seconds that importing torch takes, where there is a GPU."""
+"""So many documents at a time are worth the seconds that importing torch takes, if there is a GPU."""
 
 
 class Embedder:
@@ -45,7 +45,7 @@ class Embedder:
 
         The model is loaded when it is needed: now to learn its dimensions, later where `known` has them of the same
         weights. `on_load` is called before sentence-transformers loads it, which takes seconds. Raises MissingExtra for
-        a model that needs sentence-transformers where it is not installed, NotFound without safetensors weights,
+        a model that needs sentence-transformers if it is not installed, NotFound without safetensors weights,
         InvalidData for a folder that holds no embedding model, and UsageError for a device that does not exist, here or
         when it loads.
         """
@@ -76,7 +76,7 @@ class Embedder:
         return load_bert(self._bert_folder)
 
     def encode_documents(self, texts: Sequence[str]) -> Vector:
-        """What numpy can run goes through sentence-transformers only where there are many texts and a GPU, since on a
+        """What numpy can run goes through sentence-transformers only if there are many texts and a GPU, since on a
         processor numpy is as fast (benchmarks/embedding.py). Other models calculate in bfloat16 on processors that have
         it (cosine to float32 at least .9995)."""
         many = len(texts) >= MANY and self._device is None and gpu_driver_here() and models_installed()

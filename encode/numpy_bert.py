@@ -46,7 +46,7 @@ _USUAL: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class BertFolder:
-    """What a folder says of its embedding model. `max_tokens` counts the two special tokens."""
+    """What a folder says about its embedding model. `max_tokens` counts the two special tokens."""
 
     path: Path
     layers: int
@@ -58,7 +58,7 @@ class BertFolder:
 
 
 def read_bert_folder(path: Path) -> BertFolder | None:
-    """What `NumpyBert` needs to know of a folder of sentence-transformers; None where it can't run the model.
+    """What `NumpyBert` needs to know of a folder of sentence-transformers; None if it can't run the model.
 
     It can run a BERT in float32 with the usual activation and positions, whose tokens are pooled in one way. Prompts,
     further modules and other settings are left to sentence-transformers.
@@ -118,7 +118,7 @@ class NumpyBert:
     def changed(self, change: Callable[[dict[str, Floats]], None]) -> NumpyBert:
         """The model with other weights: `change` gets those of its layers by their names, and may replace them.
 
-        Raises ValueError where these don't fit each other, and what `change` raises.
+        Raises ValueError if these don't fit each other, and what `change` raises.
         """
         weights = _read_weights(self._folder)
         with one_thread_each():
@@ -322,8 +322,8 @@ def _has_float32(file: Path) -> bool:
 
 
 def _header(file: Path) -> tuple[dict[str, Any], int]:
-    """What a safetensors file says of its tensors, without those that the model does not use, and where their bytes
-    begin: 8 bytes with the header's length, then JSON. Raises ValueError where it has none."""
+    """What a safetensors file says about its tensors, without those that the model does not use, and where their bytes
+    begin: 8 bytes with the header's length, then JSON. Raises ValueError if it has none."""
     with file.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         if size > os.fstat(stream.fileno()).st_size:

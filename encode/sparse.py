@@ -123,7 +123,7 @@ def _load(found: FoundModel, device: str | None) -> SparseEncoder:
 def _check_folder(found: FoundModel) -> None:
     """Raises InvalidData unless the folder says that it holds a sparse encoder, or a masked language model.
 
-    sentence-transformers would make one of anything, with weights drawn at random where it has none.
+    sentence-transformers would make one of anything, with weights drawn at random if it has none.
     """
     modules, config = found.path / "modules.json", found.path / "config.json"
     if modules.is_file():

@@ -52,7 +52,7 @@ class TokenTable:
         return vectors @ self.basis.T
 
     def save(self, file: Path, weights: str) -> None:
-        """`weights`: the SHA-256 of the model's. Raises UsageError or Incomplete where the file can't be written."""
+        """`weights`: the SHA-256 of the model's. Raises UsageError or Incomplete if the file can't be written."""
         from safetensors.numpy import save
 
         tensors: dict[str, NDArray[Any]] = {"codes": self.codes, "scales": self.scales, "basis": self.basis}
@@ -68,7 +68,7 @@ def load_table(
 ) -> TokenTable:
     """The table of the model whose weights have this SHA-256: from the package, from the folder `cache`, or made.
 
-    `on_make` is called before what takes long. Where the cache can't be written, the table is made again next time.
+    `on_make` is called before what takes long. If the cache can't be written, the table is made again next time.
     """
     kept = cache / f"{weights[:32]}.safetensors"
     for file in [*sorted(PACKAGED.glob("*.safetensors")), kept]:
@@ -98,7 +98,7 @@ def make_table(bert: NumpyBert) -> TokenTable:
 
 
 def _read(file: Path, weights: str, vocabulary: int) -> TokenTable | None:
-    """None where the file is not that model's, or can't be read: it is only a cache."""
+    """None if the file is not that model's, or can't be read: it is only a cache."""
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -128,7 +128,7 @@ def write_predictions(path: str | Path, predictions: Sequence[Prediction]) -> No
 
 
 def prediction(result: Result) -> Prediction:
-    """What a result says of a claim, as the task wants it. Questions that failed are left out."""
+    """What a result says about a claim, as the task wants it. Questions that failed are left out."""
     pages = {piece.document.id: piece.document for piece in result.evidence}
     pairs = []
     for one in result.questions or ():
@@ -145,7 +145,7 @@ def prediction(result: Result) -> Prediction:
 def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteor) -> Scores:
     """The measures of predictions, which are matched with the claims by their ids.
 
-    Raises InvalidData where there are no claims, two predictions have one id, or none is of a claim.
+    Raises InvalidData if there are no claims, two predictions have one id, or none is of a claim.
     """
     if not gold:
         raise InvalidData("there are no claims to measure")

@@ -177,7 +177,7 @@ def _lines(file: str) -> Iterator[tuple[int, bytes, bool]]:
 
 
 def _claim(answer: Any) -> Key | None:
-    """The claim that an object answers; None where it is not an answer."""
+    """The claim that an object answers; None if it is not an answer."""
     if not isinstance(answer, dict) or not {"claim", "evidence", "verdict", "recipe", "store"} <= answer.keys():
         return None
     claim, evidence = answer["claim"], answer["evidence"]

@@ -86,7 +86,7 @@ def calibrate(
 ) -> CalibrationReport:
     """Judge labelled pairs and calibrate the confidences on them.
 
-    Raises InvalidData where no pair could be judged or there are too few, MissingExtra without scikit-learn.
+    Raises InvalidData if no pair could be judged or there are too few, MissingExtra without scikit-learn.
     """
     cases = [
         Case(Claim(pair.claim), (Evidence(Hit(1, Document(str(number), "", pair.evidence), 1.0)),))

@@ -42,7 +42,7 @@ _RELEVANT: Mapping[Label, int] = {"SUPPORTS": 1, "REFUTES": 1, "CONFLICTING": 1,
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """What one record says of a claim and a document. `grade` and `label` are None where it does not say."""
+    """What one record says about a claim and a document. `grade` and `label` are None if it does not say."""
 
     claim: str
     document: str
@@ -219,7 +219,7 @@ def read_corpus(path: str | os.PathLike[str], *, titles: bool = True) -> Corpus:
 
 
 def _pairs(data: Mapping[str, Any], number: int) -> Iterator[_Pair]:
-    """The judged documents of a record. None where it is of a claim alone."""
+    """The judged documents of a record. None if it is of a claim alone."""
     if "0" in data:
         yield _trec_pair(data)
         return
@@ -353,7 +353,7 @@ _DAY_FIRST = re.compile(r"(\d{1,2})-(\d{1,2})-(\d{4})")
 
 
 def _date(value: object) -> str | None:
-    """The day on which a claim was made: ISO 8601, or AVeriTeC's 31-10-2020. None where it can't be read."""
+    """The day on which a claim was made: ISO 8601, or AVeriTeC's 31-10-2020. None if it can't be read."""
     text = _text(value)
     if day_first := _DAY_FIRST.fullmatch(text):
         day, month, year = day_first.groups()

@@ -34,7 +34,7 @@ class Covered(Reply):
 class Ev2r:
     """Mean recalls and the score, over the claims that could be judged; `failed` others have the first's `error`.
 
-    None where no claim could be judged.
+    None if no claim could be judged.
     """
 
     questions: float | None
@@ -78,7 +78,7 @@ def ev2r(gold: Sequence[Gold], predictions: Sequence[Prediction], llm: LanguageM
             recalls[place, kind] = outcome.value.reference_covered / outcome.value.reference_facts
     reason = next(iter(errors.values()), None)
     judged = [place for place in range(len(pairs)) if place not in errors]
-    # Where no question was answered, the claims without evidence alone would make a score.
+    # If no question was answered, the claims without evidence alone would make a score.
     if not judged or (asked and not recalls):
         return Ev2r(None, None, None, len(errors), reason)
     mean = [sum(recalls.get((place, kind), 0.0) for place in judged) / len(judged) for kind in (0, 1)]

@@ -38,9 +38,9 @@ class Checks(Protocol):
 class Evaluation:
     """One recipe over one set of claims.
 
-    `run` is what the recipe ranks in the end, `stages` what each of its stages ranked, in the order in which they ran.
-    Claims that failed are in `errors`, by id, with the reason, and in no mean. `seconds` are of a claim, by stage, with
-    `total` as the clock saw it; `usage_by_stage` is that of all claims.
+    `run` is the final ranking, `stages` has that of each stage, in the order in which they ran. Claims that failed are
+    in `errors`, by id, with the reason, and are left out of the means. `seconds` are per claim, by stage; `total` is
+    wall-clock time. `usage_by_stage` covers all claims.
     """
 
     recipe: Recipe
@@ -84,7 +84,7 @@ class Evaluation:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What could not be done, in words; empty where everything was."""
+        """What could not be done, in words; empty if everything was."""
         said = []
         if self.errors:
             claim, reason = next(iter(self.errors.items()))
@@ -123,7 +123,7 @@ class Evaluation:
 
 
 def labelled(classified: Classified) -> dict[str, Any]:
-    """The measures of labels, as JSON values; `calibration_error` is null where there are no confidences."""
+    """The measures of labels, as JSON values; `calibration_error` is null if there are no confidences."""
     data = asdict(classified)
     reliability = data.pop("reliability")
     data["calibration_error"] = None if reliability is None else reliability["error"]
@@ -148,12 +148,12 @@ def evaluate(
 ) -> Evaluation:
     """Run the checker's recipe over all claims and measure it.
 
-    The means are over the claims that were asked and have judgements; those of them for which nothing was found count
-    as 0, those that failed are left out. With `verdicts` what was judged is compared with `gold`. `on_progress` is
-    told how many of the claims are done.
+    The means are over the claims that have judgements. Claims for which nothing was found count as 0, claims that
+    failed are left out. With `verdicts`, stances and verdicts are compared with `gold`. `on_progress` is told how many
+    of the claims are done.
 
-    Raises UsageError, InvalidData where nothing can be measured (no claims, no judgements of them, all failed), and
-    what would fail for every claim.
+    Raises UsageError, InvalidData if nothing can be measured (no claims, no judgements of them, all failed), and
+    errors that would stop every claim.
     """
     ids = _ids(claims)
     if verdicts and gold is None:
@@ -276,7 +276,7 @@ class _Answers:
         return made
 
     def classified(self, gold: Gold) -> tuple[Classified | None, Classified | None]:
-        """Stances and verdicts compared with the true ones, where there are any."""
+        """Stances and verdicts compared with the true ones, if there are any."""
         stances = {pair: label for pair, label in gold.stances.items() if pair[0] in self.run}
         verdicts = {claim: label for claim, label in gold.verdicts.items() if claim in self.run}
         if not stances and not verdicts:
@@ -286,7 +286,7 @@ class _Answers:
         )
 
     def _classified(self, what: str, made: Mapping[Any, Any], true: Mapping[Any, Label]) -> Classified | None:
-        """None if there are no true labels, or, with its reason in `unmeasured`, where nothing could be measured.
+        """None if there are no true labels, or, with its reason in `unmeasured`, if nothing could be measured.
 
         The rankings were measured all the same, and may have taken hours.
         """
@@ -297,7 +297,7 @@ class _Answers:
             return None
 
     def seconds(self, total: float) -> dict[str, float]:
-        """Of a claim: in all, as the clock saw it, and by stage."""
+        """Seconds per claim: in all (wall-clock time), and by stage."""
         claims = max(1, len(self.run))
         stages = {name: spent / 1000 for name, spent in self._milliseconds.items()}
         return {name: round(spent / claims, 6) for name, spent in {"total": total, **stages}.items()}

@@ -18,7 +18,7 @@ FOLDER = "evaluation"
 class DiskMemory(Closing):
     """A `Memory` in a file. `notice` says where something is wrong with the file: then nothing outlasts the run.
 
-    `fresh`: what earlier runs left is not used, and written anew. `hits` and `misses` count values, by kind.
+    `fresh`: what earlier runs left is not used, and written again. `hits` and `misses` count values, by kind.
     """
 
     def __init__(self, path: Path, max_bytes: int, *, fresh: bool = False) -> None:

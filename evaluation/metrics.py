@@ -129,7 +129,7 @@ def bootstrap(values: Sequence[float], *, resamples: int = RESAMPLES, seed: int 
 
 
 def coverage(claims: Sequence[Claim] | None, run: Run, qrels: Qrels, known: KnownIds | None = None) -> list[str]:
-    """What claims, run and judgements do not have in common, a sentence each. `claims`: None where they are not known.
+    """What claims, run and judgements do not have in common, a sentence each. `claims`: None if they are not known.
 
     `known` says which documents the store has.
     """

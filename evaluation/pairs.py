@@ -55,7 +55,7 @@ class PairsMeasured:
 
     `metrics` and `intervals` (95%, by a bootstrap over claims) have `weighted_f1`, `weighted_precision`,
     `weighted_recall`, `macro_f1`, `accuracy` and `calibration_error`, the expected calibration error of the judged
-    pairs in ten bins of equal width. A metric is None where it can't be computed: a calibration error without
+    pairs in ten bins of equal width. A metric is None if it can't be computed: a calibration error without
     confidences, an interval of one claim. `confusion` has the number of pairs by true and by given label. `by_claim`
     has it for each claim, [claims, 3, 4], with a last column for pairs that were not judged. `reason` says why the
     first pair that was not judged was not.

@@ -41,7 +41,7 @@ OnProgress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class EvaluationData:
-    """What is measured on, and what is measured. Stances and verdicts are judged and measured where there is `gold`."""
+    """The data to measure on, and the metrics. Stances and verdicts are judged and measured if there is `gold`."""
 
     claims: list[Claim]
     qrels: Qrels
@@ -114,7 +114,7 @@ class Session:
     memory: DiskMemory
 
     def prepare(self, recipe: Recipe, data: EvaluationData) -> Recipe:
-        """The recipe with the changes from settings and data: without verdicts where none are measured."""
+        """The recipe with the changes from settings and data: without verdicts if none are measured."""
         recipe = adjusted(self.settings, recipe=recipe)
         return recipe if data.gold is not None else retrieval_only(recipe)
 

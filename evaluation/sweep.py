@@ -145,7 +145,7 @@ def as_good(points: Sequence[Point], metric: str) -> list[Point]:
 
 
 def hold_out(points: Sequence[Point], metric: str, folds: int = 2, seed: int = 0) -> HeldOut:
-    """See `HeldOut`; over the claims that were measured at all points. Raises InvalidData where they are too few."""
+    """See `HeldOut`; over the claims that were measured at all points. Raises InvalidData if they are too few."""
     by_claim = [point.evaluation.measured.by_claim[metric] for point in points]
     claims = [claim for claim in by_claim[0] if all(claim in values for values in by_claim)]
     if folds < 2 or len(claims) < folds:

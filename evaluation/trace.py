@@ -13,7 +13,7 @@ from .types import Qrels
 class DocumentTrace:
     """A relevant document's way through the stages.
 
-    `ranks` has its place, from 1, after each stage, None where it is not there. `won` and `lost` are the stages that
+    `ranks` has its place, from 1, after each stage, None if it is not there. `won` and `lost` are the stages that
     moved it into and out of the first `top`; a fusion is compared with the best place that any retriever gave it.
     """
 

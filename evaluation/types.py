@@ -24,7 +24,7 @@ Interval: TypeAlias = tuple[float, float]
 class Gold:
     """True labels: `stances` by claim and document id, `verdicts` by claim id.
 
-    `sentences` has the evidence of a pair where the data name it: numbers of sentences, from 0, or their texts.
+    `sentences` has the evidence of a pair, if the data name it: numbers of sentences, from 0, or their texts.
     """
 
     stances: Mapping[tuple[str, str], Label] = field(default_factory=dict)
@@ -36,15 +36,15 @@ class Gold:
 class Measured:
     """Metrics by their names: means over the claims, each claim's value, and 95% intervals of the means.
 
-    The claims are those that the judgements let the metric be computed for. `unanswered` are those of them for which
-    nothing was retrieved: they count as 0.
+    The claims are those whose judgements allow the metric to be computed. For the `unanswered` ones nothing was
+    retrieved: they count as 0.
     """
 
     mean: dict[str, float]
     by_claim: dict[str, dict[str, float]]
     """Metric, claim id, value. The mean of the values is `mean`, for each metric."""
     intervals: dict[str, Interval]
-    """Empty where there is one claim only."""
+    """Empty if there is one claim only."""
     unanswered: tuple[str, ...] = ()
 
 
@@ -60,7 +60,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """How good labels are, over `count` of them. What could not be labelled is in `failed` and in nothing else.
+    """How good labels are, over `count` of them. What could not be labelled is only in `failed`.
 
     `confusion` has a row for each true label and a column for each predicted one, both in the order of `labels`.
     `missing` are true labels for which there was neither a label nor a failure (a document that was not retrieved).
@@ -78,7 +78,7 @@ class Classified:
     by_label: dict[Label, Scores]
     confusion: tuple[tuple[int, ...], ...]
     intervals: dict[str, Interval]
-    """`accuracy`, `weighted_f1`, `macro_f1`; empty where all is of one claim."""
+    """`accuracy`, `weighted_f1`, `macro_f1`; empty if all is of one claim."""
     reliability: Reliability | None = None
     """How reliable the confidences are; None without confidences. `reliability.error` is the calibration error."""
 

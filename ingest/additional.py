@@ -81,8 +81,8 @@ class AdditionalWriter:
     ) -> tuple[list[Written | None], CcheckError | None]:
         """The texts about each document, the summary first, or why they could not be written.
 
-        The second value says why it was given up, where it was: what may be spent is spent, or the server is gone or
-        answers nobody. Documents that were not asked about for that reason have None in the place of texts. `on_done`
+        The second value says why it was given up, if it was: what may be spent is spent, or the server is gone or
+        answers nobody. Documents that were not asked about for that reason have None in place of texts. `on_done`
         is told how many documents have all their answers.
         """
         questions = [question for document in documents for question in self._questions(document)]

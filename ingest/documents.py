@@ -275,7 +275,7 @@ _EIGHT_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})", re.ASCII)
 
 
 def last_day(value: Value) -> str | None:
-    """The last day that a date can mean, in ISO 8601; None where it can't be read.
+    """The last day that a date can mean, in ISO 8601; None if it can't be read.
 
     2015 → 2015-12-31, 2015-02 → 2015-02-28, 2015-02-03T10:00Z and 20150203 → 2015-02-03.
     """

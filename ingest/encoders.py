@@ -65,7 +65,7 @@ def prepared(encoders: Encoders | Embedder | None, options: IngestOptions) -> En
 
 
 def with_chunking(encoders: Encoders, chunking: Chunking | None) -> Encoders:
-    """The same with other passages in the main field. Raises UsageError where there is none."""
+    """The same with other passages in the main field. Raises UsageError if there is none."""
     if chunking is None:
         return encoders
     if not encoders.dense:
@@ -92,7 +92,7 @@ def default_chunking(embedding: Embedding) -> Chunking:
 
 
 def chunking_for(encoders: Encoders, passage_tokens: int | None, overlap: int | None) -> Chunking | None:
-    """Passages of `passage_tokens` tokens that repeat `overlap` of the one before; None where neither is given.
+    """Passages of `passage_tokens` tokens that repeat `overlap` of the one before; None if neither is given.
 
     By default a passage is as long as the model reads, and repeats an eighth. Raises UsageError if it does not fit.
     """

@@ -1,7 +1,7 @@
 """Papers on a topic from OpenAlex, PubMed and Europe PMC, through their public APIs, into a JSON Lines file.
 
 The APIs: docs.openalex.org (works, cursor paging), ncbi.nlm.nih.gov/books/NBK25501 (E-utilities: esearch with history,
-efetch), europepmc.org/RestfulWebService (search, cursorMark). The file's lines are what the service says of a paper,
+efetch), europepmc.org/RestfulWebService (search, cursorMark). The file's lines are what the service says about a paper,
 or of PubMed's XML the plain record (see `shapes.py`). A file that is not complete has another beside it,
 FILE.state.json, from which the next run continues.
 """
@@ -120,7 +120,7 @@ def _begun(service: Service, topic: str, file: Path) -> State:
 
 
 class _Client(Closing):
-    """Asks a service, not too often, and again where it is busy."""
+    """Asks a service, not too often, and again if it is busy."""
 
     def __init__(self, service: Service, server: str | None, email: str | None, wait: Callable[[float], None]) -> None:
         import httpx

@@ -1,4 +1,4 @@
-"""Which fields of a record are the document's, and what to say where they are not there."""
+"""Which fields of a record are the document's, and what to say if they are not there."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Fields:
 
 
 def check_fields(records: Sequence[Mapping[str, Any]], fields: Fields) -> None:
-    """Raises InvalidData where none of some records has a field that was named, or any of the text.
+    """Raises InvalidData if none of some records has a field that was named, or any of the text.
 
     The message names the fields that there are, the nearest first. A title alone will do where no text was named.
     """
@@ -83,7 +83,7 @@ def has_field(data: Any, name: str) -> bool:
 
 
 def field_of(data: Any, name: str) -> Any:
-    """The value of a field, where a dot leads into an object; None where it is not there."""
+    """The value of a field, where a dot leads into an object; None if it is not there."""
     while isinstance(data, Mapping):
         key = key_of(data, name)
         if key is not None:

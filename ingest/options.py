@@ -26,14 +26,13 @@ Phase: TypeAlias = Literal["reading", "writing", "embedding", "storing", "publis
 class IngestOptions:
     """How to ingest.
 
-    `..._field`: the names of a record's fields; without them the usual ones, see `Fields`. `format`, `delimiter` and
-    `encoding` are those of the files; without them their names and first bytes tell. `dedupe_doi`: of papers with the
-    same DOI only the first is stored, also across ingests. `part`: store only the documents of this part,
-    while other processes store the others. `titles`: False makes titles metadata. `chunking`: of the
-    main vectors, by default what their encoder says. `rejects`: the file that lists rejects, by default next to the
-    input. `strict`: stop at the first reject. `force`: read files again that are known to be stored. `cache_dir`: the
-    folder of cached embeddings, by default the user's, and `cache_bytes` how large each file of them may grow; 0 keeps
-    none.
+    `..._field`: the names of a record's fields, by default the usual ones (see `Fields`). `format`, `delimiter` and
+    `encoding` are those of the files; by default they are detected from names and first bytes. `dedupe_doi`: store only
+    the first paper with each DOI, across all ingests. `part`: store only the documents of this part, while other
+    processes store the others. `titles`: False makes titles metadata. `chunking`: that of the main vectors, by default
+    their encoder's. `rejects`: the file that lists rejects, by default next to the input. `strict`: stop at the first
+    reject. `force`: read files again that are known to be stored. `cache_dir`: the folder of cached embeddings, by
+    default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none.
     """
 
     id_field: str | None = None
@@ -66,7 +65,7 @@ class IngestOptions:
 class Progress:
     """How far it is. `documents` are stored or otherwise dealt with, and `bytes_done` is what those took to read.
 
-    `bytes_total` is None where it can't be known (standard input).
+    `bytes_total` is None if it can't be known (standard input).
     """
 
     phase: Phase
@@ -88,12 +87,13 @@ class Kind:
 class Report:
     """What was done. Each record `read` is one of added, updated, unchanged, repeated (in the same run), rejected.
 
-    Repeated are also those that `dedupe_doi` left out: `same_doi` says how many they are, or would be. `retracted`
-    papers were said to be so by their source. `without_text` are stored by their title. `kinds` are by name.
+    `repeated` includes the papers that `dedupe_doi` left out: `same_doi` says how many they are, or would be.
+    `retracted`: papers that their source marks as retracted. `without_text` are stored by their title. `kinds` are by
+    name.
     `without_id`: documents whose id was made from their content. `dates_unread`: documents whose date could not be
     read. `passages` are those of the main vectors, `units` those of each granularity. `files_unchanged`: files that
-    were skipped because they are stored already. `rejects`: the file that lists the rejects. `usage`: what writing
-    additional texts cost.
+    were skipped because they are stored already. `rejects`: the file that lists the rejects. `usage`: that of the
+    language model that wrote additional texts.
     """
 
     read: int = 0
@@ -119,13 +119,13 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """7 where some records were rejected, 5 where all were."""
+        """7 if some records were rejected, 5 if all were."""
         return 0 if not self.rejected else 5 if self.rejected == self.read else 7
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What the first records would become.
+    """The documents that the first records would become.
 
     `passages` is how many each document would have, None without a model; `units` the same for each granularity.
     """
@@ -138,8 +138,8 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuestions:
-    """What a language model would be asked about so many `documents`: `calls`, of about so many tokens, and `cached`
-    questions that were answered before and cost nothing."""
+    """The `calls` to a language model that so many `documents` would need, with estimates of their tokens, and the
+    `cached` questions that were answered before and cost nothing."""
 
     documents: int
     calls: int

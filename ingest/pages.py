@@ -46,7 +46,7 @@ def knowledge_row(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def page_id(url: str) -> str:
-    """The id of a page: its address, or where that is too long, a hash of it."""
+    """The id of a page: its address, or if that is too long, a hash of it."""
     url = url.strip()
     if len(url.encode("utf-8", "replace")) <= _LONGEST_ID:
         return url
@@ -72,7 +72,7 @@ def without_members(document: Document) -> Document:
 
 
 def read_html(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
-    """The one page of an HTML file: its main text, title, date, site and address, where it has them.
+    """The one page of an HTML file: its main text, title, date, site and address, if it has them.
 
     Raises MissingExtra without trafilatura, and OSError where the file can't be read.
     """

@@ -1,4 +1,4 @@
-"""Reading records from files of all formats, plain or compressed, in constant memory but for a file that is a document.
+"""Reading records from files of all formats, plain or compressed, in constant memory unless a file is one document.
 
 What can't be read is a `Reject` in its place, and reading goes on with the next line; where a file breaks off, what
 came before it stays.
@@ -153,7 +153,7 @@ def _delimiter(source: Source, lines: Iterator[Line]) -> tuple[str, Iterator[Lin
 
 
 def _with_encoding(source: Source, on_notice: Callable[[str], None] | None) -> Source:
-    """The source with the encoding of its text, where that is not UTF-8. JSON is always UTF-8."""
+    """The source with the encoding of its text, if that is not UTF-8. JSON is always UTF-8."""
     if source.encoding is not None:
         encoding = codecs.lookup(source.encoding).name
         return replace(source, encoding=None if encoding == "utf-8" else encoding)

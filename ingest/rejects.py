@@ -26,7 +26,7 @@ class RejectFile(Closing):
         """`path`, or by default NAME.rejects.jsonl next to the only file that is read, else ccheck.rejects.jsonl here.
         Each part of an ingest has a file of its own, such as NAME.3-of-16.rejects.jsonl.
 
-        Raises UsageError where `path` is one of the files that are read, or can't be written.
+        Raises UsageError if `path` is one of the files that are read, or can't be written.
         """
         self._reads = [source.path for source in sources]
         only = self._reads[0] if len(sources) == 1 else None

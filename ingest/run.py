@@ -1,7 +1,7 @@
 """Ingesting: read, clean, leave out what is known, write about it, cut, encode, store.
 
 The store is the checkpoint: what it holds with the same digest is neither embedded nor written again, so a run that
-was killed goes on where it was.
+was killed continues.
 """
 
 from __future__ import annotations
@@ -463,7 +463,7 @@ def _is_stored(mark: _Mark | None, store: Store) -> bool:
 
 
 def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[Record | Reject]:
-    """The same records. Raises InvalidData, at once, where none of the first has a field that is needed."""
+    """The same records. Raises InvalidData, at once, if none of the first has a field that is needed."""
     head = list(itertools.islice(records, HEAD))
     check_fields([record.raw or record.data for record in head if isinstance(record, Record)], fields)
     return itertools.chain(head, records)

@@ -192,7 +192,7 @@ def _crossref(data: Mapping[str, Any]) -> Plain:
 
 
 def _csl(data: Mapping[str, Any]) -> Plain:
-    """CSL JSON, as Zotero and Mendeley export it: Crossref's names, with texts where that has lists."""
+    """CSL JSON, as Zotero and Mendeley export it: Crossref's names, with texts if that has lists."""
     return _crossref(data) | {"_id": data.get("id") or data.get("DOI"), "keywords": data.get("keyword")}
 
 

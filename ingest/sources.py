@@ -31,10 +31,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to read. `path` is None for standard input; `size` in bytes, None where it can't be known.
+    """A file to read. `path` is None for standard input; `size` in bytes, None if it can't be known.
 
-    `format` is None where only the first bytes tell: standard input and named pipes. `label` names the file in ids:
-    its name, or where it was found in a folder, its path inside that.
+    `format` is None if only the first bytes tell: standard input and named pipes. `label` names the file in ids:
+    its name, or if it was found in a folder, its path inside that.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Source:
 def find_sources(given: Given, reading: Reading | None = None, notices: list[str] | None = None) -> list[Source]:
     """The files that paths, folders (recursively), globs and `-` stand for, in that order, each file once.
 
-    `notices` gets what a user should know of the choice. Raises NotFound where one of them leads to nothing,
+    `notices` gets what a user should know of the choice. Raises NotFound if one of them leads to nothing,
     UsageError for a file of an unknown kind.
     """
     if isinstance(given, str | os.PathLike):
@@ -139,7 +139,7 @@ def _is_beir(corpus: Path) -> bool:
 
 
 def _kind(path: Path) -> tuple[Format, Compression | None] | None:
-    """The format and compression that a file's name tells; None where it tells none.
+    """The format and compression that a file's name tells; None if it tells none.
 
     A dump's `part_000.gz` tells only that it is compressed: what it holds tells the rest.
     """
@@ -185,7 +185,7 @@ def _source(
 
 
 def _by_content(path: Path, reading: Reading) -> tuple[Format, Compression | None]:
-    """What a file that was named holds, whose name does not tell. Raises UsageError where ccheck can't read it."""
+    """What a file that was named holds, whose name does not tell. Raises UsageError if ccheck can't read it."""
     hint = HINTS.get(path.suffix.lower())
     if hint is None or reading.format is not None:
         try:

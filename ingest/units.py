@@ -60,7 +60,7 @@ def _chunks(text: str, characters: int) -> list[tuple[int, int]]:
 
 
 def _segments(text: str, size: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of parts of at most `size`, which end at a blank line, a line end or a space, where there is one.
+    """(start, end) of parts of at most `size`, which end at a blank line, a line end or a space, if there is one.
 
     The splitter's time grows with the square of a text that has no such ends (5 MB without a blank line: minutes).
     """

@@ -56,7 +56,7 @@ def papers(records: Iterable[Record | Reject], fields: Fields) -> Iterator[Recor
 
 
 def _unpacked(record: Record) -> Iterator[tuple[str, Record]]:
-    """The records of a page with where they are in it, or the record itself."""
+    """The records of a page with their places in it, or the record itself."""
     found = page_of(record.data)
     if found is None:
         yield "", record

@@ -33,7 +33,7 @@ class Message(TypedDict):
 class Question(Generic[T]):
     """What a model is asked. `check` raises ValueError where a reply of the right shape makes no sense.
 
-    `tokens`: about how many the answer needs, where that is many; twice as many are allowed then. `most`: how many are
+    `tokens`: about how many the answer needs, if that is many; twice as many are allowed then. `most`: how many are
     allowed at most, where the model's context has no room for more.
     """
 

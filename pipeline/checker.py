@@ -51,12 +51,11 @@ waits for the first of them, too."""
 class Checker(Closing):
     """A store and a recipe, ready to ingest and to check claims.
 
-    `judge` decides on stances and verdicts, instead of the recipe's judge. With `strict` a reranker that fails is the
-    claim's error; without, the ranking stays as it was and the result has a warning. With `deep`, evidence has the
-    figures and passages that ground it, where the full text is stored. `notify` gets a short message
-    when something takes long. `resources` and `store` can be shared by several checkers, and stay open when one of them
-    is closed; the memory of `resources` keeps what the stages compute. `recipe` is by default that of the settings, see
-    `adjusted`.
+    `judge` decides on stances and verdicts instead of the recipe's judge. If a reranker fails, the ranking stays as it
+    was and the result has a warning; with `strict`, the failure is the claim's error. With `deep`, evidence has the
+    figures and passages that ground it, if the full text is stored. `notify` gets a short message when something takes
+    long. Several checkers can share `resources` and `store`, which stay open when one of the checkers is closed. The
+    memory of `resources` keeps what the stages compute. The default `recipe` is that of the settings, see `adjusted`.
     """
 
     def __init__(
@@ -105,13 +104,13 @@ class Checker(Closing):
     ) -> Iterator[Result]:
         """Check many claims, in their order, in batches. `filters` can be written as on the command line: "year>=2010".
 
-        A claim that can't be checked is a result with its error and no evidence. What fails before any claim was
-        answered (no store, a wrong key, a model that is not there) would fail for every claim and is raised. What fails
-        later (a server that went away for longer than ccheck waits) is the error of each claim that it stopped, and the
-        next ones are tried. `details` fills the scores and ranks of each retriever.
+        If a claim can't be checked, its result has an error and no evidence. A failure before the first answer (no
+        store, a wrong key, a missing model) would stop every claim, so it is raised. A later failure (a server that is
+        gone for longer than ccheck waits) is the error of each claim that it stopped, and the next claims are tried.
+        `details` fills the scores and ranks of each retriever.
 
-        `trace` is for measuring: it fills `Result.stages`, works in larger batches, leaves each retriever at the depth
-        that the recipe says, and chooses sentences only for the documents that are judged.
+        `trace` is for measuring: it fills `Result.stages`, works in larger batches, leaves each retriever at the
+        recipe's depth, and chooses sentences only for the documents that are judged.
         """
         run = self._run(k, filters, details=details, trace=trace)
         asked = (Claim(one) if isinstance(one, str) else one for one in claims)
@@ -137,11 +136,11 @@ class Checker(Closing):
     def prompts(
         self, claims: Iterable[Claim], *, k: int = 10, filters: str | Filter | Sequence[str | Filter] = ()
     ) -> Iterator[PlannedPrompt]:
-        """What a language model would be asked to judge these claims, without asking it anything.
+        """The prompts that a language model would get to judge these claims. Asks it nothing.
 
-        Claims that can't be checked are left out; what would have to be asked before, a listwise reranker or rewriting,
-        does not run. Where claims are checked with questions, only what asks for these is known. Raises
-        UsageError where no language model judges.
+        Claims that can't be checked are left out. Stages that would have to ask before, such as rewriting or a
+        listwise reranker, do not run. If claims are checked with questions, only the prompts for these are known.
+        Raises UsageError if the judge is not a language model.
         """
         from ..llm import estimate_tokens
         from ..verdict.calibration import Calibrated
@@ -164,7 +163,7 @@ class Checker(Closing):
             yield from method.plan_prompts(cases(current, states))
 
     def plan(self) -> Plan:
-        """What of the recipe can run on this store and machine. Raises what a required part lacks."""
+        """The parts of the recipe that can run on this store and machine. Raises if a required part can't."""
         if self._plan is None:
             self._plan = make_plan(
                 self.recipe,
@@ -252,12 +251,13 @@ class Checker(Closing):
         dense: bool | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Report:
-        """Read papers into the store. Raises CcheckError; what is bad in them is in the report.
+        """Read papers into the store. Raises CcheckError. Papers that could not be used are in the report.
 
         A source is a file, folder or glob, a record as a dict, several of them, or a data frame with a row for each.
 
-        The store gets what a recipe that names models of its own searches in (sparse vectors, say). `dense=False` makes
-        no vectors, `dense=True` insists on them; by default they are made where the model can be had.
+        If the recipe names its own models, the store gets the fields that it searches (sparse vectors, for example).
+        `dense=False` makes no vectors, `dense=True` insists on them. By default they are made if the model is
+        available.
         """
         from ..ingest import IngestOptions, ingest
         from ..ingest.given import as_files

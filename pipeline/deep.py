@@ -22,7 +22,7 @@ FIGURES = PASSAGES = 3
 def ground(result: Result, recipe: Recipe, resources: Resources) -> Result:
     """The result with the figures and passages of each paper. A failure is a warning: the rest of the answer stays.
 
-    The recipe's `[figures]` and `[passages]` are used where it has them, else the packaged ones.
+    The recipe's `[figures]` and `[passages]` are used if it has them, else the packaged ones.
     """
     papers = {one.document.id: one.document for one in result.evidence if is_article(one.document)}
     if result.error is not None or not result.evidence:

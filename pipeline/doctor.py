@@ -1,4 +1,4 @@
-"""What works here, what does not, and what to do about it: the checks of `ccheck doctor`.
+"""The checks of `ccheck doctor`: what works here, what does not, and what to do about it.
 
 for finding in findings(resolve({"store": "local:papers"})):
     print(finding.part, finding.status, finding.detail)
@@ -64,9 +64,9 @@ PROBE = "sea level has risen"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One part and its state. `absent` is optional and missing, `failed` is wanted and does not work.
+    """One part and its state. `absent`: optional and missing. `failed`: needed and not working.
 
-    `exit_code` is the one of what failed, else 0.
+    `exit_code` is that of the failure, else 0.
     """
 
     part: str

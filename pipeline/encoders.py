@@ -29,14 +29,14 @@ def open_encoders(
 ) -> Encoders:
     """The encoders of an ingest into the store that `info` describes; None: it is new.
 
-    They make all fields that the store has, by the models that made them, and what the recipe needs beyond: its models
-    where it names some, else the settings' or the default embedding model. Without a recipe a store that has nothing
-    but words gets the vectors of one embedding model, where it can be had. `dense=False` makes no
+    They make all fields that the store has, with the models that made them, and the fields that the recipe needs in
+    addition: with the recipe's own models, else with the settings' or the default embedding model. Without a recipe, a
+    store that has only words gets the vectors of one embedding model, if it is available. `dense=False` makes no
     embeddings, `dense=True` insists on those of the settings' model.
 
-    Raises NotFound, MissingExtra or UsageError for what can't be had, naming it and what to do, and InvalidData where
-    the store was made otherwise. What no retriever of the recipe requires is left out, which `Encoders.notices` says,
-    as well as which models stand in for others.
+    Raises NotFound, MissingExtra or UsageError if a required model is not available, with what to do, and InvalidData
+    if the store was made differently. Models that no retriever of the recipe requires are left out.
+    `Encoders.notices` names these, and models that stand in for others.
     """
     needs = needs_of(recipe) if recipe is not None else Needs()
     layout = info.layout if info is not None else Layout()
@@ -67,7 +67,7 @@ class _Opening:
         return self.recipe.name if self.recipe is not None else ""
 
     def needed(self, what: str, required: bool, make: Callable[[], T]) -> T | None:
-        """What the recipe needs; None, with a notice, for what it can do without and can't be had."""
+        """What the recipe needs; None, with a notice, if that is optional and not available."""
         try:
             return make()
         except (NotFound, MissingExtra) as error:
@@ -120,7 +120,7 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
 
 
 def _further(opening: _Opening, need: DenseNeed, model: str, made: Iterable[DenseEncoder]) -> list[DenseEncoder]:
-    """The encoder of a model that the recipe names, where there is none yet."""
+    """The encoder of a model that the recipe names, if there is none yet."""
     from ..models import find_model, fingerprint
 
     def have() -> Embedder | None:

@@ -52,8 +52,8 @@ OnProgress: TypeAlias = Callable[[int, int], None]
 class EnrichReport:
     """What was done. Each document `read` is made (it is new or its text has changed), unchanged or failed.
 
-    `changed` are documents that somebody else wrote meanwhile, which the next run finds. `without_text` are among those
-    made; only their ids are kept. `failures` has the reasons of the first that failed, by id.
+    `changed` counts documents that somebody else wrote in the meantime; the next run finds them. `without_text` are
+    among those made, but only their ids are kept. `failures` has the reasons of the first that failed, by id.
     """
 
     store: str
@@ -71,10 +71,10 @@ class EnrichReport:
 
 
 class Enricher:
-    """An index with what its documents are to gain, opened once, to run any number of times."""
+    """An index, and what its documents get. Opened once, it can run any number of times."""
 
     def __init__(self, target: Target, encoders: Encoders, settings: Settings, rate: float | None = None) -> None:
-        """`rate` is how many documents a second are written at most."""
+        """`rate` is the most documents that are written per second."""
         self.target, self.encoders = target, encoders
         self.layout: Layout = layout_of(encoders)
         self.rate, self._settings = rate, settings
@@ -104,7 +104,7 @@ class Enricher:
         )
 
     def consequences(self) -> list[str]:
-        """What somebody should know before documents are changed in place; nothing for a companion."""
+        """The consequences of changing documents in place, in words; nothing for a companion."""
         from ..search.elastic.inplace import InPlace, consequences
 
         if not isinstance(self.target, InPlace) or self.layout.embedding is None:
@@ -122,9 +122,9 @@ def open_enricher(
     rate: float | None = None,
     notify: Callable[[str], None] = lambda message: None,
 ) -> Iterator[Enricher]:
-    """The settings' store, which ccheck did not make, with the models of what it is to gain.
+    """Open the settings' store, which ccheck did not make, and the models for what it gets.
 
-    By default that is the vectors of the settings' model; a recipe can ask for more. Raises UsageError, NotFound or
+    By default it gets the vectors of the settings' model; a recipe can ask for more. Raises UsageError, NotFound or
     InvalidData for what can't be enriched, before anything is written.
     """
     from ..search.elastic.enrich import Beside, open_source
@@ -151,7 +151,7 @@ def open_enricher(
 
 
 def undo(settings: Settings, confirm: Callable[[str], bool]) -> bool:
-    """Delete the companion of the settings' store, if `confirm` agrees to what is said. Raises NotFound without one."""
+    """Delete the companion of the settings' store, if `confirm` agrees. Raises NotFound if there is none."""
     from ..errors import NotFound
     from ..search.elastic.enrich import open_source
 

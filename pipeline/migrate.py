@@ -41,7 +41,7 @@ raises InvalidData where the copy is too different."""
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to be different in the new index. `recipe` and `model` make vectors anew, as do the passages."""
+    """How the new index differs. A new `recipe`, `model` or size of passages makes new vectors."""
 
     options: IndexOptions
     recipe: Recipe | None = None
@@ -56,7 +56,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """From which index to which; `switched` says whether the alias is on the new one."""
+    """The old index and the new one; `switched` says whether the alias is on the new one."""
 
     source: str
     target: str
@@ -80,9 +80,9 @@ def migrate(
 ) -> Migrated:
     """Fill a new index from the store's documents, or from files; check it, and put the alias on it.
 
-    `claims` are what rankings are compared with; without any, titles of stored documents. `on_documents` hears how many
-    of how many were copied. A run that was interrupted goes on where it was. Raises UsageError for a local store,
-    InvalidData where the check fails or an unfinished copy wants something else, and what copying and encoding raise.
+    Rankings are compared for `claims`; without any, for titles of stored documents. `on_documents` is told how many of
+    how many were copied. A run that was interrupted continues. Raises UsageError for a local store, InvalidData if the
+    check fails or an unfinished copy has other settings, and what copying and encoding raise.
     """
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(open_elastic_store(settings, LOCAL))
@@ -136,7 +136,7 @@ def migrate(
 def go_back(settings: Settings, notify: Callable[[str], None] = lambda message: None) -> Migrated:
     """Put the alias back on the index that it was on before the last migration.
 
-    What was written since is copied there first. Raises NotFound where that index was deleted, and what `migrate` does.
+    What was written since is copied there first. Raises NotFound if that index was deleted, and what `migrate` does.
     """
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(open_elastic_store(settings, LOCAL))
@@ -172,7 +172,7 @@ def _encoders(resources: Resources, store: ElasticStore, layout: Layout, changes
     if changes.model is not None:
         units = {name: replace(one, embedding=None) for name, one in layout.units.items()}
         info = replace(info, layout=replace(layout, dense={}, units=units))
-    # A store without vectors gets some only where they are asked for.
+    # A store without vectors gets some only if they are asked for.
     dense = True if changes.model is not None else None if changes.recipe is not None or layout.dense else False
     encoders = open_encoders(resources, info, changes.recipe, dense)
     if encoders.additional is not None and layout.additional != encoders.additional.spec:
@@ -235,7 +235,7 @@ def _operations(
 
 
 def _checked(settings: Settings, store: ElasticStore, move: moving.Move, claims: Sequence[Claim], check: Check) -> str:
-    """What the check says of the rankings of both. Raises InvalidData where it fails, or the copy is empty."""
+    """What the check says about the rankings of both. Raises InvalidData if it fails, or the copy is empty."""
     connection, layouts = store.client.connection, (move.source.index.layout, move.target.index.layout)
     before, after = move.counts()
     if not after:
@@ -262,7 +262,7 @@ def _refuse_empty(move: moving.Move) -> str:
 
 
 def _titles(store: ElasticStore) -> list[Claim]:
-    """The titles of some documents, or the beginnings of their texts, in the place of claims."""
+    """The titles of some documents, or the beginnings of their texts, in place of claims."""
     documents = itertools.islice(store.scan(), SAMPLED)
     return [Claim(text) for one in documents if (text := (one.title or one.text)[:200].strip())]
 

@@ -41,9 +41,9 @@ class Plan:
     """What can run: retrievers with their encoders, rerankers, who judges, and what the user should know.
 
     `state` is the store's when the plan was made (`StoreInfo.state`), by which a memory knows it again.
-    `embedder` is the model of the store's main vectors, where it is used. `match` compares the tokens of a claim with
-    those of sentences, where its model is here. `rewriter` is who rewrites claims, None where nobody does. `asking` is
-    who asks and answers questions about claims, None for recipes without. Where nobody judges, though the recipe asks
+    `embedder` is the model of the store's main vectors, if it is used. `match` compares the tokens of a claim with
+    those of sentences, where its model is here. `rewriter` is who rewrites claims, None if nobody does. `asking` is
+    who asks and answers questions about claims, None for recipes without. If nobody judges, though the recipe asks
     for it, `no_method` says why.
     """
 
@@ -141,7 +141,7 @@ def make_plan(
 def embedder_for(info: StoreInfo, resources: Resources, model: str | None = None) -> Embedder:
     """The model that made a store's vectors: by the name given, the settings', or what the store remembers.
 
-    Raises NotFound or MissingExtra where it is not here, InvalidData for other weights than the store's.
+    Raises NotFound or MissingExtra if it is not here, InvalidData for other weights than the store's.
     """
     from ..encode.dense import DEFAULT_MODEL
     from ..models import find_model, fingerprint
@@ -207,7 +207,7 @@ def _ingesting(recipe: Recipe, store: str) -> str:
 
 
 def _embedded_there(stage: Dense, info: StoreInfo, resources: Resources) -> str | None:
-    """The field that the store's server embeds itself, claims too; None where the retriever searches vectors."""
+    """The field that the store's server embeds itself, claims too; None if the retriever searches vectors."""
     if stage.units is not None:
         return None
     if stage.field is not None:

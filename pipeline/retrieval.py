@@ -15,13 +15,13 @@ from .run import ClaimState, Run
 
 Ranked: TypeAlias = Sequence[tuple[str, float]]
 Rankings: TypeAlias = Mapping[str, Ranked]
-"""What each retriever hands on for one query, by its name."""
+"""What each retriever returns for one query, by its name."""
 
 
 def search(run: Run, states: Sequence[ClaimState]) -> None:
     """Fill in the hits of claims that have a query, or their error.
 
-    The store does it all, fusion too, unless somebody wants to see or to remember what each retriever handed on.
+    The store does it all, fusion too, unless somebody wants to see or to remember what each retriever returned.
     """
     queries = [state.query for state in states if state.query is not None]
     states = [state for state in states if state.query is not None]
@@ -76,7 +76,7 @@ def _documents(ranked: Ranked, granularity: str | None) -> tuple[str, ...]:
 
 
 def _rankings(run: Run, queries: Sequence[Query]) -> list[Rankings | CcheckError]:
-    """What each retriever hands on for each query; the store is asked for what the memory does not have."""
+    """What each retriever returns for each query; the store is asked for what the memory does not have."""
     store, memory, state = run.store, run.memory, run.plan.state
     if memory is None or state is None:
         return list(store.rankings(queries, run.retrievers, filters=run.filters))

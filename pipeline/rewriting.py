@@ -30,7 +30,7 @@ _PAPER_TOKENS = 400
 class Rewritten:
     """What became of a claim: one text each of `rewrite` and `expand`, as many of `hyde` as papers were wanted.
 
-    Where one of them could not be made there are none, and `error` says why; `usage` has what was paid all the same.
+    If one of them could not be made there are none, and `error` says why; `usage` has what was paid all the same.
     """
 
     texts: Mapping[QueryText, tuple[str, ...]]

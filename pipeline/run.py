@@ -39,7 +39,7 @@ class Run:
 
     @functools.cached_property
     def retrievers(self) -> dict[str, Retriever]:
-        """Each hands on at least `k` hits. With a `trace` it keeps to its own depth: the recipe is measured as it is
+        """Each returns at least `k` hits. With a `trace` it keeps to its own depth: the recipe is measured as it is
         written."""
         return {
             name: stage if self.trace or stage.depth >= self.k else stage.model_copy(update={"depth": self.k})
@@ -94,7 +94,7 @@ class ClaimState:
     """A claim on its way through the stages, which fill it in. `text` is the cleaned claim, which all stages read.
 
     `hits` become `evidence` when sentences are chosen. A claim with an `error` is passed over by every later stage.
-    `empty` says why nothing was found, where that is so. `reranked_by` is the last reranker that ordered the hits.
+    `empty` says why nothing was found, if that is so. `reranked_by` is the last reranker that ordered the hits.
     `relevance` is the probability that one of them bears on the claim.
     """
 

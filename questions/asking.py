@@ -104,9 +104,9 @@ class Asking:
 
 
 def verdict_without_model(answers: Sequence[QuestionAnswer], method: str) -> Verdict | None:
-    """The verdict where no answer says anything, so that no model has to be asked; None where one has to be.
+    """The verdict where no answer says anything, so that no model has to be asked; None if one has to be.
 
-    Gaps alone leave the claim open. Where questions failed, a gap beside them decides nothing: no verdict.
+    Gaps alone leave the claim open. If questions failed, a gap beside them decides nothing: no verdict.
     """
     if any(one.answered for one in answers):
         return None

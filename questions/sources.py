@@ -12,7 +12,7 @@ _ARCHIVES = ("web.archive.org", "archive.org", "perma.cc", "archive.ph", "archiv
 
 
 def page_url(document: Document) -> str | None:
-    """The address of a page: its `url`, else its id where that is one."""
+    """The address of a page: its `url`, else its id if that is one."""
     for value in (document.metadata.get("url"), document.metadata.get("source_url"), document.id):
         if isinstance(value, str) and value.startswith(("http://", "https://")):
             return value

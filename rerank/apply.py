@@ -41,7 +41,7 @@ def rerank_many(
     `alpha` the order and `Hit.score` are those of `interpolated` with the scores of the reranker that came before
     (`previous`), else with those of the ranking, or where the stage wants it with those of the `retrievers`, which are
     given with their weights. `before` is what `Hit.ranks` calls the place that a document had before any reranker. An
-    error in the place of a query for which the reranker failed.
+    error in place of a query for which the reranker failed.
     """
     heads = [ranking.hits[: stage.depth] for ranking in rankings]
     answers: list[tuple[Ranking, Usage] | CcheckError] = []
@@ -90,7 +90,7 @@ def _before(head: Sequence[Hit], earlier: str) -> list[float]:
 def _of_retrievers(head: Sequence[Hit], weights: Mapping[str, float]) -> list[float]:
     """The weighted sum of the retrievers' scores, each scaled to 0..1 over the hits that it found; 0 for others.
 
-    Nothing where no retriever's scores are known.
+    Nothing if no retriever's scores are known.
     """
     total = [0.0] * len(head)
     known = [name for name in weights if any(name in hit.scores for hit in head)]
@@ -112,7 +112,7 @@ def _scored(
 
 
 def score_many(reranker: Reranker, requests: Sequence[Request]) -> list[Scores | CcheckError]:
-    """The scores of each request, together where the reranker can; an error in the place of one that failed."""
+    """The scores of each request, together where the reranker can; an error in place of one that failed."""
     if isinstance(reranker, BatchReranker):
         return reranker.many(requests)
     return [_caught(functools.partial(reranker, query, passages)) for query, passages in requests]

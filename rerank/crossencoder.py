@@ -18,7 +18,7 @@ from .types import Encoded
 
 
 class CrossEncoderModules:
-    """The pairs and the forward pass of a CrossEncoder of sentence-transformers, which cuts passages where it does."""
+    """The pairs and the forward pass of a CrossEncoder of sentence-transformers, with passages cut as it cuts them."""
 
     def __init__(self, name: str, model: Any, length: int, batch_tokens: int) -> None:
         """`length`: the most ids of a pair; a pair that has so many counts as cut."""

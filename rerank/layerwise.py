@@ -62,7 +62,7 @@ def check(name: str, settings: dict[str, Any], cutoff_layer: int | None) -> int:
 def load(path: Path, settings: dict[str, Any], layer: int, device: str, dtype: Any) -> tuple[Any, Any]:
     """The layers up to the one that scores, as transformers' LlamaModel, and the weights of its head.
 
-    Raises InvalidData where weights are missing or of another shape.
+    Raises InvalidData if weights are missing or of another shape.
     """
     import torch
     from safetensors import safe_open

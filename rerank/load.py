@@ -290,7 +290,7 @@ def _prompt(found: FoundModel, config: dict[str, Any], text: str | None, yes: st
 
 
 def _load(options: _Options, kind: str) -> tuple[Any, Any]:
-    """Model and tokenizer. Raises InvalidData where transformers can't make them of the folder."""
+    """Model and tokenizer. Raises InvalidData if transformers can't make them of the folder."""
     import torch
     import transformers
 

@@ -38,7 +38,7 @@ class LocalReranker:
         self._lock = threading.Lock()
 
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
-        """One score for each passage. Raises InvalidData where scores are not finite, or all the same."""
+        """One score for each passage. Raises InvalidData if scores are not finite, or all the same."""
         return only(self.many([(query, passages)]))
 
     def many(self, requests: Sequence[Request]) -> list[Scores | CcheckError]:

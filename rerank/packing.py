@@ -189,7 +189,7 @@ def _attend_at_once(
     """All sequences by one kernel.
 
     The shared part is laid out again before each sequence, its queries too: kernels differ in how they align a causal
-    mask where there are more keys than queries.
+    mask if there are more keys than queries.
     """
     import torch
 

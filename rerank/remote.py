@@ -158,7 +158,7 @@ class RemoteReranker:
     def __call__(self, query: str, passages: Sequence[str]) -> Scores:
         """One score for each passage, in as many requests as the server's limit makes necessary.
 
-        Raises ServerError if the server refuses, fails, stays away for longer than `retry_seconds`, or gives an invalid
+        Raises ServerError if the server refuses, fails, is gone for longer than `retry_seconds`, or gives an invalid
         answer; InvalidData if different passages all have the same score.
         """
         if not passages:

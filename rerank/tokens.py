@@ -1,6 +1,6 @@
 """Text to token ids, in several threads at a time, and pairs of a query and a passage cut to a model's length.
 
-Where a pair is too long, the passage is cut: the query loses only what is beyond three quarters of the length, and a
+If a pair is too long, the passage is cut: the query loses only what is beyond three quarters of the length, and a
 prompt nothing. The ids are those of FlagEmbedding 1.4 (`FlagLLMReranker`, `FlagReranker`), which builds a pair from
 pieces that are tokenised apart, or those of sentence-transformers' CrossEncoder, which cuts the longer of the two.
 """
@@ -67,7 +67,7 @@ class Prompt:
     """How a decoder is asked: `A: query`, a line break, `B: passage`, a line break, and the question.
 
     `yes` is the token whose logit at the end is the score; with `no`, the logit of that token is subtracted. `before`
-    stands before all of it, in the place of the token that begins a text, and does not count for the pair's length.
+    stands before all of it, in place of the token that begins a text, and does not count for the pair's length.
     """
 
     text: str
@@ -228,9 +228,9 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def template(tokenizer: Any) -> Template | None:
-    """What a tokenizer puts around a pair; None where it can't be put together from halves of one token type each.
+    """What a tokenizer puts around a pair; None if it can't be put together from halves of one token type each.
 
-    Raises InvalidData for a tokenizer that knows no pairs.
+    Raises InvalidData for a tokenizer that does not know pairs.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

@@ -59,7 +59,7 @@ class BatchReranker(Reranker, Protocol):
 
 
 def only(answers: Sequence[T | CcheckError]) -> T:
-    """The answer of a batch of one. Raises it where it is an error."""
+    """The answer of a batch of one. Raises it if it is an error."""
     (answer,) = answers
     if isinstance(answer, CcheckError):
         raise answer
@@ -122,7 +122,7 @@ class Scorer(Protocol):
     def score(self, encoded: Sequence[Encoded]) -> list[float]:
         """One value for each, whatever queries they come from; those of one query side by side are cheapest.
 
-        A value does not depend on what is scored beside it, but for rounding. In one thread at a time. Raises
+        A value does not depend on what is scored beside it, except for rounding. In one thread at a time. Raises
         InvalidData where a value is not finite.
         """
         ...

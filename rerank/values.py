@@ -10,7 +10,7 @@ from .types import Encoded
 
 
 def finite(name: str, values: list[float]) -> list[float]:
-    """The values. Raises InvalidData where one is NaN or infinite."""
+    """The values. Raises InvalidData if one is NaN or infinite."""
     wrong = sum(not math.isfinite(value) for value in values)
     if wrong:
         raise InvalidData(

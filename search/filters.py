@@ -44,7 +44,7 @@ Kind: TypeAlias = Literal["numbers", "text", "either", "words", "dates", "boolea
 
 
 def number_of(one: Filter) -> float | None:
-    """The value as a number, where it is one."""
+    """The value as a number, if it is one."""
     return float(one.value) if is_number(one.value) else None
 
 
@@ -92,7 +92,7 @@ def _unknown(one: Filter, fields: Mapping[str, Kind], store: str) -> str:
 
 
 def _unfit(one: Filter, kind: Kind) -> str | None:
-    """Why the values of a field can't be compared like this; None where they can."""
+    """Why the values of a field can't be compared like this; None if they can."""
     orders = one.operator not in ("=", "!=")
     match kind:
         case "nested":

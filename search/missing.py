@@ -36,7 +36,7 @@ def no_store(name: str) -> NotFound:
 
 
 def unfinished(store: str, reading: Sequence[str]) -> tuple[str, ...]:
-    """What to say of a store whose last ingest has not ended, with what that one reads."""
+    """What to say about a store whose last ingest has not ended, with what that one reads."""
     if not reading:
         return ()
     files = " ".join(map(shlex.quote, reading)) if len(reading) <= MOST_NAMED else "FILE..."

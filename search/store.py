@@ -23,7 +23,7 @@ class StoreInfo:
     `pending` documents are stored, but BM25 can't find them yet. `dimensions` is the size of the vectors, None without
     vectors; an index that ccheck did not make (`made_here` is false) can have vectors without a model in its layout.
     `profile` has the fields of such an index, and the model that the settings name for its vectors.
-    `state` changes whenever the content does, and is None where that is unknown. `words`: there is text for BM25 to
+    `state` changes whenever the content does, and is None if that is unknown. `words`: there is text for BM25 to
     search. `semantic` are fields that the server itself embeds, as it does claims. `notices` are messages for the
     person who searches.
     """
@@ -116,7 +116,7 @@ class Store(Protocol):
         ...
 
     def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
-        """All documents that pass the filters, a few at a time, in no particular order; what is written meanwhile may
+        """All documents that pass the filters, a few at a time, in no particular order; documents written meanwhile may
         be among them or not."""
         ...
 

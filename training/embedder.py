@@ -46,7 +46,7 @@ _BATCH = 32
 class EmbedderRow:
     """A claim, the id of a relevant document, ids of others that are not relevant to it.
 
-    `texts`: what is embedded of the relevant one and the others, where that is not what `document_text` gives of them.
+    `texts`: what is embedded of the relevant one and the others, if that is not what `document_text` gives of them.
     """
 
     claim: Claim
@@ -216,13 +216,13 @@ def embedder_rows(options: EmbedderOptions, data: RetrievalData) -> list[Embedde
     rows = [EmbedderRow(row.claim, row.positive, row.negatives[:wanted]) for row in drawn]
     if triplet:
         return [EmbedderRow(row.claim, row.positive, (negative,)) for row in rows for negative in row.negatives]
-    # Where the corpus is so small that some have fewer, all have as many as the fewest: a batch is a table.
+    # If the corpus is so small that some have fewer, all have as many as the fewest: a batch is a table.
     fewest = min(len(row.negatives) for row in rows)
     return [EmbedderRow(row.claim, row.positive, row.negatives[:fewest]) for row in rows]
 
 
 def weak_rows(options: EmbedderOptions, data: RetrievalData) -> list[EmbedderRow]:
-    """Rows of `weak_pairs`; for triplets each with a random document. Raises InvalidData where there can be none."""
+    """Rows of `weak_pairs`; for triplets each with a random document. Raises InvalidData if there can be none."""
     pairs = list(weak_pairs(data, options.weak_pairs, options.seed))
     if not pairs:
         raise InvalidData(

@@ -126,5 +126,5 @@ def notes_on(found: Sequence[Figure], metric: str) -> list[str]:
 
 
 def shown(interval: Interval | None) -> str:
-    """An interval, where there is one."""
+    """An interval, if there is one."""
     return f"[{interval[0]:.3f}, {interval[1]:.3f}]" if interval is not None else ""

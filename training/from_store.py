@@ -108,7 +108,7 @@ def learn_reranker_from_store(
             options,
             {"recipe": recipe.name, "store": checker.store.name},
             on_progress,
-            rerankers=list(plan.rerankers),  # without one that is `auto`, where there is none for it
+            rerankers=list(plan.rerankers),  # without one that is `auto`, if there is none for it
         )
 
 

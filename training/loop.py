@@ -73,7 +73,7 @@ class Trained:
 
     @property
     def measured(self) -> bool:
-        """False where no claims were there to measure on: the values are NaN, and the last weights were kept."""
+        """False if no claims were there to measure on: the values are NaN, and the last weights were kept."""
         return not math.isnan(self.history[0][2])
 
     @property
@@ -428,7 +428,7 @@ def _watcher_class() -> type[Any]:
             self._show(step, values)
 
         def _show(self, step: int, values: dict[str, Any]) -> None:
-            """The same for TensorBoard, where it is installed."""
+            """The same for TensorBoard, if it is installed."""
             if importlib.util.find_spec("tensorboard") is None:
                 return
             if self.board is None:

@@ -16,7 +16,7 @@ ATTENTION = frozenset(
 
 
 def add_lora(model: Any, wanted: Lora, also: Iterable[Any] = ()) -> Any:
-    """Freeze a model but for low-rank additions to its linear maps, and the parameters of `also`.
+    """Freeze a model except for low-rank additions to its linear maps, and the parameters of `also`.
 
     Changes the model in place; returns what `merged` needs. Raises UsageError for modules that the model lacks.
     """

@@ -74,7 +74,7 @@ def mine(
     `negatives` with `id`, `text`, `score` and `kind` (`hard` or `random`; these have no score).
 
     `ids` are those of the whole corpus. The file appears when all is done; until then it is `OUTPUT.part`, which
-    `resume` goes on with: what is drawn for a claim depends on the seed and the claim alone. Raises UsageError where
+    `resume` goes on with: what is drawn for a claim depends on the seed and the claim alone. Raises UsageError if
     `OUTPUT.part` is there and `resume` is not, or was made with other settings, InvalidData where no claim has a
     relevant document in the store.
     """

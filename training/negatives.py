@@ -74,7 +74,7 @@ def draw_negatives(
         ranking = ranked.get(str(claim.id), ())
         order = list(ranking) if ranking and hard_choice == "random" else list(dict.fromkeys([*judged, *ranking]))
         if negatives_from == "judged":
-            # What the claim's own labels say, in the ranking's order where there is one.
+            # What the claim's own labels say, in the ranking's order if there is one.
             order = list(ranking) or judged
             order = [id_ for id_ in order if id_ in not_relevant]
         found = [id_ for id_ in order if id_ in visible and id_ not in kept_out][:keep]

@@ -51,7 +51,7 @@ class RerankModel:
     settings: str | None = None
 
     def encode(self, query: str, passages: Sequence[str]) -> list[Encoded]:
-        """The ids of pairs, of each the first piece where it is long."""
+        """The ids of pairs, of each the first piece if it is long."""
         return self.pairs(query, passages)
 
     def scores(self, model: Any, encoded: Sequence[Encoded], batch_tokens: int) -> torch.Tensor:

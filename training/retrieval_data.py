@@ -35,7 +35,7 @@ class Checks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RetrievalData:
-    """`train` claims to learn from; `groups` of claims to measure on, by name, `UNSEEN` first where there is one.
+    """`train` claims to learn from; `groups` of claims to measure on, by name, `UNSEEN` first if there is one.
 
     `hidden` are the documents that training may not see. `messages` say what was left out.
     """
@@ -49,7 +49,7 @@ class RetrievalData:
 
     @property
     def chosen_by(self) -> tuple[Claim, ...]:
-        """The claims that choose the best epoch; none where nothing is measured."""
+        """The claims that choose the best epoch; none if nothing is measured."""
         return next(iter(self.groups.values()), ())
 
     @property

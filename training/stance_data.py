@@ -70,7 +70,7 @@ def stance_data(
     told from what was remembered. Without `dev` that is split off what is left. `documents`, where weak pairs are
     wanted, are what those are made from, less the ones that are measured on.
 
-    Raises InvalidData where too little is left.
+    Raises InvalidData if too little is left.
     """
     messages: list[str] = []
     dev_given = bool(dev)

@@ -190,7 +190,7 @@ def _fitted(rows: NDArray[np.float32], labels: NDArray[Any], strength: float, op
 def _folds(rows: Sequence[StanceRow], seed: int) -> list[tuple[list[int], list[int]]]:
     """`FOLDS` times the numbers of rows to learn from and of rows to choose by, of other claims and documents.
 
-    Raises InvalidData where what is left to learn from lacks a label.
+    Raises InvalidData if what is left to learn from lacks a label.
     """
     words = [" ".join(clean(row.claim).casefold().split()) for row in rows]
     claims = sorted(set(words))

@@ -35,7 +35,7 @@ class StanceReport:
 
 
 def judge_rows(method: StanceMethod, rows: Sequence[StanceRow]) -> list[Stance]:
-    """What a stance method says of each pair."""
+    """What a stance method says about each pair."""
     cases = [
         Case(Claim(row.claim), (Evidence(Hit(1, Document(row.doc_id, row.title, row.text), 1.0)),)) for row in rows
     ]
@@ -43,7 +43,7 @@ def judge_rows(method: StanceMethod, rows: Sequence[StanceRow]) -> list[Stance]:
 
 
 def measure_rows(rows: Sequence[StanceRow], said: Sequence[Stance], resamples: int = 1000) -> Classified:
-    """How good stances are, with intervals over claims. Raises InvalidData where none could be made."""
+    """How good stances are, with intervals over claims. Raises InvalidData if none could be made."""
     keys = [(row.claim_id, str(number)) for number, row in enumerate(rows)]
     return classify(
         dict(zip(keys, said, strict=True)),

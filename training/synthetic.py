@@ -26,7 +26,7 @@ _WORDS = (6, 60)
 def contradicted(text: str, draw: random.Random) -> str | None:
     """The statement made false: a word turned into its opposite, a denial put in or taken out, or another number.
 
-    None where the text offers nothing of that kind.
+    None if the text offers nothing of that kind.
     """
     turned = [match for match in _WORD.finditer(text) if match.group().lower() in BOTH_WAYS]
     auxiliaries = list(_AUXILIARY.finditer(text))

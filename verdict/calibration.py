@@ -133,7 +133,7 @@ def fit_calibration(
 ) -> Calibration:
     """The calibration of a method by its stances on labelled pairs; those without a label are left out.
 
-    Raises InvalidData where there are too few, or all are right or all wrong; MissingExtra without scikit-learn.
+    Raises InvalidData if there are too few, or all are right or all wrong; MissingExtra without scikit-learn.
     """
     require("calibration", "evaluation", "sklearn")
     given = [(s, label) for s, label in zip(stances, labels, strict=True) if s.label is not None]
@@ -258,7 +258,7 @@ class Reliability:
 def reliability(stances: Sequence[Stance], labels: Sequence[Label], bins: int = BINS) -> Reliability:
     """How the confidences of stances compare with how often they are right, in bins of equal width.
 
-    Stances without a label or confidence are left out. Raises InvalidData where none is left.
+    Stances without a label or confidence are left out. Raises InvalidData if none is left.
     """
     given = [
         (stance.confidence, stance.label == label)

@@ -132,7 +132,7 @@ class StanceClassifier(LocalModel):
     # -- what a training changes
 
     def premises(self, document: Document, claim: str) -> list[str]:
-        """What is read of a document, window by window; nothing where the claim leaves too little room for it."""
+        """What is read of a document, window by window; nothing if the claim leaves too little room for it."""
         room = self._room(claim)
         return [premise for premise, _ in self._windows(document, claim, room)] if room >= self.max_tokens // 4 else []
 
@@ -191,7 +191,7 @@ class StanceClassifier(LocalModel):
         return windows
 
     def _fit(self, sentence: str, room: int) -> list[tuple[str, int]]:
-        """The sentence, or, where it is longer than `room` tokens, pieces of it that are not."""
+        """The sentence, or, if it is longer than `room` tokens, pieces of it that are not."""
         count = self._count([sentence])[0]
         if count <= room:
             return [(sentence, count)]
@@ -223,7 +223,7 @@ class StanceClassifier(LocalModel):
         inputs = self.tokenizer(
             [window.premise for window in windows],
             [window.claim for window in windows],
-            # The windows fit but for a token or two where sentences join.
+            # The windows fit except for a token or two where sentences join.
             truncation="only_first",
             max_length=self.max_tokens,
             padding=True,
@@ -263,7 +263,7 @@ class StanceClassifier(LocalModel):
 def read_labels(folder: Path) -> tuple[Label, ...]:
     """Our labels in the order of a model's outputs, by the names that its config.json gives them.
 
-    Raises InvalidData where they are not the three stances.
+    Raises InvalidData if they are not the three stances.
     """
     file = folder / "config.json"
     try:

@@ -46,7 +46,7 @@ _VERBS: dict[Label, str] = {"SUPPORTS": "supports", "REFUTES": "refutes"}
 def conclude(evidence: Sequence[Evidence], method: str) -> Verdict:
     """The verdict that follows from the stances of the evidence, best first, by the rule above.
 
-    Its confidence is between 0 and 1. Where no document could be judged, or too few, the label is None; `error` says
+    Its confidence is between 0 and 1. If no document could be judged, or too few, the label is None; `error` says
     why, and also of a verdict that was made without some of the documents.
     """
     judged = [piece for piece in evidence if piece.stance is not None]
@@ -78,7 +78,7 @@ def nothing_bears(relevance: float, found: int, empty: str = "") -> Verdict:
         if found
         else "nothing was found for the claim" + (f": {empty}" if empty else "")
     )
-    # Where nothing was found, nothing was read that a confidence could rest on.
+    # If nothing was found, nothing was read that a confidence could rest on.
     return Verdict("NOT_ENOUGH_INFO", round(1 - relevance, 6) if found else None, reason, "relevance")
 
 
@@ -120,7 +120,7 @@ def _strength(piece: Evidence, side: Label) -> float:
 
 
 def _mean(evidence: Sequence[Evidence], label: Label) -> float:
-    """The mean confidence of the documents that say so, weighted by rank; 1 where none does."""
+    """The mean confidence of the documents that say so, weighted by rank; 1 if none does."""
     said = [piece for piece in evidence if piece.stance and piece.stance.label in (label, _both(label))]
     total = sum(map(_weight, said))
     return sum(_confidence(piece) * _weight(piece) for piece in said) / total if total else 1.0

@@ -70,7 +70,7 @@ def choose_sentences_many(
     Sentences that score 0 are left out, and those that a model was not given to read (`EMBEDDED_SENTENCES`).
 
     All sentences of all cases are embedded in one call, equal ones once; a claim's sentences are matched or reranked in
-    one call. `claim_vectors`, shape [cases, dimensions], are the claims' embeddings where they are known, of the same
+    one call. `claim_vectors`, shape [cases, dimensions], are the claims' embeddings if they are known, of the same
     model.
 
     Raises UsageError if the method lacks its model, InvalidData where the model's answer can't be used.

@@ -26,7 +26,7 @@ _MOST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """A claim, what a document says, and what that says of the claim."""
+    """A claim, what a document says, and what that says about the claim."""
 
     claim: str
     evidence: str

@@ -139,7 +139,7 @@ def embedding(path: Path, device: str | None = None) -> Callable[[Sequence[str]]
 
 
 def sentences_of(document: Document) -> list[str]:
-    """The sentences of a document's text; its title where it has no text."""
+    """The sentences of a document's text; its title if it has no text."""
     text = clean(document.text).strip()
     found = [text[start:end] for start, end in sentence_spans(text)] if text else []
     return found or [title for title in (clean(document.title).strip(),) if title]

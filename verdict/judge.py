@@ -36,7 +36,7 @@ class Judged:
     """What a method says about a case: a stance for each piece of evidence, in order.
 
     `quotes` are the sentences that the method itself gave as its reasons, for each piece of evidence, with the offsets
-    at which they stand in the document; empty where it gives none.
+    at which they stand in the document; empty if it gives none.
     """
 
     stances: tuple[Stance, ...]

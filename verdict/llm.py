@@ -321,7 +321,7 @@ class LlmStances:
 def conclude_by_model(llm: LanguageModel, claim: Claim, evidence: Sequence[Evidence]) -> tuple[Verdict, Usage]:
     """The claim's verdict by one more question over the evidence with its stances, and what it cost.
 
-    Documents without a stance are left out, and weigh on the verdict as on the rule's (`counted`). Where none has one,
+    Documents without a stance are left out, and weigh on the verdict as on the rule's (`counted`). If none has one,
     nothing is asked, and the verdict has no label. Raises NotFound or InvalidData for a prompt of the user's that can't
     be used; what fails else is the verdict's error.
     """
@@ -381,7 +381,7 @@ class _Stream(Generic[T]):
             self._next()
 
     def deliver(self, made: Sequence[_Made]) -> Iterator[Judged]:
-        """What was made of a case; then the interrupt, where nothing more will come."""
+        """What was made of a case; then the interrupt, if nothing more will come."""
         if not self.stopping or any(stance.label is not None for stance, _, _ in made):
             yield Judged(
                 tuple(stance for stance, _, _ in made),

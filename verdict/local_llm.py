@@ -178,7 +178,7 @@ class LocalLlm(LocalModel):
 
     @functools.cached_property
     def prior(self) -> list[float] | None:
-        """The mean probabilities of the answers, in the order of STANCES, where there is nothing to read."""
+        """The mean probabilities of the answers, in the order of STANCES, if there is nothing to read."""
         found = [self._likelihoods(self._assemble(ids, ids)) for ids in map(self._content, CONTENT_FREE)]
         rows = [row for row in found if row is not None]
         return [sum(column) / len(rows) for column in zip(*rows, strict=True)] if len(rows) == len(found) else None

@@ -70,7 +70,7 @@ def open_method(
 
 
 def default_stance_model() -> str:
-    """The stance model where none is named: the classifier, if it is on this machine, else the packaged model."""
+    """The stance model if none is named: the classifier, if it is on this machine, else the packaged model."""
     from ..models import find_model, models_installed
     from .classifier import DEFAULT_STANCE_MODEL
     from .packaged_model import PACKAGED

@@ -3,7 +3,7 @@ an adapter with which the packaged embedding model reads the two together. Numpy
 
 The features are the counts of `features.counts_and_nearest`, standardised, and the same again for a document of a
 single sentence: of an abstract, the nearest sentences were found, while a single sentence is all there is, so the same
-counts mean different things. Where the counts alone don't say clearly that a document leaves the claim open, the
+counts mean different things. If the counts alone don't say clearly that a document leaves the claim open, the
 adapted model reads the claim with the nearest sentences, and both answers are put together.
 `benchmarks/packaged_stance.py` makes the files and measures them; `packaged/README.md` is the model card.
 """
@@ -200,7 +200,7 @@ def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def stance_of(row: Sequence[float], threshold: float) -> Stance:
-    """The likeliest label; NOT_ENOUGH_INFO where that is a side with a probability below the threshold."""
+    """The likeliest label; NOT_ENOUGH_INFO if that is a side with a probability below the threshold."""
     named: dict[str, float] = {label: round(float(value), 6) for label, value in zip(STANCES, row, strict=True)}
     label: Label = max(STANCES, key=lambda label: named[label])
     if named[label] < threshold:

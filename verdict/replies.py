@@ -134,7 +134,7 @@ def check_rationale(reply: OneStep | Relevance | Polarity | Hybrid | Conclusion)
 
 
 def check_batch(reply: Batch, size: int) -> None:
-    """Raises ValueError where not each of the numbers 1 to `size` is answered once."""
+    """Raises ValueError if not each of the numbers 1 to `size` is answered once."""
     numbers = [item.number for item in reply.answers]
     if strange := sorted(set(numbers).difference(range(1, size + 1))):
         raise ValueError(f"answers has the number {strange[0]}, and the pairs are numbered 1 to {size}")
@@ -145,7 +145,7 @@ def check_batch(reply: Batch, size: int) -> None:
 
 
 def check_digits(reply: Digits, size: int) -> None:
-    """Raises ValueError where there is not one digit for each pair: which belongs to which would be a guess."""
+    """Raises ValueError if there is not one digit for each pair: which belongs to which would be a guess."""
     if len(reply.answers) != size:
         raise ValueError(f"answers has {len(reply.answers)} digits, and there are {size} pairs")
 
@@ -153,7 +153,7 @@ def check_digits(reply: Digits, size: int) -> None:
 def sure_answers(reply: Batch, size: int) -> dict[int, BatchItem]:
     """The answers of a reply that `check_batch` refuses which are beyond doubt all the same, by number.
 
-    None where a number is foreign or occurs twice: then the numbering itself is in doubt.
+    None if a number is foreign or occurs twice: then the numbering itself is in doubt.
     """
     numbers = [item.number for item in reply.answers]
     if len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(1, size + 1)):

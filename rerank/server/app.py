@@ -265,7 +265,7 @@ async def _unless_gone(request: Request, work: Awaitable[Response]) -> Response:
 
 
 async def _read(request: Request, most: int, add: Callable[[int], None]) -> bytes | None:
-    """The body; None where the caller hung up."""
+    """The body; None if the caller hung up."""
     too_large = Refusal(413, f"the body is larger than {most:,} bytes, the most that is allowed")
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > most:

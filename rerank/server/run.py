@@ -27,9 +27,9 @@ def require_server() -> None:
 
 
 def named_models(given: Sequence[str]) -> dict[str, str]:
-    """What each model is called by requests, and where it is: `NAME`, `FOLDER`, or `ALIAS=` one of them.
+    """The name of each model in requests, and its place: `NAME`, `FOLDER`, or `ALIAS=` one of them.
 
-    A folder is called by its last part. Raises UsageError where two have the same name.
+    A folder is called by its last part. Raises UsageError if two have the same name.
     """
     named: dict[str, str] = {}
     for one in given:
@@ -48,7 +48,7 @@ def named_models(given: Sequence[str]) -> dict[str, str]:
 def listen(host: str, port: int) -> socket.socket:
     """A port of our own, which answers nobody before `serve`; 0 takes a free one.
 
-    Raises ServerError if it can't be had.
+    Raises ServerError if it is not available.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -118,5 +118,5 @@ def public(host: str) -> bool:
 
 
 def aliases(models: Mapping[str, str]) -> str:
-    """For people: each name, with where it is where that is another."""
+    """For people: each name, with the model's place if that differs."""
     return ", ".join(name if name == where else f"{name} ({where})" for name, where in models.items())

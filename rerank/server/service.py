@@ -135,7 +135,7 @@ class Service:
     async def _run(self, job: Job, dialect: Dialect) -> list[Any]:
         self.worker.submit(job)
         try:
-            # Where this is cancelled, so is the job.
+            # If this is cancelled, so is the job.
             return await asyncio.wrap_future(job.done)
         except CcheckError as error:
             raise Refusal(dialect.failed, str(error)) from error

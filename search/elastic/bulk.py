@@ -61,7 +61,7 @@ def write(
     """Send all operations; done when each is stored or refused. `before` is called ahead of each request.
 
     Operations must bear being done twice: a request whose answer was lost is sent again. Raises a CcheckError where
-    the server stays away for longer than `Connection.retry_seconds`, or refuses for a reason that concerns no document.
+    the server is gone for longer than `Connection.retry_seconds`, or refuses for a reason that concerns no document.
     """
     total = Outcome()
     threads = -(-client.connection.concurrency // 2)  # a store may write twice at a time

@@ -47,7 +47,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A document as it was last written. `source` is None where the index does not keep it."""
+    """A document as it was last written. `source` is None if the index does not keep it."""
 
     index: str
     id: str
@@ -60,7 +60,7 @@ class Written:
 def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> list[Shard]:
     """The shards of indices. Without `refresh`, searches may not see the writes up to `last` yet.
 
-    Raises Denied where the key or user may not ask, and ServerError where a shard has no primary.
+    Raises Denied if the key or user may not ask, and ServerError where a shard has no primary.
     """
     name, path = ", ".join(concrete), f"/{quote(','.join(concrete), safe=',')}"
     answer = client.request("GET", f"{path}/_stats/docs", params={"level": "shards"}, index=name)
@@ -122,7 +122,7 @@ def lacking(client: Client, name: str, other: str) -> Iterator[list[str]]:
 
 
 def behind(shards: Sequence[Shard], checkpoints: Checkpoints) -> int | None:
-    """How many writes came after these checkpoints; None where that is unknown."""
+    """How many writes came after these checkpoints; None if that is unknown."""
     if any(shard.key not in checkpoints for shard in shards):
         return None
     return sum(max(0, shard.last - checkpoints[shard.key]) for shard in shards)

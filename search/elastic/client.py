@@ -38,13 +38,13 @@ class Client:
 
     A server that answered before and is now busy or gone is asked again for `Connection.retry_seconds`, counted from
     its last good answer: patience that was used up is not spent again on the next request. Whoever was too busy must
-    answer the same kind of request well to be waited for anew, since a mapping can be had where no search can. An
+    answer the same kind of request well to be waited for again, since a mapping can be had where no search can. An
     address that never answered is not waited for. A warning is logged when the wait begins, which the command line
     shows.
     """
 
     def __init__(self, connection: Connection) -> None:
-        """Connects to nothing yet. Raises UsageError or NotFound where the connection makes no sense."""
+        """Connects to nothing yet. Raises UsageError or NotFound if the connection makes no sense."""
         self.connection = connection
         self._speaks_8 = False
         self._answered = self._said = False
@@ -188,7 +188,7 @@ class Client:
 
     @contextmanager
     def understanding(self) -> Iterator[None]:
-        """Around what reads an answer: ServerError where that is not of Elasticsearch's shape."""
+        """Around what reads an answer: ServerError if that is not of Elasticsearch's shape."""
         try:
             yield
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration) as error:

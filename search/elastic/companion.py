@@ -115,7 +115,7 @@ class Companion(ElasticStore):
         )
 
     def behind(self) -> int | None:
-        """How many writes to the other index came since this was made or renewed; None where that is unknown."""
+        """How many writes to the other index came since this was made or renewed; None if that is unknown."""
         checkpoints = self.checkpoints()
         if not checkpoints:
             return None
@@ -224,7 +224,7 @@ class Companion(ElasticStore):
 
 
 class JoinedStore(ElasticStore):
-    """An index or alias, together with its companion where there is one that the key or user may read."""
+    """An index or alias, together with its companion if there is one that the key or user may read."""
 
     _beside: tuple[float, Companion | None] | None = None
 
@@ -241,7 +241,7 @@ class JoinedStore(ElasticStore):
         return self._beside[1]
 
     def forget_companion(self) -> None:
-        """Look for it anew at the next search."""
+        """Look for it again at the next search."""
         self._beside = None
 
     def info(self, *, figures: bool = True) -> StoreInfo | None:

@@ -32,7 +32,7 @@ def field_kinds(client: Client, name: str, index: Index) -> dict[str, Kind]:
 
 
 def _made_here(client: Client, name: str, types: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Kind]]:
-    """Every metadata field is a keyword, with its number beside it where it is one."""
+    """Every metadata field is a keyword, with its number beside it if it is one."""
     if any(field == PUBLISHED or field.startswith(f"{PUBLISHED}.") for field in types):
         yield PUBLISHED, "dates"
     own = [field for field in types if field.startswith(_METADATA) and "keyword" in types[field]]

@@ -1,4 +1,4 @@
-"""What `ccheck doctor` says of a server."""
+"""What `ccheck doctor` says about a server."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def diagnose(connection: Connection, index: str | None = None) -> Iterator[Findi
 
 
 def _described(client: Client, index: str) -> dict[str, Any]:
-    """Every index behind the name; none where that can't be had, which the store's own check says."""
+    """Every index behind the name; none if that is not available, which the store's own check says."""
     try:
         return client.request("GET", f"/{quote(index, safe='')}", index=index, patient=False)
     except CcheckError:

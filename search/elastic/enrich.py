@@ -19,7 +19,7 @@ from .reading import hits_by_id
 from .schema import Index, document
 
 COPIES = 5
-"""How many documents of one id are looked for, to name where they are."""
+"""How many documents of one id are looked for, to name their indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Source:
         return self.store.index
 
     def document(self, written: Written) -> Document:
-        """Its title and text. Raises InvalidData where they can't be read."""
+        """Its title and text. Raises InvalidData if they can't be read."""
         if written.source is None:
             raise InvalidData("the server returned no _source for it")
         found = document(self.index, written.id, written.source)
@@ -61,7 +61,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Documents to look at; of one shard, in the order of their writes, where that is known."""
+    """Documents to look at; of one shard, in the order of their writes, if that is known."""
 
     written: list[Written]
     shard: Shard | None = None
@@ -88,7 +88,7 @@ class Target(Protocol):
         ...
 
     def reopen(self) -> None:
-        """Look at the index anew, before a further run. Raises what opening it did."""
+        """Look at the index again, before a further run. Raises what opening it did."""
         ...
 
     def prepare(self, layout: Layout) -> None:

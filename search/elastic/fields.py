@@ -21,7 +21,7 @@ SEMANTIC: Final = "semantic_text"
 """The type of a field that the server itself embeds, claims too."""
 VECTOR_TYPES: Final = ("dense_vector", "sparse_vector", "rank_vectors")
 CONFLICT: Final = "conflict"
-"""In the place of a type: the indices behind an alias have several."""
+"""In place of a type: the indices behind an alias have several."""
 _VAGUE = ("name", "subject")
 """Below an object they are an author's name, say, and no title."""
 

@@ -105,7 +105,7 @@ def unified(by_index: Mapping[str, Mapping[str, Field]]) -> dict[str, Field]:
 
 
 def choose(fields: Mapping[str, Field], names: FieldNames, sampling: Sampling, where: str) -> Chosen:
-    """Raises InvalidData for a field of the settings that can't be used, and where there is nothing to search."""
+    """Raises InvalidData for a field of the settings that can't be used, and if there is nothing to search."""
     searchable = {name: how for name, one in fields.items() if (how := _searched_as(name, one))}
     names, chosen_words = _without_multi_fields(fields, names)
     left_out: dict[str, str] = {}
@@ -243,7 +243,7 @@ def _check_named(fields: Mapping[str, Field], names: FieldNames, left_out: Mappi
 
 
 def _why_not(name: str, one: Field) -> str:
-    """Why a field of text or vectors can't be used; empty where it can, and for fields that nobody takes for one."""
+    """Why a field of text or vectors can't be used; empty if it can, and for fields that nobody takes for one."""
     if one.type == CONFLICT:
         return one.why
     if one.type == "dense_vector":

@@ -60,7 +60,7 @@ class Writes:
 
 
 def reading(index: Index) -> list[str]:
-    """What the last ingest into an index reads, as its command named it; nothing where it ended."""
+    """What the last ingest into an index reads, as its command named it; nothing if it ended."""
     noted = index.meta.get(READING)
     return list(map(str, noted)) if isinstance(noted, list) else []
 
@@ -80,7 +80,7 @@ class Figures:
 
 
 def figures(client: Client, index: Index) -> Figures | None:
-    """None where the key or user lacks the privilege."""
+    """None if the key or user lacks the privilege."""
     path = f"/{quote(','.join(index.concrete), safe=',')}/_stats/docs,store"
     try:
         answer = client.request("GET", path, params={"level": "shards"})
@@ -106,6 +106,6 @@ def _primaries(indices: Mapping[str, Any]) -> Iterator[tuple[str, int, Mapping[s
 
 
 def _operations(client: Client, index: Index) -> int | None:
-    """How many writes the index has had; None where the key or user lacks the privilege."""
+    """How many writes the index has had; None if the key or user lacks the privilege."""
     found = figures(client, index)
     return None if found is None else found.operations

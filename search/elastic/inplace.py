@@ -97,7 +97,7 @@ class InPlace:
         return 0
 
     def _check_field(self, concrete: str, embedding: Embedding) -> None:
-        """Raises InvalidData where the documents have an object of this name that is not the same model's."""
+        """Raises InvalidData if the documents have an object of this name that is not the same model's."""
         properties = self.source.described[concrete].get("mappings", {}).get("properties", {})
         if OBJECT not in properties:
             return
@@ -116,7 +116,7 @@ _CHANGED: Final = ("version_conflict_engine_exception", "document_missing_except
 
 
 def refuse(source: Source) -> None:
-    """Raises InvalidData where updates would fail, or would lose something of a document."""
+    """Raises InvalidData if updates would fail, or would lose something of a document."""
     instead = "Use a companion index (without --in-place)"
     if len(source.index.concrete) != 1:
         raise InvalidData(

@@ -27,7 +27,7 @@ SAVED_SECONDS = 5.0
 """How often the copy remembers how far it has come."""
 LAST_ROUNDS = 100
 LEASE_SECONDS = 5.0
-"""For how long a writer may believe that an alias is where it was: it looks again before it writes after that."""
+"""For how long a writer may believe that an alias has not moved. After that, it looks again before it writes."""
 _NUMBERED = re.compile(r"(.+)-(\d{6,})")
 
 
@@ -72,7 +72,7 @@ def numbered(client: Client, alias: str) -> list[Numbered]:
 
 
 def in_use(client: Client, alias: str) -> Numbered:
-    """The index that the alias is on. Raises NotFound without one, InvalidData where there are several, or no alias."""
+    """The index that the alias is on. Raises NotFound without one, InvalidData if there are several, or no alias."""
     where = f"{client.connection.name}/{alias}"
     found = [one for one in numbered(client, alias) if one.in_use]
     if not found:
@@ -115,7 +115,7 @@ class Move:
     """From `source`, which the alias is on, to `target`. Every step can be made again after a crash."""
 
     def __init__(self, client: Client, alias: str, source: Numbered, target: Numbered) -> None:
-        """Raises InvalidData where the target was filled from another index."""
+        """Raises InvalidData if the target was filled from another index."""
         self._client, self.alias, self.source, self.target = client, alias, source, target
         # Documents are copied with their vectors, unless the other index has others.
         self._as_stored = source.index.layout == target.index.layout
@@ -175,7 +175,7 @@ class Move:
     def switch(self, operations: copying.Operations, on_documents: Callable[[int], None]) -> None:
         """Stop writes, copy the last of them, compare the counts, and put the alias on the target in one step.
 
-        Writes are refused meanwhile; ccheck's own ingests wait. Where the layout changes, writes to the target are
+        Writes are refused meanwhile; ccheck's own ingests wait. If the layout changes, writes to the target are
         refused for `2 * LEASE_SECONDS` more, so that no ingest writes vectors of the former model to it. Searches go
         on all the while. If anything fails before the alias moves, the source takes writes again.
         """
@@ -262,7 +262,7 @@ def release(client: Client, name: str) -> None:
 
 
 def point(client: Client, alias: str, name: str) -> None:
-    """Put the alias on this index alone, in one step. Raises InvalidData where that is not one of the store's."""
+    """Put the alias on this index alone, in one step. Raises InvalidData if that is not one of the store's."""
     found = numbered(client, alias)
     if all(one.name != name for one in found):
         names = ", ".join(one.name for one in found) or "none"

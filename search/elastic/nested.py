@@ -65,7 +65,7 @@ def _search(index: Index, fields: Sequence[str], text: str, hits: Sequence[Hit])
 
 
 def _best(hit: Mapping[str, Any]) -> tuple[float, str, int, str] | None:
-    """The score, nested path, place and text of a document's best passage; None where none has a word."""
+    """The score, nested path, place and text of a document's best passage; None if none has a word."""
     found: list[tuple[float, str, int, str]] = []
     for field, inner in hit.get("inner_hits", {}).items():
         for one in inner["hits"]["hits"]:

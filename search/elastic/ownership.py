@@ -71,7 +71,7 @@ def refuse_writing(client: Client, name: str, index: Index) -> None:
 
 
 def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> str | None:
-    """What is wrong with an index's life cycle policy, and what to do; None where it may stay.
+    """What is wrong with an index's life cycle policy, and what to do; None if it may stay.
 
     `found` is what `GET /INDEX` answered. A policy that makes a new index, or removes or replaces this one, takes the
     store apart: searches would see a part of the documents, or none.
@@ -102,7 +102,7 @@ def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> s
 
 
 def removal(client: Client, name: str, found_now: Callable[[], Index]) -> Removal:
-    """What removing the store would remove. Raises InvalidData where somebody else uses any of it, UsageError for a
+    """What removing the store would remove. Raises InvalidData if somebody else uses any of it, UsageError for a
     name of several indices."""
     refuse_several(name)
     index = found_now()
@@ -150,7 +150,7 @@ def _refuse_conditions(index: Index, name: str, concrete: str, found: Mapping[st
 
 
 def refuse_enriching(client: Client, name: str, index: Index) -> Mapping[str, Any]:
-    """Every index behind the name, with its settings and mapping. Raises InvalidData where the name is a part of one,
+    """Every index behind the name, with its settings and mapping. Raises InvalidData if the name is a part of one,
     or texts can't be read."""
     found = _described(client, name)
     for concrete, one in found.items():

@@ -23,7 +23,7 @@ WHOLE_VALUES: Final = ("keyword", "constant_keyword", *NUMBERS)
 LARGEST = 1_000
 """A field that nobody named groups chunks only if no group has more."""
 FEWEST, MOST = 3, 50
-"""How many chunks are asked for in the place of each paper, at the least and at first at the most."""
+"""How many chunks are asked for in place of each paper, at the least and at first at the most."""
 _VAGUE = ("parent", "source")
 """They can also name a publisher or a data set; then their values do not look like a file, an address or an id."""
 _ID = re.compile(r"[/\\.:#\d]")
@@ -60,7 +60,7 @@ def with_papers(client: Client, name: str, index: Index, named: str | None) -> I
 def by_paper(
     rankings: Mapping[str, list[tuple[Key, float]]], papers: Mapping[Key, Hashable], depths: Mapping[str, int]
 ) -> dict[str, list[tuple[Key, float]]]:
-    """Rankings of papers instead of chunks: each is in the place of its best chunk, to the depth of the retriever.
+    """Rankings of papers instead of chunks: each is in place of its best chunk, to the depth of the retriever.
 
     In all rankings a paper goes by the same chunk: the one that a retriever ranked highest, at equal ranks the first
     retriever's. A chunk without a paper is one.

@@ -43,7 +43,7 @@ class Allowed:
 def allowed(client: Client, index: str, companions: bool = False) -> list[Allowed] | None:
     """What the key or user may do with this store, searching first, and with a companion of it if it can have one.
 
-    None where the server has no security, or does not say.
+    None if the server has no security, or does not say.
     """
     wanted = [(role, work, _for(role, index, its)) for role, its, work in WORK if companions or not its]
     body = {
@@ -62,7 +62,7 @@ def allowed(client: Client, index: str, companions: bool = False) -> list[Allowe
 
 
 def _for(role: str, index: str, companions: bool) -> dict[str, Any]:
-    """What a role has on this store, or on its companion: with this store's names in the place of papers."""
+    """What a role has on this store, or on its companion: with this store's names in place of papers."""
     found = es_mappings.read(f"roles/{role}")
     entries = [
         {**entry, "names": [name.replace(STORE, index, 1) for name in entry["names"]]}

@@ -52,7 +52,7 @@ def check(index: Index, retriever: Retriever) -> None:
 def retriever_body(
     index: Index, name: str, query: Query, retriever: Retriever, filters: Sequence[Body], clauses: int | None = None
 ) -> Body | None:
-    """The retriever of that name as the search API takes it; None where the query gives it nothing to search for.
+    """The retriever of that name as the search API takes it; None if the query gives it nothing to search for.
 
     `clauses`: what its fuzzy words may become. Raises what `check` does, and InvalidData for a vector of other
     dimensions.
@@ -198,7 +198,7 @@ def rrf(retrievers: Sequence[tuple[Body, Retriever]], fusion: Fusion) -> Body:
 def fits_rrf(retrievers: Mapping[str, Retriever], fusion: Fusion, k: int) -> bool:
     """Whether the server's `rrf` ranks as fusion here does.
 
-    It takes as many documents as its one window holds from each retriever; only a kNN search can hand on fewer.
+    It takes as many documents as its one window holds from each retriever; only a kNN search can return fewer.
     """
     window = _window(retrievers.values())
     if any(units.granularity_of(retriever) for retriever in retrievers.values()):
@@ -268,7 +268,7 @@ def _has_id(index: Index, filter_: Filter) -> Body:
 
 
 def _metadata(name: str, filter_: Filter) -> Body:
-    """In an index that ccheck made: every field is a keyword, with its number beside it where it is one."""
+    """In an index that ccheck made: every field is a keyword, with its number beside it if it is one."""
     number, text = number_of(filter_), _compare(name, filter_.operator, filter_.value)
     as_number = f"{name}.as_number"
     if number is None:

@@ -24,10 +24,10 @@ class Index:
     `searched` has the index's fields for each field that a claim can be searched in: title, text and content, which is
     both, and the additional texts. `vector` is the main field of embeddings, `vectors` has all of them by the names
     that a recipe can use. `id` is a field that repeats the documents' ids, or, of an index that ccheck did not make,
-    has them in the place of `_id`. `source` is what is read of a document, in the form of `_source`. Of an index that
+    has them in place of `_id`. `source` is what is read of a document, in the form of `_source`. Of an index that
     ccheck did not make `semantic` are the fields that the server embeds, `left_out` says why others are not used, and
     `notices` what of that its users should know; `weights` are those of its fields of words; `group` is the field that
-    tells the papers of chunks apart, with `chunks` for each on average, and `chunks_asked` in the place of each.
+    tells the papers of chunks apart, with `chunks` for each on average, and `chunks_asked` in place of each.
     """
 
     name: str

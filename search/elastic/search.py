@@ -63,7 +63,7 @@ class Moved(Exception):
 
 
 class NotNative(Exception):
-    """The server does not fuse: its licence does not allow it, or, where `licensed`, it knows no weights."""
+    """The server does not fuse: its licence does not allow it, or, where `licensed`, it does not know weights."""
 
     def __init__(self, licensed: bool) -> None:
         super().__init__(licensed)
@@ -94,7 +94,7 @@ class Found:
     shared: frozenset[str] = frozenset()
     """Ids that documents in several indices have."""
     crowded: bool = False
-    """The chunks that were asked for are of fewer papers than a retriever hands on."""
+    """The chunks that were asked for are of fewer papers than a retriever returns."""
 
     @property
     def missing(self) -> list[Key]:
@@ -118,7 +118,7 @@ class Searcher:
     """One call of `ElasticStore.search`, or of its `rankings`.
 
     `clauses`: what fuzzy words may become, of `FUZZY_CLAUSES`; `stored_ids`: read ids from where documents are stored;
-    `chunks`: how many of them are asked for in the place of a paper; `within`: queries that all documents match, too.
+    `chunks`: how many of them are asked for in place of a paper; `within`: queries that all documents match, too.
     """
 
     client: Client
@@ -137,7 +137,7 @@ class Searcher:
     within: Sequence[Body] = ()
 
     def run(self, queries: Sequence[Query]) -> list[Ranking | CcheckError]:
-        """Raises NotNative where `native` was tried in vain, UsageError or InvalidData for what fits no query."""
+        """Raises NotNative if `native` was tried in vain, UsageError or InvalidData for what fits no query."""
         answers: list[Ranking | CcheckError] = []
         read: dict[Key, Document] = {}
         for chunk in _chunks([self._plan(query) for query in queries]):
@@ -154,7 +154,7 @@ class Searcher:
         return answers
 
     def run_rankings(self, queries: Sequence[Query]) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
-        """What each retriever hands on, by the ids of documents; for `only_rankings`."""
+        """What each retriever returns, by the ids of documents; for `only_rankings`."""
         answers: list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError] = []
         for chunk in _chunks([self._plan(query) for query in queries]):
             for one in self._shared(self._answer(chunk)):
@@ -245,7 +245,7 @@ class Searcher:
         return [self._enough(plan, self._sparing(plan, one)) for plan, one in zip(plans, found, strict=True)]
 
     def _enough(self, plan: Searches, found: Found | CcheckError) -> Found | CcheckError:
-        """The answer, or that to a search for more chunks where they were of too few papers."""
+        """The answer, or that to a search for more chunks if they were of too few papers."""
         least = min(map(self._depth, self.retrievers.values()))
         if not isinstance(found, Found) or not found.crowded or least >= MAX_CANDIDATES:
             return found
@@ -313,7 +313,7 @@ class Searcher:
             raise NotNative(licensed=True)
 
     def _found(self, plan: Searches, responses: Mapping[str, dict[str, Any]]) -> Found | CcheckError:
-        """Raises Moved where the alias of an index of ccheck's is on another one by now."""
+        """Raises Moved if the alias of an index of ccheck's is on another one by now."""
         there = self.index.concrete[0]
         for response in responses.values():
             if "error" in response:

@@ -51,7 +51,7 @@ class Size:
 
 
 def quantised(index_type: IndexType, dims: int) -> int | None:
-    """Bytes of one vector as the index compares it; None where that is the full vector."""
+    """Bytes of one vector as the index compares it; None if that is the full vector."""
     if index_type.startswith("int8"):
         return dims + 16
     if index_type.startswith("int4"):

@@ -297,7 +297,7 @@ class ElasticStore(Closing):
                     self._native, self._native_weights = error.licensed, False
             return searcher.run(queries)
         except CcheckError:
-            self._known = None  # the index may have been made anew
+            self._known = None  # the index may have been made again
             raise
 
     def rankings(
@@ -351,7 +351,7 @@ class ElasticStore(Closing):
         return self._client.request(method, path, body, params=params, index=self.index, patient=patient, slow=slow)
 
     def _load(self) -> Index | None:
-        """The current index; None where it does not exist."""
+        """The current index; None if it does not exist."""
         try:
             away = remote.is_remote(self.index)
             found = remote.mappings(self._client, self.index) if away else self._request("GET", self._path("_mapping"))
@@ -385,7 +385,7 @@ class ElasticStore(Closing):
         return index
 
     def _index_for(self, retrievers: Mapping[str, Retriever]) -> Index:
-        """The index, which has all that the retrievers search in; raises NotFound or UsageError where it does not."""
+        """The index, which has all that the retrievers search in; raises NotFound or UsageError if it does not."""
         index = self._index()
         try:
             for retriever in retrievers.values():
@@ -411,7 +411,7 @@ class ElasticStore(Closing):
         raise ServerError(f"the alias {self.name} moved {MOVES} times during one search: try again later")
 
     def _writable(self, fresh: bool = False) -> Index:
-        """The index to write to. Raises InvalidData where its alias went to one that these documents don't fit."""
+        """The index to write to. Raises InvalidData if its alias went to one that these documents don't fit."""
         ownership.refuse_several(self.index)
         index = self._index(fresh, within=LEASE_SECONDS)
         if not index.made_here:
@@ -461,7 +461,7 @@ class ElasticStore(Closing):
         since = time.monotonic()
         while True:
             index = self._writable()
-            # Without this a bulk request would make a bare index in the place of one that was removed.
+            # Without this a bulk request would make a bare index in place of one that was removed.
             params: dict[str, Any] = {"require_alias": True} if index.is_alias else {}
             params["filter_path"] = bulk.WANTED
             try:

@@ -24,7 +24,7 @@ EXPECTED = 10
 
 
 def granularity_of(retriever: Retriever) -> str | None:
-    """The granularity of the units that a retriever searches; None where it searches documents."""
+    """The granularity of the units that a retriever searches; None if it searches documents."""
     return retriever.units if isinstance(retriever, Bm25 | Dense) else None
 
 

@@ -4,7 +4,7 @@ There a term of the claim stands for those of the index within some edits (inser
 swap of two neighbours: optimal string alignment), at most 50 of them, the nearest first and then by their bytes
 (Lucene's FuzzyQuery). Each has the boost 1 - edits / length of the shorter one, and all are weighed as if they were as
 frequent as the most frequent of them (the rewrite `top_terms_blended_freqs_50`), so that a rare misspelling in the
-index does not outweigh the word itself. Where two words of the claim stand for one term, their shares are summed;
+index does not outweigh the word itself. If two words of the claim stand for one term, their shares are summed;
 Lucene adds their boosts and weighs both like one of the two, whichever its hashes, which differ from process to
 process, bring first. https://lucene.apache.org/core/10_0_0/core/org/apache/lucene/search/FuzzyQuery.html
 """

@@ -35,7 +35,7 @@ class Masks:
         self._masks: dict[tuple[Filter, ...], NDArray[np.bool_]] = {}
 
     def of(self, scope: tuple[Filter, ...], snapshot: Snapshot, database: Database) -> NDArray[np.bool_] | None:
-        """mask[seq]: whether a document passes; None where all do.
+        """mask[seq]: whether a document passes; None if all do.
 
         Raises Changed if the database is no longer as the snapshot has it.
         """
