@@ -1,4 +1,4 @@
-"""Where the images of an article's figures and tables are: files that lie beside it or in a folder of images."""
+"""Where the images of an article's figures and tables are: files beside it or in a folder of images."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def main() -> NoReturn:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command and return its exit code; what went wrong is said on standard error."""
+    """Run a command and return its exit code; errors go to standard error."""
     with warnings_said():
         return _run(arguments)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Stage = TypeVar("Stage")
 
 FOUND = 20
-"""How many articles of a store a claim is asked of that names none."""
+"""How many articles of a store are searched for a claim that names none."""
 CLAIM_IDS = ("claim_id", "id", "_id")
 ARTICLES = ("article", "doc_id", "citekey", "cited_doc_id")
 CLAIMS = ("claim", "text", "query")
@@ -82,10 +82,10 @@ class Asked:
     claim: str | None = None
     claims: Sequence[AskedClaim] = ()
     found: Mapping[str, list[str]] | None = None
-    """For claims that name no article: the articles of the store that they are asked of. None: all that were read."""
+    """For claims that name no article: the articles of the store to search. None: all that were read."""
 
     def scope(self, claim: AskedClaim) -> list[str]:
-        """The articles that a claim is asked of. Raises NotFound if the one it names is not here."""
+        """The articles to search for a claim. Raises NotFound if the one that it names is not here."""
         if claim.article is None:
             here = [one.id for one in self.articles]
             return here if self.found is None else [one for one in self.found[claim.text] if one in here]

@@ -1,4 +1,4 @@
-"""Which weights a model's folder holds: a hash of all that changes what the model makes of a text."""
+"""Which weights a model's folder holds: a hash of everything that changes what the model makes of a text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SETTLED_NS = 2_000_000_000
 
 
 def fingerprint(path: Path) -> str:
-    """Identifies a model's weights wherever they lie: SHA-256 over all safetensors files, and over the configuration
+    """Identifies a model's weights wherever they are: SHA-256 over all safetensors files, and over the configuration
     and vocabulary of the model, its tokenizer and its modules, however their JSON is written.
 
     Raises NotFound without safetensors weights, and as `check_modules`.

@@ -16,7 +16,7 @@ from .stages import Analysis
 class Embedding:
     """The model that made a store's vectors.
 
-    `fingerprint` identifies the weights wherever they lie; `model` is the name that a person would use.
+    `fingerprint` identifies the weights wherever they are; `model` is the name that a person would use.
     """
 
     model: str

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Memory(Protocol):
-    """Values by key. `kind` says of what stage they are: `embedding`, `sparse`, `ranking`, `rerank`."""
+    """Values by key. `kind` is that of their stage: `embedding`, `sparse`, `ranking`, `rerank`."""
 
     def get(self, kind: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values of those keys that are known."""

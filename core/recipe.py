@@ -357,7 +357,7 @@ def _without_files(data: dict[str, Any]) -> dict[str, Any]:
 def _beside(name: str, data: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]:
     """The tables with the paths of the files that they name, beside the recipe or among the packaged ones.
 
-    Raises InvalidData for examples that lie elsewhere: what they say is sent to language models, and a recipe can come
+    Raises InvalidData for examples from elsewhere: what they say is sent to language models, and a recipe can come
     from a stranger, who would choose which of the user's files go there.
     """
     found: dict[str, Any] = {}
@@ -384,7 +384,7 @@ def _beside(name: str, data: dict[str, Any], folders: Sequence[Path]) -> dict[st
 
 
 def _place(value: Any, folders: Sequence[Path]) -> Any:
-    """Where a file or folder of that name lies, else the name."""
+    """The path of a file or folder of that name, else the name."""
     if not isinstance(value, str) or value in ("", "auto", "none"):
         return value
     there = (folder / value for folder in folders)

@@ -111,7 +111,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def _messages(said: Mapping[str, Sequence[str]]) -> list[str]:
-    """What is said of every run once, what is said of some with their names."""
+    """Messages: once what holds for every run, and with the runs' names what holds for some."""
     of: dict[str, list[str]] = {}
     for run, messages in said.items():
         for message in messages:

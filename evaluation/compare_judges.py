@@ -31,7 +31,7 @@ def compare_judges(
 
     Paired over claims, since the pairs of one claim go together: a two-sided randomisation test, in which the two
     judges' answers about a claim change places (Yeh, COLING 2000), its p-values corrected for all tests (Holm 1979),
-    and a bootstrap interval of the difference. Wins are claims of which a judge got more pairs right.
+    and a bootstrap interval of the difference. A win is a claim for which a judge got more pairs right.
 
     Raises UsageError for fewer than two judges, InvalidData for judges that were measured on different pairs.
     """

@@ -60,7 +60,7 @@ class AdditionalWriter:
     """Writes about documents. `usage` is what it cost so far."""
 
     def __init__(self, llm: LanguageModel, stage: AdditionalStage) -> None:
-        """Raises UsageError if the stage wants no text, InvalidData or NotFound for prompts that can't be used."""
+        """Raises UsageError if the stage asks for no text, InvalidData or NotFound for prompts that can't be used."""
         if not stage.summary and not stage.posts:
             raise UsageError(
                 "[ingest.additional] asks for neither a summary nor posts: set one of them, or leave the table out"

@@ -53,7 +53,7 @@ def encoders_of(embedder: Embedder | None, chunking: Chunking | None = None) -> 
 
 
 def prepared(encoders: Encoders | Embedder | None, options: IngestOptions) -> Encoders:
-    """What an ingest was given, as encoders with the passages that the options want. Raises UsageError."""
+    """An ingest's encoders with the passages that the options ask for. Raises UsageError."""
     given = encoders if isinstance(encoders, Encoders) else encoders_of(encoders)
     served = {name for encoder in given.dense for name in given.units_of(encoder)}
     for name, units in given.units.items():

@@ -43,7 +43,7 @@ def _elements(chunks: Iterable[bytes]) -> Iterator[Element]:
     from defusedxml.ElementTree import DefusedXMLParser
 
     class Articles:
-        """Hands on each article when it ends, and keeps none."""
+        """Yields each article when it ends, and keeps none."""
 
         def __init__(self) -> None:
             self.depth = 0

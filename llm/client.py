@@ -142,7 +142,7 @@ class ChatClient:
             )
         except OSError as error:
             raise UsageError(missing_certificates() or f"the CA certificates can't be read: {error}") from error
-        # The key is asked for even where the server wants none.
+        # The client asks for a key even if the server needs none.
         self._client = AsyncOpenAI(
             base_url=self.url,
             api_key=key or "none",

@@ -88,7 +88,7 @@ def read_body(body: bytes) -> Any:
 
 
 def json_schema(shape: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a shape as the strict modes of servers want it: every key required, no other one allowed."""
+    """The JSON schema of a shape, as strict modes of servers require it: every key required, no other one allowed."""
     schema: dict[str, Any] = _strict(shape.model_json_schema())
     return schema
 

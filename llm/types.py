@@ -83,7 +83,7 @@ class Refused(ServerError):
 
 
 class Unreachable(ServerError):
-    """Waiting for the server was in vain: it is gone, or too busy."""
+    """The server did not recover while we waited: it is gone, or too busy."""
 
 
 class BudgetSpent(Incomplete):

@@ -18,7 +18,7 @@ MOST_WORDS = 8
 
 
 def why_nothing(run: Run) -> Callable[[str], str]:
-    """Says of a claim's text why no stage found anything for it. The store is asked once, when it is first needed."""
+    """Says why no stage found anything for a claim's text. The store is asked once, when it is first needed."""
     counted = functools.cache(lambda: _passing(run.store, run.filters))
 
     def why(text: str) -> str:

@@ -57,7 +57,7 @@ def open_encoders(
 
 
 class _Opening:
-    """What is opened for whom, and what is said about it."""
+    """The encoders that are opened, for which parts, with notices about them."""
 
     def __init__(self, resources: Resources, info: StoreInfo | None, recipe: Recipe | None, notices: list[str]) -> None:
         self.resources, self.info, self.recipe, self.notices = resources, info, recipe, notices
@@ -141,7 +141,7 @@ def _cut(embedder: Embedder, in_passages: bool) -> DenseEncoder:
 
 
 def _refuse_other_chunking(opening: _Opening, encoder: DenseEncoder, need: DenseNeed) -> None:
-    """A store has one field of vectors for each model. Raises InvalidData if the recipe wants two."""
+    """A store has one field of vectors for each model. Raises InvalidData if the recipe needs two."""
     if encoder.chunking.cuts == need.passages:
         return
     wanted, there = ("in passages", "whole") if need.passages else ("whole", "in passages")

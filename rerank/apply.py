@@ -39,7 +39,7 @@ def rerank_many(
 
     `name` is the stage's, under which `Hit.scores` has the raw score; `Hit.score` is the one in 0..1. With the stage's
     `alpha` the order and `Hit.score` are those of `interpolated` with the scores of the reranker that came before
-    (`previous`), else with those of the ranking, or where the stage wants it with those of the `retrievers`, which are
+    (`previous`), else with those of the ranking, or if the stage says so with those of the `retrievers`, which are
     given with their weights. `before` is what `Hit.ranks` calls the place that a document had before any reranker. An
     error in place of a query for which the reranker failed.
     """

@@ -84,7 +84,7 @@ def load_scorer(
     `long`: whether a longer passage is cut, or scored in windows, where the best one counts. `cutoff_layer`: the layer
     of a layerwise model that scores. `yes_token` and `prompt`: how a decoder is asked that is not in `PROMPTS`.
     `dtype`: one of `DTYPES`; by default bfloat16 on a GPU that has it, else float32. `batch_tokens`: the ids in one
-    forward pass. `trust_remote_code`: run the Python code that lies beside the weights, as jina-reranker-v2 wants it:
+    forward pass. `trust_remote_code`: run the Python code beside the weights, which jina-reranker-v2 needs:
     only of an author whom you trust with this machine. `on_load` is called before what takes long.
 
     Raises MissingExtra without torch, NotFound for a missing model or one without safetensors, UsageError for invalid

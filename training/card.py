@@ -1,4 +1,4 @@
-"""The page that lies beside a trained model: what it was made from, how, and how good it is."""
+"""The page beside a trained model: what it was made from, how, and how good it is."""
 
 from __future__ import annotations
 

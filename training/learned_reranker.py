@@ -167,7 +167,7 @@ Fold = tuple[list[int], list[int]]
 def _folds(
     examples: Sequence[_Example], qrels: Qrels, options: LearnedRerankerOptions, *, by_document: bool
 ) -> list[tuple[Fold, frozenset[str]]]:
-    """Folds of examples, with the documents that may not be learned from.
+    """Folds of examples, with the documents that must not be learned from.
 
     By document, claims that share documents are in one fold, where such a group is not too large for it; what still
     shares documents with the fold is not learned from.

@@ -122,7 +122,7 @@ def once_per_claim(rows: Iterable[Drawn]) -> list[Drawn]:
 
 
 def describe(data: RetrievalData, rows: Iterable[Drawn]) -> str:
-    """How many negatives of which kind the rows have."""
+    """How many negatives of each kind the rows have."""
     counts: Counter[str] = Counter()
     for row in rows:
         judged = set(data.judged_not(row.claim))

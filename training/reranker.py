@@ -150,7 +150,7 @@ def loss_of(scores: torch.Tensor, rows: Sequence[RerankerRow], options: Reranker
 
 
 def reranker_rows(drawn: Iterable[Drawn], passages: Mapping[str, str], options: RerankerOptions) -> list[RerankerRow]:
-    """Rows of what `draw_negatives` gave, in the shape that the loss wants; `passages` by document id."""
+    """Rows of what `draw_negatives` gave, in the shape that the loss needs; `passages` by document id."""
     rows: list[RerankerRow] = []
     for row in drawn:
         claim, negatives = row.claim, row.negatives
@@ -217,7 +217,7 @@ class _Judge:
 def _rows(
     phase: str, options: RerankerOptions, data: RetrievalData, candidates: Candidates, judge: _Judge, work: Path
 ) -> tuple[list[RerankerRow], str]:
-    """The rows of a phase, and how many negatives of which kind they have.
+    """The rows of a phase, and how many negatives of each kind they have.
 
     What they were made of is kept in the folder, so that resuming trains on the same.
     """

@@ -28,7 +28,7 @@ SEEN = "by claim"
 
 
 class Checks(Protocol):
-    """What a training asks of a `Checker`."""
+    """The methods of a `Checker` that a training uses."""
 
     def check_many(self, claims: Iterable[Claim], *, k: int) -> Iterator[Result]: ...
 
@@ -37,7 +37,7 @@ class Checks(Protocol):
 class RetrievalData:
     """`train` claims to learn from; `groups` of claims to measure on, by name, `UNSEEN` first if there is one.
 
-    `hidden` are the documents that training may not see. `messages` say what was left out.
+    `hidden` are the documents that training must not see. `messages` say what was left out.
     """
 
     documents: Mapping[str, Document]
@@ -134,7 +134,7 @@ def _given(
     *,
     apart: bool,
 ) -> RetrievalData:
-    """`apart`: the claims of which no document is in training are a group of their own, the first."""
+    """`apart`: claims whose documents are not in training form a separate group, the first."""
     ids = {claim.id for claim in dev}
     kept = [claim for claim in train if claim.id not in ids]
     if len(kept) < len(train):

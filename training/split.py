@@ -25,7 +25,7 @@ class Split:
     """Claims to learn from and claims to measure on, each in the order in which they were given.
 
     `dropped` are in neither: they share documents with claims to measure on. `unjudged` have no document in the
-    judgements. `dev_documents` are all documents judged for claims to measure on: training may not see them, as
+    judgements. `dev_documents` are all documents judged for claims to measure on: training must not see them, as
     negatives neither.
     """
 

@@ -129,7 +129,7 @@ class LocalLlm(LocalModel):
                 raise InvalidData(f"the chat template of {self.path} changes the prompt, so this model can't be used")
         else:
             text += "\nAnswer:"
-            # Whether the model wants a token in front, its tokenizer knows.
+            # The tokenizer knows whether the model needs a token in front.
             alone, plain = (self.tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False))
             if alone[: len(alone) - len(plain)] == [self.tokenizer.bos_token_id]:
                 start = [self.tokenizer.bos_token_id]

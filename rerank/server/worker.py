@@ -157,7 +157,7 @@ class Worker:
         """Waits for work; empty when there is none and there will be none."""
         with self._changed:
             while True:
-                # What nobody wants any more costs nothing.
+                # Work that nobody waits for any more is dropped.
                 for job in [job for job in self._queue if job.done.done()]:
                     self._queue.remove(job)
                     self._tokens_waiting -= sum(job.costs[job.next :])

@@ -60,7 +60,7 @@ class Written:
 def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> list[Shard]:
     """The shards of indices. Without `refresh`, searches may not see the writes up to `last` yet.
 
-    Raises Denied if the key or user may not ask, and ServerError where a shard has no primary.
+    Raises Denied if the key or user lacks the privilege, and ServerError if a shard has no primary.
     """
     name, path = ", ".join(concrete), f"/{quote(','.join(concrete), safe=',')}"
     answer = client.request("GET", f"{path}/_stats/docs", params={"level": "shards"}, index=name)

@@ -69,7 +69,7 @@ def _described(client: Client, index: str) -> dict[str, Any]:
 
 
 def _privileges(client: Client, index: str, described: dict[str, Any]) -> Finding:
-    """Whoever may search is well; what else the key may not do is said, with what to grant."""
+    """A key that can search is fine. The detail says what else it can't do, and what to grant."""
     theirs = any(OURS not in one.get("mappings", {}).get("_meta", {}) for one in described.values())
     found = allowed(client, index, companions=theirs and may_have_one(index))
     if found is None:

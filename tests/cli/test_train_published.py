@@ -104,9 +104,7 @@ def test_climatecheck_hybrid_s_reranker(files, tmp_path):
     report, _ = trained(command, files, "climate", tmp_path / "out", *more)
     counts = {}
     for note in report["notes"]:
-        if found := re.match(
-            r"(first|second): (\d+) hard and (\d+) random negatives, of which (\d+) were judged", note
-        ):
+        if found := re.match(r"(first|second): (\d+) hard and (\d+) random negatives; (\d+) of them were judged", note):
             counts[found[1]] = tuple(map(int, found.groups()[1:]))
     # 4 hard and 4 easy ones for each of twelve claims, all of them judged for some claim.
     assert {phase: some[:2] for phase, some in counts.items()} == {"first": (48, 48), "second": (48, 48)}

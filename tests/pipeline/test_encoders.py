@@ -141,7 +141,7 @@ def test_one_model_can_not_make_two_fields(loaded: Resources, tmp_path: Path) ->
         open_encoders(loaded, None, recipe(tmp_path, text))
     whole = recipe(tmp_path, '[retrievers.a]\nkind = "dense"\npassages = false\n')
     layout = layout_of(open_encoders(loaded, None, whole))
-    with pytest.raises(InvalidData, match="mine wants documents embedded whole"):
+    with pytest.raises(InvalidData, match="mine needs documents embedded whole"):
         open_encoders(loaded, store(Layout.with_vectors(layout.embedding, Chunking(254, 254, 31))), whole)
     assert layout_of(open_encoders(loaded, store(layout), load_recipe("default"))) == layout  # as the store has it
 
