@@ -318,7 +318,7 @@ def _compared(before: Rankings, after: Rankings, least: float, judged: Mapping[s
 
 
 MOST_LOST = 0.02
-"""By how much nDCG@10 may fall."""
+"""How much nDCG@10 may fall."""
 
 
 def _ndcg(rankings: Rankings, judged: Mapping[str, Mapping[str, int]]) -> float:

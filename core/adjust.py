@@ -51,7 +51,7 @@ def adjusted(settings: Settings, changes: Changes = _NONE, recipe: Recipe | None
 
 
 def in_place_of_rerankers(settings: Settings) -> str | None:
-    """That a setting takes the place of the rerankers of all recipes, in words; None if none does."""
+    """A notice if a setting replaces the rerankers of all recipes; None otherwise."""
     if settings.rerank is None:
         return None
     origin = settings.origins.get("rerank", FLAG)

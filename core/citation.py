@@ -37,7 +37,7 @@ def normal_doi(value: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Who wrote a document, and where and when it appeared. What is not known is empty or None."""
+    """Who wrote a document, and where and when it appeared. Unknown values are empty or None."""
 
     authors: tuple[str, ...] = ()
     year: str = ""

@@ -1,6 +1,6 @@
 """Which server gets a key: the one that the user named for it, and no other.
 
-The user names servers by flags, the environment and the configuration file that is theirs. A recipe and the
+The user names servers with flags, with environment variables and in their own configuration file. A recipe and the
 ./ccheck.toml of a folder can name servers too, and these are asked without the key.
 """
 

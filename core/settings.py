@@ -295,7 +295,7 @@ def resolve(
 
 
 def waiting(file: Path, pending: Mapping[str, Any]) -> str:
-    """That settings of a folder's file wait for consent, and how to give it."""
+    """The message that settings of a folder's file wait for consent, and how to give it."""
     said = ", ".join(f"{name} = {shortened(printable(redact(str(value))), 100)!r}" for name, value in pending.items())
     return (
         f"./{file} sets {said}, which only you may choose. You have not allowed this file in its current state\n"

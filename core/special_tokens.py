@@ -109,7 +109,7 @@ def _apart(token: str) -> str:
 
 
 def _broken_up_in(inputs: Any, tokens: list[str]) -> Any:
-    """Of texts, pairs of texts and messages."""
+    """Breaks up tokens in texts, pairs of texts and messages."""
     if isinstance(inputs, str):
         return broken_up(inputs, tokens)
     if isinstance(inputs, Mapping):

@@ -29,7 +29,7 @@ def trust_file() -> Path:
 
 
 def digest(content: bytes, values: Mapping[str, Any]) -> str:
-    """Of a settings file's content, and of what its `values` refer to."""
+    """A digest of a settings file's content and of what its `values` refer to."""
     made = hashlib.sha256(content)
     for other in _named(values):
         there = b""

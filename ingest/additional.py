@@ -39,7 +39,7 @@ LONGEST = 20_000
 LONGEST_SUMMARY, LONGEST_POST = 4_000, 1_000
 """Characters; what is longer is not what was asked for."""
 _TOKENS = {"additional-summary": 150, "additional-posts": 60}
-"""Of an answer, and of each post: for estimates."""
+"""Tokens of an answer, and of each post, for estimates."""
 
 Written: TypeAlias = "tuple[str, ...] | CcheckError"
 

@@ -34,7 +34,7 @@ DEPTH = 20
 """How deeply objects and arrays may be nested."""
 NAME_CHARS = 1_000
 RAW_CHARS = 2 * TEXT_CHARS
-"""Of any field, before anything is done with it: what is dropped or composed makes texts shorter."""
+"""The limit of any field before cleaning, which makes texts shorter."""
 OF_THE_DOCUMENT = 3
 """Fields that do not count as metadata: id, title and text."""
 DATE_CHARS = 64

@@ -44,7 +44,7 @@ FORMATS: dict[str, Format] = {
     ".docx": "docx",
     ".xlsx": "xlsx",
 }
-"""By what names end in. A `.txt` file can also be any of the text formats: its first bytes tell."""
+"""Formats by the end of a file's name. A `.txt` file can be any text format: its first bytes tell which."""
 COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
 TABLES: tuple[Format, ...] = ("csv", "tsv")
 REFERENCES: tuple[Format, ...] = ("ris", "bibtex", "nbib", "wos")

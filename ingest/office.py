@@ -18,7 +18,7 @@ from .sources import Source
 MEMORY = 2 << 30
 """Bytes that the other process may address."""
 SECONDS = 120
-"""Of processor time that one file may take."""
+"""Seconds of processor time that one file may take."""
 FILE_BYTES = 1 << 30
 _LIBRARIES = {"pdf": "pypdf", "docx": "docx", "xlsx": "openpyxl"}
 _CALLED = {"pdf": "PDF files", "docx": "Word files", "xlsx": "Excel files"}

@@ -22,7 +22,7 @@ Plain: TypeAlias = dict[str, Any]
 RETRACTED_TITLE = re.compile(r"^\W*retracted(?:\s+(?:article|paper|chapter))?\s*:", re.IGNORECASE)
 """As publishers mark the titles of papers that they retract."""
 _WORDS = 100_000
-"""Of an abstract in an inverted index."""
+"""Most words of an abstract in an inverted index."""
 
 
 def recognise(data: Mapping[str, Any]) -> tuple[str, Plain] | None:

@@ -84,7 +84,7 @@ class LanguageModel(Closing):
         self.prompts_dir: Path | None = settings.prompts_dir
         self.budget = budget
         self.usage = Usage()
-        """Of all questions so far, also of those that failed."""
+        """The usage of all questions so far, failed ones included."""
         self._client, self._cache = client, cache
         self._concurrency = settings.llm_concurrency
         self._max_tokens = settings.llm_max_tokens

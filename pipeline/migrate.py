@@ -33,7 +33,7 @@ ROUNDS, FEW = 20, 1_000
 """How often documents that came meanwhile are caught up, or until so few come that writes can wait for the last."""
 
 Rankings: TypeAlias = Mapping[str, Sequence[str]]
-"""By a claim's id, the ids of its best documents."""
+"""The ids of the best documents for each claim's id."""
 Check: TypeAlias = Callable[[Rankings, Rankings, bool], str]
 """Compares rankings of the index in use and of its copy, which may be `remade` by other models. Returns what to say;
 raises InvalidData where the copy is too different."""

@@ -309,7 +309,7 @@ def _open_rewriter(
 
 
 def _open_asking(recipe: Recipe, resources: Resources) -> Asking | None:
-    """Who asks and answers questions, where the recipe checks with them."""
+    """The language model that asks and answers questions, if the recipe checks with them."""
     if recipe.questions is None:
         return None
     from ..questions.asking import Asking
@@ -322,7 +322,7 @@ def _open_asking(recipe: Recipe, resources: Resources) -> Asking | None:
 
 
 def _open_method(recipe: Recipe, embedder: Embedder | None, resources: Resources) -> tuple[StanceMethod | None, str]:
-    """Who judges; else nobody, and why."""
+    """The judge, or None and the reason."""
     stage, settings = recipe.verdict, resources.settings
     if stage.method == "none":
         return None, ""

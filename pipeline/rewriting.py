@@ -23,7 +23,7 @@ LONGEST_CLAIM = 10_000
 LONGEST = 6_000
 """Characters of a text that it writes; what is longer is not what was asked for."""
 _PAPER_TOKENS = 400
-"""Of a hypothetical paper, as JSON."""
+"""Tokens of a hypothetical paper, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def packed(model: Any, yes: int, no: int | None, batch_tokens: int) -> PackedDec
 
 
 def embedding_scale(model: Any) -> float:
-    """By what embeddings are multiplied: Gemma's by the root of their size, which transformers 5 does in the layer."""
+    """The factor of the embeddings: for Gemma the root of their size, which transformers 5 applies in the layer."""
     inside = hasattr(model.model.embed_tokens, "scalar_embed_scale")
     return model.config.hidden_size**0.5 if model.config.model_type == "gemma" and not inside else 1.0
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MODEL_TYPE = "ccheck-pair-features"
 VERSION = 2
 MAX_SENTENCES = 64
-"""Of a longer document the sentences that share most words with the claim are embedded."""
+"""Most sentences of a document that are embedded: those that share most words with the claim."""
 NEAR = 3
 """How many of the nearest sentences are compared with the claim word by word."""
 COUNTS = 26 + RELATIONS
@@ -116,7 +116,7 @@ class FeatureStances:
 
 
 def embedding(path: Path, device: str | None = None) -> Callable[[Sequence[str]], NDArray[np.float32]]:
-    """Texts to unit vectors, shape [texts, dimensions], by a model of sentence-transformers in a folder."""
+    """Texts to unit vectors, shape [texts, dimensions], with a model of sentence-transformers in a folder."""
     with loading_quietly():
         from sentence_transformers import SentenceTransformer
 

@@ -123,7 +123,7 @@ class PackagedStances:
                 yield Judged(tuple(next(stances) for _ in case.evidence))
 
     def _probabilities(self, pairs: Sequence[tuple[str, Document]]) -> NDArray[np.float64]:
-        """Of `STANCES`, shape [pairs, 3]."""
+        """The probabilities of `STANCES`, shape [pairs, 3]."""
         weights = self._weights
         counts, near = counts_and_nearest(pairs, self._embedder.encode_queries, read=weights.sentences)
         made = probabilities(counts, weights)

@@ -22,13 +22,13 @@ class Limits:
 
     @property
     def held_bytes(self) -> int:
-        """Of all requests that are in work: no more than this is kept in memory."""
+        """Most bytes of all requests in progress that are kept in memory."""
         return max(16 * self.body, 256 << 20)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask. Without a key, anyone may, but only under a known host name. The key is never shown.
+    """Who can use the server. Without a key, anyone can, but only with a known host name. The key is never shown.
 
     `hosts`: what the server is called, beside localhost and addresses.
     """

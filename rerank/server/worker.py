@@ -89,7 +89,7 @@ class Job:
 
 
 Turn = tuple[Job, int, int]
-"""Of a job, the items from the first to before the second number."""
+"""A job, and its items from the first number to before the second one."""
 
 
 class Worker:

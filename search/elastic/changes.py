@@ -26,7 +26,7 @@ NEVER = -1
 """The number before the first."""
 
 Checkpoints: TypeAlias = Mapping[str, int]
-"""By `Shard.key`, up to which number everything was dealt with."""
+"""For each `Shard.key`, the number up to which everything was dealt with."""
 
 
 @dataclass(frozen=True, slots=True)

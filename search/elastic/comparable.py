@@ -46,7 +46,7 @@ def _made_here(client: Client, name: str, types: Mapping[str, Mapping[str, Any]]
 
 
 def _with_text(client: Client, name: str, fields: Sequence[str]) -> set[str]:
-    """Of fields with numbers, those in which a document has something else."""
+    """Those fields with numbers in which a document has something else."""
     found: set[str] = set()
     for first in range(0, len(fields), COUNTED_AT_ONCE):
         some = fields[first : first + COUNTED_AT_ONCE]

@@ -71,7 +71,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Wrote:
-    """Of what was to be written: why documents were refused, and those that somebody else wrote in between."""
+    """The outcome of a write: why documents were refused, and which ones somebody else wrote in between."""
 
     refused: Mapping[str, str]
     changed: frozenset[str] = frozenset()

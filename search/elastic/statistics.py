@@ -13,7 +13,7 @@ from .mappings import index_type_of
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of one index. `bytes` has all copies; `vector_bytes` is what searches map of its vectors, None before 9.1.
+    """Figures of an index. `bytes` has all copies; `vector_bytes` is what searches map of its vectors; None before 9.1.
 
     `role` says in words what the index is to the store, `policy` names the ILM policy that is attached to it.
     """
