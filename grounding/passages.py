@@ -1,4 +1,4 @@
-"""Passages of an article that show how it arrived at a claim, after Context24's task 2 (Bölücü et al., SDP 2024, 4.2)."""
+"""Passages of an article that show how it arrived at a claim, after Context24's task 2 (Bölücü et al., 2024, 4.2)."""
 
 from __future__ import annotations
 
