@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from elasticsearch_nodes import delete_indices
+from filling import fill
 
 from ccheck.errors import CcheckError
 from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
@@ -53,9 +54,7 @@ def filled(url: str, layout: Layout, entries: Sequence[Entry]) -> Iterator[Elast
     """A store with these documents, in one segment: a merge between two searches can change what kNN finds."""
     index = f"ccheck-test-{uuid4().hex[:12]}"
     with ElasticStore(Connection(url), index) as store:
-        store.prepare(layout)
-        assert store.upsert(entries) == {}
-        store.publish()
+        fill(store, layout, entries)
         httpx.post(f"{url}/{index}/_forcemerge", params={"max_num_segments": 1}, timeout=120).raise_for_status()
         yield store
     delete_indices(url, f"{index}*")

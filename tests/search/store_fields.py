@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filling import fill
 from store_documents import LAYOUT, ids, search, unit
 
 from ccheck.errors import CcheckError
@@ -83,9 +84,7 @@ def entry(document: Document, digest: str = "1") -> Entry:
 
 def filled(store: Store) -> Store:
     """The store with every kind of field and the four documents."""
-    store.prepare(FULL)
-    assert store.upsert([entry(document) for document in DOCUMENTS]) == {}
-    store.publish()
+    fill(store, FULL, [entry(document) for document in DOCUMENTS])
     return store
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from filling import fill
 from stores import SERVERS
 
 from ccheck.layout import (
@@ -59,9 +60,7 @@ def test_what_is_shown_finds_the_document(
     )
     mug = Entry(Document("mug", "Green mugs", "A hot drink."), "1")
     with ElasticStore(Connection(url), elasticsearch_index) as store:
-        store.prepare(layout)
-        assert store.upsert([sea, mug]) == {}
-        store.publish()
+        fill(store, layout, [sea, mug])
         assert len(SHOWN) == 6
         for body in SHOWN:
             headers = {"content-type": "application/json"}

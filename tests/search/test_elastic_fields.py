@@ -16,6 +16,7 @@ import httpx
 import numpy as np
 import pytest
 from elastic_indices import DIMENSIONS, assert_equal_but_for_ties, filled, ids, node_store, vector_of  # noqa: F401
+from filling import fill, write
 from stores import SERVERS
 
 from ccheck import es_mappings
@@ -198,9 +199,7 @@ def test_both_kinds_of_store_rank_alike(
     }
     queries = [replace(claim, own={"sparse": claim.own["sparse"]}) for claim in claims[:10]]
     with LocalStore(tmp_path / "local") as local:
-        local.prepare(LAYOUT)
-        assert local.upsert(scifact_entries) == {}
-        local.publish()
+        fill(local, LAYOUT, scifact_entries)
         here, there = local.rankings(queries, retrievers), scifact_store.rankings(queries, retrievers)
     for name in retrievers:
         same = every = 0
@@ -238,9 +237,11 @@ def test_sparse_scores_are_exact_but_for_the_bits_that_are_kept(
 
 
 def test_a_sparse_query_of_more_tokens_than_a_server_takes(any_store: ElasticStore) -> None:
-    any_store.prepare(LAYOUT)
-    any_store.upsert([replace(entry("a"), sparse=SparseVector(np.array([7], np.int32), np.array([2], np.float32)))])
-    any_store.publish()
+    fill(
+        any_store,
+        LAYOUT,
+        [replace(entry("a"), sparse=SparseVector(np.array([7], np.int32), np.array([2], np.float32)))],
+    )
     weights = np.linspace(0.1, 1, 20_000, dtype=np.float32)
     heavy = replace(query_of("x"), own={"sparse": SparseVector(np.arange(20_000, dtype=np.int32), weights)})
     assert ranked(any_store, heavy, Sparse()) == []  # token 7 has one of the small weights
@@ -254,8 +255,7 @@ def test_a_sparse_query_of_more_tokens_than_a_server_takes(any_store: ElasticSto
 def test_ten_thousand_candidates(store: ElasticStore) -> None:
     store.prepare(Layout())
     entries = (Entry(Document(f"d{n}", "", f"zebra {'sea ' * (1 + n % 2)}"), "1") for n in range(10_050))
-    assert store.upsert(list(entries)) == {}
-    store.publish()
+    write(store, list(entries))
     deep: dict[str, Retriever] = {"zebra": Bm25(depth=10_000), "sea": Bm25(depth=10_000)}
     for found in store.rankings([Query("zebra", own={"sea": "sea"}), Query("zebra")], deep):
         assert not isinstance(found, CcheckError)
@@ -273,8 +273,7 @@ def test_fuzzy_words_that_are_too_many_for_the_server(store: ElasticStore) -> No
     words = ["".join(random.choice(list("abcd"), 6)) for _ in range(2_700)]
     store.prepare(LAYOUT)
     texts = [" ".join(words[n : n + 30]) for n in range(0, 2_700, 30)]
-    store.upsert([entry(f"d{n}", "", text) for n, text in enumerate(texts)])
-    store.publish()
+    write(store, [entry(f"d{n}", "", text) for n, text in enumerate(texts)])
     long = query_of(" ".join(words[:400]))
     assert len(ranked(store, long, Bm25(fuzziness="auto"))) == 90
     longer = ranked(store, query_of(" ".join(words[:900])), Bm25(fuzziness=2, analysis=PLAIN))
@@ -291,9 +290,11 @@ def test_fuzzy_words_that_are_too_many_for_the_server(store: ElasticStore) -> No
 
 
 def test_a_partial_update_keeps_what_the_document_is_found_by(any_store: ElasticStore) -> None:
-    any_store.prepare(LAYOUT)
-    any_store.upsert([entry("a", "Glaciers", "Mountain glaciers shrink.", year=2001), entry("b", "Tea", "Green tea.")])
-    any_store.publish()
+    fill(
+        any_store,
+        LAYOUT,
+        [entry("a", "Glaciers", "Mountain glaciers shrink.", year=2001), entry("b", "Tea", "Green tea.")],
+    )
     url = any_store.name.removesuffix(f"/{any_store.index}")
     body = {"doc": {"metadata": {"year": 2002}}}
     httpx.post(f"{url}/{any_store.index}/_update/a", params={"refresh": "true"}, json=body).raise_for_status()
@@ -339,13 +340,11 @@ def test_the_index_has_the_layouts_fields(store: ElasticStore, elasticsearch_url
 def test_an_index_without_vectors_gains_fields(any_store: ElasticStore) -> None:
     any_store.prepare(Layout())
     plain = Entry(Document("a", "Sea", "The sea rises."), "1")
-    assert any_store.upsert([plain]) == {}
-    any_store.publish()
+    write(any_store, [plain])
     assert names(ranked(any_store, Query("sea"), Bm25())) == ["a"]
     with ThreadPoolExecutor(3) as pool:  # as several that ingest at once do
         list(pool.map(any_store.prepare, [LAYOUT] * 3))
-    assert any_store.upsert([entry("a", "Sea", "The sea rises.", digest="2")]) == {}
-    any_store.publish()
+    write(any_store, [entry("a", "Sea", "The sea rises.", digest="2")])
     assert names(ranked(any_store, Query("rises"), Bm25(analysis=PLAIN))) == ["a"]
     assert names(ranked(any_store, query_of("sea"), Sparse())) == ["a"]
     assert names(ranked(any_store, Query("short"), Bm25(fields={"additional": 1.0}))) == ["a"]
@@ -357,9 +356,7 @@ def test_an_index_full_of_metadata_gains_fields(any_store: ElasticStore) -> None
     any_store.prepare(Layout())
     many = Document("many", "Sea", "The sea.", {f"key{number}": number for number in range(1_500)})
     assert any_store.upsert([Entry(many, "1")]) == {}
-    any_store.prepare(LAYOUT)
-    assert any_store.upsert([entry("a", "Sea level")]) == {}
-    any_store.publish()
+    fill(any_store, LAYOUT, [entry("a", "Sea level")])
     assert names(ranked(any_store, query_of("sea"), Sparse())) == ["a"]
     assert any_store.get(["many"]) == {"many": many}
     url = any_store.name.removesuffix(f"/{any_store.index}")
@@ -381,9 +378,7 @@ def test_the_templates_make_an_index_for_every_field(any_store: ElasticStore) ->
         client.put(f"/{name}-000001", json={"aliases": {name: {"is_write_index": True}}}).raise_for_status()
         made = client.get(f"/{name}/_mapping").json()[f"{name}-000001"]["mappings"]["properties"]
     assert made["sparse"]["type"] == "sparse_vector" and made["additional"]["type"] == "text"
-    any_store.prepare(LAYOUT)
-    assert any_store.upsert([entry("a", "Sea level")]) == {}
-    any_store.publish()
+    fill(any_store, LAYOUT, [entry("a", "Sea level")])
     assert names(ranked(any_store, query_of("sea"), Sparse())) == ["a"]
 
 

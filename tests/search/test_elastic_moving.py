@@ -15,6 +15,7 @@ from cli_runs import ccheck, jsonl
 from elastic_busy import Busy
 from elastic_indices import DIMENSIONS, LAYOUT, entry, ids, vector_of
 from elastic_indices import filled as indexed
+from filling import fill
 
 from ccheck.cli.index_servers import INDEX_TYPES
 from ccheck.errors import CcheckError, InvalidData, StoreChanged
@@ -44,9 +45,7 @@ def answered(before: Rankings, after: Rankings, remade: bool) -> str:
 @pytest.fixture
 def filled(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[ElasticStore]:
     with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
-        store.prepare(LAYOUT)
-        assert store.upsert([numbered(number) for number in range(DOCUMENTS)]) == {}
-        store.publish()
+        fill(store, LAYOUT, [numbered(number) for number in range(DOCUMENTS)])
         yield store
 
 

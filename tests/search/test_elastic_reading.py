@@ -9,6 +9,7 @@ import httpx
 import pytest
 from elastic_indices import FOREIGN, ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import Answer, Stub, searched
+from filling import fill, write
 
 from ccheck.errors import CcheckError, InvalidData, ServerError, UsageError
 from ccheck.layout import Layout
@@ -117,9 +118,7 @@ def test_a_scope_of_one_document_by_its_public_id(both: ElasticStore) -> None:
 
 
 def test_a_rollover_is_noticed(client: httpx.Client, store: ElasticStore) -> None:
-    store.prepare(Layout())
-    store.upsert([Entry(Document("a", "Sea", "The sea rises."), "1")])
-    store.publish()
+    fill(store, Layout(), [Entry(Document("a", "Sea", "The sea rises."), "1")])
     client.post(f"/{store.index}/_rollover").raise_for_status()
     for known in (store, ElasticStore(store._connection, store.index)):
         known._known = None
@@ -151,8 +150,7 @@ def test_an_ingest_goes_on_where_somebody_else_wrote(client: httpx.Client, store
     assert got["d"] == Document("d", "", "")
     info = store.info()
     assert info is not None and info.details["not written by ccheck"] == "3 documents"
-    assert store.upsert([Entry(Document("b", "Sea", "Ours."), "9")]) == {}
-    store.publish()
+    write(store, [Entry(Document("b", "Sea", "Ours."), "9")])
     assert store.digests(["b"]) == {"b": "9"}
     info = store.info()
     assert info is not None and info.details["not written by ccheck"] == "2 documents"

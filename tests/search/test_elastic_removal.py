@@ -9,6 +9,7 @@ import httpx
 import pytest
 from cli_runs import ccheck
 from elastic_stub import MAPPING, Stub
+from filling import fill
 
 from ccheck.errors import InvalidData, UsageError
 from ccheck.layout import Layout
@@ -20,9 +21,7 @@ from ccheck.types import Document, Entry
 def made(elasticsearch_url: str, elasticsearch_index: str) -> Iterator[httpx.Client]:
     """A store with three documents."""
     with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
-        store.prepare(Layout())
-        store.upsert([Entry(Document(f"d{n}", "Sea", "Text.", {"year": 2000 + n}), "1") for n in range(3)])
-        store.publish()
+        fill(store, Layout(), [Entry(Document(f"d{n}", "Sea", "Text.", {"year": 2000 + n}), "1") for n in range(3)])
     with httpx.Client(base_url=f"{elasticsearch_url}", timeout=60) as client:
         yield client
 

@@ -8,6 +8,7 @@ import httpx
 import numpy as np
 import pytest
 from cli_runs import ccheck
+from filling import fill
 
 from ccheck.demo import CORPUS
 from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
@@ -60,9 +61,7 @@ def test_an_index_is_as_large_as_said(
         passage = Passage(0, len(text), vector / np.linalg.norm(vector))
         entries.append(Entry(Document(str(number), title, text), f"{number:032x}", {MAIN_VECTORS: (passage,)}))
     with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
-        store.prepare(layout)
-        assert store.upsert(entries) == {}
-        store.publish()
+        fill(store, layout, entries)
     url = f"{elasticsearch_url}/{elasticsearch_index}"
     httpx.post(f"{url}/_forcemerge", params={"max_num_segments": 1}, timeout=120).raise_for_status()
     httpx.post(f"{url}/_flush", timeout=60).raise_for_status()

@@ -27,6 +27,7 @@ from elastic_indices import (  # noqa: F401 (node_store is a fixture)
     vector_of,
 )
 from elasticsearch_nodes import start_node
+from filling import fill, write
 from stores import SERVERS
 
 from ccheck import es_mappings
@@ -169,9 +170,7 @@ def test_templates_work_without_ccheck(store: ElasticStore, elasticsearch_url: s
         client.put(f"/_index_template/{name}", json=template).raise_for_status()
         aliases = {"aliases": {name: {"is_write_index": True}}}
         client.put(f"/{name}-000001", json=aliases).raise_for_status()
-    store.prepare(LAYOUT)
-    store.upsert([entry("a", "Sea level", year=2001)])
-    store.publish()
+    fill(store, LAYOUT, [entry("a", "Sea level", year=2001)])
     assert ids(search(store, Query("seas", vector_of("a 0")), BOTH, filters=[parse_filter("year>2000")])) == ["a"]
     info = store.info()
     assert info is not None and info.layout == LAYOUT
@@ -193,8 +192,7 @@ def test_fields_are_strict_and_metadata_bounded(store: ElasticStore, elasticsear
     with httpx.Client(base_url=elasticsearch_url) as client:
         assert client.put(f"/{store.index}/_doc/x", json={"unknown": 1}).status_code == 400
     many = entry("many", "Sea", **{f"key{number}": number for number in range(1_500)})
-    assert store.upsert([many, entry("next", "Sea", other="x")]) == {}
-    store.publish()
+    write(store, [many, entry("next", "Sea", other="x")])
     assert store.get(["many"]) == {"many": many.document}
     assert ids(search(store, Query("sea"), {"bm25": Bm25()}, filters=[parse_filter("key0=0")])) == ["many"]
     refused = store.upsert([entry("good"), entry("bad", **{" ": "x"})])
@@ -215,8 +213,7 @@ def test_a_field_of_many_types(store: ElasticStore) -> None:
         "h": [],
         "i": 300,
     }
-    assert store.upsert([entry(id_, "Sea", value=value) for id_, value in values.items()]) == {}
-    store.publish()
+    write(store, [entry(id_, "Sea", value=value) for id_, value in values.items()])
 
     def found(condition: str) -> str:
         ranking = search(store, Query("sea"), {"bm25": Bm25()}, filters=[parse_filter(condition)], k=20)
@@ -280,7 +277,7 @@ def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing() -> N
         failures: list[Exception] = []
         acknowledged: list[int] = []
 
-        def write() -> None:
+        def writes() -> None:
             try:
                 for number, batch in enumerate(batches):
                     assert store.upsert(batch) == {}
@@ -288,7 +285,7 @@ def test_a_server_killed_while_it_is_written_to_loses_and_doubles_nothing() -> N
             except Exception as error:  # noqa: BLE001
                 failures.append(error)
 
-        writer = threading.Thread(target=write)
+        writer = threading.Thread(target=writes)
         writer.start()
         while len(acknowledged) < 4 and writer.is_alive():
             time.sleep(0.005)
@@ -419,14 +416,14 @@ def test_fields_of_an_index_of_others_can_be_named(
 
 
 def test_an_index_of_others_is_not_written_to(store: ElasticStore, foreign: httpx.Client) -> None:
-    for write in (
+    for change in (
         lambda: store.prepare(LAYOUT),
         lambda: store.upsert([entry("a")]),
         lambda: store.delete(["p0"]),
         store.drop,
     ):
         with pytest.raises(InvalidData, match=r"ccheck did not make|was not made by ccheck"):
-            write()
+            change()
     assert store.count() == 3
     assert store.digests(["p0"]) == {}
     assert not store.is_ingested("file")
@@ -437,9 +434,7 @@ def test_an_old_server_end_to_end(elasticsearch_8_url: str, elasticsearch_index:
     with ElasticStore(Connection(elasticsearch_8_url), elasticsearch_index) as store:
         store.prepare(Layout())
         store.upsert([Entry(Document("a", "Sea", "Old.", {"year": 2001}), "0")])
-        store.prepare(LAYOUT)
-        assert store.upsert([entry("a", "Sea level", mixed=[1, "z"]), entry("b", "Ice sheets", year=2019)]) == {}
-        store.publish()
+        fill(store, LAYOUT, [entry("a", "Sea level", mixed=[1, "z"]), entry("b", "Ice sheets", year=2019)])
         store.mark_ingested("file")
         assert store.is_ingested("file")
         assert ids(search(store, Query("sea", vector_of("b 0")), BOTH, filters=[parse_filter("year>2000")])) == ["b"]

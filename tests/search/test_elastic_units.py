@@ -13,6 +13,7 @@ import elastic_indices
 import httpx
 import numpy as np
 import pytest
+from filling import fill, write
 from stores import SERVERS
 
 from ccheck.errors import InvalidData, NotFound, UsageError
@@ -103,9 +104,7 @@ def test_words_count_as_in_the_local_store(make_store: Callable[..., Store], sci
     found = []
     with LocalStore(tmp_path / "local") as local:
         for store in (local, make_store()):
-            store.prepare(Layout(units=fields))
-            assert store.upsert(entries) == {}
-            store.publish()
+            fill(store, Layout(units=fields), entries)
             retrievers = {name: Bm25(units=name, depth=40, parents="max") for name in fields}
             found.append(store.rankings(queries, retrievers))
             found[-1] += store.rankings(queries, {"units": Bm25(units="sentence", depth=40)})
@@ -210,14 +209,10 @@ def test_units_come_and_go_with_their_documents(
 ) -> None:
     url = request.getfixturevalue(server)
     with ElasticStore(Connection(url), elasticsearch_index) as store:
-        store.prepare(Layout())
-        store.upsert([Entry(entry(7).document, "0")])
-        store.publish()
+        fill(store, Layout(), [Entry(entry(7).document, "0")])
         with pytest.raises(NotFound):
             store.rankings([Query("sea")], {"bm25": WORDS})
-        store.prepare(LAYOUT)
-        assert store.upsert([entry(7), entry(8)]) == {}
-        store.publish()
+        fill(store, LAYOUT, [entry(7), entry(8)])
         assert [hit.document.id for hit in search(store, Query("u7n3"), bm25=WORDS).hits] == ["d#7"]
         fewer = Entry(entry(7).document, "2", units={"sentence": entry(7).units["sentence"][:2]})
         store.upsert([fewer])
@@ -227,8 +222,7 @@ def test_units_come_and_go_with_their_documents(
         assert search(store, Query("u8n0"), bm25=WORDS).hits == ()
         assert search(store, Query("u7n1"), bm25=WORDS).hits[0].unit == entry(7).units["sentence"][1].unit
         many = tuple(UnitEntry(Unit("long-window", number, 0, 0, "reef")) for number in range(20_000))
-        assert store.upsert([Entry(Document("book", "", "A book"), "1", units={"long-window": many})]) == {}
-        store.publish()
+        write(store, [Entry(Document("book", "", "A book"), "1", units={"long-window": many})])
         (found,) = store.rankings([Query("reef")], {"bm25": Bm25(units="long-window", depth=10_000)})
         assert isinstance(found, dict)
         assert [key for key, _ in found["bm25"]] == [f"book#{number}" for number in range(10_000)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filling import fill, write
 from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
 
 from ccheck.layout import MAIN_VECTORS
@@ -34,13 +35,10 @@ def words_of(store: LocalStore, text: str, retriever: Bm25 | None = None, *filte
 def test_filters_are_of_the_documents_as_they_are(tmp_path: Path) -> None:
     """Not of an earlier generation, of which the answer is remembered."""
     with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as reader:
-        store.prepare(LAYOUT)
-        store.upsert([with_year(i, 2000 + i) for i in range(10)])
-        store.publish()
+        fill(store, LAYOUT, [with_year(i, 2000 + i) for i in range(10)])
         for _ in range(2):
             assert sorted(words_of(reader, "paper", None, "year>=2005")) == [f"d{i}" for i in range(5, 10)]
-        store.upsert([with_year(1, 2020), with_year(9, 1990)])
-        store.publish()
+        write(store, [with_year(1, 2020), with_year(9, 1990)])
         assert sorted(words_of(reader, "paper", None, "year>=2005")) == ["d1", "d5", "d6", "d7", "d8"]
         assert words_of(reader, "paper", None, "year>=2005", "year<2006") == ["d5"]
         store.delete(["d5"])
@@ -49,17 +47,14 @@ def test_filters_are_of_the_documents_as_they_are(tmp_path: Path) -> None:
 
 def test_a_filter_that_meets_a_change_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as reader:
-        store.prepare(LAYOUT)
-        store.upsert([with_year(i, 2000 + i) for i in range(10)])
-        store.publish()
+        fill(store, LAYOUT, [with_year(i, 2000 + i) for i in range(10)])
         current = LocalStore._current
         changes = iter([3])
 
         def then_changed(self: LocalStore, retrievers: object) -> object:
             found = current(self, retrievers)  # type: ignore[arg-type]
             if self is reader and next(changes, None):
-                store.upsert([with_year(1, 2020)])
-                store.publish()
+                write(store, [with_year(1, 2020)])
             return found
 
         monkeypatch.setattr(LocalStore, "_current", then_changed)
@@ -72,9 +67,7 @@ def test_removed_documents_are_not_found_before_the_index_follows(
 ) -> None:
     monkeypatch.setattr(local_store, "COMMIT_SECONDS", 1e9)
     with LocalStore(tmp_path / "store") as store, LocalStore(tmp_path / "store") as reader:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(10)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(10)])
         store.delete(["d3"])
         store.upsert([entry(5, "changed")])
         if published:
@@ -99,9 +92,7 @@ def test_filtered_words_are_the_ranking_without_the_others(
     """With the documents looked up by number, and with the ranking read until enough passed."""
     monkeypatch.setattr(bm25, "_FEW", few)
     with LocalStore(tmp_path / "store") as store:
-        store.prepare(LAYOUT)
-        store.upsert([with_year(i, 2000 + i % 7, "paper " * (1 + i % 5)) for i in range(200)])
-        store.publish()
+        fill(store, LAYOUT, [with_year(i, 2000 + i % 7, "paper " * (1 + i % 5)) for i in range(200)])
         whole = words_of(store, "paper")
         assert len(whole) == 200
         passing = [id_ for id_ in whole if int(id_[1:]) % 7 == 3]
@@ -159,8 +150,7 @@ def test_a_document_counts_with_its_best_passage(tmp_path: Path) -> None:
         vectors = np.eye(DIMENSIONS, dtype=np.float32)
         several = tuple(Passage(0, 1, vector) for vector in vectors[:5])
         single = (Passage(0, 1, vectors[6]),)
-        store.upsert([replace(entry(n), passages={MAIN_VECTORS: made}) for n, made in ((1, several), (2, single))])
-        store.publish()
+        write(store, [replace(entry(n), passages={MAIN_VECTORS: made}) for n, made in ((1, several), (2, single))])
         for at, expected in ((0, ["d1", "d2"]), (4, ["d1", "d2"]), (6, ["d2", "d1"])):
             (found,) = store.rankings([Query("", vectors[at])], {"dense": Dense()})
             assert isinstance(found, dict)
@@ -173,9 +163,7 @@ def test_a_document_counts_with_its_best_passage(tmp_path: Path) -> None:
 def test_what_a_killed_commit_left_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(10)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(10)])
     (folder / "bm25-0000abcd").mkdir()
     (folder / "bm25-0000abcd" / "meta.json").write_text("half")
     (folder / "vectors-0000abcd.f32").write_bytes(b"half")
@@ -183,8 +171,7 @@ def test_what_a_killed_commit_left_is_removed(tmp_path: Path) -> None:
     (folder / "sparse" / "0-7-0000abcd.unfinished").write_bytes(b"half")
     (folder / "sparse" / "mine.txt").write_text("mine")
     with LocalStore(folder) as store:
-        store.upsert([entry(11)])
-        store.publish()
+        write(store, [entry(11)])
         assert bm25_count(store) == 11
     assert len(list(folder.glob("bm25-*"))) == len(list(folder.glob("vectors-*"))) == 1
     assert [file.name for file in (folder / "sparse").iterdir()] == ["mine.txt"]

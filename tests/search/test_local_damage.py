@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_runs import ccheck
+from filling import fill, write
 from local_entries import (
     FULL,
     LAYOUT,
@@ -191,9 +192,7 @@ def test_an_index_of_words_that_is_not_as_written_is_made_anew(folder: Path, suf
 def test_sparse_lists_that_are_not_as_written_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
     with LocalStore(tmp_path / "store") as store:
-        store.prepare(FULL)
-        store.upsert([full_entry(i) for i in range(50)])
-        store.publish()
+        fill(store, FULL, [full_entry(i) for i in range(50)])
     for at in (None, 50, -1):
         for file in (tmp_path / "store" / "sparse").iterdir():
             flip_bit(file, at)
@@ -209,8 +208,7 @@ def test_a_writer_takes_over_no_damage(folder: Path) -> None:
     for file in folder.glob("bm25-*/*.idx"):
         flip_bit(file)
     with LocalStore(folder) as store:
-        store.upsert([entry(100)])
-        store.publish()
+        write(store, [entry(100)])
         assert bm25_count(store) == 60
         assert store.check() == []
 

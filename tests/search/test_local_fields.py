@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filling import fill, write
 from local_entries import ANALYSIS, FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, found_everywhere, full_entry
 from paths import FOLDERS
 
@@ -90,9 +91,7 @@ GAINER = """
 def test_kill_while_a_store_gains_fields(tmp_path: Path, moment: str) -> None:
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(50)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(50)])
     code = textwrap.dedent(GAINER.format(tests=FOLDERS, folder=str(folder), moment=moment))
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert process.returncode == -signal.SIGKILL, process.stderr
@@ -103,9 +102,7 @@ def test_kill_while_a_store_gains_fields(tmp_path: Path, moment: str) -> None:
         assert info is not None and info.layout == (FULL if moment == "after the switch" else LAYOUT)
     with LocalStore(folder) as store:
         store.delete(["d49"])
-        store.prepare(FULL)
-        store.upsert([full_entry(3), full_entry(60)])
-        store.publish()
+        fill(store, FULL, [full_entry(3), full_entry(60)])
         assert bm25_count(store) == 50
         assert found_everywhere(store, 3)
         assert found_everywhere(store, 60)
@@ -117,9 +114,7 @@ def test_kill_while_a_store_gains_fields(tmp_path: Path, moment: str) -> None:
 def test_readers_while_a_store_gains_fields(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     with LocalStore(folder) as store, LocalStore(folder) as reader, LocalStore(folder) as other:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(2_000)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(2_000)])
         assert bm25_count(reader) == 2_000
         layouts = [replace(FULL, analyses=(ANALYSIS, *(Analysis(keep=sign) for sign in "%$&"[:n]))) for n in range(4)]
         writer = threading.Thread(target=lambda: [store.prepare(layout) for layout in layouts])
@@ -141,19 +136,15 @@ def test_documents_that_the_database_lost_leave_nothing_in_the_indices(
     monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
-        store.prepare(FULL)
-        store.upsert([full_entry(i) for i in range(20)])
-        store.publish()
+        fill(store, FULL, [full_entry(i) for i in range(20)])
     before = (folder / DATABASE).read_bytes()
     with LocalStore(folder) as store:
-        store.upsert([full_entry(i, "lost") for i in range(100, 150)])
-        store.publish()
+        write(store, [full_entry(i, "lost") for i in range(100, 150)])
         assert bm25_count(store, "lost") == 50
     assert not (folder / f"{DATABASE}-wal").exists()
     (folder / DATABASE).write_bytes(before)
     with LocalStore(folder) as store:
-        store.upsert([full_entry(i) for i in range(200, 230)])
-        store.publish()
+        write(store, [full_entry(i) for i in range(200, 230)])
         assert bm25_count(store, "lost") == 0
         assert bm25_count(store) == store.count() == 50
         assert all(found_everywhere(store, number) for number in (3, 200, 229))
@@ -178,8 +169,7 @@ def test_entries_that_do_not_fit_the_layout_are_refused_whole(tmp_path: Path) ->
             with pytest.raises(InvalidData, match=problem):
                 store.upsert([full_entry(2), one])
         assert store.count() == 0
-        store.upsert([full])
-        store.publish()
+        write(store, [full])
         assert found_everywhere(store, 1)
     with LocalStore(tmp_path / "plain") as store:
         store.prepare(LAYOUT)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filling import fill, write
 from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry, replace_bytes
 from paths import FOLDERS
 
@@ -68,9 +69,7 @@ def test_kill_while_writing_loses_and_doubles_nothing(tmp_path: Path) -> None:
 
 def test_a_store_without_its_bm25_index_gets_it_back(tmp_path: Path) -> None:
     with LocalStore(tmp_path / "store") as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(50)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(50)])
     (index,) = (tmp_path / "store").glob("bm25-*")
     shutil.rmtree(index)
     with LocalStore(tmp_path / "store") as store:
@@ -80,9 +79,7 @@ def test_a_store_without_its_bm25_index_gets_it_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "missing meta"])
 def test_a_broken_bm25_index_is_built_anew(tmp_path: Path, damage: str) -> None:
     with LocalStore(tmp_path / "store") as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(50)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(50)])
     for file in (tmp_path / "store").glob("bm25-*/*"):
         if damage == "garbage" and file.suffix == ".json":
             file.write_text("garbage")
@@ -97,9 +94,7 @@ def test_a_broken_bm25_index_is_built_anew(tmp_path: Path, damage: str) -> None:
 def test_readers_beside_a_writer(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(20)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(20)])
     code = textwrap.dedent(WRITER.format(tests=FOLDERS, folder=str(folder)))
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
     try:
@@ -165,9 +160,7 @@ def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:
 
 def test_missing_vectors_are_said(tmp_path: Path) -> None:
     with LocalStore(tmp_path / "store") as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(5)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(5)])
     (file,) = (tmp_path / "store").glob("vectors-*.f32")
     replace_bytes(file, b"\0" * 100)
     with LocalStore(tmp_path / "store") as store, pytest.raises(InvalidData, match="missing or cut short"):
@@ -203,8 +196,7 @@ def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
     assert "safe" in answer
     with LocalStore(folder) as store:
         assert store.count() == done
-        store.upsert([entry(i) for i in range(done, done + 100)])
-        store.publish()
+        write(store, [entry(i) for i in range(done, done + 100)])
         assert bm25_count(store) == store.count() == done + 100
         assert dense_first(store, done + 50) == f"d{done + 50}"
 
@@ -223,8 +215,7 @@ def test_rebuild_drops_the_vectors_of_what_is_gone(tmp_path: Path) -> None:
         for number in (0, 39, 40, 99):
             assert dense_first(reader, number) == f"d{number}"
         assert bm25_count(reader, "revised") == 40
-        store.upsert([entry(200)])
-        store.publish()
+        write(store, [entry(200)])
         assert dense_first(reader, 200) == "d200"
 
 
@@ -290,9 +281,7 @@ def test_a_store_that_may_only_be_read_is_searched(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "store"
         with LocalStore(folder) as store:
-            store.prepare(LAYOUT)
-            store.upsert([entry(i) for i in range(50)])
-            store.publish()
+            fill(store, LAYOUT, [entry(i) for i in range(50)])
         everything = [Path(scratch), folder, *folder.rglob("*")]
         for path in everything:
             path.chmod(0o555 if path.is_dir() else 0o444)

@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from filling import fill, write
 from local_entries import FULL, LAYOUT, bm25_count, dense_first, entry, found_everywhere, full_entry
 from paths import FOLDERS
 
@@ -73,9 +74,7 @@ def test_kill_while_a_store_is_created(tmp_path: Path) -> None:
                 with pytest.raises(NotFound, match="ccheck ingest"):
                     reader.count()
         with LocalStore(folder) as store:
-            store.prepare(LAYOUT)
-            store.upsert([entry(1)])
-            store.publish()
+            fill(store, LAYOUT, [entry(1)])
             assert bm25_count(store) == 1
         assert not list(folder.glob(f"{UNBORN}*"))
 
@@ -135,9 +134,7 @@ def test_a_disk_that_is_full_at_creation(tmp_path: Path) -> None:
 
 def test_a_store_without_its_database_is_no_empty_one(tmp_path: Path) -> None:
     with LocalStore(tmp_path / "store") as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(1)])
-        store.publish()
+        fill(store, LAYOUT, [entry(1)])
     (tmp_path / "store" / DATABASE).unlink()
     with LocalStore(tmp_path / "store") as store:
         for use in (store.info, store.count, lambda: store.prepare(LAYOUT)):
@@ -157,14 +154,11 @@ def test_indices_that_are_ahead_of_the_database(
     monkeypatch.setattr(sparse, "SEGMENT_FROM", 5)
     folder, older = tmp_path / "store", tmp_path / "older"
     with LocalStore(folder) as store:
-        store.prepare(FULL)
-        store.upsert([full_entry(i) for i in range(60)])
-        store.publish()
+        fill(store, FULL, [full_entry(i) for i in range(60)])
     shutil.copytree(folder, older)
     with LocalStore(folder) as store:
         store.upsert([full_entry(i, "changed") for i in range(20, 40)])
-        store.upsert([full_entry(i, "new") for i in range(100, 110)])
-        store.publish()
+        write(store, [full_entry(i, "new") for i in range(100, 110)])
     shutil.copy2(older / DATABASE, folder / DATABASE)
     with LocalStore(folder) as store:
         if opened_by == "a writer":
@@ -177,8 +171,7 @@ def test_indices_that_are_ahead_of_the_database(
         assert info.pending == 0
     with LocalStore(folder) as store:  # the same ingest again
         store.upsert([full_entry(i, "changed") for i in range(20, 40)])
-        store.upsert([full_entry(i, "other") for i in range(200, 210)])
-        store.publish()
+        write(store, [full_entry(i, "other") for i in range(200, 210)])
         assert bm25_count(store, "changed") == 20
         assert bm25_count(store, "new") == 0
         assert bm25_count(store, "other") == 10
@@ -189,13 +182,10 @@ def test_indices_that_are_ahead_of_the_database(
 def test_a_database_that_is_copied_with_its_log(tmp_path: Path) -> None:
     folder, older = tmp_path / "store", tmp_path / "older"
     with LocalStore(folder) as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(50)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(50)])
         store.upsert([entry(i, "revised") for i in range(10)])
         shutil.copytree(folder, older)  # with a log that is not in the database yet
-        store.upsert([entry(i, "later") for i in range(10, 30)])
-        store.publish()
+        write(store, [entry(i, "later") for i in range(10, 30)])
     assert (older / f"{DATABASE}-wal").stat().st_size
     for name in (DATABASE, f"{DATABASE}-wal"):
         shutil.copy2(older / name, folder / name)
@@ -209,12 +199,9 @@ def test_a_database_that_is_copied_with_its_log(tmp_path: Path) -> None:
 def test_an_index_that_is_ahead_is_not_read_where_it_cant_be_made_anew(tmp_path: Path) -> None:
     folder, older = tmp_path / "store", tmp_path / "older"
     with LocalStore(folder) as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(50)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(50)])
         shutil.copytree(folder, older)
-        store.upsert([entry(i, "later") for i in range(10, 30)])
-        store.publish()
+        write(store, [entry(i, "later") for i in range(10, 30)])
     for name in (DATABASE, f"{DATABASE}-wal"):
         shutil.copy2(older / name, folder / name)
     with LocalStore(folder) as writer, LocalStore(folder) as reader:
@@ -240,16 +227,12 @@ def test_every_commit_is_synced(tmp_path: Path) -> None:
 def test_a_folder_that_goes_while_documents_come_in(tmp_path: Path, how: str) -> None:
     folder = tmp_path / "store"
     with LocalStore(folder) as store, LocalStore(folder) as reader:
-        store.prepare(LAYOUT)
-        store.upsert([entry(1)])
-        store.publish()
+        fill(store, LAYOUT, [entry(1)])
         assert bm25_count(reader) == 1
         shutil.rmtree(folder)
         if how == "replaced":
             with LocalStore(folder) as other:
-                other.prepare(LAYOUT)
-                other.upsert([entry(i) for i in range(10, 15)])
-                other.publish()
+                fill(other, LAYOUT, [entry(i) for i in range(10, 15)])
         for write in (lambda: store.upsert([entry(2)]), store.publish, lambda: store.mark_ingested("file")):
             with pytest.raises(Incomplete, match="removed or replaced"):
                 write()
@@ -278,8 +261,7 @@ def test_a_store_is_its_owners_whatever_the_umask(tmp_path: Path, umask: int, mo
         with LocalStore(tmp_path / "store") as store:
             store.prepare(FULL)
             for word in ("one", "two"):
-                store.upsert([full_entry(i, word) for i in range(20)])
-                store.publish()
+                write(store, [full_entry(i, word) for i in range(20)])
     finally:
         os.umask(before)
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "store", *(tmp_path / "store").rglob("*")]}
@@ -292,13 +274,10 @@ def test_a_store_is_its_owners_whatever_the_umask(tmp_path: Path, umask: int, mo
 @pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
 def test_a_store_that_its_owner_shares_stays_shared(tmp_path: Path) -> None:
     with LocalStore(tmp_path / "store") as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(1)])
-        store.publish()
+        fill(store, LAYOUT, [entry(1)])
         for path in [tmp_path / "store", *(tmp_path / "store").rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)
-        store.upsert([entry(1, "again")])
-        store.publish()
+        write(store, [entry(1, "again")])
     made = [path for path in (tmp_path / "store").rglob("*") if path.suffix != ".lock"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_file()} == {0o644}
     assert {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_dir()} == {0o755}
@@ -311,9 +290,7 @@ def test_drop_removes_only_what_ccheck_made(tmp_path: Path, monkeypatch: pytest.
     (mine / "vectors-00000000.f32").write_text("mine")
     (mine / "sub" / "meta.json").write_text("mine")
     with LocalStore(folder) as store:
-        store.prepare(FULL)
-        store.upsert([full_entry(i) for i in range(20)])
-        store.publish()
+        fill(store, FULL, [full_entry(i) for i in range(20)])
         (index,) = folder.glob("bm25-*")
         own = [folder / "notes.txt", folder / "vectors.f32", folder / "bm25", folder / "sparse" / "notes.lists"]
         own += [index / "notes.txt", folder / f"{DATABASE}.backup", folder / "vectors-passages.f32"]
@@ -353,9 +330,7 @@ def test_scores_after_updates_are_those_of_a_fresh_store(tmp_path: Path) -> None
 
     last = {i: entry(i, "paper") for i in range(300)}
     with LocalStore(tmp_path / "updated") as updated:
-        updated.prepare(LAYOUT)
-        updated.upsert(list(last.values()))
-        updated.publish()
+        fill(updated, LAYOUT, list(last.values()))
         for first, word in ((0, "revised"), (40, "later words of another length")):
             changed = {i: entry(i, word) for i in range(first, first + 60)}
             updated.upsert(list(changed.values()))
@@ -363,9 +338,7 @@ def test_scores_after_updates_are_those_of_a_fresh_store(tmp_path: Path) -> None
         updated.delete([f"d{i}" for i in range(200, 250)])
         updated.publish()
         with LocalStore(tmp_path / "fresh") as fresh:
-            fresh.prepare(LAYOUT)
-            fresh.upsert([one for i, one in last.items() if not 200 <= i < 250])
-            fresh.publish()
+            fill(fresh, LAYOUT, [one for i, one in last.items() if not 200 <= i < 250])
             assert scores(updated) == scores(fresh)
 
 
@@ -375,9 +348,7 @@ def test_a_few_removed_documents_of_a_large_store_wait_for_others(
     monkeypatch.setattr(upkeep, "ALWAYS_SETTLED", 99)
     monkeypatch.setattr(upkeep, "SETTLED_FROM", 0.03)
     with LocalStore(tmp_path / "store") as store:
-        store.prepare(LAYOUT)
-        store.upsert([entry(i) for i in range(102)])
-        store.publish()
+        fill(store, LAYOUT, [entry(i) for i in range(102)])
         for number, waits in ((0, True), (1, True), (2, False)):
             store.delete([f"d{number}"])
             store.publish()

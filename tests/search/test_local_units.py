@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filling import fill, write
 from local_entries import flip_bit
 from store_documents import unit
 from store_units import ENTRIES, TEXTS, UNITS, VECTORS, entry
@@ -117,9 +118,7 @@ def test_units_that_are_not_as_written_are_an_error(folder: Path, statement: str
 def test_what_a_killed_writer_left_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
-        store.prepare(UNITS)
-        store.upsert(ENTRIES)
-        store.publish()
+        fill(store, UNITS, ENTRIES)
         store.upsert([entry("new", ("Corals bleach.",), (unit(1),))])
         store.delete(["ice"])
     # The database has them, and no BM25 index: as after a kill.
@@ -145,9 +144,7 @@ def test_a_crash_while_a_store_gains_units(tmp_path: Path, monkeypatch: pytest.M
 
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
-        store.prepare(type(UNITS)(UNITS.dense))
-        store.upsert([type(one)(one.document, one.digest, one.passages) for one in ENTRIES])
-        store.publish()
+        fill(store, type(UNITS)(UNITS.dense), [type(one)(one.document, one.digest, one.passages) for one in ENTRIES])
     for place, name in ((Database, "set_layout"), (upkeep, "_write_words")):
         with monkeypatch.context() as patched, LocalStore(folder) as store:
             patched.setattr(place, name, die)
@@ -158,9 +155,7 @@ def test_a_crash_while_a_store_gains_units(tmp_path: Path, monkeypatch: pytest.M
             assert info is not None and info.layout == type(UNITS)(UNITS.dense)
             assert len(store.rankings([Query("sea")], {"one": Bm25()})[0]["one"]) == 3  # type: ignore[index,call-overload]
     with LocalStore(folder) as store:
-        store.prepare(UNITS)
-        store.upsert(ENTRIES)
-        store.publish()
+        fill(store, UNITS, ENTRIES)
         assert found(store) == EXPECTED
         assert store.check() == []
     assert len(list(folder.glob("bm25-*"))) == 3
@@ -195,8 +190,7 @@ def test_a_narrow_scope_finds_what_a_wide_one_does(tmp_path: Path) -> None:
         store.prepare(UNITS)
         vectors = random.standard_normal((count, 3, 8)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-        store.upsert([entry(f"d{n}", ("A sea.", "An ice.", "A tea."), list(vectors[n])) for n in range(count)])
-        store.publish()
+        write(store, [entry(f"d{n}", ("A sea.", "An ice.", "A tea."), list(vectors[n])) for n in range(count)])
         asked = unit(*random.standard_normal(8).tolist())
         for retriever in (Dense(depth=9000), Dense(units="sentences", depth=9000)):
             (whole,) = store.rankings([Query("", asked)], {"one": retriever})

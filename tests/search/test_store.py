@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_runs import ccheck, jsonl
+from filling import fill, write
 from store_documents import (
     BM25,
     BOTH,
@@ -36,9 +37,7 @@ from ccheck.types import Document, Query, Ranking
 def store(make_store: Callable[[], Store]) -> Store:
     """A store with the five documents."""
     store = make_store()
-    store.prepare(LAYOUT)
-    assert store.upsert([entry(document, VECTORS[document.id]) for document in DOCUMENTS]) == {}
-    store.publish()
+    fill(store, LAYOUT, [entry(document, VECTORS[document.id]) for document in DOCUMENTS])
     return store
 
 
@@ -137,8 +136,7 @@ def test_info(store: Store) -> None:
 
 def test_an_update_replaces_text_metadata_and_vectors(store: Store) -> None:
     changed = Document("tea", "Glaciers", "Mountain glaciers shrink.", {"year": 2020})
-    store.upsert([entry(changed, unit(0, 0, 0, 0, 1), digest="2")])
-    store.publish()
+    write(store, [entry(changed, unit(0, 0, 0, 0, 1), digest="2")])
     assert store.count() == 5
     assert store.get(["tea"]) == {"tea": changed}
     assert store.digests(["tea"]) == {"tea": "2"}
@@ -160,14 +158,12 @@ def test_a_deleted_document_is_gone_everywhere(store: Store) -> None:
 def test_another_process_sees_what_was_published(make_store: Callable[[], Store], store: Store) -> None:
     other = make_store()
     assert ids(search(other, Query("influenza"), BM25)) == ["flu"]
-    store.upsert([entry(Document("new", "Influenza", "Influenza again."), unit(0, 0, 0, 0, 1))])
-    store.publish()
+    write(store, [entry(Document("new", "Influenza", "Influenza again."), unit(0, 0, 0, 0, 1))])
     assert set(ids(search(other, Query("influenza"), BM25))) == {"flu", "new"}
 
 
 def test_upserting_the_same_again_changes_nothing(store: Store) -> None:
-    store.upsert([entry(document, VECTORS[document.id]) for document in DOCUMENTS])
-    store.publish()
+    write(store, [entry(document, VECTORS[document.id]) for document in DOCUMENTS])
     assert store.count() == 5
     info = store.info()
     assert info is not None and info.passages == 5
@@ -187,15 +183,11 @@ def test_another_model_is_refused_with_both_names(store: Store) -> None:
 
 def test_a_store_without_vectors_may_gain_them(make_store: Callable[[], Store]) -> None:
     store = make_store()
-    store.prepare(Layout())
-    store.upsert([entry(DOCUMENTS[0])])
-    store.publish()
+    fill(store, Layout(), [entry(DOCUMENTS[0])])
     assert ids(search(store, Query("sea"), BM25)) == ["sea"]
     info = store.info()
     assert info is not None and info.dimensions is None
-    store.prepare(LAYOUT)
-    store.upsert([entry(DOCUMENTS[0], VECTORS["sea"], digest="2")])
-    store.publish()
+    fill(store, LAYOUT, [entry(DOCUMENTS[0], VECTORS["sea"], digest="2")])
     assert ids(search(store, Query("", VECTORS["sea"]), DENSE)) == ["sea"]
     info = store.info()
     assert info is not None and info.layout == LAYOUT
@@ -256,8 +248,7 @@ def test_dense_scores_are_cosines(store: Store) -> None:
 
 def test_a_documents_score_is_its_best_passages(store: Store) -> None:
     book = Document("book", "A long one", "First part. Second part.")
-    store.upsert([entry(book, unit(0, 0, 0, 0, 1), unit(0, 0, 0, 0, 0, 1), unit(0, 0, 0, 0, 0.9, 0.1))])
-    store.publish()
+    write(store, [entry(book, unit(0, 0, 0, 0, 1), unit(0, 0, 0, 0, 0, 1), unit(0, 0, 0, 0, 0.9, 0.1))])
     (best, *others) = search(store, Query("", unit(0, 0, 0, 0, 0, 1)), DENSE)
     assert (best.document.id, best.score) == ("book", pytest.approx(1, abs=1e-5))
     assert "book" not in [hit.document.id for hit in others]
@@ -316,9 +307,7 @@ def test_many_queries_at_once_are_answered_in_order(store: Store) -> None:
 
 def test_dense_needs_vectors(make_store: Callable[[], Store]) -> None:
     store = make_store()
-    store.prepare(Layout())
-    store.upsert([entry(DOCUMENTS[0])])
-    store.publish()
+    fill(store, Layout(), [entry(DOCUMENTS[0])])
     with pytest.raises(NotFound, match="no vectors"):
         store.search([Query("sea", VECTORS["sea"])], DENSE, Fusion(), k=1)
 
@@ -406,8 +395,7 @@ def test_a_claim_without_words_finds_nothing(store: Store, text: str) -> None:
 @pytest.mark.parametrize("id_", ['a "b"', "a/b?c=d#e", "ü 海 😀", "..", "_all", "a" * 512, "%20", "{}", "a\nb"])
 def test_hostile_ids(store: Store, id_: str) -> None:
     document = Document(id_, "Strange", "A zebra with a strange name.")
-    assert store.upsert([entry(document, unit(0, 0, 0, 0, 0, 0, 1))]) == {}
-    store.publish()
+    write(store, [entry(document, unit(0, 0, 0, 0, 0, 0, 1))])
     assert store.get([id_]) == {id_: document}
     assert ids(search(store, Query("zebra"), BM25)) == [id_]
     assert store.delete([id_]) == 1
@@ -426,8 +414,7 @@ def test_hostile_documents_and_metadata(store: Store) -> None:
         "_id": "inner",
     }
     document = Document("hostile", "{{template}} <script>", "zebra " * 20_000 + "\u2028 end", metadata)
-    assert store.upsert([entry(document, unit(0, 0, 0, 0, 0, 0, 1))]) == {}
-    store.publish()
+    write(store, [entry(document, unit(0, 0, 0, 0, 0, 0, 1))])
     assert store.get(["hostile"]) == {"hostile": document}
     query = Query("zebra")
     for condition in ("a.b=dotted", "a=1", "année=été", "mixed=1"):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from filling import fill, write
 from store_documents import BM25, DENSE, LAYOUT, ids, search
 from store_fields import (
     DOCUMENTS,
@@ -70,8 +71,7 @@ def test_rankings_of_thousands(make_store: Callable[..., Store]) -> None:
     store = make_store()
     store.prepare(Layout())
     numbers = range(3000)
-    store.upsert([Entry(Document(f"d{n}", "", "zebra " * (1 + n % 3) + f"n{n}"), "1") for n in numbers])
-    store.publish()
+    write(store, [Entry(Document(f"d{n}", "", "zebra " * (1 + n % 3) + f"n{n}"), "1") for n in numbers])
     (found,) = store.rankings([Query("zebra")], {"bm25": Bm25(depth=2500)})
     assert not isinstance(found, CcheckError)
     assert len(found["bm25"]) == len(set(names(found["bm25"]))) == 2500
@@ -97,9 +97,7 @@ def test_rankings_say_what_is_missing(make_store: Callable[..., Store]) -> None:
     store = make_store()
     with pytest.raises(NotFound, match="ccheck ingest"):
         store.rankings([Query("sea")], BM25)
-    store.prepare(Layout())
-    store.upsert([Entry(DOCUMENTS[0], "1")])
-    store.publish()
+    fill(store, Layout(), [Entry(DOCUMENTS[0], "1")])
     with pytest.raises(NotFound, match="no vectors"):
         store.rankings([Query("sea", MAIN["sea"])], DENSE)
 
@@ -117,9 +115,7 @@ def test_rankings_say_what_is_missing(make_store: Callable[..., Store]) -> None:
 )
 def test_a_field_that_the_store_lacks(make_store: Callable[..., Store], retriever: Retriever) -> None:
     store = make_store()
-    store.prepare(LAYOUT)
-    store.upsert([Entry(DOCUMENTS[0], "1", {MAIN_VECTORS: (Passage(0, 4, MAIN["sea"]),)})])
-    store.publish()
+    fill(store, LAYOUT, [Entry(DOCUMENTS[0], "1", {MAIN_VECTORS: (Passage(0, 4, MAIN["sea"]),)})])
     query = Query("sea", MAIN["sea"], {"sparse": sparse({3: 1.0})})
     for ask in (store.rankings, lambda *a: store.search(*a, Fusion(), k=1)):
         with pytest.raises(NotFound, match=r"ccheck ingest .*--recipe"):
@@ -154,8 +150,7 @@ def test_documents_are_found_by_their_additional_texts(store: Store) -> None:
 
 
 def test_additional_texts_change_with_their_document(store: Store) -> None:
-    store.upsert([replace(entry(DOCUMENTS[0], "2"), additional=("Pebbles.",))])
-    store.publish()
+    write(store, [replace(entry(DOCUMENTS[0], "2"), additional=("Pebbles.",))])
     additional = Bm25(fields={"additional": 1.0})
     assert ranked(store, Query("beach"), additional) == []
     assert names(ranked(store, Query("pebble"), additional)) == ["sea"]
@@ -232,8 +227,7 @@ def test_sparse_with_updates_deletes_and_filters(store: Store) -> None:
     query = asked({3: 1.0, 8: 1.0})
     assert dict(ranked(store, query, Sparse())) == pytest.approx({"sea": 3.0, "ice": 2.5}, rel=CLOSE)
     assert names(ranked(store, query, Sparse(), filters=[parse_filter("year>2015")])) == ["ice"]
-    store.upsert([entry(document) for document in DOCUMENTS])
-    store.publish()
+    write(store, [entry(document) for document in DOCUMENTS])
     assert dict(ranked(store, asked({3: 1.0, 99: 1.0}), Sparse())) == pytest.approx(
         {"flu": 1.75, "sea": 1.5, "ice": 0.5}, rel=CLOSE
     )
@@ -264,8 +258,7 @@ def test_sparse_against_a_product_of_matrices(make_store: Callable[..., Store]) 
         for n, row in enumerate(matrix)
     ]
     for first in range(0, 400, 100):
-        store.upsert(entries[first : first + 100])
-        store.publish()
+        write(store, entries[first : first + 100])
     for _ in range(3):
         tokens = random.choice(1000, 12, replace=False)
         weights = {
@@ -290,17 +283,14 @@ def test_the_state_changes_with_what_is_stored(make_store: Callable[..., Store],
     assert state(make_store()) == state(store) == seen[0]
     store.rankings([Query("sea")], BM25)
     assert state(store) == seen[0]
-    store.upsert([entry(DOCUMENTS[0], "2")])
-    store.publish()
+    write(store, [entry(DOCUMENTS[0], "2")])
     seen.append(state(store))
     store.delete(["tea"])
     store.publish()
     seen.append(state(store))
     assert state(make_store()) == seen[-1]
     other = make_store("other")
-    other.prepare(FULL)
-    other.upsert([entry(document) for document in DOCUMENTS])
-    other.publish()
+    fill(other, FULL, [entry(document) for document in DOCUMENTS])
     seen.append(state(other))
     assert len(set(seen)) == 4
 
@@ -312,8 +302,7 @@ def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
     store = make_store()
     store.prepare(LAYOUT)
     plain = [Entry(d, "1", {MAIN_VECTORS: entry(d).passages[MAIN_VECTORS]}) for d in DOCUMENTS]
-    store.upsert(plain)
-    store.publish()
+    write(store, plain)
     reader = make_store()
     assert names(ranked(reader, Query("influenza"), Bm25())) == ["flu"]
     before = state(store)
@@ -325,8 +314,7 @@ def test_a_store_gains_fields(make_store: Callable[..., Store]) -> None:
     assert names(ranked(store, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == words
     assert ranked(store, asked({3: 1.0}), Sparse()) == []
     assert ranked(store, Query("", OTHER["flu"]), Dense(field=SECOND)) == []
-    store.upsert([entry(document, "2") for document in DOCUMENTS[:2]])
-    store.publish()
+    write(store, [entry(document, "2") for document in DOCUMENTS[:2]])
     for one_of in (store, reader, make_store()):
         assert names(ranked(one_of, Query("RAISES, risen!"), Bm25(analysis=PLAIN))) == ["ice", "sea"]
         assert names(ranked(one_of, asked({3: 1.0}), Sparse())) == ["sea", "ice"]

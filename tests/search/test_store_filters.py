@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from filling import write
 
 from ccheck.errors import UsageError
 from ccheck.layout import Layout
@@ -42,8 +43,7 @@ def store(make_store: Callable[[], Store]) -> Store:
 
 
 def add(store: Store, *metadata: dict[str, Value], first: int = 0, published: str | None = None) -> None:
-    store.upsert([Entry(Document(f"d{first + n}", "T", "sea", one, published), "1") for n, one in enumerate(metadata)])
-    store.publish()
+    write(store, [Entry(Document(f"d{first + n}", "T", "sea", one, published), "1") for n, one in enumerate(metadata)])
 
 
 def test_fields_are_those_that_a_document_has(store: Store) -> None:

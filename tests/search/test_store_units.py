@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from filling import fill, write
 from store_documents import DIMENSIONS, unit
 from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, searched
 
@@ -23,9 +24,7 @@ from ccheck.types import Document, Entry, Passage, Query, Ranking, Unit, UnitEnt
 def store(make_store: Callable[[], Store]) -> Store:
     """A store with the four documents and their units."""
     store = make_store()
-    store.prepare(UNITS)
-    assert store.upsert(ENTRIES) == {}
-    store.publish()
+    fill(store, UNITS, ENTRIES)
     return store
 
 
@@ -83,8 +82,7 @@ def test_a_text_that_stands_elsewhere(make_store: Callable[[], Store]) -> None:
     store = make_store()
     store.prepare(Layout(units={"figures": PARAGRAPHS}))
     caption = UnitEntry(Unit("figures", 0, 0, 0, "A map of glaciers."))
-    store.upsert([Entry(Document("ice", "", "Ice melts."), "1", units={"figures": (caption,)})])
-    store.publish()
+    write(store, [Entry(Document("ice", "", "Ice melts."), "1", units={"figures": (caption,)})])
     (hit,) = searched(store, "glaciers", Bm25(units="figures"))
     assert hit.unit == caption.unit
     assert ranked(store, "glaciers", Bm25()) == ranked(store, "ice", Bm25(units="figures")) == {}
@@ -167,8 +165,7 @@ def test_a_ranking_of_different_things_is_refused(store: Store) -> None:
 
 
 def test_a_replaced_document_has_its_new_units_only(store: Store) -> None:
-    store.upsert([entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 0, 0, 1),), digest="2")])
-    store.publish()
+    write(store, [entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 0, 0, 1),), digest="2")])
     assert set(ranked(store, "sea", Bm25(units="sentences"))) == {"ice#1", "tea#1#1"}
     assert list(ranked(store, "corals", Bm25(units="sentences"))) == ["sea#0"]
     assert list(ranked(store, "corals", Bm25(units="paragraphs"))) == ["sea#0"]
@@ -193,13 +190,10 @@ def test_what_is_gone_counts_in_no_statistics(make_store: Callable[..., Store]) 
     store, other = make_store(), make_store("other")
     for one in (store, other):
         one.prepare(UNITS)
-    store.upsert(ENTRIES)
-    store.publish()
+    write(store, ENTRIES)
     store.delete(["flu"])
-    store.upsert([entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 1),), digest="2")])
-    store.publish()
-    other.upsert([ENTRIES[1], ENTRIES[3], entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 1),))])
-    other.publish()
+    write(store, [entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 1),), digest="2")])
+    write(other, [ENTRIES[1], ENTRIES[3], entry("sea", ("Corals bleach.",), (unit(0, 0, 0, 1),))])
     for granularity in ("sentences", "paragraphs"):
         expected = ranked(other, "sea corals", Bm25(units=granularity))
         assert len(expected) == 3
@@ -276,8 +270,7 @@ def test_ids_are_compared_as_they_are(store: Store) -> None:
 def test_a_scope_sees_what_was_written_since(store: Store) -> None:
     asked = Query("corals", filters=(Filter("_id", "=", "new"),))
     assert ranked(store, asked, Bm25(units="sentences")) == {}
-    store.upsert([entry("new", ("Corals bleach.",), (unit(1),))])
-    store.publish()
+    write(store, [entry("new", ("Corals bleach.",), (unit(1),))])
     assert list(ranked(store, asked, Bm25(units="sentences"))) == ["new#0"]
 
 
@@ -339,14 +332,11 @@ def test_a_granularity_that_the_store_does_not_have(store: Store) -> None:
 def test_a_store_gains_a_granularity(make_store: Callable[..., Store]) -> None:
     store = make_store()
     before = replace(UNITS, units={})
-    store.prepare(before)
-    store.upsert([replace(ENTRIES[0], units={}), replace(ENTRIES[1], units={})])
-    store.publish()
+    fill(store, before, [replace(ENTRIES[0], units={}), replace(ENTRIES[1], units={})])
     store.prepare(UNITS)
     assert ranked(store, "gauges", Bm25(units="sentences")) == {}  # the documents that were there have none yet
     assert ranked(store, Query("", unit(1)), Dense(units="sentences")) == {}
-    store.upsert([replace(ENTRIES[0], digest="2")])
-    store.publish()
+    write(store, [replace(ENTRIES[0], digest="2")])
     assert list(ranked(store, "gauges", Bm25(units="sentences"))) == ["sea#1"]
     assert list(ranked(store, Query("", unit(1, 0.1)), Dense(units="sentences", depth=1))) == ["sea#0"]
     assert set(ranked(store, "sea", Bm25())) == {"sea", "ice"}
@@ -360,8 +350,7 @@ def test_a_store_gains_a_granularity(make_store: Callable[..., Store]) -> None:
 
 def test_documents_without_units_are_found_as_documents(store: Store) -> None:
     plain = Entry(Document("plain", "", "Plankton."), "1", {MAIN_VECTORS: (Passage(0, 9, unit(0, 0, 0, 0, 0, 0, 1)),)})
-    store.upsert([plain])
-    store.publish()
+    write(store, [plain])
     assert list(ranked(store, "plankton", Bm25())) == ["plain"]
     assert ranked(store, "plankton", Bm25(units="sentences")) == {}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from filling import write
 from store_fields import (
     DOCUMENTS,
     PLAIN,
@@ -140,8 +141,7 @@ def test_the_words_near_one_share_the_most_frequents_weight(make_store: Callable
         "e": "zabra zebra",
         "f": "giraffe five",
     }
-    store.upsert([Entry(Document(id_, "", text), "1") for id_, text in texts.items()])
-    store.publish()
+    write(store, [Entry(Document(id_, "", text), "1") for id_, text in texts.items()])
     found = dict(ranked(store, Query("zebro"), fuzzy(analysis=PLAIN)))
     lengths = [2] * 6
     weight = bm25(4, 1, 2, lengths)
@@ -158,8 +158,7 @@ def test_at_most_fifty_words_are_near(make_store: Callable[..., Store]) -> None:
     store.prepare(Layout(analyses=(PLAIN,)))
     letters = "abcdefghijklmnopqrstuvwxyz"
     near = [f"quack{a}{b}" for a in letters for b in letters][:120]
-    store.upsert([Entry(Document(word, "", word), "1") for word in [*near, "quackl"]])
-    store.publish()
+    write(store, [Entry(Document(word, "", word), "1") for word in [*near, "quackl"]])
     found = names(ranked(store, Query("quack"), fuzzy(analysis=PLAIN, fuzziness=2, depth=200)))
     # The one of one edit, and of those of two the first by the alphabet.
     assert found[0] == "quackl"
