@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,9 @@ from ccheck import models
 from ccheck.cli import main, run
 from ccheck.demo import CORPUS
 from ccheck.encode import dense
+
+if TYPE_CHECKING:
+    from evaluation_data import Files
 
 BM25 = ("--recipe", "bm25")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -131,6 +134,14 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("CCHECK_CACHE_DIR", str(folder / "cache"))
         assert ccheck("ingest", CORPUS, "--store", folder / "store").code == 0
     yield folder / "store"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """The sample corpus' claims as files to evaluate with."""
+    from evaluation_data import sample_files
+
+    return sample_files(tmp_path)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pathlib import Path
 import ir_measures
 import pytest
 from cli_runs import ccheck, command, environment, jsonl
-from evaluation_data import Files, sample_files
 from scripted_llm import KEY, Said, say, scripted
 
 from ccheck.evaluation.runs import read_run
@@ -23,11 +22,6 @@ extends = "default"
 [rerankers]
 rerank = false
 """
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return sample_files(tmp_path)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from cli_runs import ccheck
-from evaluation_data import Files, sample_files
 
 from ccheck.cli import recipe_pages
 
@@ -28,11 +27,6 @@ metrics = ["nDCG@10", "R@5"]
 "Titles" = {ablation = "titles", published = [0.31, "-"], note = "a note"}
 "All" = {published = [0.52, 0.41]}
 """
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return sample_files(tmp_path)
 
 
 @pytest.fixture

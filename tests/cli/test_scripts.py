@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from cli_runs import BM25, ccheck, jsonl
-from evaluation_data import Files, sample_files
 from tiny_training import claims, corpus, qrels
 
 from ccheck import Checker
@@ -29,11 +28,6 @@ from ccheck.search.local.listing import local_stores
 from ccheck.settings import Settings, resolve
 from ccheck.training.from_store import mine_from_store
 from ccheck.training.mining import MiningOptions
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return sample_files(tmp_path)
 
 
 def settings(store: Path, **more: object) -> Settings:

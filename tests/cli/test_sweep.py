@@ -6,16 +6,10 @@ from pathlib import Path
 
 import pytest
 from cli_runs import ccheck
-from evaluation_data import Files, sample_files
 
 from ccheck.evaluation.memory import DiskMemory
 from ccheck.recipe import load_recipe
 from ccheck.search.local.store import LocalStore
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return sample_files(tmp_path)
 
 
 @pytest.fixture

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from pydantic import Field
 from scripted_llm import Said, say, user_text
 
-from ccheck.llm import Message, Question, Reply
+from ccheck.llm import LanguageModel, Message, Question, Reply
+
+
+@pytest.fixture(name="open_model")
+def patient_models(open_model: Callable[..., LanguageModel]) -> Callable[..., LanguageModel]:
+    """Models that have the time to try again."""
+    return functools.partial(open_model, llm_retry_seconds=30)
 
 
 class Number(Reply):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import subprocess
 import sys
@@ -10,14 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from llm_questions import GOOD, Number, many, numbered, words
+from llm_questions import GOOD, Number, many, numbered, patient_models, words  # noqa: F401 - a fixture
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 from ccheck.errors import MissingExtra, ServerError, UsageError
 from ccheck.llm import (
     Failure,
     InvalidReply,
-    LanguageModel,
     open_llm,
 )
 from ccheck.llm.reply import find_object, json_schema
@@ -25,12 +23,6 @@ from ccheck.settings import Settings
 from ccheck.types import Usage
 
 pytest.importorskip("openai", reason="needs the extra llm")
-
-
-@pytest.fixture
-def open_model(open_model: Callable[..., LanguageModel]) -> Callable[..., LanguageModel]:
-    """Models that have the time to try again."""
-    return functools.partial(open_model, llm_retry_seconds=30)
 
 
 # -- an answer

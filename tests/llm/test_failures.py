@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hurry import TENTH
-from llm_questions import GOOD, Number, many, numbered, words
+from llm_questions import GOOD, Number, many, numbered, patient_models, words  # noqa: F401 - a fixture
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 from ccheck.errors import ServerError
@@ -22,18 +20,11 @@ from ccheck.http import retry_after
 from ccheck.llm import (
     Answer,
     Failure,
-    LanguageModel,
     Refused,
 )
 
 pytest.importorskip("openai", reason="needs the extra llm")
 pytestmark = pytest.mark.usefixtures("hurried")
-
-
-@pytest.fixture
-def open_model(open_model: Callable[..., LanguageModel]) -> Callable[..., LanguageModel]:
-    """Models that have the time to try again."""
-    return functools.partial(open_model, llm_retry_seconds=30)
 
 
 # -- failures

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import stat
-from collections.abc import Callable
 
 import pytest
-from llm_questions import GOOD, Number, many, numbered, words
+from llm_questions import GOOD, Number, many, numbered, patient_models, words  # noqa: F401 - a fixture
 from scripted_llm import KEY, Said, error, say, scripted
 
 from ccheck.errors import ServerError, UsageError
@@ -17,7 +15,6 @@ from ccheck.llm import (
     Answer,
     BudgetSpent,
     Failure,
-    LanguageModel,
     Question,
     Reply,
     open_budget,
@@ -28,12 +25,6 @@ from ccheck.settings import Settings
 from ccheck.types import Usage
 
 pytest.importorskip("openai", reason="needs the extra llm")
-
-
-@pytest.fixture
-def open_model(open_model: Callable[..., LanguageModel]) -> Callable[..., LanguageModel]:
-    """Models that have the time to try again."""
-    return functools.partial(open_model, llm_retry_seconds=30)
 
 
 # -- money
