@@ -42,15 +42,7 @@ from ccheck.training.stance_rows import StanceRow, read_rows
 from ccheck.types import Document
 from ccheck.verdict.features import COUNTS, counts_and_nearest
 from ccheck.verdict.labels import STANCES
-from ccheck.verdict.packaged_model import (
-    ADAPTER,
-    WIDTH,
-    PackagedWeights,
-    Together,
-    design,
-    probabilities,
-    put_together,
-)
+from ccheck.verdict.packaged_model import ADAPTER, WIDTH, PackagedWeights, Together, design, probabilities, put_together
 
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
 SENTENCES = 4

@@ -23,16 +23,7 @@ from .empty import why_nothing
 from .plan import Plan, make_plan
 from .resources import Resources
 from .run import ClaimState, Run, going
-from .steps import (
-    cases,
-    choose_evidence,
-    estimate_relevance,
-    judge_with,
-    judged,
-    rerank,
-    retrieve,
-    without_questions,
-)
+from .steps import cases, choose_evidence, estimate_relevance, judge_with, judged, rerank, retrieve, without_questions
 
 if TYPE_CHECKING:
     from ..ingest import IngestOptions, Progress, Report

@@ -26,16 +26,7 @@ from ..verdict.classifier import StanceClassifier, read_labels
 from ..verdict.labels import STANCES
 from .card import stance_card
 from .folders import finish, work_folder
-from .loop import (
-    Listener,
-    Silent,
-    Trained,
-    arguments,
-    checkpointing,
-    require_training,
-    run_phase,
-    training_device,
-)
+from .loop import Listener, Silent, Trained, arguments, checkpointing, require_training, run_phase, training_device
 from .options import StanceOptions
 from .stance_data import StanceData
 from .stance_figures import (

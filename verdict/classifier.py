@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..analysis import clean, sentence_spans, terms
 from ..errors import InvalidData
-from ..models import (
-    cpu_has_bfloat16,
-    load_transformer,
-    positions,
-)
+from ..models import cpu_has_bfloat16, load_transformer, positions
 from ..special_tokens import words_only
 from ..types import Document, Label, Stance, document_text
 from .judge import NO_TEXT, Case, Judged, in_groups, likeliest

@@ -24,16 +24,7 @@ from .entries import id_sum, packed_units, unpacked_units
 from .files import Damaged, mark
 from .filtering import condition, kinds
 from .opening import connect_to_read, format_without_checksums, identity, is_damage, new_vector_file, other_version
-from .records import (
-    Counts,
-    SparseState,
-    VectorBlock,
-    VectorFile,
-    Words,
-    unit_id,
-    vector_fields,
-    vectors_of,
-)
+from .records import Counts, SparseState, VectorBlock, VectorFile, Words, unit_id, vector_fields, vectors_of
 from .sparse import Batch, Named
 
 _HEAD = "seq, id, digest, published, metadata, head"

@@ -17,15 +17,7 @@ from ccheck.verdict.judge import Case
 transformers = pytest.importorskip("transformers", reason="the models extra is not installed")
 sentence_transformers = pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 
-from tiny_rerankers import (  # noqa: E402
-    TEXTS,
-    _bpe,
-    _unigram,
-    _wordpiece,
-    make_decoder,
-    make_encoder,
-    make_layerwise,
-)
+from tiny_rerankers import TEXTS, _bpe, _unigram, _wordpiece, make_decoder, make_encoder, make_layerwise  # noqa: E402
 from tiny_sparse import make_inference_free, make_splade  # noqa: E402
 
 from ccheck.encode.late import load_late_encoder  # noqa: E402

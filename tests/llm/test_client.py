@@ -13,11 +13,7 @@ from llm_questions import GOOD, Number, many, numbered, patient_models, words  #
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 from ccheck.errors import MissingExtra, ServerError, UsageError
-from ccheck.llm import (
-    Failure,
-    InvalidReply,
-    open_llm,
-)
+from ccheck.llm import Failure, InvalidReply, open_llm
 from ccheck.llm.reply import find_object, json_schema
 from ccheck.settings import Settings
 from ccheck.types import Usage

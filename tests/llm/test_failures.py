@@ -17,11 +17,7 @@ from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 from ccheck.errors import ServerError
 from ccheck.http import retry_after
-from ccheck.llm import (
-    Answer,
-    Failure,
-    Refused,
-)
+from ccheck.llm import Answer, Failure, Refused
 
 pytest.importorskip("openai", reason="needs the extra llm")
 pytestmark = pytest.mark.usefixtures("hurried")

@@ -11,15 +11,7 @@ from llm_questions import GOOD, Number, many, numbered, patient_models, words  #
 from scripted_llm import KEY, Said, error, say, scripted
 
 from ccheck.errors import ServerError, UsageError
-from ccheck.llm import (
-    Answer,
-    BudgetSpent,
-    Failure,
-    Question,
-    Reply,
-    open_budget,
-    open_llm,
-)
+from ccheck.llm import Answer, BudgetSpent, Failure, Question, Reply, open_budget, open_llm
 from ccheck.llm.cache import AnswerCache
 from ccheck.settings import Settings
 from ccheck.types import Usage

@@ -23,15 +23,7 @@ from ccheck.search.elastic.errors import from_response
 from ccheck.search.elastic.fields import FieldNames
 from ccheck.search.elastic.found import Sample
 from ccheck.search.elastic.ingested import KEPT, figures
-from ccheck.search.elastic.queries import (
-    check,
-    filter_bodies,
-    fits_rrf,
-    retriever_body,
-    rrf,
-    score_reader,
-    search_part,
-)
+from ccheck.search.elastic.queries import check, filter_bodies, fits_rrf, retriever_body, rrf, score_reader, search_part
 from ccheck.search.elastic.schema import Index, read_index
 from ccheck.search.elastic.search import Searches, _chunks
 from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse

@@ -17,9 +17,7 @@ from local_entries import ANALYSIS, FULL, LAYOUT, SECOND, bm25_count, dense_firs
 from paths import FOLDERS
 
 from ccheck.errors import InvalidData, NotFound
-from ccheck.layout import (
-    MAIN_VECTORS,
-)
+from ccheck.layout import MAIN_VECTORS
 from ccheck.search.local import LocalStore, sparse
 from ccheck.search.local.files import DATABASE
 from ccheck.stages import Analysis, Bm25, Sparse

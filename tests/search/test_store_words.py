@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 from filling import write
-from store_fields import (
-    DOCUMENTS,
-    PLAIN,
-    STEMMED,
-    filled,
-    names,
-    ranked,
-)
+from store_fields import DOCUMENTS, PLAIN, STEMMED, filled, names, ranked
 
 from ccheck.analysis import open_analysis, terms
 from ccheck.layout import Layout

@@ -9,13 +9,7 @@ import pytest
 
 from ccheck.errors import InvalidData, NotFound, UsageError
 from ccheck.types import Claim, Document, Evidence, Hit, Stance, Usage
-from ccheck.verdict.calibration import (
-    calibrated,
-    fit_calibration,
-    load_calibration,
-    reliability,
-    save_calibration,
-)
+from ccheck.verdict.calibration import calibrated, fit_calibration, load_calibration, reliability, save_calibration
 from ccheck.verdict.judge import Case, Judged
 from ccheck.verdict.labels import STANCES
 
