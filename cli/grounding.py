@@ -114,11 +114,8 @@ def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Ite
     asked = read_asked(given["arguments"], given["claims"], given["only"], settings, given["store"] is not None)
     if not given["quiet"]:
         _say_unread(asked.unread)
-    resources = Resources(settings, notify=notifier(given["quiet"]))
-    try:
+    with Resources(settings, notify=notifier(given["quiet"])) as resources:
         yield asked, stage, resources
-    finally:
-        resources.close()
 
 
 def read_asked(

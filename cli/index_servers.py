@@ -80,13 +80,10 @@ def create(
     with open_elastic_store(settings, SERVER_ONLY) as opened:
         if opened.info() is not None:
             raise InvalidData(f"{opened.name} exists. To change it, run ccheck index migrate --store {opened.name}")
-        resources = Resources(settings, notify=notifier(quiet))
-        try:
-            dense = False if no_dense else True if model is not None else None
+        dense = False if no_dense else True if model is not None else None
+        with Resources(settings, notify=notifier(quiet)) as resources:
             encoders = open_encoders(resources, None, recipe_to_ingest(settings, recipe), dense)
             encoders = with_chunking(encoders, chunking_for(encoders, passage_tokens, None))
-        finally:
-            resources.close()
         layout = layout_of(encoders)
         made = moving.create(opened.client, opened.index, layout, _options(index_type, shards, replicas))
         opened.prepare(layout)  # says at once if nothing could be written to it

@@ -9,7 +9,7 @@ save_calibration(report.calibration, Path("calibration.json"))
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ def open_stance_method(
         stage = stage.model_copy(update={"calibration": None})
     if stage.method == "none":
         raise UsageError("the recipe has no judge. Name one with --stance or --llm")
-    with closing(Resources(settings, notify=notify)) as resources:
+    with Resources(settings, notify=notify) as resources:
         yield resources.stance_method(stage, None)
 
 

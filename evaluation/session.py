@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -187,6 +187,6 @@ def open_session(
     with (
         open_memory(settings, fresh=fresh) as memory,
         open_store(settings) as store,
-        closing(Resources(settings, memory, notify)) as resources,
+        Resources(settings, memory, notify) as resources,
     ):
         yield Session(settings, store, resources, memory)

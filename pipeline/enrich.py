@@ -130,24 +130,20 @@ def open_enricher(
     from ..search.elastic.enrich import Beside, open_source
     from ..search.elastic.inplace import InPlace
 
-    with open_store(settings) as store:
+    with open_store(settings) as store, Resources(settings, notify=notify) as resources:
         source = open_source(store)
-        resources = Resources(settings, notify=notify)
-        try:
-            target: Target
-            if in_place:
-                if recipe is not None:
-                    raise UsageError("--in-place adds the vectors of one model (--model). Leave out --recipe")
-                target, encoders = InPlace.of(source), _one_vector(resources)
-            else:
-                beside = _companion(source)
-                info = beside.info()
-                encoders = open_encoders(resources, info, recipe, True if recipe is None else None)
-                _refuse_unread(encoders)
-                target = Beside(source, beside)
-            yield Enricher(target, encoders, settings, rate)
-        finally:
-            resources.close()
+        target: Target
+        if in_place:
+            if recipe is not None:
+                raise UsageError("--in-place adds the vectors of one model (--model). Leave out --recipe")
+            target, encoders = InPlace.of(source), _one_vector(resources)
+        else:
+            beside = _companion(source)
+            info = beside.info()
+            encoders = open_encoders(resources, info, recipe, True if recipe is None else None)
+            _refuse_unread(encoders)
+            target = Beside(source, beside)
+        yield Enricher(target, encoders, settings, rate)
 
 
 def undo(settings: Settings, confirm: Callable[[str], bool]) -> bool:

@@ -57,9 +57,5 @@ def open_ingest(
 
     `dense` and the errors are those of `open_encoders`. `notify` is told what takes long.
     """
-    with open_store(settings) as store:
-        resources = Resources(settings, notify=notify)
-        try:
-            yield OpenedIngest(store, open_encoders(resources, store.info(), recipe, dense), resources)
-        finally:
-            resources.close()
+    with open_store(settings) as store, Resources(settings, notify=notify) as resources:
+        yield OpenedIngest(store, open_encoders(resources, store.info(), recipe, dense), resources)

@@ -88,7 +88,7 @@ def migrate(
         store = stack.enter_context(open_elastic_store(settings, LOCAL))
         client, alias = store.client, store.index
         source = moving.in_use(client, alias)
-        resources = stack.enter_context(contextlib.closing(Resources(settings, notify=notify)))
+        resources = stack.enter_context(Resources(settings, notify=notify))
         encoders = _encoders(resources, store, source.index.layout, changes) if changes.remakes or files else None
         layout = layout_of(encoders) if encoders is not None else source.index.layout
         options = changes.options
@@ -138,14 +138,12 @@ def go_back(settings: Settings, notify: Callable[[str], None] = lambda message: 
 
     What was written since is copied there first. Raises NotFound if that index was deleted, and what `migrate` does.
     """
-    with contextlib.ExitStack() as stack:
-        store = stack.enter_context(open_elastic_store(settings, LOCAL))
+    with open_elastic_store(settings, LOCAL) as store, Resources(settings, notify=notify) as resources:
         client, alias = store.client, store.index
         source = moving.in_use(client, alias)
         target = moving.former(client, alias, source)
         move = moving.Move(client, alias, source, target)
         layout, done = target.index.layout, 0
-        resources = stack.enter_context(contextlib.closing(Resources(settings, notify=notify)))
 
         def operations(written: Sequence[Written]) -> Iterator[bulk.Operation]:
             # Its models are loaded only if something was written since.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ..closing import Closing
 from ..errors import MissingExtra, NotFound
 from ..memory import Memory
 from ..models import slow_to_load
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Resources:
+class Resources(Closing):
     """Models of this machine and language models of the settings' server.
 
     Several checkers may share one, so that comparing recipes loads nothing twice. All language models of it spend from

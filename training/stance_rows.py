@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import InvalidData, UsageError
 from ..evaluation.datasets import read_corpus
-from ..evaluation.files import bad_lines, read_records
+from ..evaluation.files import take_all
 from ..types import Claim, Label
 from ..verdict.labels import STANCES, parse_label
 from .split import Split, split_by_claim, split_by_document
@@ -64,24 +64,12 @@ def read_rows(path: str | os.PathLike[str], corpus: str | os.PathLike[str] | Non
     Raises NotFound, MissingExtra (Parquet), or InvalidData with line numbers and reasons.
     """
     documents = read_documents(corpus) if corpus is not None else None
-    rows: list[StanceRow] = []
-    problems: list[str] = []
-    bad = skipped = 0
-    for record in read_records(path, _COLUMNS):
-        try:
-            for row in _rows(record.data, documents):
-                if row.label in STANCES:
-                    rows.append(row)
-                else:
-                    skipped += 1
-        except InvalidData as error:
-            bad += 1
-            problems.append(f"line {record.line}: {error}")
-    if bad:
-        raise bad_lines(path, problems, bad)
+    found: list[StanceRow] = []
+    take_all(path, _COLUMNS, lambda record, _: found.extend(_rows(record.data, documents)))
+    rows = tuple(row for row in found if row.label in STANCES)
     if not rows:
         raise InvalidData(f"{os.fspath(path)} contains no labelled pairs. Each record needs claim, evidence and label")
-    return StanceRows(tuple(rows), skipped)
+    return StanceRows(rows, len(found) - len(rows))
 
 
 def read_documents(path: str | os.PathLike[str]) -> dict[str, tuple[str, str]]:
