@@ -61,13 +61,13 @@ if TYPE_CHECKING:
     ),
     opt.recipe("Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts."),
     opt.replace,
-    click.option("--no-dense", is_flag=True, help="Compute no embeddings; only BM25 can search the documents."),
+    click.option("--no-dense", is_flag=True, help="Compute no embeddings. Only BM25 can search the documents."),
     opt.model,
     opt.device,
     opt.number(
         "--passage-tokens",
         least=16,
-        help="Longest passage, in tokens; longer documents are split.  [default: what the model can read]",
+        help="Longest passage, in tokens. Longer documents are split.  [default: what the model can read]",
     ),
     opt.number(
         "--overlap", least=0, help="Number of tokens that a passage shares with the one before.  [default: an eighth]"

@@ -25,7 +25,7 @@ _NOTHING = "no sentence shares a word with the claim"
     click.option(
         "--expressions",
         metavar="FILE|none",
-        help="Expressions that passages must contain; ccheck train expressions makes a file.",
+        help="Expressions that passages must contain: a file from ccheck train expressions.",
     ),
 )
 def passages(*, expressions: str | None, **given: Any) -> None:

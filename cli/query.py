@@ -86,7 +86,7 @@ MOST_WARNINGS = 5
     ),
     option_group(
         "Recipe and models",
-        opt.recipe("Recipe to run; ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]"),
+        opt.recipe("Recipe to run. ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]"),
         opt.replace,
         opt.model,
         click.option("--no-dense", is_flag=True, help="Search with BM25 only, without embeddings."),

@@ -41,7 +41,7 @@ def serve() -> None:
         metavar="NAME|FOLDER",
         multiple=True,
         required=True,
-        help="Reranker to serve: a name, a folder, or ALIAS=NAME. Repeatable; the first one answers requests that name "
+        help="Reranker to serve: a name, a folder, or ALIAS=NAME. Repeatable. The first one answers requests that name "
         "no model. In the environment, separate them with spaces.",
     ),
     _option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on."),
@@ -73,14 +73,16 @@ def serve() -> None:
         metavar="NAME|FOLDER",
         help="Embedding model to serve as well, at /v1/embeddings and /embed.",
     ),
-    _option("--queue", opt.number, least=1, default=256, help="Largest number of requests at once; more get 429."),
+    _option(
+        "--queue", opt.number, least=1, default=256, help="Largest number of requests at once. Further ones get 429."
+    ),
     _option(
         "--timeout",
         metavar="S",
         default=60.0,
         show_default=True,
         type=click.FloatRange(0.1),
-        help="Longest time for a request, in seconds; after that it gets 504.",
+        help="Longest time for a request, in seconds. After that it gets 504.",
     ),
     _option(
         "--batch-tokens", opt.number, least=32, help="Largest batch, in tokens. By default 4096, or 16384 on a GPU."
@@ -90,7 +92,7 @@ def serve() -> None:
         opt.number,
         least=1,
         default=512,
-        help="Largest number of open connections; more get 503 and are closed.",
+        help="Largest number of open connections. Further ones get 503 and are closed.",
     ),
     _option(
         "--head-timeout",

@@ -33,7 +33,7 @@ data_options = options(
     opt.file("--dev-qrels", help="Judgements of --dev-claims.  [default: --qrels]"),
     shared.output,
     shared.base,
-    click.option("--preset", metavar="NAME", help="Settings of a published system; docs/training.md lists them."),
+    click.option("--preset", metavar="NAME", help="Settings of a published system. docs/training.md lists them."),
     shared.config,
 )
 """The options of files, which all three have."""

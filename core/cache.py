@@ -113,7 +113,7 @@ class Cache:
         return database
 
     def _give_up(self, error: Exception) -> None:
-        self.notice = f"{self._what} {self.path} can't be used ({error}); deleting it is safe"
+        self.notice = f"{self._what} {self.path} can't be used ({error}). It is safe to delete"
         self._temporary = True
         self._close()
         self._fall_back()

@@ -203,7 +203,7 @@ class Layout:
         if dense and sparse and terms and additional and units:
             return
         raise InvalidData(
-            f"the store {store} was made with {self.describe()}; this ingest would use {other.describe()}. "
+            f"the store {store} was made with {self.describe()}. This ingest would use {other.describe()}. "
             "Use the same settings, name another store with --store, or remove this one: "
             f"ccheck index delete --store {store}"
         )

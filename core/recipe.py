@@ -227,7 +227,7 @@ def ways_to_get(recipe: Recipe, model: str | None) -> str:
     if model is None or model not in models_of(recipe):
         return ""
     made = recipe.fine_tuned.get(model)
-    how = f"{model} is {made.base} fine-tuned; train it with `{made.train}`. " if made is not None else ""
+    how = f"{model} is {made.base} fine-tuned. Train it with `{made.train}`. " if made is not None else ""
     return f"{how}To run the recipe with another model: --replace {model}=OTHER"
 
 

@@ -203,7 +203,7 @@ def load_late_encoder(
     """
     found = find_model(name, allow_download=allow_download)
     if not any(found.path.rglob("*.safetensors")):
-        raise NotFound(f"{found.path} holds no safetensors weights; other formats are not loaded")
+        raise NotFound(f"{found.path} holds no safetensors weights, and ccheck loads no other format")
     trained = trained_for_it(found.path)
     folder = None if trained else read_bert_folder(found.path)
     if documents == "static":

@@ -113,7 +113,7 @@ def _claims(records: Iterator[Record | Reject]) -> Iterator[ClaimRecord]:
         text = _text(_found(data, TEXTS)[1])
         if not text:
             problem = (
-                f"claim {id_} has no text. Its fields are {', '.join(data)}; the text must be in {' or '.join(TEXTS)}"
+                f"claim {id_} has no text. Its fields are {', '.join(data)}. The text must be in {' or '.join(TEXTS)}"
             )
             yield ClaimRecord(Claim("", id_), f"{where}{problem}")
             continue

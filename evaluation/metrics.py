@@ -196,7 +196,7 @@ def _measure(name: str) -> Any:
     match = _NAME.fullmatch(name.strip())
     base = registry.get(match["name"]) if match else None
     if match is None or base is None:
-        raise UsageError(f"there is no metric {name!r}{_nearest(name)}; known metrics include {_KNOWN}")
+        raise UsageError(f"there is no metric {name!r}{_nearest(name)}. Known metrics include {_KNOWN}")
     parameters: dict[str, Any] = _parameters(match["parameters"] or "", name)
     if match["cutoff"] is not None:
         parameters[base.AT_PARAM] = int(match["cutoff"])

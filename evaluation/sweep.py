@@ -80,7 +80,7 @@ def points_of(recipe: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[tuple[d
         raise UsageError("the grid is empty: name a key and its values, such as fusion.k=10,20,60")
     count = math.prod(len(values) for values in axes.values())
     if count > MAX_POINTS:
-        raise UsageError(f"the grid has {count:,} combinations; at most {MAX_POINTS:,} are measured")
+        raise UsageError(f"the grid has {count:,} combinations. At most {MAX_POINTS:,} are measured")
     combined = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     points = [(settings, changed(recipe, settings)) for settings in combined if _searches(recipe, settings)]
     if not points:

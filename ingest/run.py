@@ -470,7 +470,7 @@ def with_fields(records: Iterator[Record | Reject], fields: Fields) -> Iterator[
 
 
 def _to_go_on(error: CcheckError) -> CcheckError:
-    message = f"{error}. The documents before it are stored; run the same command again to continue"
+    message = f"{error}. The documents before it are stored. Run the same command again to continue"
     return type(error)(message)
 
 

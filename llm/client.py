@@ -229,9 +229,9 @@ class ChatClient:
         if choice.error not in (None, "", False):
             raise self._failed({"error": choice.error}, model)
         if len(answer.choices) > 1:
-            raise ServerError(f"{self.url} gave {len(answer.choices)} answers to one question; none is used")
+            raise ServerError(f"{self.url} gave {len(answer.choices)} answers to one question. None of them is used")
         if choice.message.tool_calls or choice.message.function_call:
-            raise ServerError(f"{self.url} asked to call a tool, but ccheck offers none; the answer is not used")
+            raise ServerError(f"{self.url} asked to call a tool, but ccheck offers none. The answer is not used")
         text = without_secrets(choice.message.content or "")
         used = answer.usage or _Usage()
         return Completion(

@@ -64,7 +64,7 @@ def load_prompt(package: str, name: str, placeholders: Iterable[str], folder: Pa
         where = f"{name}.txt"
         text = files(package).joinpath("prompts", where).read_text(encoding="utf-8")
     if len(text) > _LONGEST:
-        raise InvalidData(f"the prompt {where} has {len(text):,} characters; at most {_LONGEST:,} are allowed")
+        raise InvalidData(f"the prompt {where} has {len(text):,} characters. At most {_LONGEST:,} are allowed")
     sections = _SECTION.split(text)[1:]
     found = dict(zip(sections[::2], (part.strip() for part in sections[1::2]), strict=True))
     if sections[::2] != ["system", "user"]:
@@ -81,8 +81,8 @@ def refuse_unknown(folder: Path | None, known: Iterable[str]) -> None:
     strange = sorted(file.name for file in folder.glob("*.txt") if file.name not in names)
     if strange:
         raise InvalidData(
-            f"the folder of prompts {folder} has {strange[0]}, which is not the name of a prompt; "
-            f"prompts are {', '.join(sorted(names))}"
+            f"the folder of prompts {folder} has {strange[0]}, which is not the name of a prompt. "
+            f"Prompts are {', '.join(sorted(names))}"
         )
 
 
@@ -99,9 +99,9 @@ def _check_placeholders(where: str, text: str, known: list[str]) -> None:
     found = set(template.get_identifiers())
     names = ", ".join(f"${name}" for name in known)
     for name in sorted(found.difference(known)):
-        raise InvalidData(f"the prompt {where} has an unknown placeholder ${name}; allowed: {names}")
+        raise InvalidData(f"the prompt {where} has an unknown placeholder ${name}. Allowed: {names}")
     for name in sorted(set(known) - found):
-        raise InvalidData(f"the prompt {where} lacks the placeholder ${name}; it needs {names}")
+        raise InvalidData(f"the prompt {where} lacks the placeholder ${name}. It needs {names}")
 
 
 def _escape(match: re.Match[str]) -> str:

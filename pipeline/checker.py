@@ -168,7 +168,7 @@ class Checker(Closing):
 
     def _run(self, k: int, given: str | Filter | Sequence[str | Filter], *, details: bool, trace: bool = False) -> Run:
         if k < 1:
-            raise UsageError(f"k is {k}; it must be at least 1")
+            raise UsageError(f"k is {k}. It must be at least 1")
         plan = self.plan()
         several = [given] if isinstance(given, str | Filter) else given
         filters = [parse_filter(one) if isinstance(one, str) else one for one in several]

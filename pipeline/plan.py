@@ -153,7 +153,7 @@ def embedder_for(info: StoreInfo, resources: Resources, model: str | None = None
     known = next((one.embedding for one in info.layout.dense.values() if one.embedding.fingerprint == found), None)
     if model is None and made_with is not None and found != made_with.fingerprint:
         raise InvalidData(
-            f"the store {info.name} was made with {info.layout.describe()}; {name} has other weights here "
+            f"the store {info.name} was made with {info.layout.describe()}. {name} has other weights here "
             f"({found[:8]}). Name the folder of the right model with --model, or ingest into another store"
         )
     return resources.embedder(name, known)
@@ -280,7 +280,7 @@ def _open_sparse(stage: Sparse, info: StoreInfo, resources: Resources, how: str)
     if (found := fingerprint(find_model(stage.model).path)) != known.fingerprint:
         raise InvalidData(
             f"the sparse vectors of the store {info.name} were made with {known.model} (weights "
-            f"{known.fingerprint[:8]}); {stage.model} has other weights here ({found[:8]}). Name that model with "
+            f"{known.fingerprint[:8]}). {stage.model} has other weights here ({found[:8]}). Name that model with "
             f"--replace {stage.model}={known.model}, or ingest into another store"
         )
     return stage, Encoder(sparse=resources.sparse_embedder(stage.model, known))

@@ -273,7 +273,7 @@ class _Claim:
         questions = distinct(reply.questions)
         if len(questions) > stage.count:
             self._state.warnings.append(
-                f"the model wrote {len(questions)} questions; the first {stage.count} were used"
+                f"the model wrote {len(questions)} questions. The first {stage.count} were used"
             )
         return questions[: stage.count]
 

@@ -146,5 +146,5 @@ def _problem(claim: Claim) -> CcheckError | None:
     if not claim.text.strip():
         return InvalidData("the claim is empty")
     if len(claim.text) > MAX_CLAIM_CHARS:
-        return InvalidData(f"the claim has {len(claim.text):,} characters; the limit is {MAX_CLAIM_CHARS:,}")
+        return InvalidData(f"the claim has {len(claim.text):,} characters. The limit is {MAX_CLAIM_CHARS:,}")
     return None

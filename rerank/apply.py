@@ -68,7 +68,7 @@ def interpolated(before: Sequence[float], own: Sequence[float], alpha: float) ->
     if len(before) != len(own):
         raise UsageError(f"{len(before)} scores can't be fused with {len(own)}")
     if not 0 <= alpha <= 1:
-        raise UsageError(f"alpha is {alpha:g}; it must be between 0 and 1")
+        raise UsageError(f"alpha is {alpha:g}. It must be between 0 and 1")
     return [alpha * old + (1 - alpha) * new for old, new in zip(_scaled(before), _scaled(own), strict=True)]
 
 

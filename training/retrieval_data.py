@@ -145,7 +145,7 @@ def _given(
     unseen = tuple(claim for claim in dev if trained.isdisjoint(qrels[str(claim.id)]))
     hidden = frozenset(id_ for claim in dev for id_ in qrels[str(claim.id)]) - trained
     messages.append(
-        f"{len(kept)} claims to train on, {len(dev)} to measure on; {len(unseen)} of these are about new documents only"
+        f"{len(kept)} claims to train on, {len(dev)} to measure on. {len(unseen)} of these are about new documents only"
     )
     groups = {UNSEEN: unseen} if unseen and apart else {}
     if not apart or len(unseen) < len(dev):

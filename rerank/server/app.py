@@ -165,7 +165,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """200 where requests are taken, else 503. Needs no key."""
         if service.worker.healthy:
             return _json({"status": "ok"})
-        return _refused(TEI, Refusal(503, "the model's worker has failed. Restart the server; its log has the details"))
+        return _refused(TEI, Refusal(503, "the model's worker has failed. Restart the server. Its log has the details"))
 
     @app.get("/info", tags=["state"])
     async def info(request: Request) -> Response:

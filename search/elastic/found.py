@@ -232,7 +232,7 @@ def _check_named(fields: Mapping[str, Field], names: FieldNames, left_out: Mappi
             texts = [one for one, known in fields.items() if known.type in TEXT_TYPES]
             vectors = [one for one, known in fields.items() if known.type == "dense_vector"]
             raise InvalidData(
-                f"{where} has no field {name!r}; its text fields are {', '.join(texts) or 'none'}, its vectors "
+                f"{where} has no field {name!r}. Its text fields are {', '.join(texts) or 'none'}, its vectors "
                 f"{', '.join(vectors) or 'none'}"
             )
         why = left_out.get(name) or (

@@ -51,7 +51,7 @@ def refuse_several(name: str) -> None:
 def foreign(store: str) -> InvalidData:
     """The error of who writes to an index that ccheck did not make."""
     return InvalidData(
-        f"ccheck did not make {store} and only searches it. To ingest, name another index with --store; ccheck "
+        f"ccheck did not make {store} and only searches it. To ingest, name another index with --store. ccheck "
         "then creates it"
     )
 
@@ -145,7 +145,7 @@ def _refuse_conditions(index: Index, name: str, concrete: str, found: Mapping[st
     if said:
         raise InvalidData(
             f"{index.name} is an alias with {' and '.join(said)}: it covers only part of the index {concrete}. You "
-            f"can search it; {doing}, name the index or an alias of the whole with --store"
+            f"can search it, but {doing}, name the index or an alias of the whole with --store"
         )
 
 

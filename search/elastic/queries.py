@@ -162,7 +162,7 @@ def _boosts(index: Index, retriever: Bm25) -> dict[str, float]:
     for name, boost in retriever.fields.items():
         if name not in index.searched:
             known = ", ".join(sorted(index.searched))
-            raise UsageError(f"{index.name} has no text field {name!r}; the fields are {known}")
+            raise UsageError(f"{index.name} has no text field {name!r}. The fields are {known}")
         for actual in index.searched[name]:
             weighted = boost * index.weights.get(actual, 1.0)
             boosts[actual] = max(weighted, boosts.get(actual, 0.0))

@@ -92,7 +92,7 @@ def _made_here(
         readable = False
     if not readable:
         raise InvalidData(
-            f"{where} has a format that this version of ccheck can't read; ccheck {meta.get('version')} made it. "
+            f"{where} has a format that this version of ccheck can't read. ccheck {meta.get('version')} made it. "
             "Upgrade ccheck"
         )
     vectors = {name: f"{name}.vector" for name in layout.dense}
@@ -100,7 +100,7 @@ def _made_here(
     if lacking := [name for name in (*WORDS, *named) if name not in fields]:
         raise InvalidData(
             f"the mapping of {where} has no {', '.join(lacking)}. If a role of your key hides fields (field_security), "
-            "let it show them. If the index was copied, copy its whole mapping; otherwise delete it and ingest again"
+            "let it show them. If the index was copied, copy its whole mapping. Otherwise, delete it and ingest again"
         )
     additional = {ADDITIONAL: (ADDITIONAL,)} if layout.additional is not None else {}
     return Index(

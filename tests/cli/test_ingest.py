@@ -389,7 +389,7 @@ def test_a_budget_that_is_spent_leaves_what_was_done(tmp_path, shape, monkeypatc
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("CCHECK_LLM_CONCURRENCY", "1")
         ran = ccheck("ingest", few, *shape, "--llm", "m", "--max-calls", "2")
-        assert ran.code == 7 and "the limit of 2 calls" in ran.err and "run the same command again" in ran.err
+        assert ran.code == 7 and "the limit of 2 calls" in ran.err and "Run the same command again" in ran.err
         assert "language model: 2 calls, 200 + 40 tokens" in ran.err
         assert ccheck("index", "info", "--json").objects[0]["documents"] == 1
         ran = ccheck("ingest", few, *shape, "--llm", "m")

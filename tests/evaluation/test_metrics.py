@@ -94,7 +94,7 @@ def test_names():
     [
         ("ndcg@10", "did you mean 'nDCG@10'?"),
         ("ClimateChek", "did you mean 'ClimateCheck'?"),
-        ("nothing like it", "there is no metric 'nothing like it'; known metrics include"),
+        ("nothing like it", "there is no metric 'nothing like it'. Known metrics include"),
         ("R", "needs a cutoff, as in R@100"),
         ("nDCG@0", "between 1 and 1,000,000"),
         ("nDCG@99999999999999999999", "between 1 and 1,000,000"),

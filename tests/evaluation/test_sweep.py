@@ -67,7 +67,7 @@ def test_all_combinations_the_last_key_fastest():
         assert recipe.retrievers["bm25"].depth == settings["retrievers.bm25.depth"]
         # Nothing else has changed.
         assert recipe.retrievers["dense"] == DEFAULT.retrievers["dense"] and recipe.verdict == DEFAULT.verdict
-    with pytest.raises(UsageError, match="at most"):
+    with pytest.raises(UsageError, match="At most"):
         points_of(DEFAULT, {"fusion.k": range(1, MAX_POINTS + 2)})
     with pytest.raises(UsageError, match="empty"):
         points_of(DEFAULT, {})

@@ -289,7 +289,7 @@ def test_a_spent_budget_stops_after_storing_what_is_done(
     path, store = write(tmp_path / "a.jsonl", rows(6)), MemoryStore()
     with scripted(answer) as server:
         few = Encoders(additional=AdditionalWriter(open_model(server.url, llm_max_calls=7, llm_concurrency=1), STAGE))
-        with pytest.raises(BudgetSpent, match=r"--max-calls.*run the same command again") as caught:
+        with pytest.raises(BudgetSpent, match=r"--max-calls.*Run the same command again") as caught:
             ingest([path], store, few, options)
         assert caught.value.exit_code == 7
         assert set(store.entries) == {"0", "1", "2"} and store.calls[-1] == "publish"
@@ -309,7 +309,7 @@ def test_a_server_that_is_gone_stops_after_storing_what_is_done(
 
     with scripted(gone) as server:
         encoders = Encoders(additional=AdditionalWriter(open_model(server.url, llm_concurrency=1), STAGE))
-        with pytest.raises(Unreachable, match="run the same command again") as caught:
+        with pytest.raises(Unreachable, match="Run the same command again") as caught:
             ingest([path], store, encoders, options)
     assert caught.value.exit_code == 6 and set(store.entries) == {"0", "1"}
 
@@ -378,7 +378,7 @@ def test_another_layout_is_refused_before_anything_is_encoded(open_model: OpenMo
         )
         server.requests.clear()
         for other, said in others:
-            with pytest.raises(InvalidData, match="this ingest would use") as caught:
+            with pytest.raises(InvalidData, match="This ingest would use") as caught:
                 ingest([path], store, other, IngestOptions(force=True))
             assert said in str(caught.value)
         assert server.requests == [] and main.calls == 1

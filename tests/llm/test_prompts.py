@@ -24,7 +24,7 @@ def test_a_prompt_of_a_folder_takes_the_place_of_the_packaged_one(tmp_path):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[system]\na\n[user]\n$claim $dokument", r"unknown placeholder \$dokument; allowed: \$claim, \$document"),
+        ("[system]\na\n[user]\n$claim $dokument", r"unknown placeholder \$dokument. Allowed: \$claim, \$document"),
         ("[system]\na\n[user]\n$claim", r"lacks the placeholder \$document"),
         ("[system]\na\n[user]\n$claim $document $5", r"write \$\$"),
         ("$claim $document", r"sections \[system\] and \[user\]"),

@@ -158,7 +158,7 @@ def test_who_knows_another_model_neither_searches_nor_writes(
         move.switch(copying.as_stored, lambda documents: None)
         with pytest.raises(StoreChanged, match="other-model"):
             filled.search([Query("sea", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
-        with pytest.raises(InvalidData, match=r"other-model.*this ingest would use test-model"):
+        with pytest.raises(InvalidData, match=r"other-model.*This ingest would use test-model"):
             writing.upsert([numbered(1, "2")])
     filled.info()
     (answer,) = filled.search([Query("sea", vector_of("x"))], RETRIEVERS, Fusion(), k=5)

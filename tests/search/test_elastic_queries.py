@@ -74,7 +74,7 @@ def test_several_fields_are_one_query() -> None:
     boosted = body(THEIRS, Bm25(fields={"content": 1.0, "title": 2.0}), Query("sea"))["standard"]["query"]["dis_max"]
     assert boosted["queries"][0] == {"match": {"title": {"query": "sea", "boost": 2.0}}}
     assert boosted["queries"][1] == {"match": {"body": {"query": "sea"}}}
-    with pytest.raises(UsageError, match="no text field 'none'; the fields are body, content, text, title"):
+    with pytest.raises(UsageError, match=r"no text field 'none'\. The fields are body, content, text, title"):
         body(THEIRS, Bm25(fields={"none": 1.0}), Query("sea"))
 
 

@@ -67,7 +67,7 @@ def test_what_is_a_part_or_used_by_others_is_not_removed(
     assert documents(made, f"{elasticsearch_index}-000001") == 3
     with ElasticStore(Connection(elasticsearch_url), name) as store:
         if conditions:
-            with pytest.raises(InvalidData, match=f"{said}.*You can search it; to write"):
+            with pytest.raises(InvalidData, match=f"{said}.*You can search it, but to write"):
                 store.prepare(Layout())
         else:
             store.prepare(Layout())
