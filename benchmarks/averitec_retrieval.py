@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import data
 import numpy as np
 
 from ccheck import Checker
@@ -103,7 +104,7 @@ def main() -> None:
     parser.add_argument("--queries", type=Path, help="rows with question and queries")
     parser.add_argument("--rewrite", action="store_true", help="queries of the question's words, without a model")
     given = parser.parse_args()
-    rows = [json.loads(line) for line in given.file.read_text(encoding="utf-8").splitlines()]
+    rows = list(data.rows(given.file))
     knowledge, wanted = pages_of(rows)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "knowledge.jsonl"
@@ -125,8 +126,7 @@ def main() -> None:
                 some = set(list(dict.fromkeys(one.claim for one in wanted))[: given.claims])
                 made = generated(checker, [one.question for one in wanted if one.claim in some])
             elif given.queries is not None:
-                read = [json.loads(line) for line in given.queries.read_text(encoding="utf-8").splitlines()]
-                made = {row["question"]: tuple(row["queries"]) for row in read}
+                made = {row["question"]: tuple(row["queries"]) for row in data.rows(given.queries)}
             elif given.rewrite:
                 made = {one.question: rewritten(one.question, one.claim_text) for one in wanted}
             measure(checker, wanted if made is None else [one for one in wanted if one.question in made], made)

@@ -12,11 +12,11 @@ such sentences are left out. Use this as a second data set for settings that wer
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
 import click
+import data
 
 
 @click.command()
@@ -26,17 +26,15 @@ def main(file: Path, output: Path) -> None:
     ids: dict[tuple[str, str], str] = {}
     claims: list[dict[str, str]] = []
     judged: list[str] = []
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            record = json.loads(line)
-            relevant = set()
-            for evidence in record["evidences"]:
-                id_ = ids.setdefault((evidence["article"], evidence["evidence"]), f"e{len(ids)}")
-                if evidence["evidence_label"] in ("SUPPORTS", "REFUTES"):
-                    relevant.add(id_)
-            if relevant:
-                claims.append({"_id": str(record["claim_id"]), "text": record["claim"]})
-                judged += [f"{record['claim_id']}\t{id_}\t1" for id_ in sorted(relevant)]
+    for record in data.rows(file):
+        relevant = set()
+        for evidence in record["evidences"]:
+            id_ = ids.setdefault((evidence["article"], evidence["evidence"]), f"e{len(ids)}")
+            if evidence["evidence_label"] in ("SUPPORTS", "REFUTES"):
+                relevant.add(id_)
+        if relevant:
+            claims.append({"_id": str(record["claim_id"]), "text": record["claim"]})
+            judged += [f"{record['claim_id']}\t{id_}\t1" for id_ in sorted(relevant)]
     output.mkdir(parents=True, exist_ok=True)
     documents = [{"_id": id_, "title": article, "text": text} for (article, text), id_ in ids.items()]
     for name, records in (("corpus.jsonl", documents), ("claims.jsonl", claims)):

@@ -8,11 +8,11 @@ finds by itself that `paper_id` names the paper of a chunk. An empty `group` in 
 
 from __future__ import annotations
 
-import gzip
-import json
+import itertools
 from pathlib import Path
 
 import click
+import data
 import elasticsearch
 from elasticsearch import helpers
 from elasticsearch_common import machine, server
@@ -36,11 +36,10 @@ def main(folder: Path, url: str | None, claims: int) -> None:
         keyword, text = {"type": "keyword"}, {"type": "text"}
         properties = {"paper_id": keyword, "title": text, "text": text}
         client.indices.create(index=INDEX, mappings={"properties": properties})
-        with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-            made, _ = helpers.bulk(client, (chunk for line in lines for chunk in chunks(json.loads(line))))
+        papers = data.rows(folder / "corpus.jsonl.gz")
+        made, _ = helpers.bulk(client, (chunk for paper in papers for chunk in chunks(paper)))
         client.indices.refresh(index=INDEX)
-        with (folder / "queries.jsonl").open(encoding="utf-8") as lines:
-            asked = [Query(json.loads(line)["text"]) for line, _ in zip(lines, range(claims), strict=False)]
+        asked = [Query(row["text"]) for row in itertools.islice(data.rows(folder / "queries.jsonl"), claims)]
         print(f"{machine(address)}; {made:,} chunks, {len(asked)} claims", flush=True)
         for name, group in (("not grouped", ""), ("grouped", None)):
             hits, further = counted(address, asked, group)

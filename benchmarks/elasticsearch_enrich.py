@@ -10,7 +10,6 @@ Then every document, the mapping and the settings are compared with what they we
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import statistics
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import data
 import elasticsearch
 import httpx
 import numpy as np
@@ -160,8 +160,7 @@ def fill(url: str, corpus: Path | None, documents: int) -> None:
     drop(url)
     titles = ["Sea level has risen since 1900", "Glaciers melt", "Methane in the air"]
     if corpus is not None:
-        with gzip.open(corpus) if corpus.suffix == ".gz" else corpus.open("rb") as lines:
-            titles = [orjson.loads(line)["title"] for line in lines]
+        titles = [row["title"] for row in data.rows(corpus)]
     client = elasticsearch.Elasticsearch(url, request_timeout=60)
     properties = {"abstract": {"type": "text"}, "year": {"type": "integer"}}
     client.indices.create(index=INDEX, mappings={"properties": properties}, settings={"number_of_replicas": 0})

@@ -14,7 +14,6 @@ the documents that were written since (`written`), and sizes that the index is b
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import data
 import httpx
 import numpy as np
 from elasticsearch_common import drop, machine, server
@@ -48,7 +48,7 @@ QUERIES = 50
 def main(
     corpus: Path, url: str | None, sizes: tuple[int, ...], dims: int, words: int | None, types: tuple[str, ...]
 ) -> None:
-    texts = [(title, " ".join(text.split()[:words])) for title, text in read(corpus)]
+    texts = [(row["title"], " ".join(row["text"].split()[:words])) for row in data.rows(corpus)]
     with server(url) as address:
         print(json.dumps({"machine": machine(address)}), flush=True)
         for index_type in types:
@@ -108,12 +108,6 @@ def merged(url: str, index: str, dims: int) -> dict[str, Any]:
     found: dict[str, Any] = {"merge_seconds": seconds, "merge_cpu_seconds": round(server_cpu(url) - before)}
     found |= {"bytes": stored(url, index)} | by_part(url, index)
     return found | {"vectors_off_heap": off_heap(url, index), "search_ms": asked(url, index, dims)}
-
-
-def read(corpus: Path) -> list[tuple[str, str]]:
-    opener = gzip.open if corpus.suffix == ".gz" else open
-    with opener(corpus, "rt", encoding="utf-8") as lines:
-        return [(one["title"], one["text"]) for one in map(json.loads, lines)]
 
 
 def entries(texts: list[tuple[str, str]], start: int, end: int, dims: int) -> list[Entry]:

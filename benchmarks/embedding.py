@@ -11,6 +11,7 @@ calculate in.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import data
 
 ENGINES = ("numpy", "torch", "bfloat16")
 
@@ -67,11 +69,7 @@ def main(file: Path, documents: int, copies: int, rounds: int, engines: tuple[st
 
 def read(file: Path, documents: int, copies: int) -> list[str]:
     """Texts as they are embedded, in the order of an ingest."""
-    import gzip
-
-    opened = gzip.open if file.suffix == ".gz" else open
-    with opened(file, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for _, line in zip(range(documents), lines, strict=False)]
+    rows = list(itertools.islice(data.rows(file), documents))
     texts = [
         "\n".join([f"{row.get('title', '')}{f' ({copy})' if copy else ''}", row["text"]])
         for copy in range(copies)

@@ -19,15 +19,14 @@ the claims.
 from __future__ import annotations
 
 import functools
-import gzip
 import hashlib
-import json
 import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import data
 import numpy as np
 
 from ccheck.analysis import clean, sentence_spans
@@ -50,8 +49,8 @@ OTHERS = 9
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Embedding model, a folder or a name.")
 def main(folder: Path, model: str) -> None:
-    corpus = read_corpus(folder)
-    rows = [json.loads(line) for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()]
+    corpus = data.documents(folder / "corpus.jsonl.gz")
+    rows = list(data.rows(folder / "verdicts.jsonl"))
     pairs = [row for row in rows if row["sentences"]]
     embedder = load_embedder(model)
     rng = np.random.default_rng(0)
@@ -182,11 +181,6 @@ def _difference(values: np.ndarray, claims: np.ndarray, rounds: int = 10_000) ->
     drawn = np.random.default_rng(0).integers(len(sums), size=(rounds, len(sums)))
     low, high = np.percentile(sums[drawn].sum(1) / sizes[drawn].sum(1), [2.5, 97.5])
     return f"{values.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
-
-
-def read_corpus(folder: Path) -> dict[str, Document]:
-    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return {row["_id"]: Document(row["_id"], row["title"], row["text"]) for row in map(json.loads, lines)}
 
 
 def _sentences(text: str) -> int:

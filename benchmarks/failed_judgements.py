@@ -16,7 +16,6 @@ even). The figures are for the other half.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import importlib
 import json
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import data
 import numpy as np
 
 from ccheck.types import Document, Evidence, Hit, Label, Stance
@@ -70,10 +70,9 @@ def main(folder: Path, seed: int, draws: int, as_json: bool) -> None:
 def halves(path: Path) -> tuple[list[list[Label]], list[list[Label]]]:
     """The stances of each claim, of claims in the first and in the second half."""
     parts: tuple[list[list[Label]], list[list[Label]]] = [], []
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for row in map(json.loads, lines):
-            odd = hashlib.sha256(str(row["claim_id"]).encode()).digest()[0] % 2
-            parts[odd].append([parse_label(piece["evidence_label"]) for piece in row["evidences"]])
+    for row in data.rows(path):
+        odd = hashlib.sha256(str(row["claim_id"]).encode()).digest()[0] % 2
+        parts[odd].append([parse_label(piece["evidence_label"]) for piece in row["evidences"]])
     return parts
 
 

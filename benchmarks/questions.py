@@ -24,6 +24,7 @@ from typing import Any
 
 sys.path += [str(Path(__file__).parents[1] / "tests"), str(Path(__file__).parent)]
 
+import data
 from averitec_retrieval import MINILM, pages_of
 from question_llm import asked_of, cite_first, questioned
 from scripted_llm import Said
@@ -50,7 +51,7 @@ def main() -> None:
     parser.add_argument("--bm25", action="store_true", help="search with BM25 alone")
     given = parser.parse_args()
     model = None if given.bm25 else given.model
-    rows = [json.loads(line) for line in given.file.read_text(encoding="utf-8").splitlines()]
+    rows = list(data.rows(given.file))
     knowledge, _ = pages_of(rows)
     claims = [Claim(row["claim"], str(row["claim_id"])) for row in rows[:CLAIMS]]
     texts = [" ".join(row["url2text"]) for row in knowledge]

@@ -14,7 +14,6 @@ collection without a claim's own documents is sometimes right.
 from __future__ import annotations
 
 import functools
-import gzip
 import hashlib
 import json
 import random
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import data
 import numpy as np
 
 import ccheck
@@ -90,35 +90,31 @@ def main(folder: Path) -> None:
 
 
 def scifact(folder: Path) -> DataSet:
-    with gzip.open(folder / "scifact" / "corpus.jsonl.gz", "rt", encoding="utf-8") as stream:
-        documents = [json.loads(line) for line in stream]
+    documents = list(data.rows(folder / "scifact" / "corpus.jsonl.gz"))
     gold: dict[str, set[str]] = {}
     for line in (folder / "scifact" / "qrels.tsv").read_text().splitlines()[1:]:
         claim, document, grade = line.split("\t")
         if int(grade) > 0:
             gold.setdefault(claim, set()).add(document)
-    rows = map(json.loads, (folder / "scifact" / "queries.jsonl").read_text().splitlines())
+    rows = data.rows(folder / "scifact" / "queries.jsonl")
     return DataSet(documents, [(row["_id"], row["text"], frozenset(gold[row["_id"]])) for row in rows])
 
 
 def climate_fever(folder: Path) -> DataSet:
     documents: dict[str, Mapping[str, str]] = {}
     claims = []
-    with gzip.open(folder / "climate-fever" / "claims.jsonl.gz", "rt", encoding="utf-8") as stream:
-        for row in map(json.loads, stream):
-            for one in row["evidences"]:
-                text = {"_id": one["evidence_id"], "title": one["article"], "text": one["evidence"]}
-                documents[one["evidence_id"]] = text
-            if any(one["evidence_label"] != "NOT_ENOUGH_INFO" for one in row["evidences"]):
-                ids = frozenset(one["evidence_id"] for one in row["evidences"])
-                claims.append((row["claim_id"], row["claim"], ids))
+    for row in data.rows(folder / "climate-fever" / "claims.jsonl.gz"):
+        for one in row["evidences"]:
+            text = {"_id": one["evidence_id"], "title": one["article"], "text": one["evidence"]}
+            documents[one["evidence_id"]] = text
+        if any(one["evidence_label"] != "NOT_ENOUGH_INFO" for one in row["evidences"]):
+            ids = frozenset(one["evidence_id"] for one in row["evidences"])
+            claims.append((row["claim_id"], row["claim"], ids))
     return DataSet(list(documents.values()), claims)
 
 
 def fever(folder: Path) -> DataSet:
-    with gzip.open(folder / "fever" / "pairs.jsonl.gz", "rt", encoding="utf-8") as stream:
-        rows = [json.loads(line) for line in stream]
-    rows = random.Random(0).sample(rows, 3_000)
+    rows = random.Random(0).sample(list(data.rows(folder / "fever" / "pairs.jsonl.gz")), 3_000)
     ids = {row["evidence"]: hashlib.sha256(row["evidence"].encode()).hexdigest()[:12] for row in rows}
     documents = [{"_id": id_, "title": "", "text": text[:2_000]} for text, id_ in ids.items()]
     claims = [(row["id"], row["claim"], frozenset([ids[row["evidence"]]])) for row in rows[:1_200]]

@@ -30,7 +30,7 @@ larger sizes take the batch that was best for the smaller one, in one turn.
 from __future__ import annotations
 
 import ctypes
-import gzip
+import itertools
 import json
 import multiprocessing
 import os
@@ -46,6 +46,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
+import data
 from processes import processes, received
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -430,8 +431,7 @@ def texts(folder: Path | None) -> tuple[str, list[str]]:
         return query, [
             " ".join(chance.choices(words, k=chance.randint(100, 250))).capitalize() + "." for _ in range(max(COUNTS))
         ]
-    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-        records = [json.loads(next(lines)) for _ in range(max(COUNTS))]
+    records = itertools.islice(data.rows(folder / "corpus.jsonl.gz"), max(COUNTS))
     return query, [f"{record['title']} {record['text']}" for record in records]
 
 

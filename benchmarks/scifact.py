@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import click
+import data
 import numpy as np
 
 import ccheck
@@ -87,10 +88,7 @@ def main(folder: Path, store: str | None, chosen: tuple[str, ...]) -> None:
 
 
 def read_queries(folder: Path) -> list[tuple[str, str]]:
-    import json
-
-    lines = (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()
-    return [(row["_id"], row["text"]) for row in map(json.loads, lines)]
+    return [(row["_id"], row["text"]) for row in data.rows(folder / "queries.jsonl")]
 
 
 def read_qrels(folder: Path) -> dict[str, dict[str, int]]:

@@ -16,9 +16,7 @@ of the claim's id is even in the first half and odd in the second.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ from pathlib import Path
 
 import click
 import numpy as np
+from data import documents, rows
 from scipy.sparse import hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -104,22 +103,19 @@ def is_first(claim: Claim) -> bool:
 
 
 def read_scifact(folder: Path) -> Iterator[Pair]:
-    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-        corpus = {row["_id"]: Document(row["_id"], row["title"], row["text"]) for row in map(json.loads, lines)}
-    for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
+    corpus = documents(folder / "corpus.jsonl.gz")
+    for row in rows(folder / "verdicts.jsonl"):
         document = corpus[row["doc_id"]]
         yield Pair(Claim(row["claim"], row["claim_id"]), document, parse_label(row["label"]), document.id, None)
 
 
 def read_climate_fever(folder: Path) -> Iterator[Pair]:
-    with gzip.open(folder / "claims.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for row in map(json.loads, lines):
-            for piece in row["evidences"]:
-                document = Document(piece["evidence_id"], piece["article"], piece["evidence"])
-                claim = Claim(row["claim"], row["claim_id"])
-                verdict = parse_label(row["claim_label"])
-                yield Pair(claim, document, parse_label(piece["evidence_label"]), piece["article"], verdict)
+    for row in rows(folder / "claims.jsonl.gz"):
+        for piece in row["evidences"]:
+            document = Document(piece["evidence_id"], piece["article"], piece["evidence"])
+            claim = Claim(row["claim"], row["claim_id"])
+            verdict = parse_label(row["claim_label"])
+            yield Pair(claim, document, parse_label(piece["evidence_label"]), piece["article"], verdict)
 
 
 def judge(method: StanceMethod, pairs: Sequence[Pair]) -> list[Stance]:

@@ -27,7 +27,6 @@ resident memory, or on a GPU what torch allocated.
 from __future__ import annotations
 
 import functools
-import gzip
 import json
 import multiprocessing
 import os
@@ -43,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import data
 from processes import processes, received
 
 from ccheck.models import find_model, loading_quietly
@@ -454,8 +454,7 @@ def retrieval(folder: str) -> Any:
     from ccheck.training.retrieval_data import retrieval_data
 
     path = Path(folder)
-    with gzip.open(path / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-        documents = [make_document(json.loads(line)).document for line in lines]
+    documents = [make_document(row).document for row in data.rows(path / "corpus.jsonl.gz")]
     return retrieval_data(documents, read_claims(path / "queries.jsonl"), read_qrels(path / "qrels.tsv"))
 
 

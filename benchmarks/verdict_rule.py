@@ -15,7 +15,6 @@ SciFact's claims. The second half tests it. `DECISIVE` was chosen for the counts
 from __future__ import annotations
 
 import importlib
-import json
 import random
 import tempfile
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+import data
 from packaged_stance import Held, judged_by, out_of_fold, read_parts, together_of_others, write_model
 
 from ccheck.analysis import clean
@@ -84,8 +84,7 @@ def counted(cases: Sequence[Case], value: float) -> tuple[int, int, int]:
 def found(folder: Path, most: int, held: Sequence[Held]) -> list[Case]:
     """SciFact's claims with what is found for them."""
     labels: dict[str, set[Label]] = {}
-    for line in (folder / "scifact/verdicts.jsonl").read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
+    for row in data.rows(folder / "scifact/verdicts.jsonl"):
         labels.setdefault(row["claim"], set()).add(parse_label(row["label"]))
     asked = sorted(labels)
     random.Random(5).shuffle(asked)
