@@ -134,6 +134,7 @@ def ingest(
     from ..ingest import IngestOptions, Part
     from ..ingest import ingest as run
     from ..ingest.encoders import chunking_for
+    from ..ingest.fields import Fields
     from ..ingest.sources import find_sources
     from ..pipeline.ingest import open_ingest, recipe_to_ingest
 
@@ -156,17 +157,12 @@ def ingest(
     dense = False if no_dense else True if model is not None else None
     with open_ingest(settings, needed, dense, notifier(quiet)) as ingesting:
         opened, encoders = ingesting.store, ingesting.encoders
+        titles = needed is None or needed.ingest.titles
         made_options = IngestOptions(
-            id_field=id_field,
-            title_field=title_field,
-            text_field=text_field,
-            date_field=date_field,
-            format=reading.format,
-            delimiter=reading.delimiter,
-            encoding=reading.encoding,
+            fields=Fields(id_field, title_field, text_field, date_field, titles),
+            reading=reading,
             dedupe_doi=dedupe is not None,
             part=own_part,
-            titles=needed is None or needed.ingest.titles,
             rejects=Path(rejects) if rejects else None,
             strict=strict,
             force=force,

@@ -1,22 +1,26 @@
 """Ingestion: reading files, cleaning, cutting into passages, encoding, and writing to a store."""
 
 from .encoders import DenseEncoder, Encoders, default_chunking, encoders_of, layout_of
+from .fields import Fields
 from .options import IngestOptions, Phase, PlannedQuestions, Preview, Progress, Report
 from .part import Part
 from .preview import dry_run, planned_questions
 from .readers import read
 from .records import Record, Reject
 from .run import ingest
+from .sources import Reading
 
 __all__ = [
     "DenseEncoder",
     "Encoders",
+    "Fields",
     "IngestOptions",
     "Part",
     "Phase",
     "PlannedQuestions",
     "Preview",
     "Progress",
+    "Reading",
     "Record",
     "Reject",
     "Report",

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ..encode.cache import MAX_BYTES
 from ..types import Document, Usage
 from .fields import Fields
-from .kinds import Format
 from .part import Part
 from .records import Reject
 from .sources import Reading
@@ -26,39 +25,24 @@ Phase: TypeAlias = Literal["reading", "writing", "embedding", "storing", "publis
 class IngestOptions:
     """How to ingest.
 
-    `..._field`: the names of a record's fields, by default the usual ones (see `Fields`). `format`, `delimiter` and
-    `encoding` are those of the files; by default they are detected from names and first bytes. `dedupe_doi`: store only
-    the first paper with each DOI, across all ingests. `part`: store only the documents of this part, while other
-    processes store the others. `titles`: False makes titles metadata. `chunking`: that of the main vectors, by default
-    their encoder's. `rejects`: the file that lists rejects, by default next to the input. `strict`: stop at the first
-    reject. `force`: read files again that are known to be stored. `cache_dir`: the folder of cached embeddings, by
-    default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none.
+    `fields`: the names of a record's fields, by default the usual ones. `reading`: what is known of the files, by
+    default what their names and first bytes tell. `dedupe_doi`: store only the first paper with each DOI, across all
+    ingests. `part`: store only the documents of this part, while other processes store the others. `chunking`: that of
+    the main vectors, by default their encoder's. `rejects`: the file that lists rejects, by default next to the input.
+    `strict`: stop at the first reject. `force`: read files again that are known to be stored. `cache_dir`: the folder
+    of cached embeddings, by default the user's. `cache_bytes`: how large each of its files may grow; 0 keeps none.
     """
 
-    id_field: str | None = None
-    title_field: str | None = None
-    text_field: str | None = None
-    date_field: str | None = None
-    format: Format | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
+    fields: Fields = field(default_factory=Fields)
+    reading: Reading = field(default_factory=Reading)
     dedupe_doi: bool = False
     part: Part | None = None
-    titles: bool = True
     chunking: Chunking | None = None
     rejects: Path | None = None
     strict: bool = False
     force: bool = False
     cache_dir: Path | None = None
     cache_bytes: int = MAX_BYTES
-
-    @property
-    def fields(self) -> Fields:
-        return Fields(self.id_field, self.title_field, self.text_field, self.date_field, self.titles)
-
-    @property
-    def reading(self) -> Reading:
-        return Reading(self.format, self.delimiter, self.encoding)
 
 
 @dataclass(frozen=True, slots=True)

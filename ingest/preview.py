@@ -6,15 +6,14 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidData
 from ..types import Document
-from .documents import digest, layout_bytes, make_document
+from .documents import digest, layout_bytes
 from .encoders import Encoders, layout_of, prepared
 from .options import IngestOptions, PlannedQuestions, Preview
 from .passages import cut_passages
 from .readers import read_source
-from .records import Record, Reject
-from .run import BATCH_WRITTEN, HEAD, reject_of, with_fields
+from .records import Reject
+from .run import BATCH_WRITTEN, HEAD, made_of, with_fields
 from .seen import Seen
 from .sources import Given, Source, find_sources
 from .units import cut_units
@@ -89,16 +88,10 @@ def planned_questions(
 def _documents(sources: list[Source], options: IngestOptions) -> Iterator[Document | Reject]:
     records = itertools.chain.from_iterable(read_source(source) for source in sources)
     for record in with_fields(papers(records, options.fields), options.fields):
-        made = _document(record, options)
+        made = made_of(record, options.fields)
         part = options.part
-        if part is None or (part.has_line(made.line) if isinstance(made, Reject) else part.has(made.id)):
-            yield made
-
-
-def _document(record: Record | Reject, options: IngestOptions) -> Document | Reject:
-    if isinstance(record, Reject):
-        return record
-    try:
-        return make_document(record.data, options.fields, untyped=record.untyped).document
-    except InvalidData as error:
-        return reject_of(record, str(error))
+        if isinstance(made, Reject):
+            if part is None or part.has_line(made.line):
+                yield made
+        elif part is None or part.has(made.document.id):
+            yield made.document

@@ -225,7 +225,7 @@ class _Run:
 
     def _item(self, record: Record | Reject, seen: Seen) -> _Item | None:
         part = self._options.part
-        made = _made(record, self._options.fields)
+        made = made_of(record, self._options.fields)
         if isinstance(made, Reject):
             if part is None or part.has_line(made.line):
                 self._counts["read"] += 1
@@ -449,7 +449,8 @@ def _state(file: int | Path) -> tuple[int, ...]:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev
 
 
-def _made(record: Record | Reject, fields: Fields) -> Made | Reject:
+def made_of(record: Record | Reject, fields: Fields) -> Made | Reject:
+    """The document of a record, or why there is none."""
     if isinstance(record, Reject):
         return record
     try:

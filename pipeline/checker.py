@@ -259,7 +259,7 @@ class Checker(Closing):
         needing = self.recipe if needs_of(self.recipe).own else None
         options = options or IngestOptions(cache_dir=self.settings.cache_dir, cache_bytes=self.settings.cache_bytes)
         if not self.recipe.ingest.titles:
-            options = replace(options, titles=False)
+            options = replace(options, fields=replace(options.fields, titles=False))
         encoders = open_encoders(self._resources, self.store.info(), needing, dense)
         with as_files(sources) as paths:
             return ingest(paths, self.store, encoders, options, on_progress)

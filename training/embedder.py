@@ -223,11 +223,7 @@ def embedder_rows(options: EmbedderOptions, data: RetrievalData) -> list[Embedde
 
 def weak_rows(options: EmbedderOptions, data: RetrievalData) -> list[EmbedderRow]:
     """Rows of `weak_pairs`; for triplets each with a random document. Raises InvalidData if there can be none."""
-    pairs = list(weak_pairs(data, options.weak_pairs, options.seed))
-    if not pairs:
-        raise InvalidData(
-            "weak pairs need a corpus with titles or with texts of at least three sentences, and this one has neither"
-        )
+    pairs = weak_pairs(data, options.weak_pairs, options.seed)
     wanted = int(options.loss == "triplet")
     own = {str(claim.id): document.id for claim, document in pairs}
     claims = [claim for claim, _ in pairs]
@@ -376,15 +372,12 @@ def _trainer(
         told["batch_sampler"] = Batches
     if prompts:
         told["prompts"] = prompts
-    trainer = EmbedderTrainer(
+    return EmbedderTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(**told),
         train_dataset=Dataset.from_dict(columns),
         loss=_loss(model, options),
     )
-    # Each batch's loss is a mean: several that make a step are averaged.
-    trainer.model_accepts_loss_kwargs = False
-    return trainer
 
 
 def _loss(model: Any, options: EmbedderOptions) -> Any:

@@ -198,9 +198,16 @@ def load_weights(model: Any, file: Path) -> None:
 
 
 def checkpointing(trainer_class: type[Any]) -> type[Any]:
-    """A Trainer whose checkpoints hold the trained parameters, whatever the model is made of."""
+    """A Trainer whose checkpoints hold the trained parameters, whatever the model is made of.
+
+    Its loss is the mean of a batch: several batches that make a step are averaged.
+    """
 
     class Checkpointing(trainer_class):  # type: ignore[misc] # which Trainer it is is known when it is called
+        def __init__(self, **given: Any) -> None:
+            super().__init__(**given)
+            self.model_accepts_loss_kwargs = False
+
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
             folder = Path(output_dir or self.args.output_dir)
             folder.mkdir(parents=True, exist_ok=True)

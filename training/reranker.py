@@ -254,11 +254,7 @@ def _rows(
 def _weak_rows(
     options: RerankerOptions, data: RetrievalData, candidates: Candidates, file: Path
 ) -> tuple[list[RerankerRow], str]:
-    pairs = list(weak_pairs(data, options.weak_pairs, options.seed))
-    if not pairs:
-        raise InvalidData(
-            "weak pairs need a corpus with titles or with texts of at least three sentences, and this one has neither"
-        )
+    pairs = weak_pairs(data, options.weak_pairs, options.seed)
     claims = [claim for claim, _ in pairs]
     ranked = _kept(file, lambda: _orders(candidates(claims, options.depth)))
     drawn = draw_negatives(
@@ -334,15 +330,12 @@ def _trainer(
         return {"batch": _Batch(list(chosen), encoded), "size": torch.zeros(len(chosen))}
 
     told = arguments(options, folder, device, epochs=epochs, learning_rate=learning_rate, rows=len(rows))
-    trainer = RerankerTrainer(
+    return RerankerTrainer(
         model=made.model,
         args=TrainingArguments(**told, remove_unused_columns=False),
         train_dataset=list(rows),
         data_collator=collate,
     )
-    # Each batch's loss is a mean: several that make a step are averaged.
-    trainer.model_accepts_loss_kwargs = False
-    return trainer
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,24 +234,30 @@ _SENTENCE_CHARS = (40, 300)
 _TEXT_CHARS = 200
 
 
-def weak_pairs(data: RetrievalData, count: int, seed: int) -> Iterator[tuple[Claim, Document]]:
+def weak_pairs(data: RetrievalData, count: int, seed: int) -> list[tuple[Claim, Document]]:
     """Pairs that need no labels: a title with its text, and a sentence of a text with what is left (Lee et al., 2019).
 
     Of the documents that training may see, each at most once in each way, in an order drawn by the seed. The claims
     have ids that no other claim has; the document is without the title or sentence, and keeps its id.
+
+    Raises InvalidData if there are none.
     """
     draw = random.Random(seed)  # noqa: S311 - a sample, not a secret
     ways = [(id_, way) for id_ in data.visible for way in ("title", "sentence")]
     draw.shuffle(ways)
-    made = 0
+    made: list[tuple[Claim, Document]] = []
     for id_, way in ways:
-        if made == count:
-            return
+        if len(made) == count:
+            break
         document = data.documents[id_]
         pair = _by_title(document) if way == "title" else _by_sentence(document, draw)
         if pair is not None:
-            made += 1
-            yield Claim(pair[0], f"weak:{way}:{id_}"), pair[1]
+            made.append((Claim(pair[0], f"weak:{way}:{id_}"), pair[1]))
+    if not made:
+        raise InvalidData(
+            "weak pairs need a corpus with titles or with texts of at least three sentences, and this one has neither"
+        )
+    return made
 
 
 def _by_title(document: Document) -> tuple[str, Document] | None:

@@ -360,15 +360,12 @@ def _trainer(
         def _get_train_sampler(self, train_dataset: Any = None) -> Any:
             return sampler
 
-    trainer = Focal(
+    return Focal(
         model=method.network,
         args=TrainingArguments(**settings, remove_unused_columns=False),
         train_dataset=[{**pair.inputs, "labels": pair.label} for pair in pairs],
         data_collator=functools.partial(_collate, method.tokenizer),
     )
-    # Each batch's loss is a mean: several that make a step are averaged.
-    trainer.model_accepts_loss_kwargs = False
-    return trainer
 
 
 def _collate(tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

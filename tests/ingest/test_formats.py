@@ -12,7 +12,8 @@ from memory_store import MemoryStore
 from ccheck.errors import InvalidData, UsageError
 from ccheck.ingest import IngestOptions, Record, Reject, ingest, read
 from ccheck.ingest.documents import make_document
-from ccheck.ingest.sources import find_sources
+from ccheck.ingest.fields import Fields
+from ccheck.ingest.sources import Reading, find_sources
 from ccheck.types import Document
 
 FORMATS = Path(__file__).parent / "formats"
@@ -194,7 +195,8 @@ def test_tables_of_any_delimiter_and_encoding() -> None:
     store = MemoryStore()
     report = ingest([str(FORMATS / "semicolons-latin1.csv")], store)
     assert any("Windows-1252" in one for one in report.notices) and any("semicolons" in one for one in report.notices)
-    assert ingest([str(FORMATS / "pipes.csv")], MemoryStore(), options=IngestOptions(delimiter="|")).added == 2
+    pipes = IngestOptions(reading=Reading(delimiter="|"))
+    assert ingest([str(FORMATS / "pipes.csv")], MemoryStore(), options=pipes).added == 2
 
 
 @pytest.mark.parametrize(
@@ -316,7 +318,7 @@ def test_names_of_fields_in_any_case(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ID,Title,ABSTRACT,Publication Year\n1,Upper,Case.,2004\n")
     (paper,) = documents(tmp_path / "a.csv").values()
     assert (paper.id, paper.title, paper.text, paper.published) == ("1", "Upper", "Case.", "2004-12-31")
-    named = IngestOptions(text_field="abstract", title_field="TITLE")
+    named = IngestOptions(fields=Fields(text="abstract", title="TITLE"))
     assert ingest([str(tmp_path / "a.csv")], MemoryStore(), options=named).added == 1
     with pytest.raises(InvalidData, match="no field 'summary' for the text"):
-        ingest([str(tmp_path / "a.csv")], MemoryStore(), options=IngestOptions(text_field="summary"))
+        ingest([str(tmp_path / "a.csv")], MemoryStore(), options=IngestOptions(fields=Fields(text="summary")))

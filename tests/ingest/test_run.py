@@ -17,6 +17,7 @@ from tiny_embedder import TinyEmbedder
 from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.ingest import IngestOptions, Progress, default_chunking, dry_run, encoders_of, ingest, layout_of
 from ccheck.ingest import run as run_module
+from ccheck.ingest.fields import Fields
 from ccheck.layout import MAIN_VECTORS, Chunking, Layout
 from ccheck.types import Entry
 
@@ -141,9 +142,9 @@ def test_other_options_read_the_file_again(tmp_path: Path) -> None:
     store = MemoryStore()
     path = write(tmp_path / "a.jsonl", rows(2, body="Body."))
     ingest([path], store)
-    report = ingest([path], store, options=IngestOptions(text_field="body"))
+    report = ingest([path], store, options=IngestOptions(fields=Fields(text="body")))
     assert counts(report) == {"updated": 2}
-    report = ingest([path], store, TinyEmbedder(), IngestOptions(text_field="body"))
+    report = ingest([path], store, TinyEmbedder(), IngestOptions(fields=Fields(text="body")))
     assert counts(report) == {"updated": 2}
     assert all(len(entry.passages[MAIN_VECTORS]) == 1 for entry in store.entries.values())
 
@@ -340,12 +341,14 @@ def test_the_wrong_field_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(InvalidData, match=r"no field 'text' or 'abstract'.*'_id', 'body', 'name'.*--text-field"):
         ingest([path], store)
     with pytest.raises(InvalidData, match="no field 'txt'"):
-        ingest([path], store, options=IngestOptions(text_field="txt"))
+        ingest([path], store, options=IngestOptions(fields=Fields(text="txt")))
     with pytest.raises(InvalidData, match="no field 'text'"):
         dry_run([path])
     assert store.info() is None
     assert list(tmp_path.iterdir()) == [Path(path)]
-    assert counts(ingest([path], store, options=IngestOptions(text_field="body", title_field="name"))) == {"added": 500}
+    assert counts(ingest([path], store, options=IngestOptions(fields=Fields(text="body", title="name")))) == {
+        "added": 500
+    }
 
 
 def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
