@@ -131,9 +131,9 @@ def writing_bytes(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()
             beside.unlink(missing_ok=True)
 
 
-def write_text(path: AnyPath, text: str, what: str = "the file", reads: Iterable[AnyPath | None] = ()) -> None:
+def write_text(path: AnyPath, text: str, what: str = "the file") -> None:
     """Write a whole file; see `writing`."""
-    with writing(path, what, reads) as stream:
+    with writing(path, what) as stream:
         stream.write(text)
 
 

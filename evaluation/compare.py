@@ -22,9 +22,7 @@ def compare(
     qrels: Qrels,
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
-    permutations: int = PERMUTATIONS,
     changes: int = CHANGES,
-    seed: int = SEED,
     common: bool = False,
 ) -> Comparison:
     """Each run but the first against the first, the baseline, in each metric.
@@ -51,16 +49,14 @@ def compare(
         outside = qrels.keys() - set(shared)
         qrels = only(qrels, shared)
         runs = {name: {claim: run[claim] for claim in run if claim not in outside} for name, run in runs.items()}
-    measured = {name: measure(run, qrels, names, seed=seed) for name, run in runs.items()}
+    measured = {name: measure(run, qrels, names) for name, run in runs.items()}
     baseline, *others = runs
     differences = [
         _difference(
             (name, metric),
             measured[baseline].by_claim[metric],
             measured[name].by_claim[metric],
-            permutations,
             changes,
-            seed,
         )
         for name in others
         for metric in names
@@ -123,16 +119,14 @@ def _difference(
     of: tuple[str, str],
     before: Mapping[str, float],
     after: Mapping[str, float],
-    permutations: int,
     changes: int,
-    seed: int,
 ) -> Difference:
     run, metric = of
     pairs = [Change(claim, before[claim], after[claim]) for claim in before]
     values = [pair.difference for pair in pairs]
     moved = [pair for pair in pairs if abs(pair.difference) > _EQUAL]
     wins = sum(pair.difference > 0 for pair in moved)
-    p, exact = randomisation_test(values, permutations=permutations, seed=seed)
+    p, exact = randomisation_test(values)
     largest = sorted(moved, key=lambda pair: -abs(pair.difference))[:changes]
     mean = math.fsum(values) / len(values)
     return Difference(
@@ -141,7 +135,7 @@ def _difference(
         baseline=math.fsum(before.values()) / len(before),
         value=math.fsum(after.values()) / len(after),
         difference=mean,
-        interval=bootstrap(values, seed=seed) if len(values) > 1 else None,
+        interval=bootstrap(values) if len(values) > 1 else None,
         p=p,
         p_holm=p,
         exact=exact,

@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 METRICS = ("weighted_f1", "macro_f1")
 
 
-def compare_judges(
-    measured: Mapping[str, PairsMeasured],
-    *,
-    permutations: int = PERMUTATIONS,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> Comparison:
+def compare_judges(measured: Mapping[str, PairsMeasured]) -> Comparison:
     """Each judge but the first against the first, in weighted and macro F1.
 
     Paired over claims, since the pairs of one claim go together: a two-sided randomisation test, in which the two
@@ -44,27 +38,20 @@ def compare_judges(
         own = measured[name].by_claim
         if own.shape != first.shape or (own.sum(axis=2) != first.sum(axis=2)).any():
             raise InvalidData(f"{name} and {baseline} were not measured on the same pairs")
-        differences += _differences(name, first, own, permutations, resamples, seed)
+        differences += _differences(name, first, own)
     corrected = holm([one.p for one in differences])
     return Comparison(
         baseline, {}, tuple(replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True))
     )
 
 
-def _differences(
-    name: str,
-    before: NDArray[np.float64],
-    after: NDArray[np.float64],
-    permutations: int,
-    resamples: int,
-    seed: int,
-) -> list[Difference]:
+def _differences(name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> list[Difference]:
     import numpy as np
 
     claims = len(before)
     rows = np.hstack([before.reshape(claims, -1), after.reshape(claims, -1)])
-    drawn = _apart(resampled(rows, resamples, seed)) if claims > 1 else {}
-    exchanged, exact = _exchanged(before, after, permutations, seed)
+    drawn = _apart(resampled(rows, RESAMPLES)) if claims > 1 else {}
+    exchanged, exact = _exchanged(before, after)
     chance = _apart(exchanged)
     values = _figures(rows.sum(axis=0)[None])
     right = np.trace(after, axis1=1, axis2=2) - np.trace(before, axis1=1, axis2=2)
@@ -95,20 +82,18 @@ def _differences(
     return made
 
 
-def _exchanged(
-    before: NDArray[np.float64], after: NDArray[np.float64], permutations: int, seed: int
-) -> tuple[NDArray[np.float64], bool]:
+def _exchanged(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[NDArray[np.float64], bool]:
     """The sums over claims, [exchanges, 2 * 12], where the judges' answers about some claims change places: all ways to
-    do so if they do not exceed `permutations`, and whether they are all."""
+    do so if they do not exceed PERMUTATIONS, and whether they are all."""
     import numpy as np
 
     moved = (before != after).any(axis=(1, 2))
     apart = (after - before)[moved].reshape(int(moved.sum()), before[0].size)
-    exact = 2 ** len(apart) <= permutations
+    exact = 2 ** len(apart) <= PERMUTATIONS
     if exact:
         places = np.arange(2 ** len(apart))[:, None] >> np.arange(len(apart)) & 1
     else:
-        places = np.random.default_rng(seed).integers(0, 2, size=(permutations, len(apart)))
+        places = np.random.default_rng(SEED).integers(0, 2, size=(PERMUTATIONS, len(apart)))
     shift = places @ apart
     return np.hstack([before.sum(axis=0).reshape(-1) + shift, after.sum(axis=0).reshape(-1) - shift]), exact
 

@@ -67,7 +67,7 @@ def check_metrics(metrics: Sequence[str]) -> list[str]:
 
 
 def measure(
-    run: Run, qrels: Qrels, metrics: Sequence[str] = DEFAULT_METRICS, *, resamples: int = RESAMPLES, seed: int = SEED
+    run: Run, qrels: Qrels, metrics: Sequence[str] = DEFAULT_METRICS, *, resamples: int = RESAMPLES
 ) -> Measured:
     """The metrics of a run, by the names that were asked for.
 
@@ -98,7 +98,6 @@ def measure(
             name: bootstrap(
                 _linear(ranks, qrels) if name == CLIMATECHECK else list(values.values()),
                 resamples=resamples,
-                seed=seed,
             )
             for name, values in by_claim.items()
             if len(values) > 1

@@ -20,7 +20,7 @@ from ..verdict import Case, StanceMethod, all_judged
 from ..verdict.calibration import BINS
 from ..verdict.labels import STANCES, parse_stance
 from .files import take_all
-from .metrics import RESAMPLES, SEED
+from .metrics import RESAMPLES
 from .types import Interval
 from .verdicts import label_figures, resampled
 
@@ -115,9 +115,6 @@ def measure_pairs(
     method: StanceMethod,
     pairs: Sequence[Pair],
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
 ) -> PairsMeasured:
     """Judge labelled pairs and measure the stances. A pair that can't be judged counts as wrong.
 
@@ -146,7 +143,7 @@ def measure_pairs(
     figures = {name: float(value[0]) for name, value in _figures(total[None], bins.sum(axis=0)[None]).items()}
     intervals: dict[str, Interval | None] = dict.fromkeys(figures)
     if len(counts) > 1:
-        intervals |= _intervals(counts, bins, resamples, seed)
+        intervals |= _intervals(counts, bins)
     return PairsMeasured(
         method=method.name,
         pairs=len(pairs),
@@ -230,14 +227,12 @@ def _figures(counts: NDArray[np.float64], bins: NDArray[np.float64]) -> dict[str
     }
 
 
-def _intervals(
-    counts: NDArray[np.float64], bins: NDArray[np.float64], resamples: int, seed: int
-) -> dict[str, Interval | None]:
+def _intervals(counts: NDArray[np.float64], bins: NDArray[np.float64]) -> dict[str, Interval | None]:
     import numpy as np
 
     claims, cut = len(counts), counts[0].size
-    sums = resampled(np.hstack([counts.reshape(claims, -1), bins.reshape(claims, -1)]), resamples, seed)
-    figures = _figures(sums[:, :cut].reshape(resamples, *counts[0].shape), sums[:, cut:].reshape(resamples, BINS, 3))
+    sums = resampled(np.hstack([counts.reshape(claims, -1), bins.reshape(claims, -1)]), RESAMPLES)
+    figures = _figures(sums[:, :cut].reshape(RESAMPLES, *counts[0].shape), sums[:, cut:].reshape(RESAMPLES, BINS, 3))
     made: dict[str, Interval | None] = {}
     for name, values in figures.items():
         known = values[~np.isnan(values)]

@@ -33,7 +33,6 @@ def classify(
     truth: Mapping[Key, Label],
     *,
     resamples: int = RESAMPLES,
-    seed: int = SEED,
 ) -> Classified:
     """Labels against the true ones, over the keys that both have. What is predicted without a true label is left out.
 
@@ -75,7 +74,7 @@ def classify(
             for i, label in enumerate(labels)
         },
         confusion=tuple(tuple(map(int, row)) for row in confusion),
-        intervals=_intervals([_claim(key) for key in made], expected, given, labels, resamples, seed),
+        intervals=_intervals([_claim(key) for key in made], expected, given, labels, resamples),
         reliability=_reliability([answered[key] for key in made], expected),
     )
 
@@ -108,7 +107,6 @@ def _intervals(
     given: Sequence[Label],
     labels: Sequence[Label],
     resamples: int,
-    seed: int,
 ) -> dict[str, Interval]:
     import numpy as np
 
@@ -118,17 +116,17 @@ def _intervals(
     counts = np.zeros((len(place), len(labels), len(labels)))
     for claim, true, label in zip(claims, expected, given, strict=True):
         counts[place[claim], labels.index(true), labels.index(label)] += 1
-    sums = resampled(counts.reshape(len(place), -1), resamples, seed)
+    sums = resampled(counts.reshape(len(place), -1), resamples)
     figures = label_figures(sums.reshape(resamples, len(labels), len(labels)))
     ends = {name: np.percentile(values, (2.5, 97.5)) for name, values in figures.items()}
     return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
 
-def resampled(rows: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
+def resampled(rows: NDArray[np.float64], resamples: int) -> NDArray[np.float64]:
     """The sum of as many rows as there are, drawn with replacement: shape [resamples, columns]."""
     import numpy as np
 
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     drawn = []
     block = max(1, 2_000_000 // len(rows))
     for start in range(0, resamples, block):
