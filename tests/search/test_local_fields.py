@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
-import textwrap
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 from filling import fill, write
 from local_entries import ANALYSIS, FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, found_everywhere, full_entry
-from paths import FOLDERS
+from programs import killed_at, program
 
 from ccheck.errors import InvalidData, NotFound
 from ccheck.layout import MAIN_VECTORS
@@ -24,9 +22,7 @@ from ccheck.stages import Analysis, Bm25, Sparse
 from ccheck.types import Query, SparseVector
 
 FULL_WRITER = """
-    import sys
     from pathlib import Path
-    sys.path[:0] = {tests!r}
     from local_entries import FULL, LocalStore, full_entry
     from ccheck.search.local import sparse
     from ccheck.search.local import store as local_store
@@ -42,14 +38,8 @@ FULL_WRITER = """
 
 def test_kill_while_writing_all_kinds_of_fields(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    code = textwrap.dedent(FULL_WRITER.format(tests=FOLDERS, folder=str(folder)))
     for wanted in (100, 200):
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        promised = next(done for line in process.stdout if (done := int(line)) >= wanted)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        promised = killed_at(program(FULL_WRITER, folder=str(folder)), wanted)
         with LocalStore(folder) as reader:
             assert bm25_count(reader) == reader.count() >= promised
             assert all(found_everywhere(reader, number) for number in (0, 1, promised // 2, promised - 1))
@@ -66,9 +56,8 @@ def test_kill_while_writing_all_kinds_of_fields(tmp_path: Path) -> None:
 
 
 GAINER = """
-    import os, signal, sys
+    import os, signal
     from pathlib import Path
-    sys.path[:0] = {tests!r}
     from local_entries import FULL, LocalStore
     from ccheck.search.local import bm25, database, upkeep
     def die(*args, **options):
@@ -90,8 +79,8 @@ def test_kill_while_a_store_gains_fields(tmp_path: Path, moment: str) -> None:
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
         fill(store, LAYOUT, [entry(i) for i in range(50)])
-    code = textwrap.dedent(GAINER.format(tests=FOLDERS, folder=str(folder), moment=moment))
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    command = program(GAINER, folder=str(folder), moment=moment)
+    process = subprocess.run(command, capture_output=True, text=True)
     assert process.returncode == -signal.SIGKILL, process.stderr
     with LocalStore(folder) as reader:
         assert bm25_count(reader) == 50

@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
-import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -17,7 +14,7 @@ import numpy as np
 import pytest
 from filling import fill, write
 from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry, replace_bytes
-from paths import FOLDERS
+from programs import killed_at, program
 
 from ccheck.errors import InvalidData, NotFound, ServerError
 from ccheck.search.local import LocalStore
@@ -25,9 +22,7 @@ from ccheck.search.local.files import DATABASE, mark
 from ccheck.search.local.vectors import VectorIndex
 
 WRITER = """
-    import sys
     from pathlib import Path
-    sys.path[:0] = {tests!r}
     from ccheck.search.local import store as local_store
     from local_entries import LAYOUT, LocalStore, entry
     local_store.COMMIT_EVERY = 40
@@ -43,20 +38,8 @@ WRITER = """
 
 def test_kill_while_writing_loses_and_doubles_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    code = textwrap.dedent(WRITER.format(tests=FOLDERS, folder=str(folder)))
     for attempt in range(4):
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        wanted = 200 * (attempt + 1)
-        promised = 0
-        for line in process.stdout:
-            promised = int(line)
-            if promised >= wanted:
-                break
-        time.sleep(0.003 * attempt)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        promised = killed_at(program(WRITER, folder=str(folder)), 200 * (attempt + 1), after=0.003 * attempt)
         with LocalStore(folder) as reader:  # nobody writes any more: the reader mends what is behind
             count = reader.count()
             assert count >= promised
@@ -95,8 +78,7 @@ def test_readers_beside_a_writer(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     with LocalStore(folder) as store:
         fill(store, LAYOUT, [entry(i) for i in range(20)])
-    code = textwrap.dedent(WRITER.format(tests=FOLDERS, folder=str(folder)))
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(program(WRITER, folder=str(folder)), stdout=subprocess.DEVNULL)
     try:
         with LocalStore(folder) as reader:
             searches, most, deadline = 0, 0, time.monotonic() + 60
@@ -170,14 +152,13 @@ def test_missing_vectors_are_said(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="limits the size of files as POSIX systems do")
 def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    code = f"""
-        import resource, signal, sys
+    code = """
+        import resource, signal
         from pathlib import Path
-        sys.path[:0] = {FOLDERS!r}
         from ccheck.errors import Incomplete
         from local_entries import LAYOUT, LocalStore, entry
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        store = LocalStore(Path({str(folder)!r}))
+        store = LocalStore(Path({folder!r}))
         store.prepare(LAYOUT)
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
         done = 0
@@ -188,9 +169,7 @@ def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
         except Incomplete as error:
             print(done, error)
     """
-    answer = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
-    ).stdout
+    answer = subprocess.run(program(code, folder=str(folder)), capture_output=True, text=True, check=True).stdout
     done = int(answer.split()[0])
     assert 0 < done < 100_000
     assert "safe" in answer
@@ -256,9 +235,8 @@ def test_dense_search_is_exact_over_many_blocks(monkeypatch: pytest.MonkeyPatch)
 
 
 READER = """
-    import os, sys
+    import os
     from pathlib import Path
-    sys.path[:0] = {tests!r}
     from local_entries import LocalStore, bm25_count, dense_first, entry
     if os.getuid() == 0:  # who may write anywhere
         with LocalStore(Path({folder!r})) as store:
@@ -285,8 +263,7 @@ def test_a_store_that_may_only_be_read_is_searched(tmp_path: Path) -> None:
         everything = [Path(scratch), folder, *folder.rglob("*")]
         for path in everything:
             path.chmod(0o555 if path.is_dir() else 0o444)
-        code = textwrap.dedent(READER.format(tests=FOLDERS, folder=str(folder)))
-        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        answer = subprocess.run(program(READER, folder=str(folder)), capture_output=True, text=True)
         for path in everything:
             path.chmod(0o755)
     assert answer.stdout.splitlines()[0] == "50 d7", answer.stderr

@@ -7,15 +7,13 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
-import textwrap
 import threading
 from pathlib import Path
 
 import pytest
 from filling import fill, write
 from local_entries import FULL, LAYOUT, bm25_count, dense_first, entry, found_everywhere, full_entry
-from paths import FOLDERS
+from programs import program
 
 from ccheck.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ccheck.search.local import LocalStore, sparse, upkeep
@@ -31,7 +29,6 @@ from ccheck.types import Query
 CREATOR = """
     import os, signal, sys
     from pathlib import Path
-    sys.path[:0] = {tests!r}
     import filelock, tantivy
     from local_entries import LAYOUT, LocalStore
 
@@ -61,8 +58,7 @@ CREATOR = """
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX systems do")
 def test_kill_while_a_store_is_created(tmp_path: Path) -> None:
     """At each touch of the folder: what is left is not a store, and the next creation turns it into one."""
-    code = textwrap.dedent(CREATOR.format(tests=FOLDERS, folder=str(tmp_path)))
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    process = subprocess.run(program(CREATOR, folder=str(tmp_path)), capture_output=True, text=True)
     ended = [int(line) for line in process.stdout.split()]
     assert len(ended) > 5 and ended == [-signal.SIGKILL] * (len(ended) - 1) + [0], process.stderr
     for at in range(1, len(ended) + 1):
@@ -107,24 +103,23 @@ def test_two_creations_at_once(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="limits the size of files as POSIX systems do")
 def test_a_disk_that_is_full_at_creation(tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    code = f"""
-        import resource, signal, sys
+    code = """
+        import resource, signal
         from pathlib import Path
-        sys.path[:0] = {FOLDERS!r}
         from ccheck.errors import CcheckError
         from local_entries import LAYOUT, LocalStore
         import tantivy, filelock
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         for limit in (0, 100, 500, 5_000, 20_000, 40_000):
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, 2**40))
-            store = LocalStore(Path({str(folder)!r}))
+            store = LocalStore(Path({folder!r}))
             try:
                 store.prepare(LAYOUT)
             except CcheckError as error:
                 print(type(error).__name__)
             store.close()
     """
-    answer = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    answer = subprocess.run(program(code, folder=str(folder)), capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr
     assert set(answer.stdout.split()) == {"Incomplete"}
     with LocalStore(folder) as store:
