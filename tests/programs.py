@@ -24,3 +24,14 @@ def killed_at(command: list[str], wanted: int, after: float = 0.0) -> int:
         time.sleep(after)
         process.send_signal(signal.SIGKILL)
     return promised
+
+
+def loaded(code: str) -> set[str]:
+    """The packages that a program of these statements has loaded at its end."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint('\\n' + ' '.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}

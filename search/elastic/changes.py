@@ -87,10 +87,9 @@ def written_since(client: Client, shard: Shard, after: int, source: Any) -> Iter
     """
     body: dict[str, Any] = {"size": AT_ONCE, "sort": [{"_seq_no": "asc"}], **_read(source)}
     params = {"preference": f"_shards:{shard.number}"} | WHOLE
-    path = f"/{quote(shard.index, safe='')}/_search"
     while after < shard.last:
         body["query"] = {"range": {"_seq_no": {"gt": after, "lte": shard.last}}}
-        answer = client.request("POST", path, body, params=params, index=shard.index, slow=True)
+        answer = client.on_index("POST", shard.index, "_search", body, params=params, slow=True)
         refuse_parts(answer, client.connection, shard.index)
         found = _written(answer.get("hits", {}).get("hits", ()))
         after = found[-1].number if len(found) == AT_ONCE else shard.last

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import elastic_transport
 import elasticsearch
@@ -31,6 +32,11 @@ SAID_AFTER = 1.0
 """Seconds of silence, with the next pause, after which the user hears that ccheck waits."""
 _COMPATIBLE_WITH_8 = "application/vnd.elasticsearch+{}; compatible-with=8"
 _log = logging.getLogger(__name__)
+
+
+def path_of(index: str, action: str = "") -> str:
+    """The path of an index, an alias or a pattern, or of an action of it."""
+    return f"/{quote(index, safe='')}" + (f"/{action}" if action else "")
 
 
 class Client:
@@ -105,6 +111,12 @@ class Client:
             return self.again(path, attempt, patient=patient, slow=slow)
         except (ApiError, TransportError, Busy) as error:
             raise translate(error, self.connection, index) from error
+
+    def on_index(
+        self, method: str, index: str, action: str = "", body: Mapping[str, Any] | bytes | None = None, **how: Any
+    ) -> dict[str, Any]:
+        """`request` for an action of an index, such as `_search`, or for the index itself."""
+        return self.request(method, path_of(index, action), body, index=index, **how)
 
     def again(
         self,

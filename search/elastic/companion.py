@@ -214,9 +214,7 @@ class Companion(ElasticStore):
     def _search_theirs(self, body: Body) -> dict[str, Any]:
         """The hits of a search in the other index, without their documents."""
         body |= {"_source": False, "sort": ["_doc"]}
-        answer = self._client.request(
-            "POST", self._theirs._path("_search"), body, params=WHOLE, index=self._theirs.index
-        )
+        answer = self._client.on_index("POST", self._theirs.index, "_search", body, params=WHOLE)
         refuse_parts(answer, self._connection, self._theirs.index)
         with self._client.understanding():
             hits: dict[str, Any] = answer["hits"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 from ..filters import PUBLISHED, Kind
 from .client import Client
@@ -25,9 +24,8 @@ _KINDS: dict[str, Kind] = {
 
 def field_kinds(client: Client, name: str, index: Index) -> dict[str, Kind]:
     """See `Store.fields`. Which fields are empty the server knows without looking at documents."""
-    path = f"/{quote(name, safe='')}/_field_caps"
     asked = {"fields": "*", "include_empty_fields": False, "filters": "-metadata"}
-    types: Mapping[str, Mapping[str, Any]] = client.request("GET", path, params=asked, index=name)["fields"]
+    types: Mapping[str, Mapping[str, Any]] = client.on_index("GET", name, "_field_caps", params=asked)["fields"]
     return dict(_made_here(client, name, types) if index.made_here else _found(index, types))
 
 
@@ -60,7 +58,7 @@ def _with_text(client: Client, name: str, fields: Sequence[str]) -> set[str]:
             for place, field in enumerate(some)
         }
         body = {"size": 0, "track_total_hits": False, "aggs": {"others": {"filters": {"filters": others}}}}
-        answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, index=name)
+        answer = client.on_index("POST", name, "_search", body)
         buckets = answer["aggregations"]["others"]["buckets"]
         found |= {some[int(place)] for place, bucket in buckets.items() if bucket["doc_count"]}
     return found

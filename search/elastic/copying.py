@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
 import orjson
 
 from ...errors import InvalidData
 from . import bulk, changes
 from .changes import Checkpoints, Written
-from .client import Client
+from .client import Client, path_of
 from .errors import WHOLE, refuse_parts
 
 Operations: TypeAlias = Callable[[Sequence[Written]], Iterable[bulk.Operation]]
@@ -49,7 +48,7 @@ def copy_changes(
 def write(client: Client, target: str, operations: Iterable[bulk.Operation]) -> bulk.Outcome:
     """Raises InvalidData if a document is refused: a copy must have every one."""
     params = {"filter_path": bulk.WANTED}
-    outcome = bulk.write(client, f"/{quote(target, safe='')}/_bulk", target, operations, params)
+    outcome = bulk.write(client, path_of(target, "_bulk"), target, operations, params)
     if outcome.refused:
         id_, reason = next(iter(outcome.refused.items()))
         more = f", and {len(outcome.refused) - 1:,} more" if len(outcome.refused) > 1 else ""
@@ -66,7 +65,7 @@ def as_stored(written: Sequence[Written]) -> Iterator[bulk.Operation]:
 
 
 def count(client: Client, index: str) -> int:
-    answer = client.request("GET", f"/{quote(index, safe='')}/_count", index=index)
+    answer = client.on_index("GET", index, "_count")
     refuse_parts(answer, client.connection, index)
     return int(answer["count"])
 
@@ -76,7 +75,7 @@ def all_of_source(client: Client, index: str) -> Any:
     newer, older = _WITH_VECTORS
     try:
         body = {"size": 0, "_source": newer}
-        client.request("POST", f"/{quote(index, safe='')}/_search", body, params=WHOLE, index=index)
+        client.on_index("POST", index, "_search", body, params=WHOLE)
     except InvalidData:
         return older
     return newer

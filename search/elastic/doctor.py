@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
 
 from ...errors import CcheckError
 from .client import Client
@@ -63,7 +62,7 @@ def diagnose(connection: Connection, index: str | None = None) -> Iterator[Findi
 def _described(client: Client, index: str) -> dict[str, Any]:
     """Every index behind the name; none if that is not available, which the store's own check says."""
     try:
-        return client.request("GET", f"/{quote(index, safe='')}", index=index, patient=False)
+        return client.on_index("GET", index, "", patient=False)
     except CcheckError:
         return {}
 

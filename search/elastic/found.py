@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import quote
 
 from ...errors import InvalidData
 from .client import Client
@@ -204,7 +203,7 @@ def sampler(client: Client, name: str) -> Sampling:
         if not lines:
             return {}
         body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-        answer = client.request("POST", f"/{quote(name, safe='')}/_msearch", body, index=name)
+        answer = client.on_index("POST", name, "_msearch", body)
         samples: dict[str, Sample] = {}
         for (one, known), response in zip(fields.items(), answer["responses"], strict=True):
             if "error" in response:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
-from urllib.parse import quote
 
 import orjson
 
@@ -15,6 +14,7 @@ from ...text import counted
 from ...types import Entry
 from . import bulk, changes, ingested
 from .changes import Written
+from .client import path_of
 from .enrich import Page, Source, Wrote, open_source
 from .errors import refuse_parts
 
@@ -57,8 +57,7 @@ class InPlace:
             )
         (concrete,) = self.source.index.concrete
         self._check_field(concrete, embedding)
-        path = f"/{quote(concrete, safe='')}/_mapping"
-        self.source.client.request("PUT", path, _mapping(embedding), index=concrete)
+        self.source.client.on_index("PUT", concrete, "_mapping", _mapping(embedding))
 
     def pages(self) -> Iterator[Page]:
         reading: Any = dict(self.source.index.source)
@@ -76,7 +75,7 @@ class InPlace:
         return found
 
     def write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
-        path = f"/{quote(self.source.index.concrete[0], safe='')}/_bulk"
+        path = path_of(self.source.index.concrete[0], "_bulk")
         operations = (_update(entry, written) for entry, written in entries)
         name = self.source.name
         refused = bulk.write(self.source.client, path, name, operations, {"filter_path": bulk.WANTED}).refused
@@ -90,7 +89,7 @@ class InPlace:
         """Nothing, for the same reason."""
 
     def finish(self, failures: int) -> int:
-        path = f"/{quote(self.source.index.concrete[0], safe='')}/_refresh"
+        path = path_of(self.source.index.concrete[0], "_refresh")
         refuse_parts(
             self.source.client.request("POST", path, slow=True), self.source.client.connection, self.source.name
         )

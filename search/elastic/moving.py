@@ -99,7 +99,7 @@ def next_name(client: Client, alias: str) -> str:
 def create(client: Client, alias: str, layout: Layout, options: mappings.IndexOptions) -> str:
     """Make the first index of a store behind its alias. Returns its name; raises AlreadyExists."""
     name = next_name(client, alias)
-    client.request("PUT", f"/{quote(name, safe='')}", mappings.create_body(alias, layout, options), index=name)
+    client.on_index("PUT", name, "", mappings.create_body(alias, layout, options))
     return name
 
 
@@ -107,7 +107,7 @@ def begin(client: Client, alias: str, source: Numbered, layout: Layout, options:
     """An empty index beside the alias, that remembers what it is a copy of."""
     name, body = next_name(client, alias), mappings.create_body(None, layout, options)
     body["mappings"]["_meta"][MOVE] = {"alias": alias, "from": source.name, "copied": {}, "wanted": asdict(options)}
-    client.request("PUT", f"/{quote(name, safe='')}", body, index=name)
+    client.on_index("PUT", name, "", body)
     return next(one for one in numbered(client, alias) if one.name == name)
 
 
@@ -276,19 +276,18 @@ def point(client: Client, alias: str, name: str) -> None:
 def _remember(
     client: Client, name: str, alias: str, source: str, copied: changes.Checkpoints, left: bool = False
 ) -> None:
-    path = f"/{quote(name, safe='')}/_mapping"
-    meta = client.request("GET", path, index=name)[name]["mappings"].get("_meta", {})
+    meta = client.on_index("GET", name, "_mapping")[name]["mappings"].get("_meta", {})
     move = {"alias": alias, "from": source, "copied": dict(copied), "left": left}
     kept = meta.get(MOVE, {}) | move
-    client.request("PUT", path, {"_meta": {**meta, MOVE: kept}}, index=name)
+    client.on_index("PUT", name, "_mapping", {"_meta": {**meta, MOVE: kept}})
 
 
 def _block(client: Client, name: str, blocked: bool) -> None:
     """Refuse writes to an index, or take them again. Returns when no write is under way any more."""
     if blocked:
-        client.request("PUT", f"/{quote(name, safe='')}/_block/write", index=name, slow=True)
+        client.on_index("PUT", name, "_block/write", slow=True)
     else:
-        client.request("PUT", f"/{quote(name, safe='')}/_settings", {"index.blocks.write": None}, index=name)
+        client.on_index("PUT", name, "_settings", {"index.blocks.write": None})
 
 
 def role(one: Numbered) -> str:

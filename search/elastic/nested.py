@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
 
 from ...analysis import clip
 from ...types import Hit, Query, Unit
@@ -35,7 +34,7 @@ def with_passages(
     if not lines:
         return answers
     body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-    answer = client.request("POST", f"/{quote(name, safe='')}/_msearch", body, index=name, slow=True)
+    answer = client.on_index("POST", name, "_msearch", body, slow=True)
     with client.understanding():
         for place, response in zip(asked, answer["responses"], strict=True):
             if "error" in response:

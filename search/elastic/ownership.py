@@ -120,7 +120,7 @@ def removal(client: Client, name: str, found_now: Callable[[], Index]) -> Remova
             "ccheck does not remove an index that others use. Remove those aliases first (POST _aliases), or name "
             "its only alias with --store"
         )
-    counted = client.request("GET", f"/{quote(concrete, safe='')}/_count", index=concrete)
+    counted = client.on_index("GET", concrete, "_count")
     refuse_parts(counted, client.connection, concrete)
     sizes = figures(client, index)
     return Removal(concrete, name if index.is_alias else None, int(counted["count"]), sizes.bytes if sizes else None)
@@ -128,7 +128,7 @@ def removal(client: Client, name: str, found_now: Callable[[], Index]) -> Remova
 
 def _described(client: Client, name: str) -> Mapping[str, Any]:
     """Every index behind the name, with all of its aliases."""
-    return client.request("GET", f"/{quote(name, safe='')}", index=name)
+    return client.on_index("GET", name)
 
 
 def _refuse_data_stream(index: Index, concrete: str, found: Mapping[str, Any], doing: str) -> None:

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Hashable, Mapping
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
 
 from ...errors import InvalidData
 from .client import Client
@@ -112,7 +111,7 @@ def _counted(client: Client, name: str, field: str) -> tuple[int, int, dict[str,
         "largest": {"terms": {"field": field, "size": 10}},
     }
     body = {"size": 0, "track_total_hits": False, "aggs": aggs}
-    answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
+    answer = client.on_index("POST", name, "_search", body, params=WHOLE)
     refuse_parts(answer, client.connection, name)
     found = answer["aggregations"]
     largest = {str(one["key"]): int(one["doc_count"]) for one in found["largest"]["buckets"]}

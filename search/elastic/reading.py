@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
 from ...types import Document
 from .client import Client
@@ -102,7 +101,7 @@ def pages(
 ) -> Generator[Sequence[Mapping[str, Any]]]:
     """All hits of a search at one point in time, a page at a time; each page renews how long the server keeps that."""
     keep = {"keep_alive": keep_alive}
-    held = client.request("POST", f"/{quote(name, safe='')}/_pit", params=keep, index=name)["id"]
+    held = client.on_index("POST", name, "_pit", params=keep)["id"]
     body: dict[str, Any] = {
         "size": SCANNED_AT_ONCE,
         "sort": [{"_shard_doc": "asc"}],
@@ -148,7 +147,7 @@ def hits_by_id(
             **named,
             **body,
         }
-        answer = client.request("POST", f"/{quote(name, safe='')}/_search", asked, params=WHOLE, index=name, slow=True)
+        answer = client.on_index("POST", name, "_search", asked, params=WHOLE, slow=True)
         refuse_parts(answer, client.connection, name)
         yield from answer.get("hits", {}).get("hits", ())
 
@@ -172,7 +171,7 @@ def with_vectors(client: Client, name: str, index: Index, count: int) -> list[tu
         "fields": [index.vector, *texts],
         "track_total_hits": False,
     }
-    answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
+    answer = client.on_index("POST", name, "_search", body, params=WHOLE)
     refuse_parts(answer, client.connection, name)
     hits = answer["hits"]["hits"]
     pairs: list[tuple[Document, list[float]]] = []
@@ -196,7 +195,7 @@ def count_passages(client: Client, name: str, index: Index) -> int:
     else:
         return 0
     body = {"size": 0, "aggs": {"passages": passages}}
-    answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
+    answer = client.on_index("POST", name, "_search", body, params=WHOLE)
     refuse_parts(answer, client.connection, name)
     return int(answer["aggregations"]["passages"]["doc_count"])
 
@@ -207,8 +206,7 @@ def stored(
     """Ids with what an index made by ccheck stores for them, as last written. Raises an error of any of them."""
     for some in batches(ids, DOCUMENTS_AT_ONCE):
         params = {f"_source_{which}": ",".join(fields) for which, fields in source.items()}
-        path = f"/{quote(name, safe='')}/_mget"
-        answer = client.request("POST", path, {"ids": some}, params=params, index=name, slow=True)
+        answer = client.on_index("POST", name, "_mget", {"ids": some}, params=params, slow=True)
         for one in answer["docs"]:
             if "error" in one:
                 raise part_error(one, client.connection, name)

@@ -43,7 +43,7 @@ def mappings(client: Client, name: str) -> dict[str, Any]:
 def count(client: Client, name: str, query: Mapping[str, Any] | None) -> int:
     """How many documents match. Raises a CcheckError where a cluster is missing, which `_count` passes over."""
     body = {"size": 0, "track_total_hits": True, **({"query": query} if query else {})}
-    answer = client.request("POST", f"/{quote(name, safe='')}/_search", body, params=WHOLE, index=name)
+    answer = client.on_index("POST", name, "_search", body, params=WHOLE)
     refuse_parts(answer, client.connection, name)
     return int(answer["hits"]["total"]["value"])
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote
 
 from elastic_transport import ApiError, TransportError
 
@@ -17,7 +16,7 @@ from ...errors import CcheckError, InvalidData, ServerError
 from ...fusion import fuse, ranking_of
 from ...stages import Bm25, Dense, Fusion, Retriever
 from ...types import Document, Filter, Query, Ranking
-from .client import Client
+from .client import Client, path_of
 from .errors import (
     WHOLE,
     Busy,
@@ -266,7 +265,7 @@ class Searcher:
 
     def _ask(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         """What the server answers to each query. Those that it has no time for are asked again, without the others."""
-        path = f"/{quote(self.name, safe='')}/_msearch"
+        path = path_of(self.name, "_msearch")
         params: dict[str, Any] = {"max_concurrent_searches": self.client.connection.concurrency}  # fewer when rejected
         if not any(plan.documents for plan in plans):
             params["filter_path"] = self._wanted

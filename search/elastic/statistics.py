@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from . import moving
 from .client import Client
@@ -36,10 +35,9 @@ def statistics(client: Client, alias: str) -> list[Statistics]:
     """Those of all of the store's indices, in use or not. Needs the index privilege `monitor`."""
     found = []
     for one in moving.numbered(client, alias):
-        path = f"/{quote(one.name, safe='')}"
-        answer = client.request("GET", f"{path}/_stats/docs,store,segments,dense_vector", index=one.name)
-        settings = client.request("GET", f"{path}/_settings", params={"flat_settings": True}, index=one.name)
-        count = client.request("GET", f"{path}/_count", index=one.name)
+        answer = client.on_index("GET", one.name, "_stats/docs,store,segments,dense_vector")
+        settings = client.on_index("GET", one.name, "_settings", params={"flat_settings": True})
+        count = client.on_index("GET", one.name, "_count")
         with client.understanding():
             own, primaries = settings[one.name]["settings"], answer["_all"]["primaries"]
             found.append(

@@ -24,7 +24,7 @@ from ..missing import no_store, unfinished
 from ..several import search_several, searched_units
 from ..store import StoreInfo
 from . import bulk, ingested, mappings, nested, ownership, reading, remote, schema, units
-from .client import Client
+from .client import Client, path_of
 from .comparable import field_kinds
 from .connection import Connection
 from .errors import AlreadyExists, Denied, TooManyFields, WriteBlocked, may_not_create, refuse_parts
@@ -175,7 +175,9 @@ class ElasticStore(Closing):
     def _count(self, query: Mapping[str, Any] | None = None) -> int:
         if remote.is_remote(self.index):
             return remote.count(self._client, self.index, query)
-        answer = self._request("POST" if query else "GET", self._path("_count"), {"query": query} if query else None)
+        answer = self._client.on_index(
+            "POST" if query else "GET", self.index, "_count", {"query": query} if query else None
+        )
         with self._client.understanding():
             refuse_parts(answer, self._connection, self.index)
             return int(answer["count"])
@@ -240,7 +242,7 @@ class ElasticStore(Closing):
 
     def publish(self) -> None:
         self._writable()
-        refuse_parts(self._request("POST", self._path("_refresh"), slow=True), self._connection, self.index)
+        refuse_parts(self._client.on_index("POST", self.index, "_refresh", slow=True), self._connection, self.index)
 
     def is_ingested(self, source: str) -> bool:
         return ingested.is_ingested(self._client, self._index(fresh=True), source)
@@ -256,7 +258,7 @@ class ElasticStore(Closing):
 
     def drop(self) -> list[Path]:
         going = ownership.removal(self._client, self.index, lambda: self._index(fresh=True))
-        self._request("DELETE", f"/{quote(going.index, safe='')}", patient=False)
+        self._request("DELETE", path_of(going.index), patient=False)
         self._known = None
         return []
 
@@ -335,26 +337,18 @@ class ElasticStore(Closing):
 
     # -- inside
 
-    def _path(self, action: str) -> str:
-        return f"/{quote(self.index, safe='')}/{action}"
-
-    def _request(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        params: Mapping[str, Any] | None = None,
-        patient: bool = True,
-        slow: bool = False,
-    ) -> dict[str, Any]:
-        return self._client.request(method, path, body, params=params, index=self.index, patient=patient, slow=slow)
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None, **how: Any) -> dict[str, Any]:
+        return self._client.request(method, path, body, index=self.index, **how)
 
     def _load(self) -> Index | None:
         """The current index; None if it does not exist."""
         try:
             away = remote.is_remote(self.index)
-            found = remote.mappings(self._client, self.index) if away else self._request("GET", self._path("_mapping"))
+            found = (
+                remote.mappings(self._client, self.index)
+                if away
+                else self._client.on_index("GET", self.index, "_mapping")
+            )
         except NotFound:
             if away:
                 raise
@@ -424,7 +418,7 @@ class ElasticStore(Closing):
         first = f"{self.index}{FIRST}"
         tries = 1
         try:
-            self._request("PUT", f"/{quote(first, safe='')}", mappings.create_body(self.index, layout))
+            self._request("PUT", path_of(first), mappings.create_body(self.index, layout))
         except AlreadyExists:  # another process was faster, or the alias was taken away
             tries = CREATED_TRIES
         except Denied as error:
@@ -465,7 +459,7 @@ class ElasticStore(Closing):
             params: dict[str, Any] = {"require_alias": True} if index.is_alias else {}
             params["filter_path"] = bulk.WANTED
             try:
-                path, made = self._path("_bulk"), operations(index)
+                path, made = path_of(self.index, "_bulk"), operations(index)
                 outcome = bulk.write(self._client, path, self.index, made, params, before=self._writable)
             except WriteBlocked:
                 self._known = None

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from programs import loaded
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -174,16 +175,6 @@ def test_the_extras_that_messages_name_exist():
 
 
 # -- what importing costs
-
-
-def loaded(code: str) -> set[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys\nprint('\\n' + ' '.join(sys.modules))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
 
 
 def test_importing_ccheck_loads_nothing_heavy():

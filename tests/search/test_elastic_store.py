@@ -411,7 +411,7 @@ def test_fields_of_an_index_of_others_can_be_named(
         assert (document.title, document.text) == ("Nature Food", "It rises.")
         assert ids(search(store, Query("20 cm"), {"bm25": Bm25()})) == []
     wrong = ElasticStore(Connection(elasticsearch_url), elasticsearch_index, FieldNames(text=("txt",)))
-    with wrong as store, pytest.raises(InvalidData, match=r"no field 'txt'; its text fields are .*abstract"):
+    with wrong as store, pytest.raises(InvalidData, match=r"no field 'txt'. Its text fields are .*abstract"):
         store.get(["p0"])
 
 
