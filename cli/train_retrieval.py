@@ -94,15 +94,7 @@ def embedder(**given: Any) -> None:
     chosen, files = shared.prepared(EmbedderOptions, given, FILES, NEEDED)
     with shared.listening(given["quiet"]) as listener:
         data = _data(files, chosen, listener)
-        report = train_embedder(
-            chosen,
-            data,
-            Path(files["output"]),
-            resume=given["resume"],
-            overwrite=given["overwrite"],
-            device=given["device"],
-            listener=listener,
-        )
+        report = train_embedder(chosen, data, Path(files["output"]), **shared.how(given, listener))
     _print(report, given["as_json"])
 
 
@@ -123,14 +115,7 @@ def adapter(**given: Any) -> None:
     chosen, files = shared.prepared(AdapterOptions, given, FILES, NEEDED)
     with shared.listening(given["quiet"]) as listener:
         data = _data(files, chosen, listener)
-        report = train_adapter(
-            chosen,
-            data,
-            Path(files["output"]),
-            overwrite=given["overwrite"],
-            device=given["device"],
-            listener=listener,
-        )
+        report = train_adapter(chosen, data, Path(files["output"]), **shared.how(given, listener))
     _print(report, given["as_json"])
 
 
@@ -175,16 +160,7 @@ def reranker(replace: tuple[str, ...], **given: Any) -> None:
         with open_candidates(
             settings, data.documents, corpus=corpus, replace=replacements(replace), notify=listener.message
         ) as candidates:
-            report = train_reranker(
-                chosen,
-                data,
-                Path(files["output"]),
-                candidates,
-                resume=given["resume"],
-                overwrite=given["overwrite"],
-                device=given["device"],
-                listener=listener,
-            )
+            report = train_reranker(chosen, data, Path(files["output"]), candidates, **shared.how(given, listener))
     _print(report, given["as_json"])
 
 

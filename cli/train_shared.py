@@ -70,6 +70,11 @@ def prepared(
     return chosen, values
 
 
+def how(given: Mapping[str, Any], listener: Listener) -> dict[str, Any]:
+    """What a training is told beside its settings and data; whether to go on with an earlier one, if it can."""
+    return {"listener": listener, **{name: given[name] for name in ("device", "overwrite", "resume") if name in given}}
+
+
 def settings_of(given: Sequence[str]) -> dict[str, Any]:
     """`lora={r=8}` and the like. A value that is not TOML is a text."""
     found: dict[str, Any] = {}

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from .errors import Incomplete, NotFound, UsageError
+from .errors import Incomplete, InvalidData, NotFound, UsageError
 
 STORE_FILE = "documents.sqlite"
 """The file that every local store's folder has."""
@@ -38,6 +38,16 @@ def no_file(given: AnyPath) -> NotFound:
         names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
         near = difflib.get_close_matches(path.name, names, n=1)
     return NotFound(f"there is no file {given}" + "".join(f": did you mean {path.with_name(name)}?" for name in near))
+
+
+def read_text(path: AnyPath, what: str) -> str:
+    """A file of text. `what` is what messages call it. Raises NotFound or InvalidData."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise NotFound(f"{what} {path} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidData(f"{path} is not UTF-8 text") from error
 
 
 def check_output(path: AnyPath, what: str, reads: Iterable[AnyPath | None] = ()) -> Path:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidData, NotFound
+from ..errors import InvalidData
 from ..extras import require
+from ..files import read_text
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 _IDS, _ELEMENTS, _PASSAGES = ("claim_id", "id"), ("element_ids", "findings", "elements"), ("passages", "context")
@@ -39,12 +40,7 @@ def read_gold(path: str | Path) -> list[GoldClaim]:
     Elements are in `element_ids`, `findings` or `elements`, passages in `passages` or `context`: texts, or objects with
     a `text`. Raises NotFound or InvalidData.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise NotFound(f"the gold file {path} can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidData(f"{path} is not UTF-8 text") from error
+    text = read_text(path, "the gold file")
     try:
         rows = (
             json.loads(text)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from ..errors import InvalidData, NotFound
+from ..errors import InvalidData
+from ..files import read_text
 
 _TOKEN = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]")
 _CLOSED = frozenset(
@@ -110,12 +111,7 @@ def packaged() -> Expressions:
 
 def load(path: str | Path) -> Expressions:
     """What `save` wrote, or a text file with an expression a line. Raises NotFound or InvalidData."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise NotFound(f"the expressions {path} can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidData(f"{path} is not UTF-8 text") from error
+    text = read_text(path, "the expressions")
     if not text.lstrip().startswith("{"):
         found = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     else:

@@ -240,7 +240,7 @@ def run_phase(
         load_weights(trainer.model, folder / BEST)
         data = json.loads(done.read_text(encoding="utf-8"))
         return Trained(**{**data, "history": tuple(tuple(row) for row in data["history"])})
-    watcher = _watcher(name, folder, options, trainer.model, evaluate, listener)
+    watcher = _watcher_class()(name, folder, options, trainer.model, evaluate, listener)
     checkpoint = last_checkpoint(folder / "checkpoints")
     watcher.begin(checkpoint)
     trainer.add_callback(watcher)
@@ -449,7 +449,3 @@ def _watcher_class() -> type[Any]:
             self.board.flush()
 
     return Watcher
-
-
-def _watcher(*parts: Any) -> Any:
-    return _watcher_class()(*parts)
