@@ -111,7 +111,7 @@ class LanguageModel(Closing):
         Raises InvalidReply after two invalid replies, Refused if the server answers no question, BudgetSpent, and
         ServerError for other failures.
         """
-        outcome = event_loop.run(self._answer(Question(tuple(messages), reply_schema, check)))
+        outcome = event_loop.run(self.answer(Question(tuple(messages), reply_schema, check)))
         if isinstance(outcome, Failure):
             raise outcome.error
         return outcome
@@ -128,7 +128,7 @@ class LanguageModel(Closing):
         try:
             while True:
                 while len(waiting) < 4 * self._concurrency and (question := next(todo, None)) is not None:
-                    waiting.append(event_loop.submit(self._answer(question)))
+                    waiting.append(event_loop.submit(self.answer(question)))
                 if not waiting:
                     return
                 outcome = waiting[0].result()
@@ -142,10 +142,6 @@ class LanguageModel(Closing):
         finally:
             for future in waiting:
                 future.cancel()
-
-    async def answer(self, question: Question[T]) -> Answer[T] | Failure:
-        """The answer to one question, for coroutines in `event_loop`. Cancelling it cancels the request."""
-        return await self._answer(question)
 
     @property
     def answered(self) -> bool:
@@ -176,7 +172,8 @@ class LanguageModel(Closing):
 
     # -- in the event loop
 
-    async def _answer(self, question: Question[T]) -> Answer[T] | Failure:
+    async def answer(self, question: Question[T]) -> Answer[T] | Failure:
+        """The answer to one question, for coroutines in `event_loop`. Cancelling it cancels the request."""
         key = self._key(question)
         if self._slots is None:
             self._slots = asyncio.Semaphore(self._concurrency)
@@ -213,9 +210,8 @@ class LanguageModel(Closing):
                 raise InvalidReply(f"{self.name} or its server's content filter refused to answer this question")
             if completion.finish_reason in CUT_OFF:
                 raise InvalidReply(
-                    f"the answer of {self.name} was cut off after {completion.completion_tokens} tokens: allow "
-                    "more with "
-                    "CCHECK_LLM_MAX_TOKENS, or use a model with a longer context"
+                    f"the answer of {self.name} was cut off after {completion.completion_tokens} tokens: allow more "
+                    "with CCHECK_LLM_MAX_TOKENS, or use a model with a longer context"
                 )
             if completion.finish_reason not in WHOLE:
                 ended = (
