@@ -18,7 +18,6 @@ from ccheck.rerank.types import Encoded
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 
 PACKED = ("xlm-roberta", "roberta", "bert", "electra")
-IDENTITY = "torch.nn.modules.linear.Identity"
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ from ccheck.search.elastic import Connection, ElasticStore, node
 from ccheck.stages import Bm25, Fusion
 from ccheck.types import Query
 
-Serve = Callable[[bytes], str]
 MIB = 1 << 20
 
 
