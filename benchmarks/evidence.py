@@ -35,7 +35,7 @@ from ccheck.pipeline.resources import Resources
 from ccheck.settings import Settings
 from ccheck.types import Document
 from ccheck.verdict import evidence
-from ccheck.verdict.evidence import Embed, EvidenceMethod, Rerank, choose_sentences_many
+from ccheck.verdict.evidence import Embed, EvidenceMethod, Rerank, choose_sentences
 
 Cases = list[tuple[str, list[Document]]]
 SHARES = (0.2, 0.4, 0.8, 1.0)
@@ -115,7 +115,7 @@ def main(folder: Path, model: str) -> None:
         for count in (1, 3):
             fresh = Resources(Settings()).matcher()  # which has read nothing yet
             started, used = time.perf_counter(), time.process_time()
-            choose_sentences_many(some, count, method, embedder.encode_documents, match=fresh)
+            choose_sentences(some, count, method, embedder.encode_documents, match=fresh)
             wall, cpu = time.perf_counter() - started, time.process_time() - used
             print(
                 f"{method}, {1 + OTHERS} documents a claim, {count} chosen: {1000 * wall / len(some):.0f} ms a claim, "
@@ -138,7 +138,7 @@ def _measured(
     one, three = (
         [
             {sentence.start for sentence in chosen[0]}
-            for chosen in choose_sentences_many(cases, count, method, embed, match=match)
+            for chosen in choose_sentences(cases, count, method, embed, match=match)
         ]
         for count in (1, 3)
     )

@@ -11,7 +11,7 @@ from ..rerank import AnyReranker, HitReranker
 from ..rerank.apply import rerank_many
 from ..stages import ListwiseStage, RerankerStage
 from ..types import Evidence, Hit, Ranking, Sentence, Stance, Verdict
-from ..verdict import Case, Judge, all_judged, choose_sentences_many, conclude, nothing_bears, with_stances
+from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, nothing_bears, with_stances
 from .plan import Plan, scores_texts
 from .queries import encode_claims, rewrite_claims
 from .relevance import relevance
@@ -104,7 +104,7 @@ def choose_evidence(run: Run, states: Sequence[ClaimState], documents: int | Non
         import numpy as np
 
         matrix = np.stack(vectors)
-    chosen = choose_sentences_many(
+    chosen = choose_sentences(
         [(state.text, [hit.read for hit in state.hits[:documents]]) for state in asked],
         run.recipe.evidence.sentences,
         run.plan.sentences_by,

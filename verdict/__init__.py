@@ -1,7 +1,7 @@
 """Evidence and verdict: which sentences bear on the claim, and what they say about it."""
 
 from .conclude import conclude, nothing_bears
-from .evidence import choose_sentences, choose_sentences_many
+from .evidence import choose_sentences
 from .judge import Case, Judge, Judged, StanceMethod, all_judged, with_stances
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "StanceMethod",
     "all_judged",
     "choose_sentences",
-    "choose_sentences_many",
     "conclude",
     "nothing_bears",
     "with_stances",

@@ -40,19 +40,6 @@ class _Candidate:
 
 
 def choose_sentences(
-    claim: str,
-    documents: Sequence[Document],
-    count: int,
-    method: EvidenceMethod = "mix",
-    embed: Embed | None = None,
-    rerank: Rerank | None = None,
-    match: Rerank | None = None,
-) -> list[tuple[Sentence, ...]]:
-    """`choose_sentences_many` for one claim: the sentences of each of its documents."""
-    return choose_sentences_many([(claim, documents)], count, method, embed, rerank, match)[0]
-
-
-def choose_sentences_many(
     cases: Sequence[tuple[str, Sequence[Document]]],
     count: int,
     method: EvidenceMethod = "mix",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +15,17 @@ from ccheck.errors import InvalidData, UsageError
 from ccheck.pipeline.resources import Resources
 from ccheck.settings import Settings
 from ccheck.types import Document, Sentence
-from ccheck.verdict import choose_sentences
-from ccheck.verdict.evidence import EMBEDDED_SENTENCES, Rerank, choose_sentences_many
+from ccheck.verdict.evidence import EMBEDDED_SENTENCES, Rerank, choose_sentences
 
 TEXT = (
     "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).  It was measured by J. A. Church, i.e. by tide "
     "gauges. Does the sea rise? E. coli was not found.\nThe end"
 )
+
+
+def chosen(claim: str, documents: Sequence[Document], *options: Any, **named: Any) -> list[tuple[Sentence, ...]]:
+    """The sentences of one claim's documents."""
+    return choose_sentences([(claim, documents)], *options, **named)[0]
 
 
 def test_sentences_are_split_as_scientists_write() -> None:
@@ -36,7 +41,7 @@ def test_sentences_are_split_as_scientists_write() -> None:
 
 def test_the_best_sentence_has_the_claims_rare_words() -> None:
     text = "The sea is wet. The sea is deep. The sea is cold. The cobalt is blue."
-    ((*four,),) = choose_sentences("cobalt in the sea", [Document("a", "", text)], 4)
+    ((*four,),) = chosen("cobalt in the sea", [Document("a", "", text)], 4)
     # Of four sentences three have "sea" and one has "cobalt": log(1 + 4 / (1 + 3)) and log(1 + 4 / (1 + 1)).
     sea, cobalt = math.log(2), math.log(3)
     assert [(s.text, s.score) for s in four] == [
@@ -48,19 +53,19 @@ def test_the_best_sentence_has_the_claims_rare_words() -> None:
 def test_rarity_is_among_all_documents_of_the_claim() -> None:
     one = Document("a", "", "The sea is wet. The cobalt is blue.")
     two = Document("b", "", "A cobalt mine. More cobalt here. Cobalt again.")
-    (alone,) = choose_sentences("cobalt in the sea", [one], 2)
+    (alone,) = chosen("cobalt in the sea", [one], 2)
     assert alone[0].score == alone[1].score and alone[0].text == "The sea is wet."  # the first one of equals
-    beside, _ = choose_sentences("cobalt in the sea", [one, two], 2)
+    beside, _ = chosen("cobalt in the sea", [one, two], 2)
     sea, cobalt = math.log(1 + 5 / 2), math.log(1 + 5 / 5)
     assert [s.score for s in beside] == pytest.approx([sea / (sea + cobalt), cobalt / (sea + cobalt)], abs=1e-6)
     # A word of the claim that no sentence has is the rarest.
-    ((sentence,),) = choose_sentences("sea tungsten", [Document("a", "", "The sea is wet.")], 1)
+    ((sentence,),) = chosen("sea tungsten", [Document("a", "", "The sea is wet.")], 1)
     assert sentence.score == pytest.approx(math.log(1.5) / (math.log(1.5) + math.log(2)), abs=1e-6)
 
 
 def test_a_question_counts_half() -> None:
     documents = [Document("b", "", "Nothing in here. Nothing at all."), Document("c", "x", ""), Document("a", "", TEXT)]
-    first, second, third = choose_sentences("The sea rises by 3.2 mm each year", documents, 2)
+    first, second, third = chosen("The sea rises by 3.2 mm each year", documents, 2)
     assert first == second == ()
     assert [sentence.text for sentence in third] == [
         "Sea level rose by 3.2 mm per year (Fig. 2; Smith et al. 2011).",
@@ -70,26 +75,26 @@ def test_a_question_counts_half() -> None:
         assert TEXT[sentence.start : sentence.end] == sentence.text
         assert sentence.field == "text"
         assert 0 < sentence.score <= 1
-    asked, told = (choose_sentences("sea rises", [Document("a", "", t)], 1)[0][0] for t in ("Sea rises?", "Sea rises."))
+    asked, told = (chosen("sea rises", [Document("a", "", t)], 1)[0][0] for t in ("Sea rises?", "Sea rises."))
     assert (asked.score, told.score) == (0.5, 1.0)
 
 
 def test_a_sentence_with_all_the_claims_words_scores_one() -> None:
-    ((sentence,),) = choose_sentences("coli was found", [Document("a", "", TEXT)], 1)
+    ((sentence,),) = chosen("coli was found", [Document("a", "", TEXT)], 1)
     assert (sentence.text, sentence.score) == ("E. coli was not found.", 1.0)
 
 
 def test_offsets_count_characters() -> None:
     text = "Ünïcödé 🌊 first. The sea 🌊 rises. End."
-    ((sentence,),) = choose_sentences("sea rises", [Document("a", "", text)], 1)
+    ((sentence,),) = chosen("sea rises", [Document("a", "", text)], 1)
     assert text[sentence.start : sentence.end] == sentence.text == "The sea 🌊 rises."
 
 
 def test_no_sentence_without_words_or_wish() -> None:
     documents = [Document("a", "", TEXT)]
-    assert choose_sentences("the of and", documents, 3) == [()]
-    assert choose_sentences("sea", documents, 0) == [()]
-    assert choose_sentences("sea", [], 3) == []
+    assert chosen("the of and", documents, 3) == [()]
+    assert chosen("sea", documents, 0) == [()]
+    assert chosen("sea", [], 3) == []
 
 
 class Embedding:
@@ -122,12 +127,12 @@ def match() -> Rerank:
 
 def test_a_model_finds_a_sentence_in_other_words(minilm, match):
     claim = "Fewer myocardial infarctions"
-    assert choose_sentences(claim, [HEART], 1) == choose_sentences(claim, [HEART], 1, "mix") == [()]
+    assert chosen(claim, [HEART], 1) == chosen(claim, [HEART], 1, "mix") == [()]
     for method in ("mix", "embedding"):
-        ((sentence,),) = choose_sentences(claim, [HEART], 1, method, minilm, match=match)
+        ((sentence,),) = chosen(claim, [HEART], 1, method, minilm, match=match)
         assert sentence.text == "Heart attacks were rarer." == HEART.text[sentence.start : sentence.end]
         assert 0 < sentence.score <= 1
-    ((exact,),) = choose_sentences("The cost was moderate.", [HEART], 1, "embedding", minilm)
+    ((exact,),) = chosen("The cost was moderate.", [HEART], 1, "embedding", minilm)
     assert exact.score == pytest.approx(1, abs=0.01)
 
 
@@ -135,7 +140,7 @@ def test_many_claims_are_embedded_in_one_call_and_equal_sentences_once(minilm):
     documents = [HEART, Document("copy", "", HEART.text), Document("empty", "", "")]
     minilm.calls.clear()
     cases = [("Fewer myocardial infarctions", documents), ("Patients went home early", documents[:1])]
-    first, second = choose_sentences_many(cases, 2, "embedding", minilm)
+    first, second = choose_sentences(cases, 2, "embedding", minilm)
     (read,) = minilm.calls
     sentences = ["Heart attacks were rarer.", "The cost was moderate.", "Patients went home after a week."]
     assert sorted(read) == sorted([*sentences, *(claim for claim, _ in cases)])
@@ -143,7 +148,7 @@ def test_many_claims_are_embedded_in_one_call_and_equal_sentences_once(minilm):
     assert second[0][0].text == "Patients went home after a week."
     # Nothing to read, nothing to ask.
     minilm.calls.clear()
-    assert choose_sentences_many([("claim", [documents[2]]), ("claim", [])], 2, "embedding", minilm) == [[()], []]
+    assert choose_sentences([("claim", [documents[2]]), ("claim", [])], 2, "embedding", minilm) == [[()], []]
     assert minilm.calls == []
 
 
@@ -156,10 +161,10 @@ def test_each_claim_is_matched_in_one_call_as_if_it_were_alone(match):
 
     documents = [HEART, Document("copy", "", HEART.text), Document("empty", "", "")]
     cases = [("Fewer myocardial infarctions", documents), ("Patients went home early", documents[:1]), ("none", [])]
-    made = choose_sentences_many(cases, 2, "mix", match=told)
+    made = choose_sentences(cases, 2, "mix", match=told)
     assert [(claim, len(sentences)) for claim, sentences in asked] == [(cases[0][0], 3), (cases[1][0], 3)]
     assert made[0][0] == made[0][1] and made[0][2] == () and made[2] == []
-    assert made == [choose_sentences_many([case], 2, "mix", match=match)[0] for case in cases]
+    assert made == [choose_sentences([case], 2, "mix", match=match)[0] for case in cases]
 
 
 WAYS = {
@@ -178,8 +183,8 @@ def pointing(texts: Sequence[str]) -> np.ndarray:
     return np.array([WAYS[text] for text in texts], np.float32)
 
 
-def scores(chosen: Sequence[Sentence]) -> dict[str, float]:
-    return {sentence.text: sentence.score for sentence in chosen}
+def scores(sentences: Sequence[Sentence]) -> dict[str, float]:
+    return {sentence.text: sentence.score for sentence in sentences}
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -187,13 +192,13 @@ def test_each_claim_is_compared_by_its_own_vector(given):
     document = Document("a", "", "sea up. sea down.")
     claims = ["up", "down", "up"]
     vectors = pointing(claims) if given else None
-    made = choose_sentences_many([(c, [document]) for c in claims], 2, "embedding", pointing, claim_vectors=vectors)
+    made = choose_sentences([(c, [document]) for c in claims], 2, "embedding", pointing, claim_vectors=vectors)
     up, down = {"sea up.": 1.0}, {"sea down.": 1.0}
     assert [scores(one) for (one,) in made] == [up, down, up]
     # One with nothing to read shifts nobody's vector.
     cases = [("down", []), ("up", [document])]
     vectors = pointing(["down", "up"]) if given else None
-    assert scores(choose_sentences_many(cases, 2, "embedding", pointing, claim_vectors=vectors)[1][0]) == up
+    assert scores(choose_sentences(cases, 2, "embedding", pointing, claim_vectors=vectors)[1][0]) == up
 
 
 def test_claims_whose_vectors_are_known_are_not_embedded():
@@ -204,7 +209,7 @@ def test_claims_whose_vectors_are_known_are_not_embedded():
         return pointing(texts)
 
     cases = [("up", [Document("a", "", "sea up.")])]
-    choose_sentences_many(cases, 1, "embedding", embed, claim_vectors=pointing(["down"]))
+    choose_sentences(cases, 1, "embedding", embed, claim_vectors=pointing(["down"]))
     assert asked == ["sea up."]
 
 
@@ -214,13 +219,13 @@ def similar(claim: str, sentences: Sequence[str]) -> list[float]:
 
 def test_the_mix_is_six_tenths_tokens_and_four_tenths_words():
     document = Document("a", "", "sea up. sea both. sea away. fog.")
-    ((*mixed,),) = choose_sentences("sea", [document], 4, "mix", pointing, match=similar)
+    ((*mixed,),) = chosen("sea", [document], 4, "mix", pointing, match=similar)
     assert scores(mixed) == pytest.approx({"sea up.": 1, "sea both.": 0.7, "sea away.": 0.4, "fog.": 0.15}, abs=1e-6)
     text = "sea up. sea both. sea away."
-    ((*alone,),) = choose_sentences("sea", [Document("a", "", text)], 3, "embedding", pointing)
+    ((*alone,),) = chosen("sea", [Document("a", "", text)], 3, "embedding", pointing)
     # What points away is left out, as what shares nothing is.
     assert scores(alone) == pytest.approx({"sea up.": 1.0, "sea both.": 0.6}, abs=1e-6)
-    ((*words,),) = choose_sentences("sea", [Document("a", "", text)], 3, "lexical", pointing)
+    ((*words,),) = chosen("sea", [Document("a", "", text)], 3, "lexical", pointing)
     assert scores(words) == dict.fromkeys(["sea up.", "sea both.", "sea away."], 1.0)
 
 
@@ -232,7 +237,7 @@ def test_of_a_long_document_an_embedding_model_reads_only_the_nearest_sentences(
         asked.extend(texts)
         return np.array([[1.0, 0.0]] * len(texts), np.float32)
 
-    choose_sentences("The sea rises fast", [Document("a", "", text)], 1, "embedding", embed)
+    chosen("The sea rises fast", [Document("a", "", text)], 1, "embedding", embed)
     assert len(asked) == 1 + EMBEDDED_SENTENCES and "The sea rises." in asked
 
 
@@ -244,7 +249,7 @@ def test_the_reranker_chooses_by_its_own_scores():
         return [len(sentence) / 1000 for sentence in sentences]
 
     documents = [HEART, Document("b", "", "Does it rain much in this part of the country in the month of May? No.")]
-    first, second = choose_sentences("cost", documents, 1, "reranker", rerank=by_length)
+    first, second = chosen("cost", documents, 1, "reranker", rerank=by_length)
     assert len(asked) == 1 and asked[0][0] == "cost" and len(asked[0][1]) == 5
     assert first[0].text == "Patients went home after a week." and first[0].score == len(first[0].text) / 1000
     assert second[0].score == len(second[0].text) / 2000  # a question
@@ -255,32 +260,32 @@ def test_other_methods_leave_the_reranker_alone():
         raise AssertionError
 
     for method in ("lexical", "mix"):
-        ((sentence,),) = choose_sentences("sea", [Document("a", "", "sea up.")], 1, method, pointing, never)
+        ((sentence,),) = chosen("sea", [Document("a", "", "sea up.")], 1, method, pointing, never)
         assert sentence.score == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("answer", [[0.5], [0.5, 0.5, 1.5], [0.5, float("nan"), 0.1]])
 def test_scores_that_make_no_sense_are_an_error(answer):
     with pytest.raises(InvalidData, match="one for each"):
-        choose_sentences("cost", [HEART], 1, "reranker", rerank=lambda claim, sentences: answer)
+        chosen("cost", [HEART], 1, "reranker", rerank=lambda claim, sentences: answer)
     with pytest.raises(InvalidData, match="the comparison of tokens"):
-        choose_sentences("cost", [HEART], 1, "mix", match=lambda claim, sentences: answer)
+        chosen("cost", [HEART], 1, "mix", match=lambda claim, sentences: answer)
 
 
 @pytest.mark.parametrize("vectors", [np.zeros((1, 4)), np.full((4, 4), np.nan)])
 def test_vectors_that_make_no_sense_are_an_error(vectors):
     with pytest.raises(InvalidData, match="not finite"):
-        choose_sentences("cost", [HEART], 1, "embedding", lambda texts: vectors)
+        chosen("cost", [HEART], 1, "embedding", lambda texts: vectors)
 
 
 @pytest.mark.parametrize("method", ["embedding", "reranker"])
 def test_a_method_without_its_model_is_an_error(method):
     with pytest.raises(UsageError, match="none is available"):
-        choose_sentences("cost", [HEART], 1, method)
+        chosen("cost", [HEART], 1, method)
 
 
 def test_hostile_text_is_read_and_keeps_its_offsets(match):
     text = "The sea \ud83d rises\0 fast. " + "x" * 20_000 + " . 🌊 The sea is wet."
-    (sentences,) = choose_sentences("the sea rises \ud83d", [Document("a", "", text)], 3, "mix", match=match)
+    (sentences,) = chosen("the sea rises \ud83d", [Document("a", "", text)], 3, "mix", match=match)
     assert sentences[0].text == "The sea \ud83d rises\0 fast."
     assert all(text[s.start : s.end] == s.text for s in sentences)
