@@ -108,7 +108,8 @@ def main(folder: Path, output: Path | None, cache: Path | None, work: Path) -> N
         facts = vars(choice) | {
             "features": WIDTH,
             "counts": COUNTS,
-            "first": len(reading.first.fever) + len(reading.first.abstracts),
+            "first": sum(map(len, reading.first[:3])),
+            "findings": len(reading.first.findings),
         }
         facts |= {"fever_pairs": FEVER_PAIRS, "fever_open": FEVER_OPEN, "open_above": OPEN_ABOVE, "together": together}
         (output / "README.md").write_text(card(figures, facts), encoding="utf-8")

@@ -28,8 +28,10 @@ outputs times {together.reader}.
 - **Data of the adapter**: first about half of {first:,} pairs, drawn at random. 12,932 are FEVER's, 1,400 have a
   reversed claim, 2,576 are open ones made as above, and the others are made from abstracts of SciFact that no claim is
   judged on: a title or a conclusion, as it is or with a word reversed, and the nearest other sentences of this or of a
-  similar abstract. Then pairs of SciFact and Climate-FEVER, twice, some of them with a reversed claim. The
-  adapter that ships has read all pairs of these two. The measured ones were trained in the same way on two thirds.
+  similar abstract. {findings:,} of these others are about what a sentence says that one thing does to another: the
+  sentence itself, or one that denies the effect or says the opposite, with a claim in other words. Then pairs of
+  SciFact and Climate-FEVER, twice, some of them with a reversed claim. The adapter that ships has read all pairs of
+  these two. The measured ones were trained in the same way on two thirds.
 - The files contain weights only, neither texts nor labels.
 - **Features**: the {counts} counts of `ccheck/verdict/features.py`, and each of them once more for documents of one
   sentence. In an abstract, they read the four sentences that share most words with the claim.

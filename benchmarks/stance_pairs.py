@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
+from stance_findings import findings, variants
 
 from ccheck.analysis import clean, sentence_spans, terms
 from ccheck.evaluation.files import read_records
@@ -59,6 +60,7 @@ class Pair(NamedTuple):
 class FirstPairs(NamedTuple):
     fever: list[Pair]
     abstracts: list[Pair]
+    findings: list[Pair]
     held: list[Pair]
     """Pairs of FEVER that are not learned from."""
 
@@ -71,10 +73,10 @@ def first_pairs(folder: Path) -> FirstPairs:
     made = [Pair(row.claim, _short(row.claim, row.text), STANCES.index(row.label)) for row in rows]
     made += _denied(rows, draw)
     made += _open(rows[6000:8600], rows, draw)
-    abstracts = _of_abstracts(folder, draw)
-    return FirstPairs(
-        made, abstracts, [Pair(row.claim, _short(row.claim, row.text), STANCES.index(row.label)) for row in held]
-    )
+    unjudged = _unjudged(folder)
+    abstracts = _of_abstracts(unjudged, draw)
+    kept = [Pair(row.claim, _short(row.claim, row.text), STANCES.index(row.label)) for row in held]
+    return FirstPairs(made, abstracts, _of_findings(unjudged, random.Random(5)), kept)
 
 
 def _nearest(claim: str, sentences: Sequence[str], most: int) -> str:
@@ -143,24 +145,48 @@ def nearest_others(
             yield row, others[:8]
 
 
-def _of_abstracts(folder: Path, draw: random.Random) -> list[Pair]:
-    """Titles and conclusions of abstracts that no claim is judged on, with the three nearest other sentences of the
-    same abstract (SUPPORTS; REFUTES with one word reversed) or of a similar one (open)."""
+def _unjudged(folder: Path) -> list[tuple[str, list[str]]]:
+    """Titles and sentences of SciFact's abstracts that no claim is judged on."""
     judged = {
         row.doc_id for row in read_rows(folder / "scifact/verdicts.jsonl", folder / "scifact/corpus.jsonl.gz").rows
     }
-    records = [record.data for record in read_records(folder / "scifact/corpus.jsonl.gz", frozenset())]
-    records = [record for record in records if str(record["_id"]) not in judged]
+    made = []
+    for record in read_records(folder / "scifact/corpus.jsonl.gz", frozenset()):
+        if str(record.data["_id"]) not in judged:
+            text = clean(record.data["text"]).strip()
+            sentences = [text[start:end] for start, end in sentence_spans(text)]
+            made.append((clean(record.data["title"]).strip(), sentences))
+    return made
+
+
+def _of_findings(abstracts: Sequence[tuple[str, list[str]]], draw: random.Random) -> list[Pair]:
+    """Claims about what one thing does to another. Half of them have the sentence before in their evidence."""
+    made: list[Pair] = []
+    for _, sentences in abstracts:
+        found = list(findings(sentences))
+        places = {place for place, _ in found}
+        for place, finding in found:
+            for claim, said, supports in variants(finding, draw):
+                if place and place - 1 not in places and draw.random() < 0.5:
+                    said = f"{sentences[place - 1]} {said}"
+                made.append(Pair(claim, said, SUPPORTS if supports else REFUTES))
+    draw.shuffle(made)
+    return made
+
+
+def _of_abstracts(abstracts: Sequence[tuple[str, list[str]]], draw: random.Random) -> list[Pair]:
+    """Titles and conclusions of abstracts that no claim is judged on, with the three nearest other sentences of the
+    same abstract (SUPPORTS; REFUTES with one word reversed) or of a similar one (open)."""
+    records = list(abstracts)
     draw.shuffle(records)
-    texts = [clean(record["text"]).strip() for record in records]
-    sentences = [[text[start:end] for start, end in sentence_spans(text)] for text in texts]
+    sentences = [some for _, some in records]
     vectorizer = TfidfVectorizer(sublinear_tf=True, stop_words="english", min_df=2)
     vectors = vectorizer.fit_transform([" ".join(some) for some in sentences])
     made: list[Pair] = []
-    for number, (some, record) in enumerate(zip(sentences, records, strict=True)):
+    for number, (title, some) in enumerate(records):
         if len(some) < 4:
             continue
-        for claim, rest in _conclusions(clean(record["title"]).strip(), some)[:2]:
+        for claim, rest in _conclusions(title, some)[:2]:
             kind = draw.choice("SRRN" if contradicted(claim, draw) else "SSN")
             if kind == "S":
                 made.append(Pair(claim, _nearest(claim, rest, 3), SUPPORTS))
@@ -243,7 +269,7 @@ def judged_pairs(scifact: Sequence[Judged], climate: Sequence[Judged], first: Fi
             if claim and claim != row.claim:
                 weight = 0.5 * counts[1 - row.label] if abstracts else 0.4
                 made.append(Pair(claim, row.deciding or row.evidence, 1 - row.label, weight))
-    again = draw.sample(first.fever, 500) + draw.sample(first.abstracts[:4500], 250)
+    again = draw.sample(first.fever, 500) + draw.sample(first.abstracts[:4500], 250) + draw.sample(first.findings, 600)
     return made + [pair._replace(weight=0.5) for pair in again]
 
 

@@ -60,7 +60,7 @@ def adapter(reading: Reading, name: str, learn_from: Sequence[NDArray[np.bool_]]
     reading.work.mkdir(parents=True, exist_ok=True)
     before = reading.work / "first.state"
     if not before.exists():
-        pairs = reading.first.fever + reading.first.abstracts
+        pairs = [*reading.first.fever, *reading.first.abstracts, *reading.first.findings]
         save_state(learn(reading.model, pairs, **FIRST), before)
     start: dict[str, torch.Tensor] = load_state(before)
     some = [

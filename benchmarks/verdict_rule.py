@@ -9,7 +9,7 @@ five sentences. The stances of each claim are those of a model that was made wit
 should be another.
 
 It prints the lowest value with at most half as many wrong verdicts as 0, which counts every guess, on the first half of
-SciFact's claims. The second half tests it. `DECISIVE` was chosen for the counts alone, on all of these claims.
+SciFact's claims, which is `DECISIVE`. The second half tests it.
 """
 
 from __future__ import annotations

@@ -43,6 +43,8 @@ KEPT_BYTES = 512 << 20
 """Token embeddings of documents that were read last: claims about one subject find the same documents."""
 KEPT_TEXTS = 4096
 """The same for the ids of tokens."""
+KEPT_CLAIMS = 128
+"""Claims whose tokens are kept: twice as many as are checked at a time."""
 Task = Literal["query", "document"]
 
 
@@ -84,8 +86,10 @@ class StaticEncoder:
         self._bert, self._table, self._most = bert, table, max_tokens
         self.special = frozenset(() if bert.unknown is None else (bert.unknown,))
         self._ids = functools.lru_cache(KEPT_TEXTS)(lambda text: tuple(bert.token_ids([text])[0]))
+        # Ranking, relevance and evidence ask for the same claim one after the other.
+        self.query = functools.lru_cache(KEPT_CLAIMS)(self._query)
 
-    def query(self, text: str) -> Tokens:
+    def _query(self, text: str) -> Tokens:
         (states,) = self._bert.encode_tokens([text])
         ids = self._ids(text)
         return Tokens(ids[: len(states)], self._table.turned(_normalised(states)), len(ids) > len(states))

@@ -33,7 +33,7 @@ from ..types import Evidence, Label, Verdict
 
 HALF_LIFE = 20
 """A document this many ranks further down counts half."""
-DECISIVE = 0.64
+DECISIVE = 0.7
 """The least confidence with which a document can make a side strong (`benchmarks/verdict_rule.py`)."""
 ASSUMED_CONFIDENCE = 0.8
 """The confidence of a stance whose method gives none."""
