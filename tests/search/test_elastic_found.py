@@ -137,7 +137,7 @@ def test_what_the_settings_name_must_be_shown(store: ElasticStore) -> None:
     for names, said in (
         (FieldNames(title="year"), "it is long: it holds no text"),
         (FieldNames(vector="body"), "it is text: it holds no vectors"),
-        (FieldNames(text=("none",)), "no field 'none'; its text fields are body"),
+        (FieldNames(text=("none",)), "no field 'none'. Its text fields are body"),
     ):
         with pytest.raises(InvalidData, match=said):
             chosen({"body": TEXT, "year": Field("long")}, {"body": [PROSE]}, names)
