@@ -233,8 +233,10 @@ def _sum(ranks: Mapping[str, int], recipe: Recipe) -> str:
 
 
 def _in_words(confidence: float) -> str:
-    """About how often a calibrated judge is right: nearly always, mostly, or about as often as not."""
-    return "high" if confidence >= 0.85 else "moderate" if confidence >= 0.65 else "low"
+    """About how often a calibrated judge is right: nearly always, mostly, or about as often as not. The word is that of
+    the two digits that are printed beside it."""
+    shown = float(f"{confidence:.2f}")
+    return "high" if shown >= 0.85 else "moderate" if shown >= 0.65 else "low"
 
 
 def _verdict(verdict: Verdict) -> Text:

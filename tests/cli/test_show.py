@@ -189,3 +189,12 @@ def test_a_verdict_without_some_of_its_documents_says_so():
     text = whole(verdict, Stance("SUPPORTS", 0.9), Stance(None, error="the server is gone"))
     assert f"Verdict  SUPPORTS (0.70, moderate confidence)  1 of 2 papers supports it\n         {why}\n" in text
     assert text.count("the server is gone") == 1
+
+
+@pytest.mark.parametrize(
+    ("confidence", "words"),
+    [(0.644, "0.64, low"), (0.6451, "0.65, moderate"), (0.844, "0.84, moderate"), (0.8451, "0.85, high")],
+)
+def test_a_confidence_has_the_word_of_its_printed_digits(confidence, words):
+    text = whole(Verdict("SUPPORTS", confidence, "so"), Stance("SUPPORTS", confidence))
+    assert f"Verdict  SUPPORTS ({words} confidence)  so\n" in text and f"confidence {words}\n" in text
