@@ -4,7 +4,7 @@
 
 FOLDER contains `scifact/`, `climate-fever/` and `fever/`. Everything is drawn with fixed seeds, so the same data,
 library versions and kind of processor give the same files. `--cache FILE` keeps the embeddings, `--work FOLDER` the
-adapters, which take about 45 minutes of CPU time together.
+adapters, which take 25 to 45 minutes of CPU time together.
 
 The measurement is nested. In each of three outer folds, a third of the claims is held out, and training pairs that
 share a document with them are dropped. Regularisation, class weights, the weight of FEVER, temperature and threshold
