@@ -1,4 +1,4 @@
-"""What settings and flags change in a recipe: the same for every command and for Python."""
+"""Changes that settings and flags make to a recipe, in the same way for every command and for Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stages import Bm25, Dense, ModelStage, QuestionsStage, VerdictStage
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a command's flags change, apart from settings; None: nothing."""
+    """The changes that a command's flags ask for, apart from settings. None: no change."""
 
     fields: str | None = None
     no_dense: bool = False

@@ -83,7 +83,7 @@ def analyzer() -> tantivy.TextAnalyzer:
 
 @functools.cache
 def open_analysis(analysis: Analysis) -> Callable[[str], list[str]]:
-    """What makes text into the terms of an analysis, in order; no term has white space in it.
+    """Returns the function that turns a text into the terms of an analysis, in order. No term contains white space.
 
     A hashtag is # and the letters, digits and underscores after it. Subwords are the tokens that the model's tokenizer
     cuts a word into, whichever words stand around it, special tokens (with that for the unknown) left out. Where the

@@ -1,4 +1,4 @@
-"""What a document is cited with: authors, year, journal and DOI, under the names that sources have for them."""
+"""The authors, year, journal and DOI of a document, read under the names that different sources give them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Citation:
 
 
 def citation_of(document: Document) -> Citation:
-    """What the document's metadata say, under whichever of the usual names."""
+    """Reads the citation from the document's metadata, under any of the usual field names."""
     known = {folded(name): value for name, value in reversed(list(document.metadata.items()))}
     year = _first(known, YEAR)
     found = _YEAR.search(_text(year)) if year is not None else None

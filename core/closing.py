@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with`."""
+"""A base class for objects that a `with` statement closes."""
 
 from __future__ import annotations
 

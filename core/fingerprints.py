@@ -81,7 +81,7 @@ def file_hash(file: Path) -> str:
 
 
 def _remembered(what: str, files: Sequence[Path], make: Callable[[], bytes]) -> bytes:
-    """What `make` makes of files, a SHA-256: from the cache, unless one of them has changed since."""
+    """Returns the SHA-256 that `make` computes for files, from the cache unless one of them has changed since."""
     before = [_state(file) for file in files]
     named = [(str(file.absolute()), str(file.resolve()), state) for file, state in zip(files, before, strict=True)]
     key = hashlib.sha256(repr((what, named)).encode("utf-8", "surrogatepass")).digest()
@@ -97,8 +97,10 @@ def _remembered(what: str, files: Sequence[Path], make: Callable[[], bytes]) -> 
 
 
 class _State(NamedTuple):
-    """What changes when a file does. `changed` is the time of the last change of any kind: nobody can set it, as they
-    can the other."""
+    """The properties of a file that show whether it has changed.
+
+    `changed` is the time of the last change of any kind. Nobody can set it, unlike `modified`.
+    """
 
     size: int
     modified: int

@@ -1,4 +1,4 @@
-"""What all HTTP clients share: limits on what a server may say, when it is asked again, and why it failed.
+"""Shared by all HTTP clients: limits on what a server may say, when to ask it again, and why it failed.
 
 A server is a stranger. Its answers are read within a limit that counts decoded bytes, no redirect is followed, and it
 does not choose how often it is asked.
@@ -117,7 +117,7 @@ class Patience:
         return self.longest if self.reached else min(self.longest, FIRST_SECONDS)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """What `attempt` returns. It is made again while it raises MayPass and the next try would be in time.
+        """Returns the result of `attempt`. Repeats it while it raises MayPass and the next try would be in time.
 
         Raises what the last attempt raised.
         """
@@ -153,9 +153,9 @@ def _error_of(state: RetryCallState) -> BaseException | None:
 
 
 def redirected(server: str, status: int, headers: Mapping[str, str]) -> str | None:
-    """What to say about an answer that sends us elsewhere; None for any other answer.
+    """Returns the message about an answer that redirects elsewhere; None for any other answer.
 
-    Nobody follows: claims and papers would go to a host that the user did not name.
+    ccheck does not follow redirects: claims and papers would go to a host that the user did not name.
     """
     if not 300 <= status < 400:
         return None
@@ -189,7 +189,7 @@ def is_lasting(error: BaseException) -> bool:
 
 
 def missing_certificates() -> str | None:
-    """What is wrong with SSL_CERT_FILE and SSL_CERT_DIR, which HTTP clients read; None if nothing is."""
+    """Says which path in SSL_CERT_FILE or SSL_CERT_DIR, which HTTP clients read, does not exist; None if all do."""
     for name, kind, there in (("SSL_CERT_FILE", "file", os.path.isfile), ("SSL_CERT_DIR", "folder", os.path.isdir)):
         value = os.environ.get(name)
         if value and not there(value):

@@ -29,7 +29,7 @@ def install_command(extra: str | None = None) -> str:
 
 
 def _origin() -> dict[str, Any]:
-    """What installers write down of a package that does not come from an index (PEP 610)."""
+    """Returns the record that installers keep of a package that does not come from an index (PEP 610)."""
     import importlib.metadata
 
     try:

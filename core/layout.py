@@ -1,4 +1,4 @@
-"""What a store was made with, and remembers: models, how documents are cut, analyses, additional texts."""
+"""The layout that a store records: models, how documents are cut, analyses, additional texts."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class AdditionalTexts:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a store was made with, and remembers. Without vectors it answers BM25 only.
+    """The choices that a store was made with and records. A store without vectors answers BM25 only.
 
     `dense` has the fields of vectors by name, the main one first; `units` the granularities by name.
     """

@@ -1,4 +1,4 @@
-"""What stages computed before: the seam at which an evaluation keeps results, so that no stage runs twice.
+"""Memory for the results of stages: an evaluation keeps them here, so that no stage runs twice.
 
 A key is a hash of everything that a value depends on; a value is bytes. What fails is never kept.
 """

@@ -243,7 +243,7 @@ def _answers(url: str) -> bool:
 
 
 def slow_to_load(name: str) -> str:
-    """What is said before a model is loaded with torch, and why it takes time."""
+    """Returns the message shown before a model is loaded with torch. It says why loading takes time."""
     return f"loading {name} (torch takes some seconds to start)"
 
 

@@ -60,5 +60,5 @@ def environment(package: str, style: str, script: str | None = None, **names: An
 
 
 def csp_hash(text: str) -> str:
-    """What a content security policy calls an inline style or script by."""
+    """Returns the hash that names an inline style or script in a content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,4 +1,4 @@
-"""What the fields of a store are that ccheck did not make: a table for each store in the settings.
+"""The fields of stores that ccheck did not make. The settings have a table for each such store.
 
 [stores."https://search.example.org:9200/papers"]
 id = "doi"

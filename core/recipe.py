@@ -220,7 +220,7 @@ def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
 
 
 def ways_to_get(recipe: Recipe, model: str | None) -> str:
-    """What to do if a model of the recipe is missing; empty for a model that the recipe does not name.
+    """Says what to do if a model of the recipe is missing; empty for a model that the recipe does not name.
 
     A model that nobody published has to be trained. Any model can be replaced with another one.
     """
@@ -308,7 +308,7 @@ def _parsed(name: str, text: str) -> dict[str, Any]:
 
 
 def _extended(name: str, data: Mapping[str, Any]) -> str | None:
-    """What the recipe `name` extends: a packaged recipe, or a file, looked for beside it first."""
+    """Returns what the recipe `name` extends: a packaged recipe, or a file, which is first looked for beside it."""
     base = data.get("extends")
     if not isinstance(base, str):
         return None

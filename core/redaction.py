@@ -92,7 +92,7 @@ def redact(text: str) -> str:
 
 
 def _redact_logs() -> None:
-    """What HTTP clients log, URLs and headers, goes out without secrets."""
+    """Removes secrets from the URLs and headers that HTTP clients log."""
     for logger in map(logging.getLogger, _LOGGERS):  # a logger's filter is not that of those below it
         if _without_secrets not in logger.filters:
             logger.addFilter(_without_secrets)

@@ -1,4 +1,4 @@
-"""What a stranger writes is words: `[SEP]`, `</s>` or `<|im_start|>` in a text ends no sequence and begins no role.
+"""Reads special tokens in texts as words: `[SEP]`, `</s>` or `<|im_start|>` ends no sequence and begins no role.
 
 Tokenizers look for their special tokens in every text that they are given. Here they are told not to. What a tokenizer
 itself puts around a text is not looked for, and stays.

@@ -16,7 +16,7 @@ class Stage(BaseModel):
 
 
 QueryText: TypeAlias = Literal["claim", "rewrite", "expand", "hyde"]
-"""What a retriever searches for: the claim as it is, or what a language model made of it (see `RewritingStage`)."""
+"""The text that a retriever searches for: the claim itself, or a language model's version (see `RewritingStage`)."""
 
 
 class Analysis(Stage, frozen=True):  # said again for pyright, which then knows that it is hashable
@@ -116,7 +116,7 @@ _PROMPTS = "paper: ask as the published system does (see below), not with ccheck
 
 
 class RewritingStage(Stage):
-    """What a language model makes of the claim, for retrievers whose `query` asks for it.
+    """Rewrites the claim with a language model, for retrievers whose `query` asks for it.
 
     `rewrite`: the claim in the plain words of papers; `expand`: the claim and a few sentences as an abstract would have
     them; `hyde`: hypothetical papers that would answer it. Dense retrievers take the mean of their embeddings (Gao
@@ -166,7 +166,7 @@ class UnitsStage(Stage):
 
 
 class IngestStage(Stage):
-    """What an ingest adds to the store beyond what the retrievers search."""
+    """The parts that an ingest adds to the store beyond those that the retrievers search."""
 
     titles: bool = Field(
         default=True,

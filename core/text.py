@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 _TURNING = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-"""What changes the direction of the text around it."""
+"""Characters that change the direction of the text around them."""
 CONTROLS = rf"\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNING}"
-"""What could steer a terminal or turn the text beside it, as a class of a regular expression; not lines and tabs."""
+"""Characters that could steer a terminal or turn the text beside them, for a character class of a regular expression.
+
+Line feeds and tabs are not among them.
+"""
 _SEPARATORS = r"\u2028\u2029"
 _CONTROL = re.compile(f"[{CONTROLS}]")
 _SEPARATOR = re.compile(rf"[{_SEPARATORS}]")
@@ -64,7 +67,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What a library's error says, without the pages that some add to it."""
+    """Returns the first line of a library's error, without the pages that some add to it."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 

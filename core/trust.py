@@ -1,4 +1,4 @@
-"""What the user allowed the settings file of a folder to say: the file's path, and the digest of what it says.
+"""The settings files of folders that the user trusts: each file's path, and the digest of what it says.
 
 As with direnv: the file that was read and accepted is trusted, and one that changed is not. What a file refers to and
 what decides as much as itself (the recipe that it names, with those which that one extends, and a folder of prompts)

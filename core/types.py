@@ -36,7 +36,7 @@ class SparseVector:
 
     @staticmethod
     def from_bytes(data: bytes) -> SparseVector:
-        """What `to_bytes` made; the length of `data` is a multiple of 8 bytes."""
+        """Reads the bytes that `to_bytes` made. The length of `data` is a multiple of 8 bytes."""
         import numpy as np
 
         half = len(data) // 2
@@ -169,17 +169,17 @@ class Query:
     filters: tuple[Filter, ...] = ()
 
     def words(self, retriever: str) -> str:
-        """What the BM25 retriever of that name searches for."""
+        """Returns the text that the BM25 retriever of that name searches for."""
         own = self.own.get(retriever)
         return own if isinstance(own, str) else self.text
 
     def embedding(self, retriever: str) -> Vector | None:
-        """What the dense retriever of that name searches for."""
+        """Returns the embedding that the dense retriever of that name searches for, if there is one."""
         own = self.own.get(retriever)
         return self.vector if own is None or isinstance(own, (str, SparseVector)) else own
 
     def weights(self, retriever: str) -> SparseVector | None:
-        """What the sparse retriever of that name searches for."""
+        """Returns the sparse vector that the sparse retriever of that name searches for, if there is one."""
         own = self.own.get(retriever)
         return own if isinstance(own, SparseVector) else None
 
@@ -233,7 +233,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """What one document says about the claim. If it could not be determined, `label` is None and `error` says why.
+    """The stance of one document on the claim. If it could not be determined, `label` is None and `error` says why.
 
     `confidence` is the probability, in 0..1, that the label is right. `probabilities` has the probability of each
     label, if the method gives them. `interrupted`: the user stopped before the stance was made. It is not in a result's
@@ -250,7 +250,7 @@ class Stance:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the evidence says as a whole. If there is no verdict, `label` is None and `error` says why.
+    """The verdict of the evidence as a whole. If there is none, `label` is None and `error` says why.
 
     `judged` counts the documents with a stance, `failed` those whose stance could not be made. If some failed, `error`
     says why even if there is a label, and the confidence is lower.
