@@ -1,4 +1,4 @@
-"""What runs a recipe: a `Checker` from claims to results, and what an ingest needs for it."""
+"""Runs a recipe: a `Checker` that turns claims into results, and what an ingest needs for it."""
 
 from .checker import Checker
 

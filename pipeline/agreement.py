@@ -18,7 +18,7 @@ FORMATS: dict[str, Callable[[Document], str]] = {
     "its title and text": lambda document: f"{document.title} {document.text}".strip(),
     "its title": lambda document: document.title,
 }
-"""What of a document the vectors can be of."""
+"""The parts of a document that vectors may have been made from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What an ingest makes of documents: what the store has already, and what a recipe needs in it."""
+"""Opens the encoders of an ingest: for the fields that the store has, and for those that a recipe needs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _Opening:
         return self.recipe.name if self.recipe is not None else ""
 
     def needed(self, what: str, required: bool, make: Callable[[], T]) -> T | None:
-        """What the recipe needs; None, with a notice, if that is optional and not available."""
+        """Makes something that the recipe needs; None, with a notice, if it is optional and not available."""
         try:
             return make()
         except (NotFound, MissingExtra) as error:
@@ -230,7 +230,7 @@ def _embedding_of(dense: Sequence[DenseEncoder], model: str | None) -> Embedding
 
 
 def _additional(opening: _Opening, layout: Layout, wanted: AdditionalStage | None) -> AdditionalWriter | None:
-    """What writes the recipe's additional texts, else those that the store has."""
+    """Returns the writer of the recipe's additional texts, else of those that the store has."""
     there = layout.additional
     if wanted is None and there is not None:
         wanted = AdditionalStage(summary=there.summary, posts=there.posts, llm=there.model)

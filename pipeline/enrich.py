@@ -50,7 +50,7 @@ OnProgress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class EnrichReport:
-    """What was done. Each document `read` is made (it is new or its text has changed), unchanged or failed.
+    """Report of a run. Each document `read` is made (it is new or its text has changed), unchanged or failed.
 
     `changed` counts documents that somebody else wrote in the meantime; the next run finds them. `without_text` are
     among those made, but only their ids are kept. `failures` has the reasons of the first that failed, by id.
@@ -261,7 +261,7 @@ class _Run:
         self._pending.append((batch, pool.submit(self._write, entries)))
 
     def _entries(self, batch: _Batch) -> list[tuple[Entry, Written]]:
-        """What is made of the documents; one without any text has its digest only."""
+        """Makes the entries of the documents. A document without any text only gets its digest."""
         full = [one for one in batch.changed if one[0].title.strip() or one[0].text.strip()]
         empty = [one for one in batch.changed if not (one[0].title.strip() or one[0].text.strip())]
         self.counts["without_text"] += len(empty)

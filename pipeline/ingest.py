@@ -1,4 +1,4 @@
-"""What an ingest works with: the recipe that it provides for, the store, and the encoders.
+"""Opens what an ingest works with: the recipe that it provides for, the store, and the encoders.
 
 with open_ingest(settings, recipe_to_ingest(settings, "mine.toml")) as opened:
     report = ingest(["corpus.jsonl"], opened.store, opened.encoders, IngestOptions())

@@ -164,7 +164,7 @@ def go_back(settings: Settings, notify: Callable[[str], None] = lambda message: 
 
 
 def _encoders(resources: Resources, store: ElasticStore, layout: Layout, changes: Changes) -> Encoders:
-    """What makes the documents of the new index. With a model, its vectors take the place of all others."""
+    """Returns the encoders for the new index. If a model is chosen, its vectors take the place of all others."""
     info = store.info()
     assert info is not None
     if changes.model is not None:
@@ -199,7 +199,7 @@ def _described(options: IndexOptions) -> str:
 def _operations(
     settings: Settings, source: moving.Numbered, layout: Layout, encoders: Encoders | None
 ) -> Iterator[copying.Operations]:
-    """What writes documents of the source to an index of this layout."""
+    """Yields the function that writes documents of the source to an index of this layout."""
     if layout == source.index.layout:
         yield copying.as_stored
         return
@@ -233,7 +233,10 @@ def _operations(
 
 
 def _checked(settings: Settings, store: ElasticStore, move: moving.Move, claims: Sequence[Claim], check: Check) -> str:
-    """What the check says about the rankings of both. Raises InvalidData if it fails, or the copy is empty."""
+    """Returns what the check says about the rankings of both indices.
+
+    Raises InvalidData if the check fails, or the copy is empty.
+    """
     connection, layouts = store.client.connection, (move.source.index.layout, move.target.index.layout)
     before, after = move.counts()
     if not after:

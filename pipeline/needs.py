@@ -1,4 +1,4 @@
-"""What a recipe needs in a store, which `ccheck ingest --recipe` provides."""
+"""Lists what a recipe needs in a store. `ccheck ingest --recipe` provides it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Needs:
 
 
 def needs_of(recipe: Recipe) -> Needs:
-    """What the retrievers of a recipe search in."""
+    """Returns the fields of a store that a recipe needs."""
     dense: dict[tuple[str | None, bool], bool] = {}
     analyses: list[Analysis] = []
     sparse, sparse_required = None, False

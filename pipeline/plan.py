@@ -1,4 +1,4 @@
-"""What of a recipe can run on a store and a machine."""
+"""Plans a run: the parts of a recipe that can run on a store and a machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """What makes a retriever's query of a claim: an embedding, by way of an adapter or not, or a sparse vector."""
+    """Encodes claims for one retriever: as an embedding, with or without an adapter, or as a sparse vector."""
 
     dense: Embedder | None = None
     adapter: Callable[[Vector], Vector] | None = None
@@ -38,7 +38,7 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What can run: retrievers with their encoders, rerankers, who judges, and what the user should know.
+    """The parts that can run: retrievers with their encoders, rerankers, a judge, and notes for the user.
 
     `state` is the store's when the plan was made (`StoreInfo.state`), by which a memory knows it again.
     `embedder` is the model of the store's main vectors, if it is used. `match` compares the tokens of a claim with
@@ -63,7 +63,7 @@ class Plan:
 
     @property
     def found_by(self) -> str:
-        """What results call the ranking before any reranker, where one retriever is alone."""
+        """The name that results give to the ranking before any reranker, if there is only one retriever."""
         return next(iter(self.retrievers))
 
 

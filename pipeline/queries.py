@@ -1,4 +1,4 @@
-"""What the store is asked for claims: texts that a language model rewrote, and their encodings for each retriever."""
+"""Builds the queries for claims: texts that a language model rewrote, and their encodings for each retriever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 Role: TypeAlias = Literal["query", "document"]
 """How a text is encoded: some models have two ways."""
 Texts: TypeAlias = Mapping[QueryText, tuple[str, ...]]
-"""What a claim can be searched for as: its own text, and what a language model made of it."""
+"""The texts that can stand for a claim in a search: its own, and those that a language model made of it."""
 
 
 def rewrite_claims(run: Run, states: Sequence[ClaimState]) -> list[Texts]:
@@ -127,7 +127,7 @@ def _each_once(
     dump: Callable[[T], bytes],
     load: Callable[[bytes], T],
 ) -> dict[str, T]:
-    """What the model makes of each text, of those that the memory does not have."""
+    """Returns the encoding of each distinct text. The model encodes only those that the memory does not have."""
     once = list(dict.fromkeys(texts))
     keys = [memory_key(kind, spec.fingerprint, spec.max_tokens, role, text) for text in once]
     made = recall(memory, kind, keys, lambda places: list(encode([once[place] for place in places])), dump, load)

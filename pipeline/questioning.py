@@ -162,7 +162,7 @@ def check_with_questions(run: Run, asking: Asking, claims: Iterator[Claim]) -> I
 
 
 def _taken(events: SimpleQueue[_Event]) -> tuple[list[_Search], list[_Done]]:
-    """What has happened since; waits for the first of it. Searches that nobody waits for any more are left out."""
+    """Returns the new events, and waits for the first one. Searches that nobody waits for any more are left out."""
     taken = [events.get()]
     while not events.empty():
         taken.append(events.get())

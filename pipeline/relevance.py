@@ -23,7 +23,7 @@ HITS = 10
 SENTENCES, SENTENCE_HITS = 60, 5
 """How many sentences of a hit, and of how many hits."""
 CALIBRATED = "ff6f51de"
-"""What the fingerprint of all-MiniLM-L6-v2's weights begins with: other models' cosines mean something else."""
+"""The beginning of the fingerprint of all-MiniLM-L6-v2's weights. Other models' cosines mean something else."""
 NOT_FOUND = 50
 """The rank of a hit that a retriever did not find."""
 
@@ -77,7 +77,7 @@ def relevance(claim: str, hits: Sequence[Hit], retrievers: Mapping[str, Retrieve
 
 
 def features(claim: str, hits: Sequence[Hit], bm25: str | None, dense: str | None) -> dict[str, float]:
-    """What the models read. `bm25` and `dense` are the names of the retrievers, None if there is none."""
+    """Returns the features that the models read. `bm25` and `dense` are names of retrievers, None if there is none."""
     hits = hits[:HITS]
     wanted = set(terms(claim))
     count = max(1, len(wanted))

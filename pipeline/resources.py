@@ -1,4 +1,4 @@
-"""What a run has loaded or is connected to, each thing once: encoders, rerankers, judges, language models."""
+"""The models and connections of a run, each opened once: encoders, rerankers, judges, language models."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ class Resources(Closing):
         )
 
     def matcher(self) -> Rerank | None:
-        """What compares the tokens of a claim with those of sentences (see `StaticEncoder`); None without its model."""
+        """Returns the function that compares a claim's tokens with those of sentences; None without its model.
+
+        See `StaticEncoder`.
+        """
         from ..encode.dense import DEFAULT_MODEL
         from ..encode.late import load_late_encoder
         from ..rerank.late import LateReranker
@@ -114,7 +117,7 @@ class Resources(Closing):
 
     @property
     def notices(self) -> list[str]:
-        """What the user should know of the connections to language models."""
+        """The notices about connections to language models that the user should know."""
         return [llm.notice for llm in self._llms.values() if llm.notice]
 
     def close(self) -> None:

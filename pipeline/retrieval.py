@@ -15,7 +15,7 @@ from .run import ClaimState, Run
 
 Ranked: TypeAlias = Sequence[tuple[str, float]]
 Rankings: TypeAlias = Mapping[str, Ranked]
-"""What each retriever returns for one query, by its name."""
+"""The ranking that each retriever returns for one query, by the retriever's name."""
 
 
 def search(run: Run, states: Sequence[ClaimState]) -> None:
@@ -58,7 +58,7 @@ def search(run: Run, states: Sequence[ClaimState]) -> None:
 
 
 def _narrow(run: Run, states: Sequence[ClaimState]) -> None:
-    """What matched takes the place of the whole document, where the store knows parts of documents."""
+    """Replaces whole documents with the parts that matched, where the store knows parts of documents."""
     found = [(state, state.query) for state in states if state.query is not None and state.hits]
     try:
         answers = run.store.narrowed([query for _, query in found], [state.hits for state, _ in found])
@@ -76,7 +76,7 @@ def _documents(ranked: Ranked, granularity: str | None) -> tuple[str, ...]:
 
 
 def _rankings(run: Run, queries: Sequence[Query]) -> list[Rankings | CcheckError]:
-    """What each retriever returns for each query; the store is asked for what the memory does not have."""
+    """Returns each retriever's ranking for each query. The store is asked for those that the memory does not have."""
     store, memory, state = run.store, run.memory, run.plan.state
     if memory is None or state is None:
         return list(store.rankings(queries, run.retrievers, filters=run.filters))
@@ -110,7 +110,7 @@ def _rankings(run: Run, queries: Sequence[Query]) -> list[Rankings | CcheckError
 
 
 def _content(query: Query, name: str) -> bytes:
-    """What a retriever is asked, as bytes."""
+    """Returns the query of one retriever as bytes."""
     own = query.own.get(name)
     if isinstance(own, SparseVector):
         return own.ids.tobytes() + b":" + own.weights.tobytes()

@@ -1,4 +1,4 @@
-"""What a language model makes of claims, for retrievers that search for it in their place.
+"""Rewrites claims with a language model, for retrievers that search for the result in place of the claim.
 
 `rewrite` and `expand` as in appendix A of the CheckThat! 2025 system on task 4b, `hyde` as in its appendix D:
 hypothetical documents, whose embeddings are searched with (Gao et al., ACL 2023, arXiv:2212.10496).
@@ -28,7 +28,7 @@ _PAPER_TOKENS = 400
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What became of a claim: one text each of `rewrite` and `expand`, as many of `hyde` as papers were wanted.
+    """The rewritten texts of a claim: one each of `rewrite` and `expand`, as many of `hyde` as papers were wanted.
 
     If one of them could not be made there are none, and `error` says why; `usage` has what was paid all the same.
     """
@@ -36,6 +36,9 @@ class Rewritten:
     texts: Mapping[QueryText, tuple[str, ...]]
     usage: Usage = field(default_factory=Usage)
     error: CcheckError | None = None
+
+
+# The docstrings of replies are part of the JSON schema that the model gets: rewording one changes the request.
 
 
 class Rewrite(Reply):

@@ -21,7 +21,7 @@ MAX_CLAIM_CHARS = 100_000
 
 @dataclass(frozen=True)
 class Run:
-    """What is the same for all claims of one call.
+    """The inputs that are the same for all claims of one call.
 
     `details` fills the scores and ranks of each retriever. `trace` fills `Result.stages`. `strict` makes a failed
     reranker the claim's error. `memory` has what stages computed before.

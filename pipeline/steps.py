@@ -139,7 +139,7 @@ def _in_document(hit: Hit, sentences: Sequence[Sentence]) -> tuple[Sentence, ...
 
 
 def cases(run: Run, states: Sequence[ClaimState]) -> list[Case]:
-    """What there is to judge: the claims with what is read of their evidence."""
+    """Returns the cases to judge: the claims, each with the pieces of its evidence that are read."""
     return [
         Case(
             state.claim,
