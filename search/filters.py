@@ -36,7 +36,7 @@ NAMED = 20
 """The most fields that an error lists."""
 
 Kind: TypeAlias = Literal["numbers", "text", "either", "words", "dates", "booleans", "nested", "mixed", "other"]
-"""What a field's values are to a filter: only numbers (including numbers written as text), only text, or either.
+"""The kind of a field's values for a filter: only numbers (including numbers written as text), only text, or either.
 
 `words` can only be searched for. Filters can't use `nested`, `mixed` (a different type in each index of an alias) and
 `other` fields at all.

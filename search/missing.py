@@ -1,4 +1,4 @@
-"""What a store lacks for a retriever, decided in one place for all stores."""
+"""Decides, in one place for all stores, what a store lacks for a retriever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_NAMED = 3
 
 
 def missing(retriever: Retriever, layout: Layout) -> str | None:
-    """What a store with this layout lacks for a retriever, in words; None if it has everything."""
+    """Says in words what a store with this layout lacks for a retriever; None if it has everything."""
     if isinstance(retriever, Sparse):
         return "sparse vectors" if layout.sparse is None else None
     if retriever.units is not None:
@@ -36,7 +36,7 @@ def no_store(name: str) -> NotFound:
 
 
 def unfinished(store: str, reading: Sequence[str]) -> tuple[str, ...]:
-    """What to say about a store whose last ingest has not ended, with what that one reads."""
+    """Returns the notice about a store whose last ingest has not ended. `reading` are the sources of that ingest."""
     if not reading:
         return ()
     files = " ".join(map(shlex.quote, reading)) if len(reading) <= MOST_NAMED else "FILE..."

@@ -18,7 +18,7 @@ from .filters import Kind
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What is in a store.
+    """The contents of a store.
 
     `pending` documents are stored, but BM25 can't find them yet. `dimensions` is the size of the vectors, None without
     vectors; an index that ccheck did not make (`made_here` is false) can have vectors without a model in its layout.
@@ -76,7 +76,7 @@ class Store(Protocol):
         ...
 
     def info(self, *, figures: bool = True) -> StoreInfo | None:
-        """What is in it; None if it does not exist.
+        """Returns the contents of the store; None if it does not exist.
 
         Without `figures`, which cost requests or time, `passages` may be 0, `bytes` and `state` None.
         """
@@ -179,7 +179,7 @@ class Store(Protocol):
         ...
 
     def removal(self) -> str:
-        """What `drop` would remove, worded for a question, even if the store is damaged.
+        """Says what `drop` would remove, worded for a question, even if the store is damaged.
 
         Raises NotFound if there is no store, and InvalidData if somebody else uses any of it.
         """

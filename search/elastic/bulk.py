@@ -26,7 +26,7 @@ CHUNK_DOCUMENTS = 500
 MAX_ID_BYTES = 512
 """Elasticsearch's own limit."""
 WANTED = "items.*.status,items.*.result,items.*.error"
-"""What of an answer is read (`filter_path`)."""
+"""The parts of an answer that are read (`filter_path`)."""
 
 
 @dataclass(frozen=True, slots=True)

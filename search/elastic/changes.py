@@ -1,4 +1,4 @@
-"""What was written to an index, oldest first, and which documents of it another index lacks.
+"""Reads the writes to an index, oldest first, and finds the documents of it that another index lacks.
 
 Every write to a shard, a removal too, has the next number. A document has that of its last write. So adding to an index
 of others, copying one of ours, catching up and going on after a crash are all the same: what was dealt with up to a

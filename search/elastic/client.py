@@ -127,11 +127,12 @@ class Client:
         patient: bool = True,
         slow: bool = False,
     ) -> T:
-        """What `attempt` returns, which asks for `path` and is made again while its error may pass.
+        """Returns the result of `attempt`, which requests `path`. It is repeated while its error may pass.
 
-        It raises `Busy` for a part of an answer that says to come back later. Not `patient`: a few tries, whatever the
-        server did before. `slow`: also after an answer took too long; a search that did so once will again, unless
-        the host was at fault: if there are several, one other is asked. Nothing is tried again once `stopped` is set.
+        `attempt` raises `Busy` for a part of an answer that says to come back later. Not `patient`: a few tries,
+        whatever the server did before. `slow`: also after an answer took too long; a search that did so once will
+        again, unless the host was at fault: if there are several, one other is asked. Nothing is tried again once
+        `stopped` is set.
         """
         stopped = stopped or self._abandoned
         failed_since: float | None = None

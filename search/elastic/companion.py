@@ -37,7 +37,7 @@ SEVERAL: Final = (
     "For several, make an alias of them (POST _aliases), and use the alias: ccheck index enrich --store "
     "https://host:9200/ALIAS"
 )
-"""What to do about a list or a pattern, which can have no companion."""
+"""Advice for a list or a pattern, which can't have a companion."""
 
 Rankings: TypeAlias = Mapping[str, Sequence[tuple[str, float]]]
 
@@ -87,7 +87,7 @@ class Companion(ElasticStore):
         return bool(_served(self._index().layout, retrievers))
 
     def joined(self, theirs: StoreInfo, *, figures: bool = True) -> StoreInfo:
-        """What the other index and this are together."""
+        """Returns the combined info of the other index and this one."""
         ours = self.info(figures=figures)
         assert ours is not None
         lacking = theirs.documents - ours.documents
@@ -165,7 +165,7 @@ class Companion(ElasticStore):
     def _rank(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], filters: list[Body]
     ) -> list[Rankings | CcheckError]:
-        """What is found here, without what the other index does not have or its filters do not pass."""
+        """Returns this index's rankings, without documents that the other index lacks or that its filters reject."""
         within: list[Body] = []
         index = self._theirs._index()
         factor = index.chunks_asked

@@ -131,7 +131,7 @@ def _address(address: str, variable: str) -> tuple[str, str]:
 
 
 def _basic(user: str | None, password: str | None) -> str | None:
-    """What basic authentication sends."""
+    """Returns the credentials that basic authentication sends; None unless both are set."""
     return base64.b64encode(f"{user}:{password}".encode()).decode() if user and password else None
 
 

@@ -14,7 +14,7 @@ from .client import Client, path_of
 from .errors import WHOLE, refuse_parts
 
 Operations: TypeAlias = Callable[[Sequence[Written]], Iterable[bulk.Operation]]
-"""What writes some documents to the other index."""
+"""Makes the operations that write some documents to the other index."""
 
 _WITH_VECTORS: tuple[Any, ...] = ({"exclude_vectors": False}, True)
 """From 9.2 on vectors are kept beside `_source` and come on request; before, a server does not know the request."""
@@ -71,7 +71,7 @@ def count(client: Client, index: str) -> int:
 
 
 def all_of_source(client: Client, index: str) -> Any:
-    """What asks this server for the vectors, too."""
+    """Returns the `_source` option with which this server sends the vectors too."""
     newer, older = _WITH_VECTORS
     try:
         body = {"size": 0, "_source": newer}

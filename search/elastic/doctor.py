@@ -1,4 +1,4 @@
-"""What `ccheck doctor` says about a server."""
+"""The findings of `ccheck doctor` about a server."""
 
 from __future__ import annotations
 

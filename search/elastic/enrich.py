@@ -84,7 +84,7 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """What is written to, for messages."""
+        """The name of the index that is written to, for messages."""
         ...
 
     def reopen(self) -> None:

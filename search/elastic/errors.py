@@ -41,7 +41,7 @@ _TOO_MANY_CLAUSES = frozenset({"too_many_clauses", "too_many_nested_clauses"})
 _REJECTED = re.compile(r"rejected execution of .*\[name = (?:[^/,\]]*/)?([\w-]+).*", re.DOTALL)
 """A rejection's reason is a page of Java objects, with the pool's name among them."""
 _WRITE_BLOCK = "FORBIDDEN/8/"
-"""What the server's reason has for it, and for no other block."""
+"""The part of the server's reason that only a write block has."""
 _LONGEST = 600
 _MOST_ERRORS = 50
 
@@ -234,7 +234,7 @@ def may_pass(status: int, body: Any) -> bool:
 
 
 def busy_part(answer: Mapping[str, Any]) -> Busy | None:
-    """What says, inside an answer, that the same may succeed later: its own error, a document's or a shard's."""
+    """Returns the error inside an answer (its own, a document's or a shard's) that may pass; None if there is none."""
     if "error" in answer:
         status = answer.get("status", 500)
         return Busy(status, answer) if may_pass(status, answer) else None

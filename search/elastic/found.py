@@ -30,7 +30,7 @@ TEXTS = (
 )  # fmt: skip
 DATES = ("published", "publication_date", "published_at", "publication_time", "pub_date", "date", "published_date")
 TITLE_TYPES = (*TEXT_TYPES, "keyword", "constant_keyword", "wildcard")
-"""What can be shown as a title; BM25 searches only the first."""
+"""The types of fields that can be shown as a title. BM25 searches only `TEXT_TYPES`."""
 SAMPLED: Final = 10
 """How many documents of a field are read to learn what it holds."""
 MOST_SAMPLED: Final = 100
@@ -42,7 +42,10 @@ share of those that the wordiest field has."""
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What some documents that have a field hold in it: how many were looked at, and the texts in their `_source`."""
+    """The contents of a field in a sample of documents that have it.
+
+    `documents` says how many were looked at. `texts` are the field's texts in their `_source`.
+    """
 
     documents: int
     texts: tuple[str, ...]
@@ -273,7 +276,7 @@ def _wordiest(words: Mapping[str, float]) -> tuple[str, ...]:
 def _notices(
     fields: Mapping[str, Field], left_out: Mapping[str, str], where: str, text: Sequence[str]
 ) -> Iterator[str]:
-    """What is left out though somebody would look for it there, by its name or for its vectors."""
+    """Yields notices about left-out fields that somebody would look for, because of their names or their vectors."""
     for name, why in left_out.items():
         likely = _likely(name) and not (fields[name].nested and text)
         if likely or fields[name].types & {"dense_vector", SEMANTIC}:
@@ -281,7 +284,7 @@ def _notices(
 
 
 def _alike(one: Field) -> tuple[object, ...]:
-    """What fields of several indices have in common that are searched and compared alike."""
+    """Returns the properties that fields of several indices must share to be searched and compared alike."""
     family = "number" if one.type in NUMBERS else "text" if one.type in TEXT_TYPES else one.type
     return family, one.nested, one.within, one.dimensions, one.similarity, one.of
 

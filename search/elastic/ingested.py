@@ -1,4 +1,4 @@
-"""What an index knows about its writes: how many it has had, and which files are completely in it, unchanged.
+"""An index's record of its writes: how many it has had, and which files are completely in it, unchanged.
 
 Every write to an index has a sequence number. What was marked holds as long as the highest number has not moved, or
 has moved only by documents that were new; then nothing that was there can have changed, whoever else writes.
@@ -25,7 +25,7 @@ KEY, READING = "ingested", "reading"
 
 
 class Writes:
-    """What this process wrote since it prepared the index, or marked a file last."""
+    """The writes of this process since it prepared the index, or last marked a file."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -42,7 +42,7 @@ class Writes:
             self._done.add(Outcome(outcome.results))
 
     def marks(self, client: Client, index: Index, sources: Sequence[str]) -> dict[str, Any]:
-        """What the index is to remember after an ingest, these files among it, unless others wrote meanwhile."""
+        """Returns what the index should record after an ingest. It has these files unless others wrote meanwhile."""
         kept = {name: value for name, value in index.meta.items() if name != READING}
         marked = self._marked(client, index, sources) if sources else None
         return kept if marked is None else kept | {KEY: marked}
@@ -60,7 +60,7 @@ class Writes:
 
 
 def reading(index: Index) -> list[str]:
-    """What the last ingest into an index reads, as its command named it; nothing if it ended."""
+    """Returns the sources of the last ingest into an index, as its command named them; empty if it ended."""
     noted = index.meta.get(READING)
     return list(map(str, noted)) if isinstance(noted, list) else []
 

@@ -146,7 +146,7 @@ def refuse(source: Source) -> None:
 
 
 def consequences(source: Source, embedding: Embedding, documents: int) -> Iterator[str]:
-    """What somebody should know before the index is changed."""
+    """Yields the consequences that the user should know before the index is changed."""
     (concrete,) = source.index.concrete
     settings = source.described[concrete].get("settings", {}).get("index", {})
     yield (

@@ -31,7 +31,7 @@ _FULL_VECTORS: Final = ("hnsw", "flat")
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """What the owner of a cluster chooses for an index; None leaves it to the templates."""
+    """The choices of a cluster's owner for an index. None leaves a choice to the templates."""
 
     index_type: IndexType | None = None
     shards: int | None = None
@@ -59,7 +59,10 @@ def create_body(alias: str | None, layout: Layout, options: IndexOptions | None 
 
 
 def layout_mappings(layout: Layout, index_type: str | None = None) -> dict[str, Any]:
-    """What a layout adds to the fields that every index has; an index that has some of it may be sent it all."""
+    """Returns the fields that a layout adds to those of every index.
+
+    An index that already has some of them may be sent them all.
+    """
     properties = {name: _passages(field.embedding, index_type) for name, field in layout.dense.items()}
     if layout.sparse is not None:
         properties |= es_mappings.sparse()["properties"]
@@ -73,7 +76,7 @@ def layout_mappings(layout: Layout, index_type: str | None = None) -> dict[str, 
 
 
 def remembered(layout: Layout, index_type: str | None = None) -> dict[str, Any]:
-    """What ccheck keeps in the mapping's `_meta`; `terms` says to people of what analysis each such field is."""
+    """Returns what ccheck keeps in the mapping's `_meta`. `terms` tells people the analysis of each field of terms."""
     kept = {"version": version("ccheck"), "format": FORMAT, "layout": layout.to_dict()}
     kept |= {INDEX_TYPE: index_type} if index_type is not None else {}
     said = {analysis_key(one): one.model_dump(mode="json", exclude_defaults=True) for one in layout.analyses}

@@ -43,7 +43,7 @@ class Numbered:
     left: bool = False
     """The alias was here before it went to `filled_from`."""
     wanted: mappings.IndexOptions = field(default_factory=mappings.IndexOptions)
-    """What was asked for when it was made as a copy."""
+    """The options that were asked for when the index was made as a copy."""
 
 
 def numbered(client: Client, alias: str) -> list[Numbered]:
@@ -291,7 +291,7 @@ def _block(client: Client, name: str, blocked: bool) -> None:
 
 
 def role(one: Numbered) -> str:
-    """What an index is to its store, in words."""
+    """Describes the role of an index in its store."""
     if one.in_use:
         return "in use"
     if one.left:

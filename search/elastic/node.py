@@ -24,7 +24,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the client reads of an answer."""
+    """The parts of an answer that the client reads."""
 
     status: int
     headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What else on the server a store's index belongs to: aliases with conditions, other aliases, data streams."""
+"""Finds what else uses a store's index on the server: aliases with conditions, other aliases, data streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONDITIONS = {"filter": "a filter", "index_routing": "a routing", "search_routi
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What removing a store deletes: its index with all documents, and an alias that no other index has."""
+    """The things that removing a store deletes: its index with all documents, and an alias that no other index has."""
 
     index: str
     alias: str | None
@@ -71,7 +71,7 @@ def refuse_writing(client: Client, name: str, index: Index) -> None:
 
 
 def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> str | None:
-    """What is wrong with an index's life cycle policy, and what to do; None if it may stay.
+    """Says what is wrong with an index's life cycle policy, and what to do; None if the policy may stay.
 
     `found` is what `GET /INDEX` answered. A policy that makes a new index, or removes or replaces this one, takes the
     store apart: searches would see a part of the documents, or none.
@@ -102,8 +102,10 @@ def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> s
 
 
 def removal(client: Client, name: str, found_now: Callable[[], Index]) -> Removal:
-    """What removing the store would remove. Raises InvalidData if somebody else uses any of it, UsageError for a
-    name of several indices."""
+    """Returns what removing the store would delete.
+
+    Raises InvalidData if somebody else uses any of it, UsageError for a name of several indices.
+    """
     refuse_several(name)
     index = found_now()
     if not index.made_here:

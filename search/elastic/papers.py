@@ -17,7 +17,7 @@ from .schema import Index
 Key = TypeVar("Key", bound=Hashable)
 
 GROUPS = ("ref_doc_id", "source_id", "parent_id", "document_id", "paper_id", "doc_id", "parent", "source")
-"""What LlamaIndex, Haystack, LangChain and others call the paper of a chunk."""
+"""The names of fields in which LlamaIndex, Haystack, LangChain and others keep a chunk's paper."""
 WHOLE_VALUES: Final = ("keyword", "constant_keyword", *NUMBERS)
 LARGEST = 1_000
 """A field that nobody named groups chunks only if no group has more."""

@@ -1,4 +1,4 @@
-"""What a key or user may do with a store, and what to grant it: compared with the roles in es_mappings/roles."""
+"""Compares the rights of a key or user on a store with the roles in es_mappings/roles, and says what to grant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORK: Final = (
     ("enricher", True, "make a companion"),
     ("administrator", False, "create, migrate or delete indices"),
 )
-"""What a key can be for: the name of the role's file, whether it is about a companion, and in words."""
+"""The purposes that a key can have: the name of the role's file, whether it is about a companion, and in words."""
 STORE: Final = "papers"
 """The store that the files name."""
 
@@ -41,7 +41,7 @@ class Allowed:
 
 
 def allowed(client: Client, index: str, companions: bool = False) -> list[Allowed] | None:
-    """What the key or user may do with this store, searching first, and with a companion of it if it can have one.
+    """Returns what the key or user may do with this store, and with its companion if `companions`. Searching is first.
 
     None if the server has no security, or does not say.
     """
@@ -62,7 +62,7 @@ def allowed(client: Client, index: str, companions: bool = False) -> list[Allowe
 
 
 def _for(role: str, index: str, companions: bool) -> dict[str, Any]:
-    """What a role has on this store, or on its companion: with this store's names in place of papers."""
+    """Returns a role's privileges on this store, or on its companion, with this store's names in place of papers."""
     found = es_mappings.read(f"roles/{role}")
     entries = [
         {**entry, "names": [name.replace(STORE, index, 1) for name in entry["names"]]}

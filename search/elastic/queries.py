@@ -26,7 +26,7 @@ MAX_CANDIDATES = 10_000
 CLAUSES = 1024
 """Clauses of a query that every server accepts; with more memory it accepts more."""
 FUZZY_CLAUSES = (None, CLAUSES, 0)
-"""What fuzzy words may become: as many as the server takes, where it refuses these so many, at last none."""
+"""Limits on the clauses of fuzzy words, tried in this order: the server's own, `CLAUSES`, no fuzziness."""
 _ORDER = [{"_score": "desc"}, {"_seq_no": "asc"}]
 """Equal scores: the document that was written first. Otherwise the server's threads race for their order."""
 _RANGES = {"<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}

@@ -55,7 +55,7 @@ def by_ids(index: Index, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def ids_read(index: Index) -> dict[str, Any]:
-    """What a search must ask for so that `key_of` knows the ids."""
+    """Returns the part of a search request that makes the ids known to `key_of`."""
     return {} if index.made_here or index.id is None else {"docvalue_fields": [index.id]}
 
 

@@ -22,7 +22,7 @@ def is_remote(name: str) -> bool:
 
 
 def mappings(client: Client, name: str) -> dict[str, Any]:
-    """What `GET /NAME/_mapping` would answer, as far as it is known. Raises a CcheckError."""
+    """Returns what `GET /NAME/_mapping` would answer, as far as it is known. Raises a CcheckError."""
     params = {"fields": "*", "filters": "-metadata"}
     answer = client.request("GET", f"/{quote(name, safe=',')}/_field_caps", params=params, index=name)
     if answer.get("failures"):

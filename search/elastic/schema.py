@@ -1,4 +1,4 @@
-"""What an index is made of: one that ccheck made, and one that it finds."""
+"""The structure of an index, whether ccheck made it or found it."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _found(
 
 
 def _read_of(chosen: Chosen, fields: Mapping[str, Field], names: FieldNames, heavy: list[str]) -> dict[str, list[str]]:
-    """What of `_source` is read: all but vectors, or what is shown and the metadata that the settings name."""
+    """Returns the parts of `_source` to read: all but vectors, or those shown and the metadata in the settings."""
     source = {"excludes": heavy} if heavy else {}
     if names.metadata is not None:
         shown = [one for one in (chosen.title, *chosen.text, chosen.published) if one is not None]

@@ -153,7 +153,7 @@ class Searcher:
         return answers
 
     def run_rankings(self, queries: Sequence[Query]) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
-        """What each retriever returns, by the ids of documents; for `only_rankings`."""
+        """Returns each retriever's ranking with the ids of documents, for `only_rankings`."""
         answers: list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError] = []
         for chunk in _chunks([self._plan(query) for query in queries]):
             for one in self._shared(self._answer(chunk)):
@@ -209,7 +209,7 @@ class Searcher:
 
     @property
     def _wanted(self) -> str:
-        """What of an answer without documents is read (`filter_path`): of 10,000 hits the rest is most."""
+        """The parts to read of an answer without documents (`filter_path`). Of 10,000 hits they are a small share."""
         by_name = self.only_rankings and len(self.index.concrete) == 1
         fields = "fields" if self.index.group else f"fields.{self.index.id}"
         parts = ["_id", "_score", fields, *([] if by_name else ["_index"])]
@@ -264,7 +264,7 @@ class Searcher:
         return answer
 
     def _ask(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
-        """What the server answers to each query. Those that it has no time for are asked again, without the others."""
+        """Returns the server's answer to each query. Those that it had no time for are sent again, without the rest."""
         path = path_of(self.name, "_msearch")
         params: dict[str, Any] = {"max_concurrent_searches": self.client.connection.concurrency}  # fewer when rejected
         if not any(plan.documents for plan in plans):

@@ -1,4 +1,4 @@
-"""What an index of many documents will need: disk, page cache, shards, hours of embedding.
+"""Estimates what an index of many documents will need: disk, page cache, shards, hours of embedding.
 
 The constants were measured with `benchmarks/elasticsearch_size.py`; its table is in benchmarks/README.md under "Size of
 an index". They describe Elasticsearch 9.5 with indices as ccheck makes them, and scale with documents, characters and
@@ -122,7 +122,7 @@ def size(
 
 
 def advice(found: Size, index_type: IndexType) -> list[str]:
-    """What of a recipe and of its use changes at this size, in sentences."""
+    """Says, in sentences, how this size affects a recipe and its use, and what to change."""
     said = []
     if found.shards > 1:
         said.append(

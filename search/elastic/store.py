@@ -80,14 +80,14 @@ class ElasticStore(Closing):
         self._native = self._native_weights = True
         self._writes = ingested.Writes()
         self._told: Layout | None = None
-        """What the store was made with when it was last asked; queries are made for that."""
+        """The layout of the store when it was last asked. Queries are made for this layout."""
         self._prepared: tuple[tuple[str, ...], Layout] | None = None
         """The index that `prepare` found, and the layout that documents are made for."""
         self.upserts_at_once = 2  # so that the server has work while the last requests of one are under way
 
     @property
     def client(self) -> Client:
-        """What asks the server, for what only Elasticsearch can do."""
+        """The client that asks the server, for requests that only Elasticsearch can serve."""
         return self._client
 
     # -- what is there
@@ -396,7 +396,7 @@ class ElasticStore(Closing):
         return index
 
     def _following(self, search: Callable[[], T]) -> T:
-        """What the search returns, made again where the alias has gone to another index meanwhile."""
+        """Returns the result of a search, which is repeated if the alias has moved to another index meanwhile."""
         for _ in range(MOVES):
             try:
                 return search()

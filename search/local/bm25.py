@@ -41,7 +41,7 @@ _FEW = 20_000
 """Up to so many allowed documents are part of the query. Above, the ranking is read until enough have passed."""
 
 Row: TypeAlias = Mapping[str, str | int]
-"""What is indexed of a document or a unit, by field."""
+"""The values of a document or a unit that are indexed, by field."""
 
 
 @dataclass(frozen=True, slots=True)

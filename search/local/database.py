@@ -445,7 +445,7 @@ class Database:
         self._checked.add("heads")
 
     def quick_check(self) -> list[str]:
-        """What SQLite's own check finds."""
+        """Returns the problems that SQLite's own check finds."""
         return [row[0] for row in self._connection.execute("PRAGMA quick_check(5)") if row[0] != "ok"]
 
     def check_all(self) -> None:

@@ -49,7 +49,7 @@ def _check_vector(vector: Vector | None, model: Embedding | None, comes: str, wh
 
 
 def id_sum(seq: int, id_: str) -> int:
-    """What a document adds to the checksum over all ids."""
+    """Returns the value that a document adds to the checksum over all ids."""
     return xxhash.xxh3_64_intdigest(id_.encode("utf-8", "surrogateescape"), seq)
 
 

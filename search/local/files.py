@@ -207,7 +207,7 @@ def file_digest(path: Path) -> str:
 
 @dataclass(slots=True)
 class Verified:
-    """What this process has already compared with its checksum, so that it does so once."""
+    """The files and blocks that this process has already compared with their checksums, so that it does so once."""
 
     files: set[tuple[int, int, int, str]] = field(default_factory=set)
     blocks: dict[str, NDArray[np.bool_]] = field(default_factory=dict)

@@ -56,7 +56,7 @@ def format_without_checksums(connection: sqlite3.Connection) -> str | None:
 
 
 def other_version(folder: Path, found: str) -> InvalidData | None:
-    """What to say about a store whose format this version does not read; None for its own format."""
+    """Returns the error about a store whose format this version does not read; None for its own format."""
     if found == FORMAT:
         return None
     return InvalidData(

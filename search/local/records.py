@@ -1,4 +1,4 @@
-"""What the database of a local store knows about the store's other files."""
+"""The database records of a local store about the store's other files."""
 
 from __future__ import annotations
 

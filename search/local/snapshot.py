@@ -1,4 +1,4 @@
-"""What a reader of the local store sees: the database at one generation, and the indices that match it."""
+"""The view that a reader of the local store has: the database at one generation, and the indices that match it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Ranked: TypeAlias = list[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What readers see at one generation of the database. Indices are opened when they are first needed.
+    """The view that readers have at one generation of the database. Indices are opened when they are first needed.
 
     `alive[seq]`: whether the document exists. `behind` names the BM25 indices that still have removed documents.
     """

@@ -350,7 +350,7 @@ class LocalStore(Closing):
     def _read(
         self, snapshot: Snapshot, wanted: Sequence[int], read: Callable[[Database, Sequence[int]], dict[int, R]]
     ) -> dict[int, R]:
-        """What `read` finds for these documents: all of them, unless another process has just removed some."""
+        """Returns what `read` finds for these documents: all of them, unless another process has just removed some."""
         with self._guard:
             database = self._database()
             with database.reading():

@@ -107,7 +107,7 @@ def rebuild(database: Database, folder: Path, verified: Verified) -> None:
 
 
 def reading(database: Database) -> list[str]:
-    """What the last ingest reads, as its command named it; nothing if it ended."""
+    """Returns the sources of the last ingest, as its command named them; empty if it ended."""
     return [str(one) for one in json.loads(database.meta("reading", "[]"))]
 
 
