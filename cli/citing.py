@@ -25,7 +25,7 @@ class Citing:
         self._format, self._cited, self._first = format_, dict[str, str](), True
 
     def text(self, result: Result) -> str:
-        """What a result adds to the output."""
+        """The text that a result adds to the output."""
         lines = {"bibtex": self._bibtex, "csv": self._csv, "md": self._markdown}[self._format](result)
         text = "".join(lines)
         self._first = False

@@ -1,4 +1,4 @@
-"""What the commands share: settings, and how things are printed."""
+"""Settings and printing, shared by all commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_WIDTH = 1_000_000
 
 
 def replacements(given: Sequence[str]) -> dict[str, str]:
-    """What `--replace` says. Raises UsageError."""
+    """The models that `--replace` names, each with its replacement. Raises UsageError."""
     found: dict[str, str] = {}
     for pair in given:
         old, equals, new = pair.partition("=")
@@ -112,7 +112,7 @@ def notice_new(name: str, messages: Iterable[str], seen: set[str]) -> None:
 
 @contextmanager
 def warnings_said() -> Iterator[None]:
-    """What ccheck logs as a warning (it waits for a server, say) is a notice."""
+    """Prints ccheck's log warnings as notices: for example, that it waits for a server."""
 
     class Notices(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -127,7 +127,7 @@ def warnings_said() -> Iterator[None]:
 
 
 def usage_said(by_stage: Mapping[str, Usage]) -> Iterator[str]:
-    """What language models were asked, in words; with the stages if there are several. Nothing if nobody was."""
+    """Yields a line about the calls to language models, by stage if there are several. Nothing if there were none."""
     from ..types import Usage
 
     usage = sum(by_stage.values(), Usage())

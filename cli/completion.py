@@ -71,7 +71,7 @@ class Fish(_OrFiles, FishComplete):
 
 
 def complete(cli: click.Command, program: str, variable: str, instruction: str) -> int:
-    """What a shell asks for in its variable: the script to set completion up, or completions. Returns the exit code."""
+    """Prints what a shell asks for: the script to set completion up, or completions. Returns the exit code."""
     from click.shell_completion import shell_complete
 
     for kind in (Bash, Zsh, Fish):

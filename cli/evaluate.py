@@ -350,7 +350,7 @@ def _show(
 
 
 def _asked_of_llms(one: Evaluation) -> str:
-    """What each stage asked, a claim: `rewrite 1 call, 120 + 40 tokens; verdict 10 calls, …`."""
+    """The calls and tokens of each stage per claim: `rewrite 1 call, 120 + 40 tokens; verdict 10 calls, …`."""
     said = []
     for stage, usage in one.usage_by_stage.items():
         share = one.per_claim(usage)

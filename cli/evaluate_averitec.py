@@ -101,7 +101,7 @@ def _measured(
 
 
 def _unjudged(row: Mapping[str, Any]) -> list[str]:
-    """What to say where the judge of Ev2R failed."""
+    """The message about claims that Ev2R's judge could not judge; empty if there are none."""
     judged = row.get("ev2r")
     if judged is None or not judged["failed"]:
         return []

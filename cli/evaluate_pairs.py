@@ -97,7 +97,7 @@ def _measured(pairs: Sequence[Pair], changes: Changes, settings: Settings, quiet
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:
-    """What the calls cost; None without prices, and for a judge that asks no server: its tokens are free."""
+    """The cost of the calls; None without prices, and for a judge that asks no server: its tokens are free."""
     if price is None or not (usage.llm_calls or usage.cached):
         return None
     return price.of(usage.prompt_tokens, usage.completion_tokens)

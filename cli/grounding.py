@@ -1,4 +1,4 @@
-"""What `ccheck figures` and `ccheck passages` share: options, where articles and claims come from, and answers."""
+"""Shared by `ccheck figures` and `ccheck passages`: options, where articles and claims come from, and answers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class AskedClaim:
 
 @dataclass(slots=True)
 class Asked:
-    """What a command was asked: articles, and one claim or a file of claims. `unread` are files, with the reasons."""
+    """The input of a command: articles, and one claim or a file of claims. `unread`: files, with the reasons."""
 
     articles: list[Article]
     unread: list[str]
@@ -98,7 +98,7 @@ class Asked:
 
 @contextmanager
 def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Iterator[tuple[Asked, Stage, Resources]]:
-    """What a command was asked with `grounding_options`, the recipe's stage, and the models while it runs.
+    """Yields the command's input (from `grounding_options`), the recipe's stage, and the models, which it closes.
 
     Raises UsageError for options that don't fit together, NotFound or InvalidData for what can't be read.
     """

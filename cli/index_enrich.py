@@ -158,7 +158,7 @@ def _store(index: str | None) -> str | None:
 
 
 def _said(report: EnrichReport, model: str | None) -> Iterator[str]:
-    """What was done, in a few lines; with the model whose vectors are in the documents themselves."""
+    """Yields a report of a few lines. `model`: the one whose vectors are in the documents themselves."""
     yield from report.notices
     counts = {
         "made": report.made,

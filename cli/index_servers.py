@@ -295,7 +295,7 @@ def _options(index_type: str | None, shards: int | None, replicas: int | None) -
 
 
 def _compared(before: Rankings, after: Rankings, least: float, judged: Mapping[str, Mapping[str, int]] | None) -> str:
-    """What the comparison says. Raises InvalidData if the new rankings are too different, or worse."""
+    """The comparison in words. Raises InvalidData if the new rankings are too different, or worse."""
     from ..pipeline.migrate import TOP, overlap
 
     share = overlap(before, after)

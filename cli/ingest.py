@@ -200,7 +200,7 @@ def ingest(
 
 
 def _reading(format_: Format | None, delimiter: str | None, encoding: str | None) -> Reading:
-    """What the flags say about files. Raises UsageError."""
+    """The format, delimiter and encoding of files, from the flags. Raises UsageError."""
     import codecs
 
     from ..ingest.sources import Reading
@@ -258,7 +258,7 @@ def _planned(planned: PlannedQuestions, each: int, settings: Settings) -> str:
 
 
 def _report(report: Report, store: str, deduped: bool) -> Iterator[str]:
-    """What was done, in a few lines."""
+    """Yields a report of the ingest, in a few lines."""
     yield from report.notices
     yield from usage_said({"additional": report.usage})
     if report.files and report.files == report.files_unchanged:

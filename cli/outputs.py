@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .report import About
 
 RUN, REPORT = "the run", "the report"
-"""What messages call the files."""
+"""The names of the files in messages."""
 
 
 class _Nothing(Exception):

@@ -245,7 +245,7 @@ def query(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the flags ask of every claim."""
+    """The flags that apply to every claim."""
 
     k: int
     filters: Sequence[Filter]
@@ -368,7 +368,7 @@ def _refuse_own_output(file: str) -> None:
 
 
 def _about(resolved: Resolved, checked: Checker) -> About:
-    """What a report says about the run."""
+    """The facts about the run that a report shows."""
     from .report import about_run
 
     plan = checked.plan()

@@ -308,7 +308,7 @@ def _ablations(recipe: Recipe) -> list[str]:
 
 
 def _shortened(changes: str) -> str:
-    """What a reader can take in; `ccheck recipes tables` prints all."""
+    """Shortens a long list of changes; `ccheck recipes tables` prints all of them."""
     kept = changes[: changes.rindex(", ", 0, LONGEST_CHANGES)] if len(changes) > LONGEST_CHANGES else changes
     return f"`{kept}`" + (", and more of this kind" if kept != changes else "")
 

@@ -65,7 +65,7 @@ def _measurement(line: str, where: str) -> dict[str, Any]:
 
 
 def measured_on(one: Mapping[str, Any]) -> str:
-    """What a measurement ran on: its note, its claims, and which models stood in for others."""
+    """The conditions of a measurement: its note, its number of claims, and which models stood in for others."""
     swapped = [f"{new} for {old}" for old, new in one.get("replaced", {}).items()]
     claims = [f"{one['claims']:,} claims"] if isinstance(one.get("claims"), int) else []
     return "; ".join([*filter(None, [str(one.get("note", ""))]), *claims, *swapped])
@@ -95,7 +95,7 @@ def line_json(recipe: Recipe, number: str, table: Table, line: Line) -> dict[str
 
 
 def changes_of(ablation: Ablation) -> str:
-    """What an ablation changes, as dotted keys: `retrievers.sparse = false`."""
+    """The changes of an ablation, as dotted keys: `retrievers.sparse = false`."""
     return ", ".join(f"{key} = {_value(value)}" for key, value in _dotted(ablation.changes))
 
 

@@ -103,7 +103,7 @@ def writing_report(path: str | Path, about: About) -> Iterator[Callable[[Result]
 
 
 def about_run(resolved: Resolved, recipe: Recipe, models: Sequence[str] = ()) -> dict[str, list[str]]:
-    """What a report says about a run: the models that the caller names, the recipe's stages, the settings that are set.
+    """A report's facts about a run: the models that the caller names, the recipe's stages, the settings that are set.
 
     A page is made to be sent: it has no secrets, URLs come without their passwords, and what only says where things
     lie on this machine is left out.

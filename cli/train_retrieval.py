@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NEEDED = ("corpus", "claims", "qrels", "output")
 FILES = (*NEEDED, "dev_claims", "dev_qrels")
-"""What a TOML of settings can have beside the settings, under the same names as the options."""
+"""Keys that a TOML file can have besides the settings, with the same names as the options."""
 
 
 data_options = options(

@@ -1,4 +1,4 @@
-"""What the commands that train models share: options, settings from a file, progress."""
+"""Shared by the commands that train models: options, settings from a file, progress."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def prepared(
 
 
 def how(given: Mapping[str, Any], listener: Listener) -> dict[str, Any]:
-    """What a training is told beside its settings and data; whether to go on with an earlier one, if it can."""
+    """A training's arguments besides its settings and data; `resume` only for commands that have the option."""
     return {"listener": listener, **{name: given[name] for name in ("device", "overwrite", "resume") if name in given}}
 
 
@@ -114,7 +114,7 @@ def listening(quiet: bool) -> Iterator[Listener]:
 
 
 def figure_fields(figures: Sequence[Figure]) -> dict[str, str]:
-    """What was measured of a trained ranking, for `print_fields`."""
+    """The figures of a trained ranking, for `print_fields`."""
     return {
         f"{figure.metric} {figure.group} ({figure.claims})": f"{figure.describe()}, {figure.change()}"
         for figure in figures

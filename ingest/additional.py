@@ -103,7 +103,7 @@ class AdditionalWriter:
         return [*written, *[None] * (len(documents) - len(written))], stopped
 
     def plan(self, documents: Sequence[Document]) -> PlannedQuestions:
-        """What writing about documents would ask, without asking it."""
+        """Counts the questions that writing about documents would ask, without asking them."""
         calls = cached = prompt_tokens = completion_tokens = 0
         for document in documents:
             for name, question in zip(self._prompts, self._questions(document), strict=True):

@@ -11,7 +11,7 @@ from ..analysis import IDEOGRAPH
 Count = Callable[[Sequence[str]], list[int]]
 """The size of each text: how many tokens or words it has."""
 WORD = re.compile(rf"[{IDEOGRAPH}][^\w\s]*|[^\s{IDEOGRAPH}]+")
-"""What is never cut: a run without white space, or a single ideograph with its punctuation."""
+"""A word, which is never cut: a run without white space, or a single ideograph with its punctuation."""
 
 
 @dataclass(frozen=True, slots=True)

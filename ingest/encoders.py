@@ -1,4 +1,4 @@
-"""What an ingest makes of each document beyond its words: vectors of one or several kinds, terms, additional texts."""
+"""Everything that an ingest adds to a document's words: vectors of one or several kinds, terms, additional texts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def with_chunking(encoders: Encoders, chunking: Chunking | None) -> Encoders:
 
 
 def layout_of(encoders: Encoders) -> Layout:
-    """What a store is made with when documents are encoded so."""
+    """The layout of a store whose documents these encoders encode."""
     return Layout(
         dense=named_fields(DenseField(one.embedder.spec, one.chunking) for one in encoders.dense),
         sparse=encoders.sparse.spec if encoders.sparse is not None else None,

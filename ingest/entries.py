@@ -30,7 +30,7 @@ class EntryMaker(Closing):
 
     @property
     def notices(self) -> list[str]:
-        """What is wrong with the caches."""
+        """Notices about problems with the caches."""
         return [cache.notice for cache in self._caches() if cache.notice]
 
     def make(

@@ -57,7 +57,7 @@ def check_fields(records: Sequence[Mapping[str, Any]], fields: Fields) -> None:
 
 
 def no_field(asked: str | None, usual: Sequence[str], what: str, records: Sequence[Mapping[str, Any]]) -> str:
-    """What to say where the field of the title, say, is not there: the fields that are, the nearest first."""
+    """The error for a missing field, such as the title's. It lists the fields that are there, the nearest first."""
     wanted = " or ".join(repr(name) for name in ((asked,) if asked is not None else usual[:2]))
     there = list(dict.fromkeys(name for data in records for name in _names(data)))
     near = sorted(there, key=lambda name: -_likeness(name, asked)) if asked is not None else there

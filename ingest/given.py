@@ -1,4 +1,4 @@
-"""What Python callers ingest: files, and records that they have at hand."""
+"""The sources that Python callers ingest: files, and records that they have at hand."""
 
 from __future__ import annotations
 

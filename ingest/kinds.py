@@ -84,4 +84,4 @@ HINTS = {
     ".jpg": "Recognise its text first: tesseract FILE FILE",
     ".tiff": "Recognise its text first: tesseract FILE FILE",
 }
-"""What turns a file of another kind into one that ccheck reads."""
+"""Advice on how to turn a file of another kind into one that ccheck reads."""

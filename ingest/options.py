@@ -69,7 +69,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was done. Each record `read` is one of added, updated, unchanged, repeated (in the same run), rejected.
+    """An ingest's result. Each record `read` is one of added, updated, unchanged, repeated (in the same run), rejected.
 
     `repeated` includes the papers that `dedupe_doi` left out: `same_doi` says how many they are, or would be.
     `retracted`: papers that their source marks as retracted. `without_text` are stored by their title. `kinds` are by

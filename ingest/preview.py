@@ -1,4 +1,4 @@
-"""What an ingest would do, without doing it."""
+"""Previews of an ingest, which change nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dry_run(
     encoders: Encoders | Embedder | None = None,
     n: int = 3,
 ) -> Preview:
-    """What the first `n` documents would become, and the rejects (at most 100) on the way. Writes nothing.
+    """Previews the first `n` documents, with the rejects on the way (at most 100). Writes nothing.
 
     Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
     """
@@ -57,7 +57,7 @@ def dry_run(
 def planned_questions(
     sources: Given, store: Store, encoders: Encoders, options: IngestOptions | None = None
 ) -> PlannedQuestions:
-    """What a language model would be asked about the documents that the store does not have yet. Asks nothing.
+    """Counts the questions to a language model about documents that the store does not have yet. Asks nothing.
 
     All files are read. Raises NotFound or UsageError for the sources, InvalidData where no record has a text.
     """

@@ -144,7 +144,8 @@ _HEAD_LINES = 100
 
 
 def _delimiter(source: Source, lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
-    """What separates the cells: what the user said, else what makes most of the first lines rows."""
+    """The character between cells, and the lines. Without the user's choice, it is the one that makes most of the first
+    lines rows."""
     if source.delimiter is not None:
         return source.delimiter, lines
     head = list(itertools.islice(lines, _HEAD_LINES))

@@ -1,4 +1,4 @@
-"""What reading a file gives: a record for each document, or a reject in its place."""
+"""The results of reading a file: a record for each document, or a reject in its place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_UTF8 = "not valid UTF-8"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a file holds for one document. `line` starts at 1: the line on which it begins, or Parquet's row.
+    """A file's data for one document. `line` starts at 1: the line on which the data begin, or Parquet's row.
 
     `untyped` values are all text, as in CSV. `kind` says what it was recognised as, in the plural: `OpenAlex works`.
     `raw` is the file's own record, where the user named fields of it.
@@ -30,7 +30,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """What could not be ingested, and why. `record` is the first `RECORD_CHARS` characters of it."""
+    """A record that could not be ingested, and why. `record` has its first `RECORD_CHARS` characters."""
 
     file: str
     line: int

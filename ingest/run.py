@@ -164,7 +164,7 @@ class _Run:
         self.rejecting: set[str] = set()
         """The files that have rejects: they are read again next time, to report them again."""
         self.stopped: CcheckError | None = None
-        """What to raise once everything before it is stored: of a strict run, or where no more can be written."""
+        """Raised once everything before it is stored: a strict run's error, or that no more texts can be written."""
         sizes = [source.size for source in sources]
         self._bytes_total = None if None in sizes else sum(size or 0 for size in sizes)
         self._bytes_read = self._bytes_done = 0
@@ -310,7 +310,7 @@ class _Run:
             )
 
     def _entries(self, batch: _Batch) -> list[Entry]:
-        """What the store gets of a batch, from which what could not be written about is taken out."""
+        """The entries of a batch. Removes documents from the batch whose additional texts could not be written."""
         before, after = self._bytes_done, batch.bytes_read
         written = 0.5 if self._writer is not None else 0.0  # the share of writing in what is shown as done
 

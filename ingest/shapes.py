@@ -54,7 +54,7 @@ def _objects(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _tail(value: Any) -> str | None:
-    """What an identifier's URL ends with: 29456894 of https://pubmed.ncbi.nlm.nih.gov/29456894."""
+    """The last part of an identifier's URL: 29456894 of https://pubmed.ncbi.nlm.nih.gov/29456894."""
     return _text(value).rstrip("/").rpartition("/")[2] or None
 
 

@@ -1,4 +1,4 @@
-"""What a file holds, told by its first bytes: its format, the delimiter of a table, the encoding of a text."""
+"""Tells from a file's first bytes what it holds: its format, the delimiter of a table, the encoding of a text."""
 
 from __future__ import annotations
 

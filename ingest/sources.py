@@ -14,7 +14,7 @@ from .kinds import COMPRESSIONS, FORMATS, HINTS, KNOWN, Compression, Format
 from .sniff import HEAD_BYTES, sniff, sniff_compression, unpacked_head
 
 REJECTS_SUFFIX = ".rejects.jsonl"
-"""What the files that list rejects end in; folders and globs leave them out."""
+"""The end of the names of files that list rejects. Folders and globs leave them out."""
 STDIN = "-"
 Given: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One or more paths of files, folders or globs, or `STDIN`."""
@@ -22,7 +22,7 @@ Given: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the user says about files; what is None is told by their names and first bytes."""
+    """The user's choices for reading files. For those that are None, the files' names and first bytes decide."""
 
     format: Format | None = None
     delimiter: str | None = None
@@ -185,7 +185,7 @@ def _source(
 
 
 def _by_content(path: Path, reading: Reading) -> tuple[Format, Compression | None]:
-    """What a file that was named holds, whose name does not tell. Raises UsageError if ccheck can't read it."""
+    """Tells the format of a file by its content, as its name does not. Raises UsageError if ccheck can't read it."""
     hint = HINTS.get(path.suffix.lower())
     if hint is None or reading.format is not None:
         try:
