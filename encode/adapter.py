@@ -1,7 +1,7 @@
-"""What `ccheck train adapter` makes: a linear map of claims' embeddings, which leaves those of documents as they are.
+"""The adapters of `ccheck train adapter`: linear maps of claims' embeddings. Those of documents stay as they are.
 
-A folder with `adapter.safetensors` (`weight`, float32, [dimensions, dimensions]) and `adapter.json` (the kind, the
-dimensions, the base model's name and the fingerprint of its weights).
+An adapter is a folder with `adapter.safetensors` (`weight`, float32, [dimensions, dimensions]) and `adapter.json` (the
+kind, the dimensions, the base model's name and the fingerprint of its weights).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def load_adapter(folder: Path, fingerprint: str) -> Callable[[Vector], Vector]:
 
 
 def _why_none(folder: Path) -> str:
-    """What is wrong with a folder that holds no adapter."""
+    """The reason why a folder holds no adapter, and what to do."""
     if not folder.exists():
         return (
             f"the recipe's adapter {folder} does not exist. A relative path is looked up next to the recipe, "

@@ -139,7 +139,7 @@ def _give_memory_back() -> None:
 
 
 def text_key(text: str) -> bytes:
-    """What a text is found by in the cache."""
+    """The key of a text in the cache."""
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 

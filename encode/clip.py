@@ -17,7 +17,7 @@ from ..types import Vector
 _LOG = logging.getLogger(__name__)
 BATCH = 16
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "TIFF")
-"""What is opened, whatever a file is called; Pillow refuses images of more than 179 million pixels."""
+"""The formats that are opened, whatever a file is called. Pillow refuses images of more than 179 million pixels."""
 
 
 class Clip:

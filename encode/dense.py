@@ -76,9 +76,9 @@ class Embedder:
         return load_bert(self._bert_folder)
 
     def encode_documents(self, texts: Sequence[str]) -> Vector:
-        """What numpy can run goes through sentence-transformers only if there are many texts and a GPU, since on a
-        processor numpy is as fast (benchmarks/embedding.py). Other models calculate in bfloat16 on processors that have
-        it (cosine to float32 at least .9995)."""
+        """Uses numpy for a model that it can run, unless there are many texts and a GPU: on a processor, numpy is as
+        fast as sentence-transformers (benchmarks/embedding.py). Other models calculate in bfloat16 on processors that
+        have it (cosine to float32 at least .9995)."""
         many = len(texts) >= MANY and self._device is None and gpu_driver_here() and models_installed()
         if self._bert is not None and not many:
             return self._normalised(self._bert.encode(texts))
@@ -126,7 +126,7 @@ class Embedder:
 
 
 def run_by_numpy(found: FoundModel, device: str | None) -> BertFolder | None:
-    """What numpy needs to know of a model that it runs on that device; None for what takes sentence-transformers."""
+    """The settings of a model that numpy can run on that device; None for a model that needs sentence-transformers."""
     return read_bert_folder(found.path) if device in (None, "cpu") else None
 
 

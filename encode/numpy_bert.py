@@ -41,12 +41,12 @@ _USUAL: dict[str, Any] = {
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
     "module_output_name": "token_embeddings",
 }
-"""What sentence-transformers' settings of a transformer say where they say nothing special."""
+"""sentence-transformers' usual settings of a transformer. With any other value, numpy can't run the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class BertFolder:
-    """What a folder says about its embedding model. `max_tokens` counts the two special tokens."""
+    """The facts that a folder states about its embedding model. `max_tokens` counts the two special tokens."""
 
     path: Path
     layers: int
@@ -58,7 +58,7 @@ class BertFolder:
 
 
 def read_bert_folder(path: Path) -> BertFolder | None:
-    """What `NumpyBert` needs to know of a folder of sentence-transformers; None if it can't run the model.
+    """The facts that `NumpyBert` needs about a sentence-transformers folder; None if it can't run the model.
 
     It can run a BERT in float32 with the usual activation and positions, whose tokens are pooled in one way. Prompts,
     further modules and other settings are left to sentence-transformers.
@@ -322,8 +322,8 @@ def _has_float32(file: Path) -> bool:
 
 
 def _header(file: Path) -> tuple[dict[str, Any], int]:
-    """What a safetensors file says about its tensors, without those that the model does not use, and where their bytes
-    begin: 8 bytes with the header's length, then JSON. Raises ValueError if it has none."""
+    """The tensors in a safetensors file's header, without those that the model does not use, and where their bytes
+    begin. The file starts with 8 bytes with the header's length, then JSON. Raises ValueError without a header."""
     with file.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
         if size > os.fstat(stream.fileno()).st_size:

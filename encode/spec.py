@@ -1,4 +1,4 @@
-"""What dense and sparse encoders have in common: what is known of them."""
+"""Shared by dense and sparse encoders: the specification of a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Spec = TypeVar("Spec", Embedding, SparseField)
 
 
 def spec_of(found: FoundModel, known: Spec | None, describe: Callable[[str], Spec]) -> Spec:
-    """What is known of the same weights, under the name by which they were found; else what `describe` says of them.
+    """Returns `known`, renamed to the model that was found, if the weights are the same. Otherwise calls `describe`.
 
     `describe` is given the weights' fingerprint, and may load them. Raises NotFound without safetensors weights.
     """

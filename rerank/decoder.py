@@ -60,7 +60,7 @@ class Layers:
     """The layers of a body with `embed_tokens`, `rotary_emb`, `layers` and `norm`, which are changed for it."""
 
     def __init__(self, body: Any, *, embed_scale: float = 1.0, residual_scale: float = 1.0) -> None:
-        """What a layer adds is multiplied by `residual_scale`, and embeddings by `embed_scale`."""
+        """`residual_scale` multiplies what each layer adds, `embed_scale` the embeddings."""
         self._body, self._embed_scale, self._residual_scale = body, embed_scale, residual_scale
         last = len(body.layers) - 1
         self._layers = [_Layer(layer, apart=i == last) for i, layer in enumerate(body.layers)]

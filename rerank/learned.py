@@ -46,7 +46,7 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def feature_names(scorers: Sequence[str]) -> list[str]:
-    """What the columns of `features` are, for retrievers and then rerankers in this order."""
+    """The names of the columns of `features`. `scorers`: retrievers, then rerankers."""
     return [*(f"{name} {one}" for name in scorers for one in OF_SCORER), *SHARED]
 
 
@@ -221,7 +221,7 @@ def load_learned(path: Path) -> LearnedReranker:
 
 
 def parse_learned(data: Mapping[str, Any]) -> LearnedModel:
-    """What `LearnedModel.to_dict` gave. Raises ValueError, KeyError or TypeError for anything else."""
+    """Reads what `LearnedModel.to_dict` returned. Raises ValueError, KeyError or TypeError for anything else."""
     if data["kind"] != KIND or data["version"] != VERSION:
         raise ValueError(f"kind {str(data['kind'])[:40]!r}, version {str(data['version'])[:10]!r}")
     retrievers = tuple(str(name) for name in data["retrievers"])

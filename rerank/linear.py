@@ -24,7 +24,7 @@ _FUSED = {"GELUTanh": ("gelu", "tanh"), "GELUActivation": ("gelu", "none"), "SiL
 
 
 def joined(parts: Sequence[Any], activation: Any = None) -> Linear:
-    """What several `torch.nn.Linear` make of the same input, side by side, by one multiplication; then an activation.
+    """Joins several `torch.nn.Linear` of one input into one multiplication, outputs side by side; then an activation.
 
     The parts lose their weights.
     """

@@ -142,7 +142,7 @@ class ListwiseReranker:
                 state.error = error
 
     def messages(self, query: str, passages: Sequence[str]) -> tuple[Message, ...]:
-        """What the model is asked about one window."""
+        """The messages that ask the model about one window."""
         system, question = self._prompt.messages(
             claim=quoted(query), count=str(len(passages)), passages=_listed(passages)
         )
@@ -225,7 +225,7 @@ def _labelled(line: str) -> _Labelled | None:
 
 
 def _by_label(claim: str, pairs: Sequence[_Labelled]) -> Example:
-    """What supports or refutes the claim first, and otherwise as it is."""
+    """An example from labelled pairs: those that support or refute the claim first, otherwise in their order."""
     places = sorted(range(len(pairs)), key=lambda place: pairs[place].label == "NOT_ENOUGH_INFO")
     return Example(claim=claim, passages=[pair.evidence for pair in pairs], order=[place + 1 for place in places])
 

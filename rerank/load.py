@@ -59,7 +59,7 @@ PROMPTS: Final = {
 KEEPS_ORDER = {"Identity", "Sigmoid", "Tanh", "LogSigmoid", "Softplus"}
 """Activation functions that sentence-transformers can apply and that leave the order of logits as it is."""
 _LOADING = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError)
-"""What transformers raises for folders that are not what they say."""
+"""The exceptions that transformers raises for folders that are not what they say."""
 _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*")
 
 
@@ -381,7 +381,7 @@ def _check_activation(found: FoundModel, said: dict[str, Any]) -> None:
 
 
 def _sentence_transformers(found: FoundModel, settings: dict[str, Any]) -> dict[str, Any]:
-    """What sentence-transformers wrote of a CrossEncoder, in any of the places where its versions did."""
+    """The settings that sentence-transformers wrote for a CrossEncoder, in any of the places that its versions use."""
     said = dict(settings.get("sentence_transformers") or {})
     old = settings.get("sbert_ce_default_activation_function")
     if old:

@@ -55,9 +55,9 @@ def open_reranker(
 
 
 def choose_model(settings: Settings) -> str:
-    """What `auto` means here: the URL of the settings' server, or with a GPU the name of a model.
+    """The model that `auto` chooses: the URL of the settings' server, or with a GPU the name of a model.
 
-    Raises MissingExtra if no model can run, and NotFound without a GPU: what is small enough for a processor ranks
+    Raises MissingExtra if no model can run, and NotFound without a GPU: a model small enough for a processor ranks
     worse than late interaction, which needs no reranking model.
     """
     if settings.rerank_url is not None:

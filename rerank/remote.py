@@ -132,7 +132,7 @@ class RemoteReranker:
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise UsageError(f"{url!r} is not the URL of a reranking server (example: http://127.0.0.1:8080)")
         self.notice: str | None = None
-        """What the user should know of the connection."""
+        """A warning for the user about the connection."""
         keep_secret(api_key)
         keep_secrets_of(url)
         self._model = model or parsed.params.get("model")
@@ -338,7 +338,7 @@ def _close(client: httpx.AsyncClient) -> None:
 
 
 def _reason(content: bytes) -> str:
-    """What an error says, in whichever dialect; its first line, not too long."""
+    """The reason in an error's body, in whichever dialect: its first line, at most 300 characters."""
     try:
         data: Any = orjson.loads(content)
     except orjson.JSONDecodeError:

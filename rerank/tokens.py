@@ -228,7 +228,7 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def template(tokenizer: Any) -> Template | None:
-    """What a tokenizer puts around a pair; None if it can't be put together from halves of one token type each.
+    """The tokens that a tokenizer puts around a pair; None unless the pair is two halves of one token type each.
 
     Raises InvalidData for a tokenizer that does not know pairs.
     """

@@ -1,4 +1,4 @@
-"""What passes through this room: rerankers, their scores, and the scorers of models on this machine."""
+"""The types for reranking: rerankers, their scores, and the scorers of models on this machine."""
 
 from __future__ import annotations
 

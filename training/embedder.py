@@ -393,7 +393,7 @@ def _loss(model: Any, options: EmbedderOptions) -> Any:
 
 
 def _prompts(model: Any, columns: Sequence[str]) -> dict[str, str]:
-    """What the model has before claims and before documents, for each column of the training data."""
+    """The prompt that the model puts before claims or documents, for each column of the training data that has one."""
     known = dict(getattr(model, "prompts", None) or {})
     query = known.get("query") or ""
     document = next((known[name] for name in ("document", "passage", "corpus") if known.get(name)), "")

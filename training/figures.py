@@ -38,7 +38,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a training made. `notes` are for the user."""
+    """The result of a training. `notes` are for the user."""
 
     kind: str
     output: Path

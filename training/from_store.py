@@ -1,4 +1,4 @@
-"""What trainings take from the retrieval of a recipe: hard negatives, candidates, and the scores of its stages."""
+"""Training data from the retrieval of a recipe: hard negatives, candidates, and the scores of its stages."""
 
 from __future__ import annotations
 

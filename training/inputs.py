@@ -21,7 +21,7 @@ def read_retrieval_data(
     dev_claims: str | None = None,
     dev_qrels: str | None = None,
 ) -> RetrievalData:
-    """What a retrieval model learns from and is measured on; its messages say what was left out.
+    """Reads the data to train and measure a retrieval model on. Its messages say what was left out.
 
     Raises NotFound, UsageError, MissingExtra (Parquet), or InvalidData.
     """
@@ -49,7 +49,7 @@ def read_stance_data(
     corpus: str | None = None,
     notify: Callable[[str], None] = lambda message: None,
 ) -> StanceData:
-    """What a stance model learns from and is measured on. `notify` is told what each file of `train` holds.
+    """Reads the data to train and measure a stance model on. `notify` is told what each file of `train` holds.
 
     Raises NotFound, MissingExtra (Parquet), or InvalidData.
     """

@@ -266,9 +266,9 @@ def fitted(
 
 
 def exported(classifier: Any, rows: NDArray[np.float32]) -> tuple[float, tuple[Tree, ...]]:
-    """What a fitted HistGradientBoostingClassifier of two classes adds up: its start, and its trees.
+    """The terms that a fitted HistGradientBoostingClassifier of two classes adds up: its start, and its trees.
 
-    They are not part of scikit-learn's public interface, so that they are held to its own answers for `rows`.
+    They are not part of scikit-learn's public interface, so they are checked against its own answers for `rows`.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""What all trainings with transformers' Trainer share: precision, checkpoints, the best epoch, a log, progress.
+"""Shared by all trainings with transformers' Trainer: precision, checkpoints, the best epoch, a log, progress.
 
 A training works in a folder beside its output, `OUTPUT.training`, so that the output appears whole or not at all. Each
 phase has a folder in it. A checkpoint counts once its mark is written. A training that was killed continues from the
@@ -163,7 +163,7 @@ def arguments(
 
 
 def _checkpointing_name() -> str:
-    """What transformers calls gradient checkpointing: it has a new name in transformers 5."""
+    """transformers' name for gradient checkpointing, which changed in transformers 5."""
     from transformers import TrainingArguments
 
     new = "activation_checkpointing"
@@ -185,7 +185,7 @@ def save_weights(model: Any, file: Path) -> None:
 
 
 def load_weights(model: Any, file: Path) -> None:
-    """What `save_weights` saved, into the same model."""
+    """Loads a file of `save_weights` into the same model."""
     import torch
     from safetensors.torch import load_file
 

@@ -49,7 +49,7 @@ class MiningOptions:
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """What was mined: how many rows, of how many claims, documents that were left out by reason, and messages."""
+    """The result of mining: how many rows, of how many claims, documents left out by reason, and messages."""
 
     rows: int
     claims: int

@@ -36,7 +36,7 @@ class Lora(BaseModel):
 
 
 class TrainingOptions(BaseModel):
-    """What all trainings have."""
+    """The options of all trainings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -80,7 +80,7 @@ class TrainingOptions(BaseModel):
 
 
 class RetrievalOptions(TrainingOptions):
-    """What the trainings on a corpus have: of embedders, adapters and rerankers."""
+    """The options of trainings on a corpus: of embedders, adapters and rerankers."""
 
     titles: bool = Field(
         default=True,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..rerank.types import Encoded
 
 Candidates: TypeAlias = Callable[[Sequence[Claim], int], Mapping[str, Mapping[str, float]]]
-"""What a retrieval finds for claims: claim id -> document id -> score, the best so many, best first."""
+"""Finds the best documents for claims, at most the given number each: claim id -> document id -> score, best first."""
 METRICS = ("nDCG@10", "RR@10", "R@10")
 _SCORED_AT_ONCE = 64
 
@@ -282,7 +282,7 @@ def _weak_rows(
 def _ranked_by_model(
     options: RerankerOptions, data: RetrievalData, candidates: Candidates, judge: _Judge
 ) -> dict[str, list[str]]:
-    """What the retrieval found for the claims, in the model's order."""
+    """The documents that the retrieval found for each claim, in the model's order."""
     hidden, claims = data.hidden, {str(claim.id): claim for claim in data.train}
     ranked = {}
     for claim_id, scores in candidates(data.train, options.depth).items():

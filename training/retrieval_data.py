@@ -1,4 +1,4 @@
-"""What retrieval models learn from: claims, documents and judgements, with claims held back to measure on.
+"""The data that retrieval models learn from: claims, documents and judgements, with claims held back to measure on.
 
 Two groups of claims are measured on. No document of the first is in training, neither as relevant nor as a negative.
 This group chooses the best epoch. The second is held back claim by claim, as in most evaluations, and its documents may
@@ -174,15 +174,15 @@ def _with_documents(
 
 @dataclass(frozen=True, slots=True)
 class MinedNegatives:
-    """What was mined for a claim and one of its relevant documents: ids, the hard ones best first."""
+    """The negatives of a claim and one of its relevant documents: ids, the hard ones best first."""
 
     hard: tuple[str, ...] = ()
     random: tuple[str, ...] = ()
 
 
 def read_negatives(path: Path, documents: Mapping[str, Document]) -> dict[str, dict[str, MinedNegatives]]:
-    """What `ccheck mine` wrote, JSON Lines of `claim_id`, `positive_id` and `negatives`: by claim, then by relevant
-    document.
+    """Reads what `ccheck mine` wrote: JSON Lines of `claim_id`, `positive_id` and `negatives`. Returns the negatives by
+    claim, then by relevant document.
 
     A negative without a `kind` is a hard one; a row without `positive_id` is for all relevant documents of its claim,
     and found under "". Raises NotFound, or InvalidData with the line's number for an invalid row and for a document

@@ -240,7 +240,7 @@ def _prepare(options: StanceOptions, folder: Path) -> None:
 
 
 def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, listener: Listener) -> list[_Pair]:
-    """What is trained on: of each row the windows whose label is known."""
+    """The pairs to train on: the windows of each row whose label is known."""
     draw = random.Random(seed)  # noqa: S311
     pairs: list[_Pair] = []
     left_out = 0

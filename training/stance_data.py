@@ -64,11 +64,11 @@ def stance_data(
     test: Sequence[StanceRow] = (),
     documents: Mapping[str, tuple[str, str]] | None = None,
 ) -> StanceData:
-    """What to train on, to choose the best epoch by (`dev`) and to give figures of (`test`).
+    """The pairs to train on, to choose the best epoch on (`dev`) and to measure on (`test`).
 
-    Without `test` it is split off; by document also a second group, by claim alone, so that what was learned can be
-    told from what was remembered. Without `dev` that is split off what is left. `documents`, where weak pairs are
-    wanted, are what those are made from, less the ones that are measured on.
+    Without `test`, `dev` is measured on; without both, a test group is split off. A split by document adds a second
+    group, by claim alone, which tells learning from remembering. Without `dev`, it is split off the rest; after a
+    split by pair, it is the test group. Weak pairs, if wanted, are made from `documents` that are not measured on.
 
     Raises InvalidData if too little is left.
     """

@@ -35,7 +35,7 @@ class StanceReport:
 
 
 def judge_rows(method: StanceMethod, rows: Sequence[StanceRow]) -> list[Stance]:
-    """What a stance method says about each pair."""
+    """A stance method's stance on each pair."""
     cases = [
         Case(Claim(row.claim), (Evidence(Hit(1, Document(row.doc_id, row.title, row.text), 1.0)),)) for row in rows
     ]

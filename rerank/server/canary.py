@@ -1,4 +1,4 @@
-"""What a reranker must get right before it is served: known pairs, in the right order, the same each time.
+"""The test that a reranker must pass before it is served: known pairs, in the right order, the same each time.
 
 Servers were seen that gave every pair the same score without an error (vLLM, issue 27857).
 """

@@ -1,4 +1,4 @@
-"""What the sidecar counts, for Prometheus."""
+"""The sidecar's metrics for Prometheus."""
 
 from __future__ import annotations
 

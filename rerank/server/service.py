@@ -1,4 +1,4 @@
-"""What the routes call: from a request's texts to their scores and vectors, in the worker's batches."""
+"""The service behind the routes: from a request's texts to their scores and vectors, in the worker's batches."""
 
 from __future__ import annotations
 
