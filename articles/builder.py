@@ -51,7 +51,7 @@ class Line:
             self.length += len(text)
 
     def link(self, identifier: str, start: int) -> None:
-        """What was added since `start` cites the element with this id."""
+        """Records that the text added since `start` cites the element with this id."""
         if self.length > start:
             self.links.append((identifier, start, self.length))
 

@@ -32,7 +32,7 @@ _TAIL = re.compile(rf"\b(S\d{{1,3}})\s{{1,3}}({_FAMILIES})\b", re.IGNORECASE)
 _SERIES = re.compile(
     r"\b(?:(extended data)|supplement(?:ary|al)|supp?l?\.|appendix|(?-i:Supporting|Additional))\s$", re.IGNORECASE
 )
-"""What makes a series of its own: "Extended Data Fig. 1" and "Supplementary Table 2" are not Fig. 1 and Table 2."""
+"""The words that name a series: "Extended Data Fig. 1" and "Supplementary Table 2" are not Fig. 1 and Table 2."""
 _ITEM = re.compile(rf"({_NUMBER})")
 _LETTER = r"(\()?([A-Za-z])(?![A-Za-z0-9])(?(1)\))"
 _PANEL = re.compile(rf"\s?{_LETTER}")
@@ -149,7 +149,7 @@ def _between(first: Number, last: Number) -> list[Number]:
 
 
 def label_keys(element: Element) -> list[tuple[Family, Number]]:
-    """What citations call the element: (figure, 2) for "Fig. 2", (figure, S4) for "S4 Fig" and "Figure S4"."""
+    """The element's keys in citations: (figure, 2) for "Fig. 2", (figure, S4) for "S4 Fig" and "Figure S4"."""
     cited = find_citations(element.label)
     if cited:
         return [(cited[0].family, f"{cited[0].number}{''.join(cited[0].panels)}"), (cited[0].family, cited[0].number)][

@@ -53,7 +53,7 @@ def find(node: Node, wanted: str) -> Node | None:
 
 
 def entity(node: Node) -> str:
-    """What a named reference stands for, by HTML's list (&alpha;, &nbsp;); nothing for a document's own entities."""
+    """The text that a named HTML reference (&alpha;, &nbsp;) stands for; empty for a document's own entities."""
     said = str(node.text or "")
     meant = html.unescape(said)
     return "" if meant == said else meant

@@ -128,7 +128,7 @@ def write_predictions(path: str | Path, predictions: Sequence[Prediction]) -> No
 
 
 def prediction(result: Result) -> Prediction:
-    """What a result says about a claim, as the task wants it. Questions that failed are left out."""
+    """Turns a result into the prediction that the task wants. Questions that failed are left out."""
     pages = {piece.document.id: piece.document for piece in result.evidence}
     pairs = []
     for one in result.questions or ():
@@ -263,7 +263,7 @@ def _id(data: Mapping[str, Any], number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What a recipe predicts for claims. `seconds` are of a claim, by stage; `errors` by the claim's id."""
+    """A recipe's predictions for claims. `seconds` are per claim, by stage; `errors` are by the claim's id."""
 
     predictions: tuple[Prediction, ...]
     seconds: Mapping[str, float]

@@ -42,7 +42,7 @@ _RELEVANT: Mapping[Label, int] = {"SUPPORTS": 1, "REFUTES": 1, "CONFLICTING": 1,
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """What one record says about a claim and a document. `grade` and `label` are None if it does not say."""
+    """One record's judgement of a claim and a document. `grade` and `label` are None if the record has none."""
 
     claim: str
     document: str

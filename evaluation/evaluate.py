@@ -26,7 +26,7 @@ MAX_LISTED = 20
 
 
 class Checks(Protocol):
-    """What evaluation needs from a `Checker`."""
+    """The part of a `Checker` that evaluation needs."""
 
     @property
     def recipe(self) -> Recipe: ...
@@ -60,7 +60,7 @@ class Evaluation:
     remembered: Mapping[str, int] = field(default_factory=dict)
     """How many values came from a memory and cost no time, by kind."""
     unmeasured: tuple[str, ...] = ()
-    """What could not be measured although it was asked for, and why."""
+    """The measurements that were asked for but not possible, with the reasons."""
 
     @property
     def usage(self) -> Usage:
@@ -84,7 +84,7 @@ class Evaluation:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What could not be done, in words; empty if everything was."""
+        """The failures, in words; empty if there were none."""
         said = []
         if self.errors:
             claim, reason = next(iter(self.errors.items()))

@@ -128,7 +128,7 @@ def bootstrap(values: Sequence[float], *, resamples: int = RESAMPLES, seed: int 
 
 
 def coverage(claims: Sequence[Claim] | None, run: Run, qrels: Qrels, known: KnownIds | None = None) -> list[str]:
-    """What claims, run and judgements do not have in common, a sentence each. `claims`: None if they are not known.
+    """The mismatches between claims, run and judgements, a sentence each. `claims`: None if they are not known.
 
     `known` says which documents the store has.
     """
@@ -268,7 +268,7 @@ def _check_relevance(name: str, level: int, qrels: Qrels) -> None:
 
 
 def _climatecheck(ranks: Run, qrels: Qrels) -> dict[str, float]:
-    """What each claim adds to the score: the mean over the claims is the mean of the four parts' means.
+    """Each claim's contribution to the score: the mean over the claims is the mean of the four parts' means.
 
     A part that leaves claims out weighs more for those that it has, so a claim's value can be above 1.
     """

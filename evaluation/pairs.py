@@ -73,7 +73,7 @@ class PairsMeasured:
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """What `ccheck evaluate --pairs --json` prints."""
+        """The object that `ccheck evaluate --pairs --json` prints."""
         return {
             "pairs": self.pairs,
             "judged": self.judged,

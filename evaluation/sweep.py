@@ -37,7 +37,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What choosing the best settings is worth on claims that they were not chosen on.
+    """The score of the best settings on claims that they were not chosen on.
 
     The claims are dealt at random into `folds`; for each fold the settings are those that are best on the other
     claims, and are measured on it. `value` is the mean over all claims, `chosen` the place of the point that was chosen

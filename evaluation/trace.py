@@ -38,8 +38,8 @@ class DocumentTrace:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What a stage did to the relevant documents of all claims: how many of them are among its first `top`, and how
-    many it moved in and out; a retriever moves none."""
+    """A stage's effect on all claims' relevant documents: how many of them are among its first `top`, and how many
+    it moved in and out. A retriever moves none."""
 
     there: int
     won: int

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
 """Relevance judgements: claim id, document id, grade. Above 0 is relevant; what is not there was not judged."""
 Run: TypeAlias = Mapping[str, Mapping[str, float]]
-"""What was retrieved: claim id, document id, score. The highest score is first; equal ones stay in the order given. A
-claim for which nothing was found is there, and empty."""
+"""Retrieved documents: claim id, document id, score. The highest score is first; equal ones stay in the order given.
+A claim for which nothing was found is there, and empty."""
 Interval: TypeAlias = tuple[float, float]
 """Low and high end of a 95% interval."""
 

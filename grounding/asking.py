@@ -1,4 +1,4 @@
-"""What language models are asked inside articles: to order elements, to select sentences. They answer with numbers."""
+"""Asks language models to describe an article's elements, and to order elements and select sentences by number."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def packaged() -> Expressions:
 
 
 def load(path: str | Path) -> Expressions:
-    """What `save` wrote, or a text file with an expression a line. Raises NotFound or InvalidData."""
+    """Reads what `save` wrote, or a text file with one expression per line. Raises NotFound or InvalidData."""
     text = read_text(path, "the expressions")
     if not text.lstrip().startswith("{"):
         found = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]

@@ -150,7 +150,7 @@ class FigureRanker:
         return _searched(run, claim, keys, words, vectors, self._embedders)
 
     def _texts_of(self, name: str, article: str, run: ElementRun) -> list[str]:
-        """What stands for each element of an article. A model is asked to rephrase it once."""
+        """The text that stands for each element of an article. If a model has to rephrase it, it is asked once."""
         texts = self._texts.get((name, article))
         if texts is None:
             elements = self._elements[article]

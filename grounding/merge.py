@@ -35,7 +35,7 @@ def merged(rankings: Sequence[Scored[Key]], weights: Sequence[float], stage: Fig
 
 
 def _in_turn(rankings: Sequence[Sequence[Key]], portion: int, grows: bool) -> list[Key]:
-    """What is new among the next `portion` of each ranking, again and again; the portion may grow by one a pass."""
+    """Takes the new keys in each ranking's next `portion`, in passes. If `grows`, it is one larger with each pass."""
     keys: dict[Key, None] = {}
     start = 0
     while any(start < len(ranking) for ranking in rankings):

@@ -70,7 +70,7 @@ class BadRequest(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """What an error's body says. `codes`: its code and its type."""
+    """The content of an error's body. `codes`: its code and its type."""
 
     said: str
     parameter: str | None = None
@@ -245,7 +245,7 @@ class ChatClient:
         )
 
     def _failed(self, data: dict[str, Any], model: str) -> ServerError:
-        """What the error in a body of status 200 means."""
+        """The exception for an error in a body of status 200."""
         inner = data["error"]
         code = inner.get("code") if isinstance(inner, dict) else None
         return self._meaning(code if isinstance(code, int) else 200, self._fault(data, ""), None, model)

@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 Limit = Literal["max_completion_tokens", "max_tokens"]
 PARAMETERS = ("max_completion_tokens", "max_tokens", "temperature", "seed", "response_format")
-"""What a server may refuse."""
+"""The parameters that a server may refuse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What is sent in addition to the model and the messages.
+    """The parameters to send in addition to the model and the messages.
 
     `format`: how the shape of the reply is asked for; the reply is validated in any case. `limit`: the parameter that
     bounds the answer's length.

@@ -57,7 +57,7 @@ _QUOTED_REPLY = 4_000
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What a reply must be."""
+    """The required shape of a reply."""
 
     name: str
     schema: dict[str, Any]
@@ -100,7 +100,7 @@ class LanguageModel(Closing):
 
     @property
     def notice(self) -> str | None:
-        """What the user should know: the key is sent unencrypted, or the cache of answers is unavailable."""
+        """A warning for the user: the key is sent unencrypted, or the cache of answers is unavailable."""
         return "; ".join(filter(None, (self._client.notice, self._cache.notice))) or None
 
     def ask(

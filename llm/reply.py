@@ -14,7 +14,7 @@ from .types import T
 LONGEST = 200_000
 """Characters of a reply; a longer one is not read."""
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-"""What models that think write before their reply, where their server leaves it in."""
+"""The thoughts that some models write before their reply, where the server leaves them in."""
 _FENCE = re.compile(r"```[A-Za-z]*(.*)```", re.DOTALL)
 
 

@@ -31,7 +31,7 @@ class Message(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """What a model is asked. `check` raises ValueError where a reply of the right shape makes no sense.
+    """A question to a model. `check` raises ValueError where a reply of the right shape makes no sense.
 
     `tokens`: about how many the answer needs, if that is many; twice as many are allowed then. `most`: how many are
     allowed at most, where the model's context has no room for more.
@@ -46,7 +46,7 @@ class Question(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What a model said. `cached`: it was asked before, and this answer cost nothing."""
+    """A model's answer. `cached`: the question was asked before, and this answer cost nothing."""
 
     value: T
     usage: Usage

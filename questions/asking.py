@@ -1,4 +1,4 @@
-"""What a language model is asked, as in the system OldJoe at AVeriTeC (Ftouhi et al., FEVER 2025, appendices A to D).
+"""Questions to a language model, as in the system OldJoe at AVeriTeC (Ftouhi et al., FEVER 2025, appendices A to D).
 
 Claims, questions and passages are put into prompts as JSON strings: they can't end their own quotation marks or begin a
 line, and the reply's shape is fixed whatever they say.
@@ -87,7 +87,7 @@ class Asking:
         return replace(asked, most=max(_REPLY_TOKENS, int(context - size * _INEXACT))), len(lines)
 
     def veracity(self, claim: str, answers: Sequence[QuestionAnswer]) -> Question[Veracity]:
-        """What asks for the verdict. Questions that failed are left out."""
+        """The question that asks for the verdict. Questions that failed are left out of it."""
         lines = [quoted({"question": one.question, "answer": one.answer}) for one in answers if one.answer is not None]
         messages = self._prompts["veracity"].messages(claim=_claim(claim), answers="\n".join(lines))
         return Question(messages, Veracity, check_veracity, _VERACITY_TOKENS)

@@ -99,7 +99,7 @@ def is_yes_no(question: str) -> bool:
 
 
 def check_answer(question: str, passages: int) -> Callable[[PassageAnswer], None]:
-    """What checks an answer to a question from so many passages."""
+    """Returns a check for answers to `question` from `passages` passages, which are numbered from 1."""
 
     def check(reply: PassageAnswer) -> None:
         if not reply.answerable:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # to verify and not on pictures' captions alone. The smaller cross-encoder/nli-deberta-v3-xsmall and -small (Apache-2.0)
 # never saw facts to verify; MoritzLaurer's xsmall is binary and can't tell open from refuted.
 DEFAULT_STANCE_MODEL = "MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli"
-"""What `auto` reads documents with."""
+"""The model with which `auto` reads documents."""
 MAX_TOKENS = 512
 """How many tokens of claim and document are read at a time, where the model allows it."""
 MAX_WINDOWS = 16
@@ -128,7 +128,7 @@ class StanceClassifier(LocalModel):
     # -- what a training changes
 
     def premises(self, document: Document, claim: str) -> list[str]:
-        """What is read of a document, window by window; nothing if the claim leaves too little room for it."""
+        """The windows of a document that the model reads; none if the claim leaves too little room for them."""
         room = self._room(claim)
         return [premise for premise, _ in self._windows(document, claim, room)] if room >= self.max_tokens // 4 else []
 

@@ -127,7 +127,7 @@ def _mean(evidence: Sequence[Evidence], label: Label) -> float:
 
 
 def _both(label: Label) -> Label:
-    """What a document that conflicts in itself says beside `label`."""
+    """The other label that counts as `label`: CONFLICTING for a side, as such a document is on both; else the same."""
     return "CONFLICTING" if label in _VERBS else label
 
 

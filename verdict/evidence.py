@@ -23,7 +23,7 @@ Rerank: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """A claim and sentences to one score in 0..1 for each sentence."""
 
 MATCH_SHARE = 0.6
-"""What the comparison of tokens counts in the mix. `benchmarks/evidence.py` has the comparison."""
+"""The weight of the comparison of tokens in the mix. `benchmarks/evidence.py` has the comparison."""
 EMBEDDED_SENTENCES = 64
 """How many sentences of a document an embedding model or a reranker reads, or twice as many as are wanted: those that
 share most with the claim."""

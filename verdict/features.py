@@ -237,7 +237,7 @@ def _nearest_words(claim: str, sentences: Sequence[str], most: int) -> list[int]
 
 
 def _counts(claim: str, sentence: str, title: str) -> list[float]:
-    """What words, numbers and denials of claim and sentence say: 13 numbers."""
+    """The 13 counts and shares of words, numbers and denials in claim and sentence."""
     words, others = set(terms(claim)), set(terms(sentence))
     numbers, given = set(_NUMBER.findall(claim)), set(_NUMBER.findall(sentence))
     denied, denies = len(_DENIAL.findall(claim)), len(_DENIAL.findall(sentence))

@@ -1,4 +1,4 @@
-"""What a judge is: claims with their evidence in, a stance for each document and a verdict for each claim out."""
+"""Judges: claims with their evidence in, a stance for each document and a verdict for each claim out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a method says about a case: a stance for each piece of evidence, in order.
+    """A method's answer for a case: a stance for each piece of evidence, in order.
 
     `quotes` are the sentences that the method itself gave as its reasons, for each piece of evidence, with the offsets
     at which they stand in the document; empty if it gives none.

@@ -12,7 +12,7 @@ from ..types import Label
 LABELS: tuple[Label, ...] = get_args(Label)
 """All labels; a verdict can have each of them."""
 STANCES: tuple[Label, ...] = ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO")
-"""What one document can say about a claim."""
+"""The labels that one document can have for a claim."""
 
 SPELLINGS: dict[Label, tuple[str, ...]] = {
     # FEVER, SciFact, Climate-FEVER, VitaminC, HealthVer, COVID-Fact, ClimateCheck, AVeriTeC, PUBHEALTH, FNC-1, NLI.

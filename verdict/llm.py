@@ -157,7 +157,7 @@ class LlmStances:
         return self._two_steps(cases) if self._stage.strategy == "two-step" else self._one_by_one(cases)
 
     def plan_prompts(self, cases: Sequence[Case]) -> list[PlannedPrompt]:
-        """What would be asked, without asking. Of `two-step`, the second question is there for every document."""
+        """Plans the prompts without sending them. With `two-step`, every document has the second question, too."""
         if self._stage.strategy == "batch":
             return [
                 self._planned(self._batch_question(some), self._batch_tokens * len(some))
@@ -381,7 +381,7 @@ class _Stream(Generic[T]):
             self._next()
 
     def deliver(self, made: Sequence[_Made]) -> Iterator[Judged]:
-        """What was made of a case; then the interrupt, if nothing more will come."""
+        """Yields the answer for a case, then raises the interrupt if nothing more will come."""
         if not self.stopping or any(stance.label is not None for stance, _, _ in made):
             yield Judged(
                 tuple(stance for stance, _, _ in made),

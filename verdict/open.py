@@ -26,7 +26,7 @@ Conclude: TypeAlias = Callable[[Claim, Sequence[Evidence]], tuple[Verdict, Usage
 
 
 def open_conclusion(stage: VerdictStage, language_model: LanguageModels, method: str) -> Conclude:
-    """What makes a claim's verdict of its evidence with stances: the rule, or a language model."""
+    """The function that makes a claim's verdict from its evidence with stances: the rule, or a language model."""
     if stage.conclude == "rule":
         return lambda claim, evidence: (conclude(evidence, method), Usage())
     from .llm import conclude_by_model

@@ -56,7 +56,7 @@ class Together(BaseModel):
 
 
 class PackagedWeights(BaseModel):
-    """What `packaged/model.json` holds. The rows of `coefficients` are in the order of `STANCES`.
+    """The content of `packaged/model.json`. The rows of `coefficients` are in the order of `STANCES`.
 
     `weighted_f1` is the model's figure on documents that were not in training; `threshold` the probability below which
     neither side is named.
@@ -163,8 +163,8 @@ def read_weights(folder: Path = FOLDER) -> PackagedWeights:
 
 
 def design(counts: NDArray[np.floating[Any]], weights: PackagedWeights) -> NDArray[np.float64]:
-    """What the linear model is multiplied with, shape [pairs, WIDTH]: standardised counts, and those of documents of
-    one sentence once more."""
+    """The input of the linear model, shape [pairs, WIDTH]: standardised counts, and those of documents of one sentence
+    once more."""
     import numpy as np
 
     scaled = (counts.astype(np.float64) - np.asarray(weights.mean)) / np.asarray(weights.scale)
