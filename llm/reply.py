@@ -88,7 +88,10 @@ def read_body(body: bytes) -> Any:
 
 
 def json_schema(shape: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of a shape, as strict modes of servers require it: every key required, no other one allowed."""
+    """The JSON schema of a shape, as strict modes of servers require it: every key required, no other one allowed.
+
+    Docstrings of classes, which pydantic puts into it, are left out: they are written for people who read the code.
+    """
     schema: dict[str, Any] = _strict(shape.model_json_schema())
     return schema
 
@@ -105,6 +108,7 @@ def _strict(node: Any) -> Any:
         elif key not in ("title", "default"):
             kept[key] = _strict(value)
     if "properties" in kept:
+        kept.pop("description", None)
         kept |= {"required": list(kept["properties"]), "additionalProperties": False}
     return kept
 

@@ -38,9 +38,6 @@ class Rewritten:
     error: CcheckError | None = None
 
 
-# The docstrings of replies are part of the JSON schema that the model gets: rewording one changes the request.
-
-
 class Rewrite(Reply):
     """What the model answers when it is asked to rewrite."""
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from llm_questions import GOOD, Number, many, numbered, patient_models, words  # noqa: F401 - a fixture
 from programs import loaded
+from pydantic import Field
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
 from ccheck.errors import MissingExtra, ServerError, UsageError
-from ccheck.llm import Failure, InvalidReply, open_llm
+from ccheck.llm import Failure, InvalidReply, Reply, open_llm
 from ccheck.llm.reply import find_object, json_schema
 from ccheck.settings import Settings
 from ccheck.types import Usage
@@ -39,6 +40,25 @@ def test_the_request_has_the_schema_and_asks_for_the_same_answer_each_time(open_
     assert shape["schema"]["additionalProperties"] is False and shape["schema"]["required"] == ["number", "share"]
     assert (request["temperature"], request["seed"], request["model"]) == (0, 0, "m")
     assert server.keys == [f"Bearer {KEY}"]
+
+
+class Inner(Reply):
+    """For readers of the code."""
+
+    words: str = Field(description="for the model")
+
+
+class Outer(Reply):
+    """For readers of the code."""
+
+    inner: Inner = Field(description="for the model too")
+
+
+def test_the_schema_describes_fields_and_has_no_docstrings():
+    schema = json_schema(Outer)
+    assert "readers of the code" not in str(schema)
+    assert schema["properties"]["inner"]["description"] == "for the model too"
+    assert schema["$defs"]["Inner"]["properties"]["words"]["description"] == "for the model"
 
 
 def test_tokens_are_estimated_where_the_server_does_not_count(open_model):
