@@ -33,15 +33,17 @@ _ACTED = re.compile(
     r"(?=[.;(,]| (?:in|after|among|during|when|but|by|as|without|compared)\b)"
 )
 _ENDS = re.compile(
-    r"\b(?:of|with|to|an?|the|in|for|from|on|at|also|\w*ly|shows?|showed|demonstrated?|exhibit(?:s|ed)?|display(?:s|ed)?"
-    r"|report(?:s|ed)?|suggest(?:s|ed)?|produced?|consumed?|received?|found|experienced?|with|then|further|only|order)$",
+    r"\b(?:of|with|to|an?|the|in|for|from|on|at|also|\w*ly|shows?|showed|demonstrated?|exhibit(?:s|ed)?"
+    r"|display(?:s|ed)?|report(?:s|ed)?|suggest(?:s|ed)?|produced?|consumed?|received?|found|experienced?|then"
+    r"|further|only|order)$",
     re.IGNORECASE,
 )
-"""With which words no name of a thing ends."""
+"""Words that no name of a thing ends with."""
 _PLAIN = re.compile(r"^[\w][\w' /+-]*$")
 _NO_NAME = re.compile(
-    r"^(?:in|for|by|of|at|on|with|from|consistent|using|this|these|that|those|it|they|there|which|who|we|he|she|both|all|each|such|although|while|whereas|when|after"
-    r"|if|because|since|as|but|and|to|here|their|its)\b|\b(?:which|who|that|was|were|is|are|and|or|has|have|had|did|not"
+    r"^(?:in|for|by|of|at|on|with|from|consistent|using|this|these|that|those|it|they|there|which|who|we|he|she|both"
+    r"|all|each|such|although|while|whereas|when|after|if|because|since|as|but|and|to|here|their|its)\b"
+    r"|\b(?:which|who|that|was|were|is|are|and|or|has|have|had|did|not"
     r"|no|neither|nor|respectively|significantly|by|been|be|being|than|can|could|may|will|we|increases?|decreases?"
     r"|reductions?)\b",
     re.IGNORECASE,

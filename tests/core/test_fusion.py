@@ -1,4 +1,4 @@
-"""Fusion, filters and runs, against values worked out by hand."""
+"""Fusion, filters and runs, against values that were calculated manually."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`compare_judges`, checked against figures that were worked out by hand."""
+"""`compare_judges`, checked against figures that were calculated manually."""
 
 from __future__ import annotations
 

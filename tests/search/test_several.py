@@ -1,4 +1,4 @@
-"""Several queries for one question: sums worked out by hand."""
+"""Several queries for one question: against sums that were calculated manually."""
 
 from __future__ import annotations
 
