@@ -13,10 +13,10 @@ LOCK_INDEX := --default-index https://pypi.org/simple
 # packages again, which takes torch and transformers 13 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The rooms, which are packages of ccheck; core/ is ccheck itself.
-ROOMS := $(filter-out core,$(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
+# The rooms, which are the packages of ccheck; the repository itself is the package.
+ROOMS := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
 
-.PHONY: demo test lint types check check-fast lock mutants links clean
+.PHONY: demo test lint types check check-fast lock mutants clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.base
@@ -52,13 +52,6 @@ mutants: .venv/.dev
 	$(UV) pip install --requirement .venv/mutation.txt
 	$(BIN)/python benchmarks/mutation.py $(MUTANTS)
 
-# The package as one folder of links, for mypy, pyright and editors: they can't follow an editable install whose folders
-# have other names than its packages. Run it again after adding a file.
-links:
-	rm -rf build/links
-	for file in $$(find core $(ROOMS) -name '*.py') core/py.typed; do \
-	  link=build/links/ccheck/$${file#core/}; mkdir -p $${link%/*} && ln -s $(CURDIR)/$$file $$link; done
-
 lock: .venv/bin/python
 	$(UV) lock $(LOCK_INDEX) $(LOCK)
 
@@ -73,13 +66,12 @@ define install
 	$(UV) export --frozen --no-emit-project $(2) --output-file .venv/$(1).txt
 	$(UV) pip install --no-deps $(3) --requirement .venv/$(1).txt
 	$(UV) pip install --no-deps --build-constraints .venv/$(1).txt -e .
-	$(MAKE) --no-print-directory links
 endef
 
 # No torch: the weights are run by numpy. Compiled now, so that the first command is as fast as the next one.
 .venv/.base: .venv/bin/python $(SOURCES)
 	$(call install,base,--group weights --prune sentence-transformers,--compile-bytecode)
-	$(BIN)/python -m compileall -q core $(ROOMS)
+	$(BIN)/python -m compileall -q __init__.py __main__.py $(ROOMS)
 	touch $@
 
 .venv/.dev: .venv/bin/python $(SOURCES)

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..errors import InvalidData
-from ..types import Value
+from ..core.errors import InvalidData
+from ..core.types import Value
 from .mentions import resolve
 from .types import Article, Element, Kind, Mention, Section
 

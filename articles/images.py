@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..errors import NotFound
+from ..core.errors import NotFound
 from .types import Element
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff")

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..errors import InvalidData
-from ..types import Value
+from ..core.errors import InvalidData
+from ..core.types import Value
 from .builder import ArticleBuilder
 from .types import Article
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ..errors import InvalidData, NotFound, UsageError
+from ..core.errors import InvalidData, NotFound, UsageError
 from . import xml
 from .jats import is_jats, read_jats
 from .own import is_own, read_own

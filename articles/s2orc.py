@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InvalidData
-from ..types import Value
+from ..core.errors import InvalidData
+from ..core.types import Value
 from .builder import ArticleBuilder, Line
 from .types import Article
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..errors import InvalidData
-from ..types import Document, Filter
+from ..core.errors import InvalidData
+from ..core.types import Document, Filter
 from .types import Article, Element, Kind, Mention, Section
 
 FULL_TEXT = Filter("article", "=", "full text")

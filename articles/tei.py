@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..types import Value
+from ..core.types import Value
 from .builder import ArticleBuilder, Line
 from .types import Article
 from .xml import all_text, attribute, child, children, entity, find, is_entity, name

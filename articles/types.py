@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from ..types import Value
+from ..core.types import Value
 
 Kind: TypeAlias = Literal["figure", "table", "supplement"]
 _SERIES = re.compile(r"extended data|suppl|additional|appendix", re.IGNORECASE)

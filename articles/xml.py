@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidData
+from ..core.errors import InvalidData
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Node

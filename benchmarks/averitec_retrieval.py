@@ -29,15 +29,15 @@ import data
 import numpy as np
 
 from ccheck import Checker
-from ccheck.event_loop import run
-from ccheck.grounding.expressions import is_content
+from ccheck.articles.expressions import is_content
+from ccheck.core.event_loop import run
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import resolve
+from ccheck.core.stages import Fusion
+from ccheck.core.types import Filter, Query
 from ccheck.llm import Answer
-from ccheck.questions.replies import distinct
-from ccheck.recipe import load_recipe
 from ccheck.search.several import search_several
-from ccheck.settings import resolve
-from ccheck.stages import Fusion
-from ccheck.types import Filter, Query
+from ccheck.verdict.questions.replies import distinct
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 VARIANTS: Mapping[str, tuple[tuple[str, ...], Fusion]] = {

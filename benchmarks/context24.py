@@ -22,12 +22,12 @@ import numpy as np
 
 from ccheck.articles import Article, iter_articles
 from ccheck.articles.builder import ArticleBuilder
-from ccheck.evaluation.context24 import figure_scores, read_gold
-from ccheck.grounding.figures import FigureRanker
+from ccheck.articles.figures import FigureRanker
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import resolve
+from ccheck.lab.measure.context24 import figure_scores, read_gold
 from ccheck.pipeline.grounding import figures_stage, open_figures, open_passages, passages_stage
 from ccheck.pipeline.resources import Resources
-from ccheck.recipe import load_recipe
-from ccheck.settings import resolve
 
 WAYS = [
     *("captions", "captions-dense", "bm25-100", "bm25-100-captions", "bm25-semantic"),

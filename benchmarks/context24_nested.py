@@ -19,14 +19,14 @@ from context24 import METRICS, intervals
 from numpy.typing import NDArray
 
 from ccheck.articles import Article, iter_articles
-from ccheck.evaluation.context24 import ROUGE, GoldClaim, figure_scores, passage_scores, read_gold
-from ccheck.grounding.expressions import Expressions, learn, packaged
-from ccheck.grounding.figures import FigureRanker
-from ccheck.grounding.passages import PassageRanker
-from ccheck.grounding_stages import ElementRun, FiguresStage, PassagesStage
+from ccheck.articles.expressions import Expressions, learn, packaged
+from ccheck.articles.figures import FigureRanker
+from ccheck.articles.passages import PassageRanker
+from ccheck.core.grounding_stages import ElementRun, FiguresStage, PassagesStage
+from ccheck.core.settings import resolve
+from ccheck.lab.measure.context24 import ROUGE, GoldClaim, figure_scores, passage_scores, read_gold
 from ccheck.pipeline.grounding import open_figures
 from ccheck.pipeline.resources import Resources
-from ccheck.settings import resolve
 
 HALVES = 20
 PARTS = (

@@ -34,12 +34,21 @@ from typing import Any
 
 import numpy as np
 
-from ccheck.errors import CcheckError
-from ccheck.layout import AdditionalTexts, Chunking, DenseField, Embedding, Layout, SparseField, UnitField, named_fields
+from ccheck.core.errors import CcheckError
+from ccheck.core.layout import (
+    AdditionalTexts,
+    Chunking,
+    DenseField,
+    Embedding,
+    Layout,
+    SparseField,
+    UnitField,
+    named_fields,
+)
+from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector, Unit, UnitEntry, Vector
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, sparse
-from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector, Unit, UnitEntry, Vector
 
 KINDS = ("bit flipped", "cut short", "page zeroed", "pages swapped", "removed")
 PAGE = 4096

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ccheck.types import Document
+from ccheck.core.types import Document
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:

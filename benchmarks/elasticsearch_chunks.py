@@ -17,10 +17,10 @@ import elasticsearch
 from elasticsearch import helpers
 from elasticsearch_common import machine, server
 
+from ccheck.core.stages import Bm25, Fusion
+from ccheck.core.types import Query, Ranking
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.fields import FieldNames
-from ccheck.stages import Bm25, Fusion
-from ccheck.types import Query, Ranking
 
 INDEX, WORDS, K, AT_A_TIME = "ccheck-benchmark-chunks", 60, 10, 64
 

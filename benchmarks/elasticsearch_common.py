@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.types import Document, Entry, Passage, Query
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.types import Document, Entry, Passage, Query
 
 WORDS_IN_TEXT, VOCABULARY = 200, 30_000
 AT_A_TIME = 2_000

@@ -17,9 +17,9 @@ import click
 import elasticsearch
 from elasticsearch_common import drop, entries, indexed, machine, queries, random_layout, server
 
-from ccheck.layout import Layout
+from ccheck.core.layout import Layout
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
 
 INDEX, WRITTEN = "ccheck-benchmark-concurrency", "ccheck-benchmark-concurrency-written"
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}

@@ -30,15 +30,15 @@ import orjson
 from elasticsearch import helpers
 from elasticsearch_common import machine, server
 
+from ccheck.core.layout import Chunking, Embedding
+from ccheck.core.settings import Settings
 from ccheck.ingest.encoders import DenseEncoder, Encoders, default_chunking
-from ccheck.layout import Chunking, Embedding
 from ccheck.pipeline import enrich as enriching
 from ccheck.pipeline.enrich import Enricher
 from ccheck.search.elastic import Connection, JoinedStore
 from ccheck.search.elastic.companion import Companion
 from ccheck.search.elastic.enrich import Beside, open_source
 from ccheck.search.elastic.inplace import InPlace
-from ccheck.settings import Settings
 
 INDEX = "ccheck-benchmark-enrich"
 WINDOW = 256

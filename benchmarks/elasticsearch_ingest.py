@@ -21,11 +21,11 @@ import elasticsearch
 from elasticsearch import helpers
 from elasticsearch_common import drop, entries, machine, server, spread
 
+from ccheck.core.layout import Layout
+from ccheck.core.types import Entry
 from ccheck.ingest import IngestOptions, ingest
 from ccheck.ingest.run import BATCH_DOCUMENTS
-from ccheck.layout import Layout
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.types import Entry
 
 INDEX = "ccheck-benchmark-ingest"
 

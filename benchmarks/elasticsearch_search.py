@@ -17,9 +17,9 @@ import click
 import elasticsearch
 from elasticsearch_common import entries, indexed, machine, queries, random_layout, server, spread
 
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Query, Ranking
 from ccheck.search.elastic import ElasticStore
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Query, Ranking
 
 INDEX = "ccheck-benchmark-search"
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}

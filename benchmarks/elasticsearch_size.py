@@ -28,10 +28,10 @@ import httpx
 import numpy as np
 from elasticsearch_common import drop, machine, server
 
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.types import Document, Entry, Passage
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.mappings import INDEX_TYPES, IndexOptions, create_body
-from ccheck.types import Document, Entry, Passage
 
 INDEX = "ccheck-benchmark-size"
 BATCH = 2_000

@@ -16,8 +16,8 @@ import orjson
 from elastic_transport import Transport
 from elasticsearch_common import entries, indexed, machine, queries, random_layout, server
 
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
 
 INDEX = "ccheck-benchmark-traffic"
 DIMENSIONS = 384

@@ -20,15 +20,15 @@ from pathlib import Path
 
 import click
 
-from ccheck.analysis import clean
-from ccheck.evaluation.evaluate import retrieval_only
-from ccheck.evaluation.session import EvaluationData, open_session, read_evaluation_data
+from ccheck.core.analysis import clean
+from ccheck.core.recipe import changed, load_recipe
+from ccheck.core.settings import Settings, resolve
+from ccheck.core.types import Query
 from ccheck.ingest import IngestOptions
+from ccheck.lab.measure.evaluate import retrieval_only
+from ccheck.lab.measure.session import EvaluationData, open_session, read_evaluation_data
 from ccheck.pipeline.checker import Checker
-from ccheck.recipe import changed, load_recipe
 from ccheck.search import open_store
-from ccheck.settings import Settings, resolve
-from ccheck.types import Query
 
 
 @click.command()

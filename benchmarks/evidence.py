@@ -29,11 +29,11 @@ import click
 import data
 import numpy as np
 
-from ccheck.analysis import clean, sentence_spans
+from ccheck.core.analysis import clean, sentence_spans
+from ccheck.core.settings import Settings
+from ccheck.core.types import Document
 from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
 from ccheck.pipeline.resources import Resources
-from ccheck.settings import Settings
-from ccheck.types import Document
 from ccheck.verdict import evidence
 from ccheck.verdict.evidence import Embed, EvidenceMethod, Rerank, choose_sentences
 

@@ -29,7 +29,7 @@ import click
 import data
 import numpy as np
 
-from ccheck.types import Document, Evidence, Hit, Label, Stance
+from ccheck.core.types import Document, Evidence, Hit, Label, Stance
 from ccheck.verdict.labels import parse_label
 
 rule = importlib.import_module("ccheck.verdict.conclude")  # the package exports a function of this name

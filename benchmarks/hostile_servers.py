@@ -28,14 +28,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "pipeline
 import hostile_replies
 from hostile_replies import CLAIM, KEY, STANCE, TEXT, HostileServer, Raw, completion, hostile
 
-from ccheck.errors import CcheckError
+from ccheck.core.errors import CcheckError
+from ccheck.core.settings import Settings
+from ccheck.core.stages import RewritingStage, VerdictStage
+from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.llm import LanguageModel, open_llm
 from ccheck.pipeline.rewriting import rewrite
 from ccheck.rerank.listwise import ListwiseReranker
 from ccheck.rerank.remote import RemoteReranker
-from ccheck.settings import Settings
-from ccheck.stages import RewritingStage, VerdictStage
-from ccheck.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.judge import Case, all_judged
 from ccheck.verdict.llm import LlmStances
 

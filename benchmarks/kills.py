@@ -24,10 +24,10 @@ from pathlib import Path
 
 from damage import FIRST, LAYOUT, RETRIEVERS, SECOND, entry
 
+from ccheck.core.stages import Bm25
+from ccheck.core.types import Entry, Query
 from ccheck.search.local import LocalStore, sparse
 from ccheck.search.local import store as local_store
-from ccheck.stages import Bm25
-from ccheck.types import Entry, Query
 
 LONGEST_INGEST_S = 3.0
 AT_ONCE = 20

@@ -24,11 +24,11 @@ import click
 import numpy as np
 import tantivy
 
-from ccheck.analysis import analyzer, terms
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.analysis import analyzer, terms
+from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.stages import Bm25, Dense, Fusion
+from ccheck.core.types import Document, Entry, Passage, Query
 from ccheck.search.local import LocalStore
-from ccheck.stages import Bm25, Dense, Fusion
-from ccheck.types import Document, Entry, Passage, Query
 
 DIMENSIONS = 384
 Answer = tuple[str, str, str, dict[str, Any], float]

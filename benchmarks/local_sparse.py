@@ -22,10 +22,10 @@ import click
 import numpy as np
 import scipy.sparse
 
-from ccheck.layout import Layout, SparseField
+from ccheck.core.layout import Layout, SparseField
+from ccheck.core.stages import Sparse
+from ccheck.core.types import Document, Entry, Query, SparseVector
 from ccheck.search.local import LocalStore
-from ccheck.stages import Sparse
-from ccheck.types import Document, Entry, Query, SparseVector
 
 VOCABULARY = 30_522
 LAYOUT = Layout(sparse=SparseField("synthetic", VOCABULARY, "0" * 64, 512))

@@ -60,7 +60,7 @@ ELASTIC = [
 ]
 TESTS = {
     "core/fusion.py": ["core/test_fusion.py"],
-    "evaluation/metrics.py": ["evaluation/test_metrics.py"],
+    "lab/measure/metrics.py": ["measure/test_metrics.py"],
     "verdict/conclude.py": ["verdict/test_conclude.py"],
     "verdict/evidence.py": ["verdict/test_evidence.py"],
     "verdict/quotes.py": ["verdict/test_quotes.py"],
@@ -142,8 +142,11 @@ def copied(tree: Path) -> Path:
     """The rooms as packages of `ccheck` in the tree, and the tests; returns the package's folder."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     skip = shutil.ignore_patterns("__pycache__")
-    for package, room in sorted(project["tool"]["setuptools"]["package-dir"].items()):
-        shutil.copytree(ROOT / room, tree.joinpath(*package.split(".")), ignore=skip, dirs_exist_ok=True)
+    for package in sorted(project["tool"]["setuptools"]["packages"])[1:]:
+        parts = package.split(".")
+        shutil.copytree(ROOT.joinpath(*parts[1:]), tree.joinpath(*parts), ignore=skip, dirs_exist_ok=True)
+    for name in ("__init__.py", "__main__.py", "py.typed"):
+        shutil.copy(ROOT / name, tree / "ccheck")
     for name in ("tests", "benchmarks", "es_mappings", "recipes", "demo", "docs"):
         shutil.copytree(ROOT / name, tree / name, ignore=skip)
     shutil.copy(ROOT / "pyproject.toml", tree)

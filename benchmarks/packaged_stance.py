@@ -35,11 +35,11 @@ from stance_card import card
 from stance_pairs import first_pairs, judged_rows, nearest_others
 from stance_together import OPEN_ABOVE, Answered, Reading, adapter, fit_together, read_out
 
-from ccheck.analysis import clean
+from ccheck.core.analysis import clean
+from ccheck.core.models import find_model
+from ccheck.core.types import Document
 from ccheck.encode.dense import Embedder
-from ccheck.models import find_model
-from ccheck.training.stance_rows import StanceRow, read_rows
-from ccheck.types import Document
+from ccheck.lab.train.stance_rows import StanceRow, read_rows
 from ccheck.verdict.features import COUNTS, counts_and_nearest
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.packaged_model import ADAPTER, WIDTH, PackagedWeights, Together, design, probabilities, put_together

@@ -16,10 +16,10 @@ import numpy as np
 from scifact import metrics, read_qrels, read_queries
 
 import ccheck
+from ccheck.core.layout import Chunking
+from ccheck.core.recipe import Recipe, load_recipe
+from ccheck.core.stages import EvidenceStage, VerdictStage
 from ccheck.ingest import IngestOptions
-from ccheck.layout import Chunking
-from ccheck.recipe import Recipe, load_recipe
-from ccheck.stages import EvidenceStage, VerdictStage
 
 CUTS = {
     "whole": Chunking(1_000_000, 254, 0),

@@ -30,11 +30,11 @@ from question_llm import asked_of, cite_first, questioned
 from scripted_llm import Said
 
 from ccheck import Checker, Claim
-from ccheck.questions.replies import distinct
-from ccheck.recipe import load_recipe
-from ccheck.settings import resolve
-from ccheck.stages import IngestStage, UnitsStage
-from ccheck.types import Usage, add_usage
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import resolve
+from ccheck.core.stages import IngestStage, UnitsStage
+from ccheck.core.types import Usage, add_usage
+from ccheck.verdict.questions.replies import distinct
 
 CLAIMS = 20
 

@@ -28,11 +28,11 @@ import data
 import numpy as np
 
 import ccheck
-from ccheck.fusion import fuse, ranking_of
+from ccheck.core.fusion import fuse, ranking_of
+from ccheck.core.recipe import load_recipe
+from ccheck.core.stages import VerdictStage
+from ccheck.core.types import Query
 from ccheck.pipeline import relevance
-from ccheck.recipe import load_recipe
-from ccheck.stages import VerdictStage
-from ccheck.types import Query
 
 SHARES = {"there": 0.5, "taken out": 0.4, "elsewhere": 0.1}
 """What each case counts for in the fit, of each data set the same."""

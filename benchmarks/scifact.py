@@ -19,9 +19,9 @@ import data
 import numpy as np
 
 import ccheck
+from ccheck.core.recipe import Recipe, load_recipe
+from ccheck.core.stages import Bm25, Dense, EvidenceStage, Fusion, LateStage, VerdictStage
 from ccheck.ingest import IngestOptions
-from ccheck.recipe import Recipe, load_recipe
-from ccheck.stages import Bm25, Dense, EvidenceStage, Fusion, LateStage, VerdictStage
 
 RECIPES = {
     "bm25": load_recipe("bm25"),

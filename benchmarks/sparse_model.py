@@ -15,8 +15,8 @@ import itertools
 import tempfile
 from pathlib import Path
 
+from ccheck.core.models import find_model
 from ccheck.ingest import Record, read
-from ccheck.models import find_model
 
 BIAS = -5.0
 """A word's own logit is about 6.3 ± 3.0, another's 0.0 ± 1.1."""

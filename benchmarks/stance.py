@@ -32,8 +32,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import GroupKFold
 
-from ccheck.errors import CcheckError
-from ccheck.types import Claim, Document, Evidence, Hit, Stance
+from ccheck.core.errors import CcheckError
+from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.verdict.calibration import fit_calibration, reliability
 from ccheck.verdict.classifier import StanceClassifier
 from ccheck.verdict.conclude import conclude

@@ -18,11 +18,11 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 from stance_findings import findings, variants
 
-from ccheck.analysis import clean, sentence_spans, terms
-from ccheck.evaluation.files import read_records
-from ccheck.training.stance_rows import StanceRow, read_rows
-from ccheck.training.synthetic import contradicted
-from ccheck.types import Document
+from ccheck.core.analysis import clean, sentence_spans, terms
+from ccheck.core.types import Document
+from ccheck.lab.measure.files import read_records
+from ccheck.lab.train.stance_rows import StanceRow, read_rows
+from ccheck.lab.train.synthetic import contradicted
 from ccheck.verdict.features import sentences_of
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.polarity import BOTH_WAYS

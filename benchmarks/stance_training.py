@@ -20,14 +20,14 @@ from scipy.sparse import hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from ccheck.models import find_model
-from ccheck.training.options import StanceOptions
-from ccheck.training.stance import train_stance
-from ccheck.training.stance_data import stance_data
-from ccheck.training.stance_features import train_features
-from ccheck.training.stance_figures import judge_rows, measure_rows
-from ccheck.training.stance_rows import StanceRow, read_rows
-from ccheck.types import Stance
+from ccheck.core.models import find_model
+from ccheck.core.types import Stance
+from ccheck.lab.train.options import StanceOptions
+from ccheck.lab.train.stance import train_stance
+from ccheck.lab.train.stance_data import stance_data
+from ccheck.lab.train.stance_features import train_features
+from ccheck.lab.train.stance_figures import judge_rows, measure_rows
+from ccheck.lab.train.stance_rows import StanceRow, read_rows
 from ccheck.verdict.features import FeatureStances, embedding
 from ccheck.verdict.labels import STANCES
 

@@ -32,22 +32,22 @@ import click
 import numpy as np
 
 import ccheck
-from ccheck.errors import UsageError
-from ccheck.evaluation.datasets import read_claims, read_qrels
-from ccheck.evaluation.metrics import bootstrap, measure, only
+from ccheck.core.errors import UsageError
+from ccheck.core.recipe import load_recipe
+from ccheck.core.stages import EvidenceStage, VerdictStage
+from ccheck.core.types import Claim
 from ccheck.ingest import IngestOptions, Record, read
 from ccheck.ingest.documents import make_document
-from ccheck.recipe import load_recipe
+from ccheck.lab.measure.datasets import read_claims, read_qrels
+from ccheck.lab.measure.metrics import bootstrap, measure, only
+from ccheck.lab.train.adapter import train_adapter
+from ccheck.lab.train.embedder import load_base, pool_of, rank, train_embedder
+from ccheck.lab.train.figures import figures
+from ccheck.lab.train.loop import Silent
+from ccheck.lab.train.options import AdapterOptions, EmbedderOptions, RerankerOptions
+from ccheck.lab.train.reranker import train_reranker
+from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, RetrievalData, retrieval_data
 from ccheck.rerank.load import load_scorer
-from ccheck.stages import EvidenceStage, VerdictStage
-from ccheck.training.adapter import train_adapter
-from ccheck.training.embedder import load_base, pool_of, rank, train_embedder
-from ccheck.training.figures import figures
-from ccheck.training.loop import Silent
-from ccheck.training.options import AdapterOptions, EmbedderOptions, RerankerOptions
-from ccheck.training.reranker import train_reranker
-from ccheck.training.retrieval_data import SEEN, UNSEEN, RetrievalData, retrieval_data
-from ccheck.types import Claim
 
 METRIC = "nDCG@10"
 EMBEDDERS = {

@@ -45,7 +45,7 @@ import click
 import data
 from processes import processes, received
 
-from ccheck.models import find_model, loading_quietly
+from ccheck.core.models import find_model, loading_quietly
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -242,8 +242,8 @@ class Clock:
 
 def plain_arguments(job: Job, work: Path) -> dict[str, Any]:
     """ccheck's arguments as those of a plain trainer."""
-    from ccheck.training.loop import mixed_precision
-    from ccheck.training.options import TrainingOptions
+    from ccheck.lab.train.loop import mixed_precision
+    from ccheck.lab.train.options import TrainingOptions
 
     mode = mixed_precision(TrainingOptions(precision=job.precision), job.device)
     return {
@@ -279,7 +279,7 @@ def settings(job: Job) -> dict[str, Any]:
 
 def phase(job: Job, work: Path, options: Any, trainer: Any, clock: Clock) -> Callable[[], object]:
     """ccheck's side: all of a phase but the measuring."""
-    from ccheck.training.loop import Silent, run_phase
+    from ccheck.lab.train.loop import Silent, run_phase
 
     trainer.args.max_steps = job.steps
     trainer.add_callback(clock.callback())
@@ -312,8 +312,8 @@ def quietly(trainer: Any, clock: Clock) -> Callable[[], object]:
 def embedder(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], object]:
     from datasets import Dataset
 
-    from ccheck.training import embedder as ours
-    from ccheck.training.options import EmbedderOptions
+    from ccheck.lab.train import embedder as ours
+    from ccheck.lab.train.options import EmbedderOptions
 
     data = retrieval(job.folder)
     triplet = job.task.endswith("triplet")
@@ -362,10 +362,10 @@ def embedder(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], obje
 def reranker(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], object]:
     from datasets import Dataset
 
-    from ccheck.training import reranker as ours
-    from ccheck.training.negatives import draw_negatives
-    from ccheck.training.options import RerankerOptions
-    from ccheck.training.rerank_model import load_rerank_model
+    from ccheck.lab.train import reranker as ours
+    from ccheck.lab.train.negatives import draw_negatives
+    from ccheck.lab.train.options import RerankerOptions
+    from ccheck.lab.train.rerank_model import load_rerank_model
 
     data = retrieval(job.folder)
     options = RerankerOptions(**settings(job), loss=job.task.partition("-")[2])
@@ -405,9 +405,9 @@ def reranker(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], obje
 def stance(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], object]:
     import transformers
 
-    from ccheck.training import stance as ours
-    from ccheck.training.loop import Silent
-    from ccheck.training.stance_rows import read_rows
+    from ccheck.lab.train import stance as ours
+    from ccheck.lab.train.loop import Silent
+    from ccheck.lab.train.stance_rows import read_rows
     from ccheck.verdict.classifier import StanceClassifier
 
     # The same sum on both sides: cross-entropy over each pair once.
@@ -449,9 +449,9 @@ def enough(rows: Any, job: Job, spare: float = 0) -> list[Any]:
 
 @functools.cache
 def retrieval(folder: str) -> Any:
-    from ccheck.evaluation.datasets import read_claims, read_qrels
     from ccheck.ingest.documents import make_document
-    from ccheck.training.retrieval_data import retrieval_data
+    from ccheck.lab.measure.datasets import read_claims, read_qrels
+    from ccheck.lab.train.retrieval_data import retrieval_data
 
     path = Path(folder)
     documents = [make_document(row).document for row in data.rows(path / "corpus.jsonl.gz")]

@@ -25,11 +25,11 @@ import click
 import data
 from packaged_stance import Held, judged_by, out_of_fold, read_parts, together_of_others, write_model
 
-from ccheck.analysis import clean
-from ccheck.evaluation.files import read_records
+from ccheck.core.analysis import clean
+from ccheck.core.settings import resolve
+from ccheck.core.types import Document, Evidence, Hit, Label, Stance
+from ccheck.lab.measure.files import read_records
 from ccheck.pipeline.checker import Checker
-from ccheck.settings import resolve
-from ccheck.types import Document, Evidence, Hit, Label, Stance
 from ccheck.verdict.judge import Case as JudgeCase
 from ccheck.verdict.labels import parse_label
 from ccheck.verdict.packaged_model import PackagedStances, stance_of

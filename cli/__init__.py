@@ -15,8 +15,8 @@ from typing import NoReturn
 import click
 
 from .. import __version__
-from ..errors import CcheckError, Incomplete, NotFound, UsageError
-from ..redaction import Redacting
+from ..core.errors import CcheckError, Incomplete, NotFound, UsageError
+from ..core.redaction import Redacting
 from .common import notice, warnings_said
 
 COMMANDS = {

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..adjust import Changes
-from ..errors import Incomplete
-from ..files import check_outputs
+from ..core.adjust import Changes
+from ..core.errors import Incomplete
+from ..core.files import check_outputs
 from . import opt
 from .common import counted, print_fields, print_json, settings_from, stdout
 from .opt import options
@@ -74,8 +74,8 @@ def calibrate(
     cross-fitting, on claims that the calibration has not seen. To use the file, name it as `calibration` in the
     [verdict] table of a recipe.
     """
-    from ..evaluation.calibration import calibrate as measure
-    from ..evaluation.calibration import open_stance_method
+    from ..lab.measure.calibration import calibrate as measure
+    from ..lab.measure.calibration import open_stance_method
     from ..verdict.calibration import save_calibration
     from ..verdict.examples import load_pairs
 
@@ -91,7 +91,7 @@ def calibrate(
     if output is not None:
         save_calibration(report.calibration, Path(output))
     if plot is not None:
-        from ..evaluation.plots import save_reliability
+        from ..lab.measure.plots import save_reliability
 
         save_reliability({"before": report.before, "after": report.after}, Path(plot))
     facts = {**report.to_dict(), "output": output, "plot": plot}
@@ -109,8 +109,8 @@ def calibrate(
 
 def _pairs_of(pairs: str, corpus: str) -> list[LabelledPair]:
     """Pairs whose documents are in a corpus: the files that `ccheck train stance` reads."""
-    from ..training.stance_rows import read_rows
-    from ..types import document_text
+    from ..core.types import document_text
+    from ..lab.train.stance_rows import read_rows
     from ..verdict.examples import LabelledPair
 
     return [

@@ -7,9 +7,9 @@ import io
 import re
 from collections.abc import Iterator
 
-from ..citation import Citation, citation_of
-from ..text import printable
-from ..types import Document, Result
+from ..core.citation import Citation, citation_of
+from ..core.text import printable
+from ..core.types import Document, Result
 
 FORMATS = ("bibtex", "csv", "md")
 COLUMNS = (
@@ -103,7 +103,7 @@ def bibtex(document: Document, key: str) -> str:
 
 def _key(cited: Citation, taken: set[str]) -> str:
     """`smith2019`, or with a letter if that is taken."""
-    from ..citation import family_name
+    from ..core.citation import family_name
 
     name = re.sub(r"[^a-z]", "", _ascii(family_name(cited.authors[0]) if cited.authors else "").lower()) or "paper"
     key = f"{name}{cited.year}"

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import UsageError
-from ..redaction import redact
-from ..text import counted as counted
-from ..text import json_line, without_controls
-from ..text import printable as printable
+from ..core.errors import UsageError
+from ..core.redaction import redact
+from ..core.text import counted as counted
+from ..core.text import json_line, without_controls
+from ..core.text import printable as printable
 from .opt import LOG
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from ..settings import Resolved, Settings
-    from ..types import Usage
+    from ..core.settings import Resolved, Settings
+    from ..core.types import Usage
 
 NO_WIDTH = 1_000_000
 """Without a terminal, nothing is wrapped: each fact is one line, for grep and the like."""
@@ -50,7 +50,7 @@ def settings_from(**flags: Any) -> Settings:
 
 def resolved_from(*, show_pending: bool = False, **flags: Any) -> Resolved:
     """The same with what waits for consent. Raises UsageError for that, unless it is to be shown (`show_pending`)."""
-    from ..settings import resolve
+    from ..core.settings import resolve
 
     trusted = bool(click.get_current_context().find_root().params.get("trust_folder"))
     return resolve(flags, trust_folder=trusted, show_pending=show_pending)
@@ -128,7 +128,7 @@ def warnings_said() -> Iterator[None]:
 
 def usage_said(by_stage: Mapping[str, Usage]) -> Iterator[str]:
     """Yields a line about the calls to language models, by stage if there are several. Nothing if there were none."""
-    from ..types import Usage
+    from ..core.types import Usage
 
     usage = sum(by_stage.values(), Usage())
     if usage.llm_calls or usage.cached:

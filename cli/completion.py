@@ -15,8 +15,8 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from ..errors import CcheckError
-from ..settings import Settings, resolve
+from ..core.errors import CcheckError
+from ..core.settings import Settings, resolve
 
 BASH = """\
 %(complete_func)s() {
@@ -81,7 +81,7 @@ def complete(cli: click.Command, program: str, variable: str, instruction: str) 
 
 def recipes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """The packaged recipes, and after RECIPE: its ablations."""
-    from ..recipe import load_recipe, recipe_names
+    from ..core.recipe import load_recipe, recipe_names
 
     name, colon, _ = incomplete.partition(":")
     names = recipe_names()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..settings import shown
+from ..core.settings import shown
 from . import opt
 from .common import notice, print_hanging, print_json, printable, resolved_from, stdout
 
@@ -35,7 +35,7 @@ def config(context: click.Context, *, as_json: bool) -> None:
         return
     from rich.text import Text
 
-    from ..settings import Settings, config_files, variables, waiting
+    from ..core.settings import Settings, config_files, variables, waiting
 
     resolved = resolved_from(show_pending=True)
     here = config_files()[1]
@@ -79,7 +79,7 @@ def trust_command() -> None:
     prompts_dir. Your keys still go only to servers that you name yourself, and code that comes with weights still does
     not run.
     """
-    from ..settings import accept
+    from ..core.settings import accept
 
     file, allowed = accept()
     notice(f"{file.resolve()} is trusted as it is now")
@@ -94,7 +94,7 @@ def distrust_command() -> None:
     \b
     ccheck config distrust
     """
-    from ..settings import accept
+    from ..core.settings import accept
 
     file, _ = accept(withdraw=True)
     notice(f"{file.resolve()} is no longer trusted")

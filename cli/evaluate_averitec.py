@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..adjust import adjusted
-from ..errors import Incomplete, UsageError
+from ..core.adjust import adjusted
+from ..core.errors import Incomplete, UsageError
 from .common import counted, notice, print_json, stdout, usage_said
 from .progress import checker, notifier, progress_bar
 from .tables import figure, print_table, table
 
 if TYPE_CHECKING:
-    from ..evaluation.averitec import Gold, Meteor, Prediction
-    from ..recipe import Recipe
-    from ..settings import Settings
+    from ..core.recipe import Recipe
+    from ..core.settings import Settings
+    from ..lab.measure.averitec import Gold, Meteor, Prediction
 
 _SHOWN = ("Q-METEOR", "QA-METEOR", "AVeriTeC@0.25", "accuracy", "macro-F1")
 
@@ -34,9 +34,9 @@ def evaluate_averitec(
     quiet: bool,
 ) -> None:
     """Print the measures of each recipe, or of a file of predictions. Raises Incomplete if claims failed."""
-    from ..evaluation.averitec import predict, read_gold, read_predictions, write_predictions
-    from ..evaluation.datasets import read_claims
-    from ..evaluation.meteor import open_meteor
+    from ..lab.measure.averitec import predict, read_gold, read_predictions, write_predictions
+    from ..lab.measure.datasets import read_claims
+    from ..lab.measure.meteor import open_meteor
 
     if (score_file is None) == (not recipes):
         raise UsageError("name recipes to run, or a file of predictions with --score, but not both")
@@ -85,12 +85,12 @@ def _measured(
     settings: Settings,
     quiet: bool,
 ) -> dict[str, Any]:
-    from ..evaluation.averitec import score
+    from ..lab.measure.averitec import score
 
     row = score(gold, predictions, meteor).to_dict()
     if judge is None:
         return row
-    from ..evaluation.ev2r import ev2r
+    from ..lab.measure.ev2r import ev2r
     from ..llm import open_llm
 
     with open_llm(settings, judge, notify=notifier(quiet)) as llm:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..adjust import Changes
-from ..errors import Incomplete, UsageError
+from ..core.adjust import Changes
+from ..core.errors import Incomplete, UsageError
 from .common import counted, print_fields, print_json, stdout
 from .progress import notifier, progress_bar
 from .tables import differences, differences_json, figure, print_table, seconds, table
 
 if TYPE_CHECKING:
-    from ..evaluation.pairs import Pair, PairsMeasured
+    from ..core.published import Published
+    from ..core.recipe import Recipe
+    from ..core.settings import Settings
+    from ..core.types import Usage
+    from ..lab.measure.pairs import Pair, PairsMeasured
     from ..llm.budget import Price
-    from ..published import Published
-    from ..recipe import Recipe
-    from ..settings import Settings
-    from ..types import Usage
 
 
 def evaluate_pairs(
@@ -35,9 +35,9 @@ def evaluate_pairs(
     other models for those that the recipes name. Raises what reading, opening the store and opening a judge raise, and
     Incomplete where pairs could not be judged.
     """
-    from ..evaluation.compare_judges import compare_judges
-    from ..evaluation.pairs import read_pairs, with_documents
-    from ..evaluation.session import load_recipes
+    from ..lab.measure.compare_judges import compare_judges
+    from ..lab.measure.pairs import read_pairs, with_documents
+    from ..lab.measure.session import load_recipes
     from ..llm.budget import price_of
     from ..search import open_store
 
@@ -86,8 +86,8 @@ def evaluate_pairs(
 
 
 def _measured(pairs: Sequence[Pair], changes: Changes, settings: Settings, quiet: bool) -> PairsMeasured:
-    from ..evaluation.calibration import open_stance_method
-    from ..evaluation.pairs import measure_pairs
+    from ..lab.measure.calibration import open_stance_method
+    from ..lab.measure.pairs import measure_pairs
 
     with (
         open_stance_method(settings, changes, notifier(quiet), calibrated=True) as method,
@@ -105,7 +105,7 @@ def cost_of(usage: Usage, price: Price | None) -> float | None:
 
 def _published(recipe: Recipe, measured: PairsMeasured) -> list[Published]:
     """The rows of the recipe's source that have one of the metrics."""
-    from ..published import published
+    from ..core.published import published
 
     return [row for row in published(recipe) if row.metrics.keys() & measured.metrics.keys()]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from ..analysis import sentence_spans
-from ..types import Document, Sentence
+from ..core.analysis import sentence_spans
+from ..core.types import Document, Sentence
 
 Span = tuple[int, int]
 

@@ -35,7 +35,7 @@ def fetch(
     Writes a JSON Lines file that ccheck ingest reads. If it is interrupted, run it again and it continues. Keys in
     OPENALEX_API_KEY and NCBI_API_KEY are used.
     """
-    from ..errors import UsageError
+    from ..core.errors import UsageError
     from ..ingest.fetch import fetch as run
     from .progress import progress_bar
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import InvalidData
+from ..core.errors import InvalidData
 from .common import counted, notice, print_hanging, print_json, stdout
 from .grounding import Asked, AskedClaim, answer_rows, grounding_options, opened
 
 _NOTHING = "there are no figures or tables"
 
 if TYPE_CHECKING:
-    from ..grounding.figures import FigureRanker, RankedElement
+    from ..articles.figures import FigureRanker, RankedElement
 
 
 @click.command()
@@ -85,7 +85,7 @@ def _answer(asked: Asked, claim: str, ranker: FigureRanker, k: int | None, as_js
 
 def _measure(answers: dict[str, list[dict[str, Any]]], file: str, ranker: FigureRanker) -> None:
     """Say the measures of Context24's task 1. Gold elements are ids of the article or the task's (FIG 1)."""
-    from ..evaluation.context24 import figure_scores, read_gold
+    from ..lab.measure.context24 import figure_scores, read_gold
 
     gold = {one.id: one for one in read_gold(file)}
     rankings: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ def _of_row(one: RankedElement, several: bool) -> dict[str, Any]:
 def _show(found: list[RankedElement], several: bool) -> None:
     from rich.text import Text
 
-    from ..text import printable
+    from ..core.text import printable
 
     console = stdout()
     for one in found:

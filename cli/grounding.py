@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..errors import CcheckError, InvalidData, NotFound, UsageError, batch_error
+from ..core.errors import CcheckError, InvalidData, NotFound, UsageError, batch_error
 from . import opt
 from .common import argument_text, counted, notice, print_json, replacements, resolved_from
 from .opt import Command, options
@@ -18,9 +18,9 @@ from .progress import notifier, progress_bar
 
 if TYPE_CHECKING:
     from ..articles import Article
+    from ..core.recipe import Recipe
+    from ..core.settings import Settings
     from ..pipeline.resources import Resources
-    from ..recipe import Recipe
-    from ..settings import Settings
 
 Stage = TypeVar("Stage")
 
@@ -102,8 +102,8 @@ def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Ite
 
     Raises UsageError for options that don't fit together, NotFound or InvalidData for what can't be read.
     """
+    from ..core.recipe import load_recipe
     from ..pipeline.resources import Resources
-    from ..recipe import load_recipe
 
     if given["gold"] is not None and given["claims"] is None:
         raise click.UsageError("--gold measures the answers to a file of claims. Add --claims FILE")
@@ -172,9 +172,9 @@ def _of_store(
     These are the `FOUND` that share most words with the claim, of all or of `only`.
     """
     from ..articles.stored import FULL_TEXT, article_of, is_article
+    from ..core.stages import Bm25, Fusion
+    from ..core.types import Query
     from ..search import open_store
-    from ..stages import Bm25, Fusion
-    from ..types import Query
 
     open_claims = [text] if text is not None else [row.text for row in rows if row.article is None]
     named = {row.article for row in rows if row.article is not None}

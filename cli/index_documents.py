@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import NotFound, UsageError
-from ..files import writing
-from ..text import json_line
+from ..core.errors import NotFound, UsageError
+from ..core.files import writing
+from ..core.text import json_line
 from . import opt
 from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
 from .opt import options
 
 if TYPE_CHECKING:
+    from ..core.types import Document
     from ..search import Filter, Store
-    from ..types import Document
 
 EXAMPLES = 3
 SAMPLED = 2_000
@@ -216,7 +216,7 @@ def _conditions(store: Store, texts: Sequence[str]) -> list[Filter]:
 
 def _ids_in(source: str, id_field: str | None) -> set[str]:
     """The ids that a file's documents have. Raises UsageError if a record can't be read: what it has is unknown."""
-    from ..errors import InvalidData
+    from ..core.errors import InvalidData
     from ..ingest import Reject, read
     from ..ingest.documents import make_document
     from ..ingest.fields import Fields

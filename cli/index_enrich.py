@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import Incomplete, ServerError, UsageError
+from ..core.errors import Incomplete, ServerError, UsageError
 from . import opt
 from .common import confirmed, counted, notice, print_json, replacements, settings_from
 from .opt import options
@@ -20,9 +20,9 @@ NAMED = 3
 """How many documents are named that failed for one reason."""
 
 if TYPE_CHECKING:
+    from ..core.recipe import Recipe
+    from ..core.settings import Settings
     from ..pipeline.enrich import Enricher, EnrichReport
-    from ..recipe import Recipe
-    from ..settings import Settings
 
 EVERY = 60.0
 

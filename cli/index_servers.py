@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import InvalidData, UsageError
+from ..core.errors import InvalidData, UsageError
 from . import opt
 from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
 from .opt import options
@@ -207,7 +207,7 @@ def migrate(
         )
     judged, asked = None, []
     if claims is not None:
-        from ..evaluation.datasets import read_claims, read_qrels
+        from ..lab.measure.datasets import read_claims, read_qrels
 
         asked = read_claims(claims)
         judged = read_qrels(qrels) if qrels is not None else None
@@ -319,7 +319,7 @@ MOST_LOST = 0.02
 
 
 def _ndcg(rankings: Rankings, judged: Mapping[str, Mapping[str, int]]) -> float:
-    from ..evaluation.metrics import measure, only
+    from ..lab.measure.metrics import measure, only
 
     run = {claim: {id_: -float(place) for place, id_ in enumerate(ids)} for claim, ids in rankings.items()}
     return measure(run, only(judged, rankings), ["nDCG@10"], resamples=2).mean["nDCG@10"]

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from ..errors import UsageError
+from ..core.errors import UsageError
 from . import opt
 from .common import notice, print_fields, print_json, stdout
 from .index_servers import INDEX_TYPES

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from ..errors import CcheckError, Incomplete, InvalidData, UsageError
-from ..files import check_output
+from ..core.errors import CcheckError, Incomplete, InvalidData, UsageError
+from ..core.files import check_output
 from ..ingest.kinds import Format
 from . import opt
 from .common import counted, notice, print_fields, print_json, replacements, settings_from, stdout, usage_said
@@ -18,10 +18,10 @@ from .opt import options
 from .progress import ingest_progress, notifier
 
 if TYPE_CHECKING:
+    from ..core.settings import Settings
     from ..ingest import Encoders, IngestOptions, PlannedQuestions, Preview, Report
     from ..ingest.sources import Reading
     from ..search import Store
-    from ..settings import Settings
 
 
 @click.command()

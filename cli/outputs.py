@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from ..files import writing
+from ..core.files import writing
 from .common import notice
 
 if TYPE_CHECKING:
-    from ..types import Result
+    from ..core.types import Result
     from .report import About
 
 RUN, REPORT = "the run", "the report"
@@ -34,7 +34,7 @@ def outputs(run: str | None, report: str | None, about: Callable[[], About]) -> 
     try:
         with ExitStack() as stack:
             if run is not None:
-                from ..evaluation.runs import result_lines
+                from ..lab.measure.runs import result_lines
 
                 stream = stack.enter_context(writing(run, RUN))
                 writers.append(lambda result: stream.writelines(result_lines(result)))

@@ -10,9 +10,9 @@ from .common import counted, notice, print_hanging, print_json, stdout
 from .grounding import AskedClaim, answer_rows, grounding_options, opened
 
 if TYPE_CHECKING:
-    from ..grounding.passages import GroundingPassage
-    from ..grounding_stages import PassagesStage
-    from ..recipe import Recipe
+    from ..articles.passages import GroundingPassage
+    from ..core.grounding_stages import PassagesStage
+    from ..core.recipe import Recipe
 
 _NOTHING = "no sentence shares a word with the claim"
 
@@ -79,7 +79,7 @@ def _as_data(one: GroundingPassage, several: bool) -> dict[str, Any]:
 
 def _measure(answers: dict[str, list[dict[str, Any]]], file: str) -> None:
     """Say the measures of Context24's task 2."""
-    from ..evaluation.context24 import passage_scores, read_gold
+    from ..lab.measure.context24 import passage_scores, read_gold
 
     marked = {one.id: one.passages for one in read_gold(file) if one.passages and one.id in answers}
     scores = passage_scores({key: [one["text"] for one in found] for key, found in answers.items()}, marked)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
 
+    from ..core.settings import Settings
     from ..ingest import Progress
     from ..pipeline.checker import Checker
-    from ..settings import Settings
 
 
 class Update(Protocol):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..adjust import Changes, adjusted
-from ..errors import CcheckError, Incomplete, UsageError, batch_error
-from ..files import check_outputs
+from ..core.adjust import Changes, adjusted
+from ..core.errors import CcheckError, Incomplete, UsageError, batch_error
+from ..core.files import check_outputs
 from . import opt
 from .common import (
     argument_text,
@@ -34,12 +34,12 @@ from .outputs import REPORT, RUN, outputs
 from .progress import checker, progress_bar
 
 if TYPE_CHECKING:
-    from ..evaluation.batch import Answer, Answered, Key
-    from ..evaluation.datasets import ClaimRecord
+    from ..core.settings import Resolved
+    from ..core.types import Usage
+    from ..lab.measure.batch import Answer, Answered, Key
+    from ..lab.measure.datasets import ClaimRecord
     from ..pipeline.checker import Checker
     from ..search import Filter
-    from ..settings import Resolved
-    from ..types import Usage
     from .citing import Citing
     from .report import About
 
@@ -196,7 +196,7 @@ def query(
     from standard input. With --claims, a claim that can't be checked gets an object with its error, the other claims
     are still checked, and the exit code is 7. With --resume, the output has all claims, in the order of the file.
     """
-    from ..evaluation.batch import settings_key
+    from ..lab.measure.batch import settings_key
 
     if (claim is None) == (claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
@@ -259,8 +259,8 @@ class _Asked:
 def _check_one(
     checked: Checker, asked: _Asked, text: str, as_json: bool, explain: bool, about: Callable[[], About], key: str
 ) -> None:
-    from ..evaluation.batch import unjudged
-    from ..types import Claim
+    from ..core.types import Claim
+    from ..lab.measure.batch import unjudged
 
     checked.plan()  # what is missing says so before an old file is overwritten
     with outputs(asked.run, asked.report, about) as write:
@@ -295,9 +295,9 @@ def _check_one(
 
 def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About], key: str) -> None:
     """Print an object for each claim of a file, in order. Raises Incomplete if some could not be checked."""
-    from ..evaluation.batch import check_batch, earlier_answers, unjudged
-    from ..evaluation.datasets import iter_claims
-    from ..types import add_usage
+    from ..core.types import add_usage
+    from ..lab.measure.batch import check_batch, earlier_answers, unjudged
+    from ..lab.measure.datasets import iter_claims
 
     # What is missing, the claims or the store, says so before an old run is overwritten.
     claims: Iterable[ClaimRecord] = iter_claims(file)
@@ -386,8 +386,8 @@ def _about(resolved: Resolved, checked: Checker) -> About:
 
 def _show_prompts(checked: Checker, asked: _Asked, file: str | None, text: str) -> None:
     """Print what a language model would be asked, as JSON Lines, with an estimate on standard error."""
-    from ..evaluation.datasets import iter_claims
-    from ..types import Claim
+    from ..core.types import Claim
+    from ..lab.measure.datasets import iter_claims
 
     claims = [Claim(text)] if file is None else [claim for claim, problem in iter_claims(file) if problem is None]
     calls = tokens = answers = cached = 0

@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from ..grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
-from ..models import PACKAGED
-from ..pipeline.needs import Needs, models_used, needs_of
-from ..published import Table
-from ..recipe import Recipe, load_recipe, recipe_names
-from ..stages import (
+from ..core.grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
+from ..core.models import PACKAGED
+from ..core.published import Table
+from ..core.recipe import Recipe, load_recipe, recipe_names
+from ..core.stages import (
     AdditionalStage,
     Analysis,
     Bm25,
@@ -37,6 +36,7 @@ from ..stages import (
     UnitsStage,
     VerdictStage,
 )
+from ..pipeline.needs import Needs, models_used, needs_of
 from .recipe_prompts import prompts_section
 from .recipe_tables import Line, changes_of, lines_of, measured_on, read_measured, table_command
 

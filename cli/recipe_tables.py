@@ -9,11 +9,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidData, NotFound
-from ..published import Ablation, Table, row_command, row_recipe
+from ..core.errors import InvalidData, NotFound
+from ..core.published import Ablation, Table, row_command, row_recipe
 
 if TYPE_CHECKING:
-    from ..recipe import Recipe
+    from ..core.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)

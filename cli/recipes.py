@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import NotFound
-from ..redaction import redact
-from ..text import without_controls
+from ..core.errors import NotFound
+from ..core.redaction import redact
+from ..core.text import without_controls
 from . import opt
 from .common import (
     print_fields,
@@ -23,8 +23,8 @@ from .common import (
 from .opt import completed
 
 if TYPE_CHECKING:
-    from ..recipe import Recipe
-    from ..settings import Settings
+    from ..core.recipe import Recipe
+    from ..core.settings import Settings
 
 
 @click.group()
@@ -48,7 +48,7 @@ def list_(*, as_json: bool) -> None:
     \b
     ccheck recipes list
     """
-    from ..recipe import load_recipe, recipe_names
+    from ..core.recipe import load_recipe, recipe_names
 
     settings = resolved_from(show_pending=True).settings  # to look at recipes needs no trust in the folder
     found = [load_recipe(name) for name in recipe_names()]
@@ -66,9 +66,9 @@ def parts_here(recipe: Recipe, settings: Settings) -> list[tuple[str, str]]:
 
     Asks neither the hub nor the servers of language models.
     """
-    from ..models import find_model
+    from ..core.models import find_model
+    from ..core.stages import Dense, LateStage
     from ..pipeline.needs import models_used
-    from ..stages import Dense, LateStage
 
     optional: set[str | None] = {
         stage.model for stage in recipe.rerankers.values() if isinstance(stage, LateStage) and not stage.required
@@ -94,7 +94,7 @@ def parts_here(recipe: Recipe, settings: Settings) -> list[tuple[str, str]]:
 
 
 def _no_language_model(settings: Settings) -> str:
-    from ..settings import Settings as Defaults
+    from ..core.settings import Settings as Defaults
 
     default = settings.llm_base_url == Defaults.model_fields["llm_base_url"].default
     return "OPENAI_API_KEY or OPENAI_BASE_URL is not set" if default and settings.llm_api_key is None else ""
@@ -108,7 +108,7 @@ def show(name: str) -> None:
     \b
     ccheck recipes show default > mine.toml
     """
-    from ..recipe import recipe_text
+    from ..core.recipe import recipe_text
 
     click.echo(without_controls(redact(recipe_text(name))), nl=False)
 
@@ -132,7 +132,7 @@ def tables(name: str, *, only: str | None, measured: str | None, as_json: bool) 
 
     RECIPE:ABLATION names a recipe with one of its ablations. Every command that takes a recipe takes it too.
     """
-    from ..recipe import load_recipe
+    from ..core.recipe import load_recipe
     from .recipe_tables import line_json, lines_of, read_measured
 
     recipe = load_recipe(name)
@@ -197,12 +197,12 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
 
     Contacts neither the hub nor the servers of language models. If a model is not installed, the exit code is 4.
     """
-    from ..errors import MissingExtra
-    from ..models import find_model
+    from ..core.errors import MissingExtra
+    from ..core.models import find_model
+    from ..core.recipe import load_recipe, ways_to_get
+    from ..core.stages import ModelStage
     from ..pipeline.needs import models_used
-    from ..recipe import load_recipe, ways_to_get
     from ..rerank.open import AUTO, choose_model
-    from ..stages import ModelStage
 
     recipe = load_recipe(name, replacements(replace))
     for ablation in recipe.ablations if recipe.ablation is None else ():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from ..settings import FILE, FLAGS_ONLY, SECRETS, Settings, unasked, variables
+from ..core.settings import FILE, FLAGS_ONLY, SECRETS, Settings, unasked, variables
 from . import cli
 from .option_groups import by_heading
 

@@ -19,21 +19,21 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
-from ..citation import citation_of
-from ..files import writing
-from ..page import environment, inert
-from ..settings import SECRETS, shown
-from ..stages import Fusion
-from ..text import shortened
+from ..core.citation import citation_of
+from ..core.files import writing
+from ..core.page import environment, inert
+from ..core.settings import SECRETS, shown
+from ..core.stages import Fusion
+from ..core.text import shortened
 from .common import counted
 from .excerpt import Piece, evidence_spans, in_place, pieces
 
 if TYPE_CHECKING:
     import jinja2
 
-    from ..recipe import Recipe
-    from ..settings import Resolved
-    from ..types import Document, Evidence, Result
+    from ..core.recipe import Recipe
+    from ..core.settings import Resolved
+    from ..core.types import Document, Evidence, Result
 
 MAX_TEXT = 20_000
 """Characters of a document that a page holds in addition to its evidence."""

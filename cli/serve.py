@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ..redaction import keep_secret
+from ..core.redaction import keep_secret
 from . import opt
 from .common import notice
 from .opt import options
@@ -172,7 +172,7 @@ def rerank(
     and errors. Only this machine can reach the server unless you change --host. If CCHECK_SERVE_API_KEY is set, clients
     must send that key. On SIGTERM the server finishes the requests it has accepted.
     """
-    from ..models import require_models
+    from ..core.models import require_models
     from ..rerank.server.run import aliases, listen, named_models, public, require_server, run_server
 
     keep_secret(os.environ.get(KEY))

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from ..analysis import matches
-from ..citation import citation_of
+from ..core.analysis import matches
+from ..core.citation import citation_of
 from .common import print_hanging, printable
 from .excerpt import evidence_spans, in_place, pieces
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..recipe import Recipe
+    from ..core.recipe import Recipe
+    from ..core.types import Document, Evidence, Hit, QuestionAnswer, Result, Sentence, Stance, Verdict
     from ..search import Filter
-    from ..types import Document, Evidence, Hit, QuestionAnswer, Result, Sentence, Stance, Verdict
 
 STYLES = {"SUPPORTS": "bold green", "REFUTES": "bold red", "CONFLICTING": "bold yellow", "NOT_ENOUGH_INFO": "bold"}
 STANCES = {

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import UsageError
-from ..files import check_output
+from ..core.errors import UsageError
+from ..core.files import check_output
 from . import opt
 from . import train_shared as shared
 from .common import counted, notice, print_fields, print_json, settings_from, stdout
@@ -16,8 +16,8 @@ from .opt import options
 from .progress import notifier, progress_bar
 
 if TYPE_CHECKING:
-    from ..evaluation.types import Classified
-    from ..training.stance_figures import StanceReport
+    from ..lab.measure.types import Classified
+    from ..lab.train.stance_figures import StanceReport
 
 _FILES = ("train", "dev", "test", "corpus", "output", "method")
 
@@ -72,10 +72,10 @@ def stance(**given: Any) -> None:
     Unless --split says otherwise, test pairs share no document with the training pairs. To continue an interrupted
     training, use --resume.
     """
-    from ..training.inputs import read_stance_data
-    from ..training.options import StanceOptions
-    from ..training.stance import train_stance
-    from ..training.stance_features import chosen_method, train_features
+    from ..lab.train.inputs import read_stance_data
+    from ..lab.train.options import StanceOptions
+    from ..lab.train.stance import train_stance
+    from ..lab.train.stance_features import chosen_method, train_features
 
     chosen, files = shared.prepared(StanceOptions, given, _FILES, needed=("train", "output"))
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
@@ -175,8 +175,8 @@ def learned_reranker(
     with the claim. To use it, name the file as the model of a table [rerankers.learned] in a recipe: before its other
     rerankers or, if trained with --rerankers, after them.
     """
-    from ..training.from_store import learn_reranker_from_store
-    from ..training.learned_reranker import LearnedRerankerOptions, save_learned_reranker
+    from ..lab.train.from_store import learn_reranker_from_store
+    from ..lab.train.learned_reranker import LearnedRerankerOptions, save_learned_reranker
 
     check_output(output, "the learned reranker", (claims, qrels, recipe))
     settings = settings_from(store=store, recipe=recipe, device=device, trust_remote_code=trust_remote_code)

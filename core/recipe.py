@@ -419,7 +419,7 @@ def _swap(data: Any, replace: Mapping[str, str]) -> Any:
 
 
 def _folder() -> Traversable:
-    return files(f"{__package__}.recipes")
+    return files(f"{__package__.rpartition('.')[0]}.recipes")
 
 
 def _explain(error: ValidationError) -> Iterable[str]:

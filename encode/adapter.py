@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidData, MissingExtra, NotFound
-from ..types import Vector
+from ..core.errors import InvalidData, MissingExtra, NotFound
+from ..core.types import Vector
 
 SETTINGS = "adapter.json"
 WEIGHTS = "adapter.safetensors"

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..cache import Cache
-from ..closing import Closing
-from ..types import SparseVector, Vector
+from ..core.cache import Cache
+from ..core.closing import Closing
+from ..core.types import SparseVector, Vector
 
 if TYPE_CHECKING:
-    from ..layout import Embedding, SparseField
+    from ..core.layout import Embedding, SparseField
 
 MAX_BYTES = 2 << 30
 SLICE = 512

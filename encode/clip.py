@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidData, MissingExtra
-from ..models import FoundModel, best_device, check_device, find_model, load_transformer, require_models
-from ..types import Vector
+from ..core.errors import InvalidData, MissingExtra
+from ..core.models import FoundModel, best_device, check_device, find_model, load_transformer, require_models
+from ..core.types import Vector
 
 _LOG = logging.getLogger(__name__)
 BATCH = 16

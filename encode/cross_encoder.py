@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidData
+from ..core.errors import InvalidData
 from .numpy_bert import BertFolder, load_bert
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidData
-from ..layout import Embedding
-from ..models import (
+from ..core.errors import InvalidData
+from ..core.layout import Embedding
+from ..core.models import (
     FoundModel,
     cpu_has_bfloat16,
     find_model,
@@ -17,7 +17,7 @@ from ..models import (
     models_installed,
     require_models,
 )
-from ..types import Vector
+from ..core.types import Vector
 from .numpy_bert import BertFolder, NumpyBert, load_bert, read_bert_folder
 from .spec import spec_of
 

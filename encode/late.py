@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ..errors import InvalidData, NotFound, UsageError
-from ..fingerprints import file_hash
-from ..models import (
+from ..core.errors import InvalidData, NotFound, UsageError
+from ..core.fingerprints import file_hash
+from ..core.models import (
     FoundModel,
     cpu_has_bfloat16,
     find_model,
@@ -26,7 +26,7 @@ from ..models import (
     positions,
     require_models,
 )
-from ..special_tokens import words_only_in
+from ..core.special_tokens import words_only_in
 from .numpy_bert import BertFolder, NumpyBert, load_bert, read_bert_folder
 from .token_table import TokenTable, load_table
 

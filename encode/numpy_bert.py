@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import InvalidData
-from ..special_tokens import words_only
+from ..core.errors import InvalidData
+from ..core.special_tokens import words_only
 from .bert_layers import named, normalise, read_layer
 from .blas import in_threads, one_thread_each
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidData
-from ..layout import SparseField
-from ..models import FoundModel, find_model, load_encoder, require_models
-from ..types import SparseVector
+from ..core.errors import InvalidData
+from ..core.layout import SparseField
+from ..core.models import FoundModel, find_model, load_encoder, require_models
+from ..core.types import SparseVector
 from .spec import spec_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from ..layout import Embedding, SparseField
-from ..models import FoundModel, fingerprint
+from ..core.layout import Embedding, SparseField
+from ..core.models import FoundModel, fingerprint
 
 Spec = TypeVar("Spec", Embedding, SparseField)
 

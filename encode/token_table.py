@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CcheckError
-from ..files import private_folder, writing_bytes
+from ..core.errors import CcheckError
+from ..core.files import private_folder, writing_bytes
 
 if TYPE_CHECKING:
     import numpy as np

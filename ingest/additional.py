@@ -10,8 +10,10 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from ..errors import CcheckError, UsageError
-from ..layout import AdditionalTexts
+from ..core.errors import CcheckError, UsageError
+from ..core.layout import AdditionalTexts
+from ..core.stages import AdditionalStage
+from ..core.types import Document, Usage
 from ..llm import (
     Answer,
     BudgetSpent,
@@ -27,8 +29,6 @@ from ..llm import (
     load_prompt,
     quoted,
 )
-from ..stages import AdditionalStage
-from ..types import Document, Usage
 from .documents import clean
 from .options import PlannedQuestions
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ..errors import InvalidData
-from ..types import Document, Scalar, Value
+from ..core.errors import InvalidData
+from ..core.types import Document, Scalar, Value
 from .fields import DATE_FIELDS, ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS, Fields, has_field, key_of, no_field
 
 if TYPE_CHECKING:
-    from ..layout import Layout
+    from ..core.layout import Layout
 
 ID_BYTES = 512
 """UTF-8, as Elasticsearch has it."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
-from ..layout import Chunking, DenseField, Embedding, Layout, UnitField, named_fields
-from ..stages import Analysis
+from ..core.errors import UsageError
+from ..core.layout import Chunking, DenseField, Embedding, Layout, UnitField, named_fields
+from ..core.stages import Analysis
 
 if TYPE_CHECKING:
     from ..encode.dense import Embedder

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ..closing import Closing
+from ..core.closing import Closing
+from ..core.types import Document, Entry, Passage, SparseVector, Unit, UnitEntry, Vector
 from ..encode.cache import EmbeddingCache, SparseCache, encode_once
-from ..types import Document, Entry, Passage, SparseVector, Unit, UnitEntry, Vector
 from .encoders import Encoders, layout_of
 from .passages import Span, cut_passages
 from .units import cut_units

@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from ..closing import Closing
-from ..errors import InvalidData, ServerError, UsageError
-from ..http import BUSY
-from ..text import json_line
+from ..core.closing import Closing
+from ..core.errors import InvalidData, ServerError, UsageError
+from ..core.http import BUSY
+from ..core.text import json_line
 
 if TYPE_CHECKING:
     import httpx

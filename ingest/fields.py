@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InvalidData
+from ..core.errors import InvalidData
 
 ID_FIELDS = (
     *("_id", "id", "doc_id", "docid", "corpus_id", "corpusid", "paper_id"),

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
-from ..text import json_line
+from ..core.errors import UsageError
+from ..core.text import json_line
 
 
 @contextmanager

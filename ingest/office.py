@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from ..extras import require
+from ..core.extras import require
 from .records import LINE_BYTES, Record, Reject, excerpt
 from .sources import Source
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ..core.types import Document, Usage
 from ..encode.cache import MAX_BYTES
-from ..types import Document, Usage
 from .fields import Fields
 from .part import Part
 from .records import Reject
 from .sources import Reading
 
 if TYPE_CHECKING:
-    from ..layout import Chunking
+    from ..core.layout import Chunking
 
 Phase: TypeAlias = Literal["reading", "writing", "embedding", "storing", "publishing"]
 """`writing`: a language model writes additional texts."""

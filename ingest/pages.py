@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..extras import require
-from ..types import Document
+from ..core.extras import require
+from ..core.types import Document
 from .lines import decompressed
 from .records import Record, Reject
 from .sources import Source

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from ..extras import require
+from ..core.extras import require
 from .lines import CHUNK, decompressed
 from .records import LINE_BYTES, Record, Reject, excerpt
 from .sources import Source

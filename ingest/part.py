@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from ..errors import UsageError
+from ..core.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

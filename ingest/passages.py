@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..analysis import sentence_spans
-from ..types import Document, document_text
-from .cutting import WORD, Count, pieces, windows
+from ..core.analysis import sentence_spans
+from ..core.cutting import WORD, Count, pieces, windows
+from ..core.types import Document, document_text
 
 if TYPE_CHECKING:
-    from ..layout import Chunking
+    from ..core.layout import Chunking
 
 COUNTED_TOGETHER = 256
 

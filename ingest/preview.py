@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..types import Document
+from ..core.types import Document
 from .documents import digest, layout_bytes
 from .encoders import Encoders, layout_of, prepared
 from .options import IngestOptions, PlannedQuestions, Preview

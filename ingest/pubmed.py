@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import ParseError
 
-from ..citation import normal_doi
+from ..core.citation import normal_doi
 from .markup import plain
 from .records import Record, Reject
 from .shapes import RETRACTED_TITLE

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..articles.own import is_own_beyond_doubt
-from ..errors import InvalidData
-from ..text import is_unicode
+from ..core.errors import InvalidData
+from ..core.text import is_unicode
 from .fields import Fields
 from .kinds import REFERENCES, TABLES
 from .lines import Line, decompressed, raw_chunks, read_lines

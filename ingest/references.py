@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..citation import normal_doi
+from ..core.citation import normal_doi
 from .lines import Line
 from .markup import plain
 from .records import NOT_UTF8, Record, Reject, excerpt

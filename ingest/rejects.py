@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from ..closing import Closing
-from ..errors import CcheckError, UsageError
-from ..files import check_output, writing
-from ..text import json_line
+from ..core.closing import Closing
+from ..core.errors import CcheckError, UsageError
+from ..core.files import check_output, writing
+from ..core.text import json_line
 from .part import Part
 from .records import Reject
 from .sources import REJECTS_SUFFIX, Source, stem

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..citation import doi_of, is_retracted
-from ..errors import CcheckError, InvalidData
-from ..types import Document, Entry, Usage
+from ..core.citation import doi_of, is_retracted
+from ..core.errors import CcheckError, InvalidData
+from ..core.types import Document, Entry, Usage
 from .documents import Made, digest, layout_bytes, make_document
 from .encoders import Encoders, layout_of, prepared
 from .entries import EntryMaker
@@ -36,8 +36,8 @@ from .sources import Given, Source, find_sources
 from .unpack import papers
 
 if TYPE_CHECKING:
+    from ..core.layout import Layout
     from ..encode.dense import Embedder
-    from ..layout import Layout
     from ..search.store import Store
     from .additional import AdditionalWriter
 

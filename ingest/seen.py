@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from ..closing import Closing
-from ..errors import Incomplete
+from ..core.closing import Closing
+from ..core.errors import Incomplete
 
 
 @dataclass(frozen=True, slots=True)

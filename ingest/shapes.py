@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from ..citation import authors_of, folded, normal_doi
+from ..core.citation import authors_of, folded, normal_doi
 from .markup import plain
 
 Plain: TypeAlias = dict[str, Any]

@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 
-from ..citation import folded
+from ..core.citation import folded
 from .fields import TEXT_FIELDS, TITLE_FIELDS
 from .kinds import Compression, Format
 

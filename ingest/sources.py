@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from ..errors import NotFound, UsageError
-from ..files import no_file
+from ..core.errors import NotFound, UsageError
+from ..core.files import no_file
 from .kinds import COMPRESSIONS, FORMATS, HINTS, KNOWN, Compression, Format
 from .sniff import HEAD_BYTES, sniff, sniff_compression, unpacked_head
 

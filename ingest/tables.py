@@ -6,7 +6,7 @@ import csv
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from ..text import is_unicode
+from ..core.text import is_unicode
 from .lines import Line
 from .records import NOT_UTF8, Record, Reject, excerpt
 from .sources import Source

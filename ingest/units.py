@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..analysis import count_words, sentence_spans
-from ..extras import require
-from ..layout import UnitField
-from ..types import Unit
-from .cutting import pieces, windows
+from ..core.analysis import count_words, sentence_spans
+from ..core.cutting import pieces, windows
+from ..core.extras import require
+from ..core.layout import UnitField
+from ..core.types import Unit
 
 SEGMENT = 32_768
 """Characters that are cut into chunks at a time, at most."""

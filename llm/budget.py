@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from ..errors import UsageError
-from ..settings import Settings
+from ..core.errors import UsageError
+from ..core.settings import Settings
 from .types import BudgetSpent
 
 _FIRST_GUESS = 300

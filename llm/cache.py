@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..cache import Cache
+from ..core.cache import Cache
 
 MAX_BYTES = 256 << 20
 

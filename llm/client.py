@@ -12,8 +12,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, ValidationError
 
-from ..errors import ServerError, UsageError
-from ..http import (
+from ..core.errors import ServerError, UsageError
+from ..core.http import (
     UNCOMPRESSED,
     Counted,
     MayPass,
@@ -26,7 +26,7 @@ from ..http import (
     retry_after,
     why_unreachable,
 )
-from ..redaction import keep_secret, redact, without_secrets
+from ..core.redaction import keep_secret, redact, without_secrets
 from .reply import BadReply, read_body
 from .types import Message, Refused, Unreachable, estimate_tokens
 

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from .. import event_loop
-from ..closing import Closing
-from ..errors import CcheckError, ServerError, UsageError
-from ..extras import require
-from ..http import Patience
-from ..keys import Key, key_for
-from ..redaction import redact
-from ..settings import Settings
-from ..types import Usage
+from ..core import event_loop
+from ..core.closing import Closing
+from ..core.errors import CcheckError, ServerError, UsageError
+from ..core.extras import require
+from ..core.http import Patience
+from ..core.keys import Key, key_for
+from ..core.redaction import redact
+from ..core.settings import Settings
+from ..core.types import Usage
 from .budget import Budget, open_budget
 from .cache import MAX_BYTES, AnswerCache, answer_key
 from .client import CUT_OFF, WHOLE, BadRequest, Busy, ChatClient, Completion

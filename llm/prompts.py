@@ -17,7 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ..errors import InvalidData, NotFound
+from ..core.errors import InvalidData, NotFound
 from .types import Message
 
 _LONGEST = 100_000

@@ -9,8 +9,8 @@ from typing import Generic, TypedDict, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from ..errors import CcheckError, Incomplete, ServerError
-from ..types import Usage
+from ..core.errors import CcheckError, Incomplete, ServerError
+from ..core.types import Usage
 
 
 class Reply(BaseModel):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..types import Document, Vector
+from ..core.types import Document, Vector
 
 SAMPLED = 20
 """How many documents are compared."""

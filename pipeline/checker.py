@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..adjust import adjusted
-from ..closing import Closing
-from ..errors import CcheckError, StoreChanged, UsageError
-from ..memory import Memory
-from ..recipe import Recipe
+from ..core.adjust import adjusted
+from ..core.closing import Closing
+from ..core.errors import CcheckError, StoreChanged, UsageError
+from ..core.memory import Memory
+from ..core.recipe import Recipe
+from ..core.settings import Settings
+from ..core.stages import VerdictStage
+from ..core.types import Claim, Result
 from ..search import Filter, Store, open_store, parse_filter
 from ..search.filters import named, refuse_unfit
-from ..settings import Settings
-from ..stages import VerdictStage
-from ..types import Claim, Result
 from ..verdict import Judge
 from .empty import why_nothing
 from .plan import Plan, make_plan

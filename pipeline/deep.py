@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..articles.stored import article_of, is_article
-from ..errors import CcheckError
-from ..types import Result
+from ..core.errors import CcheckError
+from ..core.types import Result
 from .grounding import default_stages, figures_stage, open_figures, open_passages, passages_stage
 
 if TYPE_CHECKING:
-    from ..grounding.figures import RankedElement
-    from ..recipe import Recipe
+    from ..articles.figures import RankedElement
+    from ..core.recipe import Recipe
     from .resources import Resources
 
 FIGURES = PASSAGES = 3

@@ -17,20 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
-from ..install import install_command
-from ..keys import key_for
-from ..redaction import redact
-from ..settings import FILE, remember, shown, waiting
-from ..text import counted
-from ..trust import VARIABLE
+from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, ServerError, UsageError
+from ..core.install import install_command
+from ..core.keys import key_for
+from ..core.redaction import redact
+from ..core.settings import FILE, remember, shown, waiting
+from ..core.text import counted
+from ..core.trust import VARIABLE
 
 if TYPE_CHECKING:
+    from ..core.profiles import StoreProfile
+    from ..core.recipe import Recipe
+    from ..core.settings import Resolved, Settings
     from ..encode.dense import Embedder
-    from ..profiles import StoreProfile
-    from ..recipe import Recipe
     from ..search import Store, StoreInfo
-    from ..settings import Resolved, Settings
 
 BASE = (
     "click",
@@ -120,7 +120,7 @@ def _version(name: str) -> str | None:
 
 def _device(resolved: Resolved) -> Finding:
     """Imports torch, which takes seconds, only where a device is named or this machine may have a GPU."""
-    from ..models import check_device, gpu_driver_here
+    from ..core.models import check_device, gpu_driver_here
 
     wanted = resolved.settings.device
     if wanted in (None, "cpu") and not gpu_driver_here():
@@ -150,8 +150,8 @@ def _tried(part: str, find: Callable[[], Finding]) -> Finding:
 
 
 def _model(resolved: Resolved) -> Finding:
+    from ..core.models import find_model, fingerprint, require_models
     from ..encode.dense import DEFAULT_MODEL, run_by_numpy
-    from ..models import find_model, fingerprint, require_models
 
     named, device = resolved.settings.embedding_model, resolved.settings.device
     try:
@@ -170,9 +170,9 @@ def _model(resolved: Resolved) -> Finding:
 
 def _reranker(resolved: Resolved) -> Finding:
     """The reranker that --rerank auto would choose. A server is asked whether it is there."""
-    from ..models import find_model
+    from ..core.models import find_model
+    from ..core.stages import LateStage
     from ..rerank.open import choose_model, is_url, open_remote
-    from ..stages import LateStage
 
     settings = resolved.settings
     try:
@@ -197,7 +197,7 @@ def _reranker(resolved: Resolved) -> Finding:
 
 def _verdict(resolved: Resolved) -> Finding:
     """The judge that --verdict auto would choose. A language model is not asked, since that may cost money."""
-    from ..models import find_model, models_installed
+    from ..core.models import find_model, models_installed
     from ..verdict.open import default_stance_model
     from ..verdict.packaged_model import PACKAGED, PackagedStances
 
@@ -227,7 +227,7 @@ def _verdict(resolved: Resolved) -> Finding:
 
 
 def _recipe(resolved: Resolved) -> Finding:
-    from ..recipe import load_recipe
+    from ..core.recipe import load_recipe
 
     recipe = load_recipe(resolved.settings.recipe)
     return Finding("recipe", "ok", f"{recipe.name}: {recipe.description or ', '.join(recipe.retrievers)}")
@@ -271,8 +271,8 @@ def _agreement(store: Store, embedder: Embedder) -> Finding:
 
 def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
     """Checks the store as a query does before its first claim, and with one search."""
-    from ..recipe import load_recipe
-    from ..types import Claim
+    from ..core.recipe import load_recipe
+    from ..core.types import Claim
     from .checker import Checker
 
     try:
@@ -322,8 +322,8 @@ def only_searching(recipe: Recipe) -> Recipe:
 
 def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
     """The models that searching needs and that are not on this machine."""
-    from ..models import find_model
-    from ..stages import Dense
+    from ..core.models import find_model
+    from ..core.stages import Dense
     from .needs import models_used
 
     used = set(models_used(recipe))
@@ -365,7 +365,7 @@ def _elasticsearch(resolved: Resolved) -> Iterator[Finding]:
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Finding]:
-    from ..settings import Settings, variables
+    from ..core.settings import Settings, variables
 
     known = {*(first for name in Settings.model_fields for first in variables(name)[:1]), "CCHECK_DEBUG", VARIABLE}
     for name in sorted(set(environ) - known):

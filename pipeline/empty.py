@@ -6,10 +6,10 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 
-from ..analysis import terms
+from ..core.analysis import terms
+from ..core.stages import Bm25
 from ..search import Filter, Store
 from ..search.filters import PUBLISHED
-from ..stages import Bm25
 from .run import Run
 
 _WORD = re.compile(r"\w+")

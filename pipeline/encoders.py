@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
+from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
+from ..core.layout import Chunking, Embedding, Layout, UnitField
+from ..core.recipe import Recipe, ways_to_get
+from ..core.stages import AdditionalStage, Analysis, Bm25, Sparse
 from ..ingest.encoders import DenseEncoder, Encoders, default_chunking, layout_of
-from ..layout import Chunking, Embedding, Layout, UnitField
-from ..recipe import Recipe, ways_to_get
-from ..stages import AdditionalStage, Analysis, Bm25, Sparse
 from .needs import DenseNeed, Needs, needs_of
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
 
 def _further(opening: _Opening, need: DenseNeed, model: str, made: Iterable[DenseEncoder]) -> list[DenseEncoder]:
     """The encoder of a model that the recipe names, if there is none yet."""
-    from ..models import find_model, fingerprint
+    from ..core.models import find_model, fingerprint
 
     def have() -> Embedder | None:
         identity = fingerprint(find_model(model).path)
@@ -174,7 +174,7 @@ def _sparse(opening: _Opening, layout: Layout, needs: Needs) -> SparseEmbedder |
 
 
 def _analyses(opening: _Opening, layout: Layout, needs: Needs) -> tuple[Analysis, ...]:
-    from ..analysis import open_analysis
+    from ..core.analysis import open_analysis
 
     required = {
         stage.analysis
@@ -217,7 +217,7 @@ def _units(opening: _Opening, layout: Layout, needs: Needs, dense: Sequence[Dens
 
 def _embedding_of(dense: Sequence[DenseEncoder], model: str | None) -> Embedding | None:
     """The model of that name among the encoders, by default the main one; None if there is none."""
-    from ..models import find_model, fingerprint
+    from ..core.models import find_model, fingerprint
 
     specs = [encoder.embedder.spec for encoder in dense]
     if not specs or model is None:

@@ -14,20 +14,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import InvalidData, UsageError
+from ..core.errors import InvalidData, UsageError
+from ..core.layout import Chunking, Layout
+from ..core.settings import Settings
+from ..core.text import is_unicode
+from ..core.types import Document, Entry
 from ..ingest.documents import digest, layout_bytes
 from ..ingest.encoders import DenseEncoder, Encoders, layout_of
 from ..ingest.entries import EntryMaker
-from ..layout import Chunking, Layout
 from ..search import open_store
-from ..settings import Settings
-from ..text import is_unicode
-from ..types import Document, Entry
 from .encoders import open_encoders
 from .resources import Resources
 
 if TYPE_CHECKING:
-    from ..recipe import Recipe
+    from ..core.recipe import Recipe
     from ..search.elastic.changes import Written
     from ..search.elastic.companion import Companion
     from ..search.elastic.enrich import Page, Source, Target, Wrote
@@ -148,7 +148,7 @@ def open_enricher(
 
 def undo(settings: Settings, confirm: Callable[[str], bool]) -> bool:
     """Delete the companion of the settings' store, if `confirm` agrees. Raises NotFound if there is none."""
-    from ..errors import NotFound
+    from ..core.errors import NotFound
     from ..search.elastic.enrich import open_source
 
     with open_store(settings) as store:

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..articles import Article
+from ..articles.embedding import Embedders, ImageEncoder, TextEncoder
+from ..articles.expressions import Expressions, load, packaged
+from ..articles.figures import FigureRanker, FindImage
 from ..articles.images import image_finder
-from ..errors import MissingExtra, NotFound, UsageError
-from ..grounding.embedding import Embedders, ImageEncoder, TextEncoder
-from ..grounding.expressions import Expressions, load, packaged
-from ..grounding.figures import FigureRanker, FindImage
-from ..grounding.passages import PassageRanker
-from ..grounding_stages import FiguresStage, ImageRun, PassagesStage
-from ..recipe import Recipe, load_recipe
-from ..settings import FLAG
+from ..articles.passages import PassageRanker
+from ..core.errors import MissingExtra, NotFound, UsageError
+from ..core.grounding_stages import FiguresStage, ImageRun, PassagesStage
+from ..core.recipe import Recipe, load_recipe
+from ..core.settings import FLAG
 
 if TYPE_CHECKING:
+    from ..core.types import Vector
     from ..llm import LanguageModel
-    from ..types import Vector
     from .resources import Resources
 
 FIGURES, PASSAGES = "context24-figures", "context24-passages"
@@ -52,7 +52,7 @@ def open_figures(
 
     Raises what a required model lacks, and NotFound for a folder that does not exist.
     """
-    from ..grounding.asking import order_elements, rephrase_elements
+    from ..articles.asking import order_elements, rephrase_elements
 
     warnings: list[str] = []
     runs = dict(stage.runs)
@@ -85,7 +85,7 @@ def _check_images(
     articles: Sequence[Article], stage: FiguresStage, find_image: FindImage, folders: Sequence[str | Path]
 ) -> None:
     """Raises NotFound if no element of the articles has an image."""
-    from ..grounding.figures import candidates
+    from ..articles.figures import candidates
 
     elements = (
         (article.id, one)
@@ -99,7 +99,7 @@ def _check_images(
 
 def open_passages(articles: Sequence[Article], stage: PassagesStage, resources: Resources) -> PassageRanker:
     """Raises what a model or the file of expressions lacks."""
-    from ..grounding.asking import select_texts
+    from ..articles.asking import select_texts
 
     embedders: Embedders = {} if stage.retriever == "bm25" else {stage.model: _encoder(stage.model, resources)}
     return PassageRanker(articles, stage, embedders, _expressions(stage), select_texts(_language_model(resources)))

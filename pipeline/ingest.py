@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..adjust import adjusted
+from ..core.adjust import adjusted
+from ..core.recipe import Recipe, load_recipe
+from ..core.settings import Settings
 from ..ingest import Encoders
-from ..recipe import Recipe, load_recipe
 from ..search import Store, open_store
-from ..settings import Settings
 from .encoders import open_encoders
 from .needs import needs_of
 from .resources import Resources

@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..errors import InvalidData, UsageError
+from ..core.errors import InvalidData, UsageError
+from ..core.layout import Layout
+from ..core.recipe import Recipe, load_recipe
+from ..core.settings import Settings
+from ..core.types import Claim
 from ..ingest import Encoders, IngestOptions, ingest, layout_of
 from ..ingest.documents import digest, layout_bytes
 from ..ingest.encoders import chunking_for, with_chunking
 from ..ingest.entries import EntryMaker
-from ..layout import Layout
-from ..recipe import Recipe, load_recipe
 from ..search import open_elastic_store
 from ..search.elastic import ElasticStore, bulk, copying, moving, schema
 from ..search.elastic.changes import Written
 from ..search.elastic.mappings import IndexOptions
-from ..settings import Settings
-from ..types import Claim
 from .checker import Checker
 from .doctor import only_searching
 from .encoders import open_encoders

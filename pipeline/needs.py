@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from ..grounding_stages import ImageRun
-from ..recipe import Recipe
-from ..stages import (
+from ..core.grounding_stages import ImageRun
+from ..core.recipe import Recipe
+from ..core.stages import (
     AdditionalStage,
     Analysis,
     Bm25,

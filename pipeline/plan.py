@@ -6,25 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import CcheckError, InvalidData, MissingExtra, NotFound
-from ..recipe import Recipe, with_ways_to_get
+from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound
+from ..core.recipe import Recipe, with_ways_to_get
+from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
 from ..rerank import AnyReranker
 from ..rerank.open import AUTO
 from ..search import StoreInfo
 from ..search.missing import not_held, refuse_missing
 from ..search.several import searched_units
-from ..stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
 from ..verdict.open import Conclude, open_conclusion
 from .resources import Resources
 
 if TYPE_CHECKING:
+    from ..core.types import Vector
     from ..encode.dense import Embedder
     from ..encode.sparse import SparseEmbedder
     from ..llm import LanguageModel
-    from ..questions.asking import Asking
-    from ..types import Vector
     from ..verdict import StanceMethod
     from ..verdict.evidence import EvidenceMethod, Rerank
+    from ..verdict.questions.asking import Asking
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ def embedder_for(info: StoreInfo, resources: Resources, model: str | None = None
 
     Raises NotFound or MissingExtra if it is not here, InvalidData for other weights than the store's.
     """
+    from ..core.models import find_model, fingerprint
     from ..encode.dense import DEFAULT_MODEL
-    from ..models import find_model, fingerprint
 
     made_with = info.layout.embedding
     name = model or resources.settings.embedding_model or info.model
@@ -198,7 +198,7 @@ def _ingesting(recipe: Recipe, store: str) -> str:
     """The command that gives a store what the recipe searches in."""
     import shlex
 
-    from ..recipe import recipe_names
+    from ..core.recipe import recipe_names
 
     # A recipe of a file is found by its path, which is not known here.
     name = recipe.name if recipe.name.partition(":")[0] in recipe_names() else "NAME"
@@ -254,7 +254,7 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
 
 def _open_dense_units(stage: Dense, info: StoreInfo, resources: Resources, how: str) -> tuple[Dense, Encoder]:
     """A retriever of units, with the model that made their vectors."""
-    from ..models import find_model, fingerprint
+    from ..core.models import find_model, fingerprint
 
     refuse_missing({stage.kind: stage}, info.layout, info.name, how)
     embedding = info.layout.units[str(stage.units)].embedding
@@ -271,7 +271,7 @@ def _open_dense_units(stage: Dense, info: StoreInfo, resources: Resources, how: 
 
 
 def _open_sparse(stage: Sparse, info: StoreInfo, resources: Resources, how: str) -> tuple[Sparse, Encoder]:
-    from ..models import find_model, fingerprint, require_models
+    from ..core.models import find_model, fingerprint, require_models
 
     refuse_missing({stage.kind: stage}, info.layout, info.name, how)
     known = info.layout.sparse
@@ -312,8 +312,8 @@ def _open_asking(recipe: Recipe, resources: Resources) -> Asking | None:
     """The language model that asks and answers questions, if the recipe checks with them."""
     if recipe.questions is None:
         return None
-    from ..questions.asking import Asking
     from ..verdict.llm import PROMPTS, PROMPTS_ELSEWHERE
+    from ..verdict.questions.asking import Asking
 
     try:
         return Asking(resources.language_model(recipe.questions.llm), recipe.questions, (*PROMPTS, *PROMPTS_ELSEWHERE))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from ..memory import Memory, memory_key, recall
-from ..stages import QueryText
-from ..types import Query, SparseVector, Vector
+from ..core.memory import Memory, memory_key, recall
+from ..core.stages import QueryText
+from ..core.types import Query, SparseVector, Vector
 from .plan import Encoder
 from .run import ClaimState, Run
 
 if TYPE_CHECKING:
-    from ..layout import Embedding, SparseField
+    from ..core.layout import Embedding, SparseField
 
 T = TypeVar("T")
 Role: TypeAlias = Literal["query", "document"]

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import TypeAlias, TypeVar
 
-from .. import event_loop
-from ..errors import CcheckError, Incomplete
+from ..core import event_loop
+from ..core.errors import CcheckError, Incomplete
+from ..core.stages import QuestionsStage
+from ..core.types import NO_ANSWER, Citation, Claim, Filter, Hit, Query, QuestionAnswer, Verdict
 from ..llm import Answer, Failure, Refused
-from ..questions.asking import Asking, read_answer, verdict_without_model
-from ..questions.replies import distinct
 from ..search.filters import PUBLISHED
 from ..search.several import search_several
-from ..stages import QuestionsStage
-from ..types import NO_ANSWER, Citation, Claim, Filter, Hit, Query, QuestionAnswer, Verdict
+from ..verdict.questions.asking import Asking, read_answer, verdict_without_model
+from ..verdict.questions.replies import distinct
 from .queries import encode_claims
 from .run import ClaimState, Run
 from .steps import choose_evidence

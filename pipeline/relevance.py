@@ -14,9 +14,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..analysis import sentence_spans, terms
-from ..stages import Bm25, Dense, Retriever
-from ..types import Hit
+from ..core.analysis import sentence_spans, terms
+from ..core.stages import Bm25, Dense, Retriever
+from ..core.types import Hit
 
 HITS = 10
 """How many of the best hits are looked at."""

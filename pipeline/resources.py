@@ -6,23 +6,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ..closing import Closing
-from ..errors import MissingExtra, NotFound
-from ..memory import Memory
-from ..models import slow_to_load
+from ..core.closing import Closing
+from ..core.errors import MissingExtra, NotFound
+from ..core.memory import Memory
+from ..core.models import slow_to_load
+from ..core.settings import Settings
+from ..core.stages import RerankerStage, VerdictStage
 from ..rerank.open import open_reranker
-from ..settings import Settings
-from ..stages import RerankerStage, VerdictStage
 from ..verdict.open import open_method
 
 if TYPE_CHECKING:
+    from ..core.layout import Embedding, SparseField
+    from ..core.types import Vector
     from ..encode.clip import Clip
     from ..encode.dense import Embedder
     from ..encode.sparse import SparseEmbedder
-    from ..layout import Embedding, SparseField
     from ..llm import Budget, LanguageModel
     from ..rerank import AnyReranker
-    from ..types import Vector
     from ..verdict import StanceMethod
     from ..verdict.evidence import Rerank
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from ..errors import CcheckError
-from ..fusion import fuse
-from ..memory import memory_key, recall
+from ..core.errors import CcheckError
+from ..core.fusion import fuse
+from ..core.memory import memory_key, recall
+from ..core.stages import Retriever
+from ..core.types import Query, SparseVector, document_of
 from ..search.several import hits_of, searched_units
-from ..stages import Retriever
-from ..types import Query, SparseVector, document_of
 from .run import ClaimState, Run
 
 Ranked: TypeAlias = Sequence[tuple[str, float]]

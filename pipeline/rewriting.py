@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..analysis import clean
-from ..errors import CcheckError
+from ..core.analysis import clean
+from ..core.errors import CcheckError
+from ..core.stages import QueryText, RewritingStage
+from ..core.types import Usage
 from ..llm import Answer, Failure, LanguageModel, Prompt, Question, Refused, Reply, load_prompt, quoted
-from ..stages import QueryText, RewritingStage
-from ..types import Usage
 
 PROMPTS: dict[QueryText, tuple[str, ...]] = {"rewrite": ("claim",), "expand": ("claim",), "hyde": ("claim", "count")}
 """The prompts of this room, by the kind of text that they ask for, and the placeholders that each must have."""

@@ -6,13 +6,13 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..analysis import clean
-from ..errors import CcheckError, InvalidData
-from ..memory import Memory
-from ..recipe import Recipe
+from ..core.analysis import clean
+from ..core.errors import CcheckError, InvalidData
+from ..core.memory import Memory
+from ..core.recipe import Recipe
+from ..core.stages import LateStage, LearnedStage, Retriever
+from ..core.types import Claim, Evidence, Hit, Query, QuestionAnswer, Result, StageKind, Usage, Verdict, add_usage
 from ..search import Filter, Store
-from ..stages import LateStage, LearnedStage, Retriever
-from ..types import Claim, Evidence, Hit, Query, QuestionAnswer, Result, StageKind, Usage, Verdict, add_usage
 from .plan import Plan
 from .relevance import HITS as RELEVANCE_HITS
 

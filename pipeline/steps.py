@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ..errors import CcheckError
+from ..core.errors import CcheckError
+from ..core.stages import ListwiseStage, RerankerStage
+from ..core.types import Evidence, Hit, Ranking, Sentence, Stance, Verdict
 from ..rerank import AnyReranker, HitReranker
 from ..rerank.apply import rerank_many
-from ..stages import ListwiseStage, RerankerStage
-from ..types import Evidence, Hit, Ranking, Sentence, Stance, Verdict
 from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, nothing_bears, with_stances
 from .plan import Plan, scores_texts
 from .queries import encode_claims, rewrite_claims

@@ -1,1 +1,1 @@
-"""Recipes that come with ccheck, one TOML file each; `ccheck.recipe` reads them."""
+"""Recipes that come with ccheck, one TOML file each; `ccheck.core.recipe` reads them."""

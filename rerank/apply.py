@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..errors import CcheckError, UsageError
-from ..stages import LateStage, RerankerStage
-from ..types import Hit, Ranking, Usage
+from ..core.errors import CcheckError, UsageError
+from ..core.stages import LateStage, RerankerStage
+from ..core.types import Hit, Ranking, Usage
 from .types import AnyReranker, BatchReranker, HitReranker, Request, Reranker, Scores, only
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidData
-from ..special_tokens import words_only_in
+from ..core.errors import InvalidData
+from ..core.special_tokens import words_only_in
 from .decoder import by_length, padded
 from .encoder import token_types
 from .local import ModelScorer

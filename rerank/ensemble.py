@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ..errors import CcheckError
-from ..fusion import fuse
-from ..stages import Fusion
+from ..core.errors import CcheckError
+from ..core.fusion import fuse
+from ..core.stages import Fusion
 from .apply import score_many
 from .types import Request, Reranker, Scores, only
 

@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidData, UsageError
+from ..core.errors import InvalidData, UsageError
 from .decoder import Layers, PackedDecoder
 
 ARCHITECTURE = "LayerWiseMiniCPMForCausalLM"

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..analysis import clean, terms
-from ..errors import InvalidData, NotFound
-from ..types import Hit
+from ..core.analysis import clean, terms
+from ..core.errors import InvalidData, NotFound
+from ..core.types import Hit
 from .types import Scores
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from ..errors import CcheckError, InvalidData, NotFound, UsageError
+from ..core.errors import CcheckError, InvalidData, NotFound, UsageError
+from ..core.types import Usage
 from ..llm import Failure, LanguageModel, Message, Question, Reply, load_prompt, quoted
-from ..types import Usage
 from .types import Request, Scores, only
 
 LONGEST = 6_000

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import InvalidData, NotFound, UsageError
-from ..models import (
+from ..core.errors import InvalidData, NotFound, UsageError
+from ..core.models import (
     FoundModel,
     best_device,
     check_device,
@@ -24,7 +24,7 @@ from ..models import (
     positions,
     require_models,
 )
-from ..text import first_line
+from ..core.text import first_line
 from . import crossencoder, decoder, encoder, layerwise
 from .decoder import PaddedDecoder
 from .encoder import PackedEncoder, PaddedEncoder

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import CcheckError
+from ..core.errors import CcheckError
 from .packing import best_of_windows
 from .types import Encoded, Forward, Pairs, Request, Scorer, Scores, only
 from .values import finite, refuse_equal

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MissingExtra, NotFound, UsageError
-from ..keys import is_yours, key_for
-from ..memory import Memory
-from ..settings import Settings
-from ..stages import EnsembleStage, LateStage, LearnedStage, ListwiseStage, ModelStage, RerankerStage
+from ..core.errors import MissingExtra, NotFound, UsageError
+from ..core.keys import is_yours, key_for
+from ..core.memory import Memory
+from ..core.settings import Settings
+from ..core.stages import EnsembleStage, LateStage, LearnedStage, ListwiseStage, ModelStage, RerankerStage
 from .ensemble import EnsembleReranker
 from .types import AnyReranker, Reranker
 
@@ -62,7 +62,7 @@ def choose_model(settings: Settings) -> str:
     """
     if settings.rerank_url is not None:
         return settings.rerank_url
-    from ..models import best_device, models_installed
+    from ..core.models import best_device, models_installed
 
     if not models_installed():
         raise MissingExtra("reranking on this machine", "models")
@@ -112,7 +112,7 @@ def _open(
             "then allow it to run with --trust-remote-code (in Python, trust_remote_code=True), or choose another "
             "reranker with --rerank"
         )
-    from ..models import find_model, require_models, slow_to_load
+    from ..core.models import find_model, require_models, slow_to_load
 
     require_models("reranking on this machine")
     try:
@@ -174,7 +174,7 @@ def _remembered(
 ) -> Reranker:
     if memory is None:
         return reranker
-    from ..models import find_model, fingerprint
+    from ..core.models import find_model, fingerprint
     from .remembered import RememberedReranker
 
     options = stage.model_dump_json(exclude={"model", "depth", "alpha", "required"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from ..errors import CcheckError
-from ..memory import Memory, memory_key
+from ..core.errors import CcheckError
+from ..core.memory import Memory, memory_key
 from .apply import score_many
 from .types import Request, Reranker, Scores, only
 

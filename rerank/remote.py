@@ -25,9 +25,10 @@ import httpx
 import orjson
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from .. import __version__, event_loop
-from ..errors import InvalidData, ServerError, UsageError
-from ..http import (
+from .. import __version__
+from ..core import event_loop
+from ..core.errors import InvalidData, ServerError, UsageError
+from ..core.http import (
     BUSY,
     UNCOMPRESSED,
     Counted,
@@ -40,7 +41,7 @@ from ..http import (
     retry_after,
     why_unreachable,
 )
-from ..redaction import keep_secret, keep_secrets_of, redact
+from ..core.redaction import keep_secret, keep_secrets_of, redact
 from .server.dialects import CUT, from_ranges
 from .tokens import well_formed
 from .types import Scores

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..errors import InvalidData
-from ..special_tokens import words_only
+from ..core.errors import InvalidData
+from ..core.special_tokens import words_only
 from .types import Encoded
 
 Ids: TypeAlias = list[int]

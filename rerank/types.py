@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from ..errors import CcheckError
-from ..types import Hit, Usage
+from ..core.errors import CcheckError
+from ..core.types import Hit, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..errors import InvalidData
+from ..core.errors import InvalidData
 from .types import Encoded
 
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from ..errors import UsageError
-from ..text import is_unicode
-from ..types import Filter, Operator
+from ..core.errors import UsageError
+from ..core.text import is_unicode
+from ..core.types import Filter, Operator
 
 PUBLISHED = "published"
 """The field of a document's own date, beside its metadata."""

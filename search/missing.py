@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from ..errors import NotFound
-from ..layout import Layout
-from ..stages import Dense, Retriever, Sparse
+from ..core.errors import NotFound
+from ..core.layout import Layout
+from ..core.stages import Dense, Retriever, Sparse
 
 MOST_NAMED = 3
 """How many sources of an ingest a notice names."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from ..errors import UsageError
-from ..settings import Settings
-from ..text import is_unicode
+from ..core.errors import UsageError
+from ..core.settings import Settings
+from ..core.text import is_unicode
 from .store import Store
 
 if TYPE_CHECKING:

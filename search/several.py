@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..errors import CcheckError, UsageError
-from ..fusion import Scored, fuse, ranking_of
-from ..stages import Fusion, Retriever, Sparse
-from ..types import Document, Filter, Query, Ranking, Unit, document_of
+from ..core.errors import CcheckError, UsageError
+from ..core.fusion import Scored, fuse, ranking_of
+from ..core.stages import Fusion, Retriever, Sparse
+from ..core.types import Document, Filter, Query, Ranking, Unit, document_of
 from .store import Store
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from ..errors import CcheckError
-from ..layout import Layout
-from ..profiles import StoreProfile
-from ..stages import Fusion, Retriever
-from ..types import Document, Entry, Filter, Hit, Query, Ranking, Unit
+from ..core.errors import CcheckError
+from ..core.layout import Layout
+from ..core.profiles import StoreProfile
+from ..core.stages import Fusion, Retriever
+from ..core.types import Document, Entry, Filter, Hit, Query, Ranking, Unit
 from .filters import Kind
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ccheck import models
 from ccheck.cli import main, run
+from ccheck.core import models
 from ccheck.demo import CORPUS
 from ccheck.encode import dense
 

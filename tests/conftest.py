@@ -60,7 +60,7 @@ def nothing_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 @functools.cache
 def settings_variables() -> frozenset[str]:
     """The environment variables that are settings of ccheck."""
-    from ccheck.settings import Settings, variables
+    from ccheck.core.settings import Settings, variables
 
     return frozenset(variable for name in Settings.model_fields for variable in variables(name))
 

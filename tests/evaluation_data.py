@@ -9,10 +9,10 @@ from pathlib import Path
 
 from cli_runs import jsonl
 
+from ccheck.core.errors import CcheckError
+from ccheck.core.recipe import Recipe, load_recipe
+from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Stance, Usage, Verdict
 from ccheck.demo import CLAIMS
-from ccheck.errors import CcheckError
-from ccheck.recipe import Recipe, load_recipe
-from ccheck.types import Claim, Document, Evidence, Hit, Result, Stance, Usage, Verdict
 
 
 @dataclass(frozen=True)

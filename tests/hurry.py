@@ -12,7 +12,7 @@ TENTH = 0.1
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between tries are a tenth as long, those that a server asked for too."""
-    from ccheck import http
+    from ccheck.core import http
     from ccheck.search.elastic import client
 
     def shorter(*arguments: Any, **more: Any) -> float:

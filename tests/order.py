@@ -9,9 +9,9 @@ import pytest
 TESTS = Path(__file__).parent
 LONGEST = (
     "search/test_elastic_cluster.py",
-    "training/test_train_embedder.py",
-    "training/test_train_reranker.py",
-    "training/test_train_stance.py",
+    "train/test_train_embedder.py",
+    "train/test_train_reranker.py",
+    "train/test_train_stance.py",
     "search/test_elastic_enrich.py",
     "search/test_elastic_moving.py",
     "search/test_elastic_store.py",

@@ -127,8 +127,8 @@ def user_text(request: dict[str, Any]) -> str:
 @pytest.fixture
 def open_model(tmp_path: Path) -> Iterator[Callable[..., LanguageModel]]:
     """Opens models of a server and closes them after the test."""
+    from ccheck.core.settings import Settings
     from ccheck.llm import open_llm
-    from ccheck.settings import Settings
 
     opened: list[LanguageModel] = []
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ccheck.layout import Embedding
+from ccheck.core.layout import Embedding
 
 
 class TinyEmbedder:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ccheck.models import loading_quietly
+from ccheck.core.models import loading_quietly
 
 TEXTS = (
     "Global mean sea level has risen by about 20 cm since 1900.",

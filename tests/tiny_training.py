@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from tiny_rerankers import make_encoder
 
-from ccheck.training.retrieval_data import retrieval_data
-from ccheck.types import Claim, Document
+from ccheck.core.types import Claim, Document
+from ccheck.lab.train.retrieval_data import retrieval_data
 
 if TYPE_CHECKING:
     import torch

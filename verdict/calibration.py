@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..errors import InvalidData, NotFound, UsageError
-from ..extras import require
-from ..files import write_text
-from ..types import Label, Stance
+from ..core.errors import InvalidData, NotFound, UsageError
+from ..core.extras import require
+from ..core.files import write_text
+from ..core.types import Label, Stance
 from .judge import Case, Judged, StanceMethod
 from .labels import STANCES
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..analysis import clean, sentence_spans, terms
-from ..errors import InvalidData
-from ..models import cpu_has_bfloat16, load_transformer, positions
-from ..special_tokens import words_only
-from ..types import Document, Label, Stance, document_text
+from ..core.analysis import clean, sentence_spans, terms
+from ..core.errors import InvalidData
+from ..core.models import cpu_has_bfloat16, load_transformer, positions
+from ..core.special_tokens import words_only
+from ..core.types import Document, Label, Stance, document_text
 from .judge import NO_TEXT, Case, Judged, in_groups, likeliest
 from .labels import STANCES, parse_stance
 from .local_model import LocalModel

@@ -29,7 +29,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..types import Evidence, Label, Verdict
+from ..core.types import Evidence, Label, Verdict
 
 HALF_LIFE = 20
 """A document this many ranks further down counts half."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..analysis import clean, sentence_spans, terms
-from ..errors import InvalidData, UsageError
-from ..types import Document, Sentence, Vector
+from ..core.analysis import clean, sentence_spans, terms
+from ..core.errors import InvalidData, UsageError
+from ..core.types import Document, Sentence, Vector
 
 if TYPE_CHECKING:
     import numpy as np

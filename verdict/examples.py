@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
-from ..analysis import terms
-from ..errors import InvalidData, NotFound
+from ..core.analysis import terms
+from ..core.errors import InvalidData, NotFound
+from ..core.types import Label
 from ..llm import quoted
-from ..types import Label
 from .labels import parse_stance
 
 if TYPE_CHECKING:
-    from ..types import Vector
+    from ..core.types import Vector
 
 _MOST = 20_000
 

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..analysis import clean, sentence_spans, terms
-from ..errors import InvalidData, NotFound
-from ..models import check_device, find_model, fingerprint, loading_quietly, require_models
-from ..special_tokens import words_only_in
-from ..types import Document, Stance
+from ..core.analysis import clean, sentence_spans, terms
+from ..core.errors import InvalidData, NotFound
+from ..core.models import check_device, find_model, fingerprint, loading_quietly, require_models
+from ..core.special_tokens import words_only_in
+from ..core.types import Document, Stance
 from .classifier import read_labels
 from .judge import NO_TEXT, Case, Judged, in_groups, likeliest
 from .labels import STANCES

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ..errors import CcheckError
-from ..types import Claim, Evidence, Sentence, Stance, Usage, Verdict
+from ..core.errors import CcheckError
+from ..core.types import Claim, Evidence, Sentence, Stance, Usage, Verdict
 from .labels import STANCES
 
 GROUP = 64

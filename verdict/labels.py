@@ -6,8 +6,8 @@ import difflib
 import unicodedata
 from typing import get_args
 
-from ..errors import InvalidData
-from ..types import Label
+from ..core.errors import InvalidData
+from ..core.types import Label
 
 LABELS: tuple[Label, ...] = get_args(Label)
 """All labels; a verdict can have each of them."""

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from ..errors import UsageError
+from ..core.errors import UsageError
+from ..core.stages import VerdictStage
+from ..core.types import Claim, Document, Evidence, Sentence, Stance, Usage, Verdict
 from ..llm import (
     Answer,
     Failure,
@@ -31,8 +33,6 @@ from ..llm import (
     refuse_unknown,
 )
 from ..llm import Prompt as PromptText
-from ..stages import VerdictStage
-from ..types import Claim, Document, Evidence, Sentence, Stance, Usage, Verdict
 from .conclude import conclude, counted
 from .examples import ExampleChooser, LabelledPair, labelled_abstracts, load_pairs
 from .judge import NO_TEXT, Case, Judged
@@ -58,7 +58,7 @@ from .replies import (
 )
 
 if TYPE_CHECKING:
-    from ..types import Vector
+    from ..core.types import Vector
 
 PROMPTS = {
     "one-step": ("claim", "document"),

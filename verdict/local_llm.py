@@ -15,11 +15,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..analysis import clean
-from ..errors import InvalidData
-from ..models import load_transformer
-from ..special_tokens import broken_up, special_tokens, words_only
-from ..types import Label, Stance, Usage, document_text
+from ..core.analysis import clean
+from ..core.errors import InvalidData
+from ..core.models import load_transformer
+from ..core.special_tokens import broken_up, special_tokens, words_only
+from ..core.types import Label, Stance, Usage, document_text
 from .judge import NO_TEXT, Case, Judged, likeliest
 from .labels import STANCES
 from .local_model import LocalModel

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..errors import NotFound
-from ..models import best_device, check_device, find_model, require_models
+from ..core.errors import NotFound
+from ..core.models import best_device, check_device, find_model, require_models
 
 
 class LocalModel:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import MissingExtra, NotFound, UsageError
-from ..settings import Settings
-from ..stages import VerdictStage
-from ..types import Claim, Evidence, Usage, Verdict
+from ..core.errors import MissingExtra, NotFound, UsageError
+from ..core.settings import Settings
+from ..core.stages import VerdictStage
+from ..core.types import Claim, Evidence, Usage, Verdict
 from .conclude import conclude
 from .judge import StanceMethod
 
 if TYPE_CHECKING:
+    from ..core.types import Vector
     from ..llm import LanguageModel
-    from ..types import Vector
 
 NOT_SET_UP = (
     "no verdict model is configured. Use --llm MODEL for a language model (and OPENAI_BASE_URL for its server), or "
@@ -71,7 +71,7 @@ def open_method(
 
 def default_stance_model() -> str:
     """The stance model if none is named: the classifier, if it is on this machine, else the packaged model."""
-    from ..models import find_model, models_installed
+    from ..core.models import find_model, models_installed
     from .classifier import DEFAULT_STANCE_MODEL
     from .packaged_model import PACKAGED
 
@@ -85,7 +85,7 @@ def default_stance_model() -> str:
 
 
 def _stance(stage: VerdictStage, settings: Settings, notify: Callable[[str], None]) -> StanceMethod:
-    from ..models import folder_of
+    from ..core.models import folder_of
     from .packaged_model import PACKAGED, PackagedStances
 
     name = stage.model or settings.stance_model or default_stance_model()

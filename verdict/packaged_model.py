@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..analysis import clean
-from ..errors import InvalidData
-from ..models import find_model, require_models
-from ..types import Document, Label, Stance
+from ..core.analysis import clean
+from ..core.errors import InvalidData
+from ..core.models import find_model, require_models
+from ..core.types import Document, Label, Stance
 from .features import COUNTS, ONE_SENTENCE, counts_and_nearest, sentences_of
 from .judge import NO_TEXT, Case, Judged, in_groups
 from .labels import STANCES

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..analysis import terms
+from ..core.analysis import terms
 
 OPPOSITES = {
     "increase": "decrease",

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Literal
 
-from ..types import Document, Sentence
+from ..core.types import Document, Sentence
 from .polarity import NEGATION
 
 _SAME = str.maketrans(

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..core.types import Document, Label, Sentence, Stance
 from ..llm import Reply
-from ..types import Document, Label, Sentence, Stance
 from .quotes import find_quote
 
 Confidence = Annotated[float, Field(ge=0, le=1)]

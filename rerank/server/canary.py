@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ...errors import InvalidData
+from ...core.errors import InvalidData
 from ..types import Scorer
 
 PAIRS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from ...models import best_device
+from ...core.models import best_device
 from ..load import batch_tokens_for, is_decoder, load_scorer
 from .app import create_app
 from .canary import Canary, check_scorer

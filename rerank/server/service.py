@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from ...errors import CcheckError
+from ...core.errors import CcheckError
 from ..types import Scorer, sigmoid
 from .config import Access, Limits
 from .dialects import Dialect, Ranked, Refusal, ranges

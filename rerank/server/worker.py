@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import CcheckError
+from ...core.errors import CcheckError
 
 MOST_OF_A_BATCH = 0.75
 """The share of a batch's tokens that one request may use while others wait for the same model."""

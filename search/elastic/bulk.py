@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 from elastic_transport import ApiError, TransportError
 
-from ...analysis import terms_text
-from ...errors import InvalidData
-from ...layout import Layout, analysis_key
-from ...types import Entry, Passage, SparseVector, UnitEntry, Vector
+from ...core.analysis import terms_text
+from ...core.errors import InvalidData
+from ...core.layout import Layout, analysis_key
+from ...core.types import Entry, Passage, SparseVector, UnitEntry, Vector
 from .client import Client
 from .errors import Busy, from_response, is_type, may_pass, reason_of, translate
 from .mappings import ADDITIONAL, ID, SPARSE, TERMS, UNITS

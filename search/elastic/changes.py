@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from ...errors import ServerError
+from ...core.errors import ServerError
 from .client import Client
 from .errors import WHOLE, refuse_parts
 from .reading import hits_by_id, pages

@@ -17,9 +17,9 @@ import tenacity
 from elastic_transport import ApiError, ConnectionTimeout, SerializationError, TlsError, TransportError
 from urllib3.exceptions import ConnectTimeoutError
 
-from ...errors import CcheckError, NotFound, ServerError, UsageError
-from ...http import is_lasting, pause, why_unreachable
-from ...redaction import redact
+from ...core.errors import CcheckError, NotFound, ServerError, UsageError
+from ...core.http import is_lasting, pause, why_unreachable
+from ...core.redaction import redact
 from .connection import Connection
 from .errors import CERTIFICATES, Busy, busy_part, is_type, may_pass, reason_of, translate
 from .node import LimitedNode

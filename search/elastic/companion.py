@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from ...errors import CcheckError, ServerError
-from ...layout import Layout
-from ...stages import Bm25, Fusion, Retriever
-from ...types import Filter, Query, Ranking
+from ...core.errors import CcheckError, ServerError
+from ...core.layout import Layout
+from ...core.stages import Bm25, Fusion, Retriever
+from ...core.types import Filter, Query, Ranking
 from ..missing import missing
 from ..several import search_several, searched_units
 from ..store import StoreInfo

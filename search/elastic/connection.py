@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from ...errors import UsageError
-from ...keys import key_for, place
-from ...redaction import keep_secret, keep_secrets_of
+from ...core.errors import UsageError
+from ...core.keys import key_for, place
+from ...core.redaction import keep_secret, keep_secrets_of
 
 if TYPE_CHECKING:
-    from ...settings import Settings
+    from ...core.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

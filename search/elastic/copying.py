@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from ...errors import InvalidData
+from ...core.errors import InvalidData
 from . import bulk, changes
 from .changes import Checkpoints, Written
 from .client import Client, path_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...errors import CcheckError
+from ...core.errors import CcheckError
 from .client import Client
 from .companion import may_have_one
 from .connection import Connection

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ...errors import InvalidData, NotFound, UsageError
-from ...layout import Layout
-from ...types import Document, Entry
+from ...core.errors import InvalidData, NotFound, UsageError
+from ...core.layout import Layout
+from ...core.types import Document, Entry
 from . import changes, ownership
 from .changes import Shard, Written
 from .client import Client

@@ -11,9 +11,9 @@ from elastic_transport import ApiError, ConnectionTimeout, SerializationError, T
 from elasticsearch import UnsupportedProductError
 from urllib3.exceptions import ConnectTimeoutError
 
-from ...errors import CcheckError, InvalidData, NotFound, ServerError
-from ...http import BUSY, TooLarge, redirected, why_unreachable
-from ...redaction import redact
+from ...core.errors import CcheckError, InvalidData, NotFound, ServerError
+from ...core.http import BUSY, TooLarge, redirected, why_unreachable
+from ...core.redaction import redact
 from .connection import Connection
 
 PASSING = frozenset(

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from ...profiles import profile_of, weighted
-from ...types import Scalar, Value
+from ...core.profiles import profile_of, weighted
+from ...core.types import Scalar, Value
 
 if TYPE_CHECKING:
-    from ...settings import Settings
+    from ...core.settings import Settings
 
 TEXT_TYPES: Final = ("text", "match_only_text")
 NUMBERS: Final = (

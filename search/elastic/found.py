@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ...errors import InvalidData
+from ...core.errors import InvalidData
 from .client import Client
 from .errors import WHOLE, part_error, refuse_parts
 from .fields import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import CcheckError
+from ...core.errors import CcheckError
 from .bulk import Outcome
 from .client import Client
 from .schema import Index

@@ -8,10 +8,10 @@ from typing import Any, Final, Self
 
 import orjson
 
-from ...errors import CcheckError, InvalidData, UsageError
-from ...layout import MAIN_VECTORS, Embedding, Layout
-from ...text import counted
-from ...types import Entry
+from ...core.errors import CcheckError, InvalidData, UsageError
+from ...core.layout import MAIN_VECTORS, Embedding, Layout
+from ...core.text import counted
+from ...core.types import Entry
 from . import bulk, changes, ingested
 from .changes import Written
 from .client import path_of

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any, Final, Literal, get_args
 
 from ... import es_mappings
-from ...layout import MAIN_VECTORS, Embedding, Layout, UnitField, analysis_key
+from ...core.layout import MAIN_VECTORS, Embedding, Layout, UnitField, analysis_key
 
 FORMAT: Final = 1
 """Increased when older versions can't read an index of this version."""

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import InvalidData, NotFound, UsageError
-from ...layout import Layout
+from ...core.errors import InvalidData, NotFound, UsageError
+from ...core.layout import Layout
 from . import bulk, changes, copying, mappings, schema
 from .client import Client
 from .fields import FieldNames

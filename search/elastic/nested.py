@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...analysis import clip
-from ...types import Hit, Query, Unit
+from ...core.analysis import clip
+from ...core.types import Hit, Query, Unit
 from .client import Client
 from .errors import WHOLE, part_error, refuse_parts
 from .fields import flatten

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from elastic_transport import Urllib3HttpNode
 from urllib3 import HTTPHeaderDict
 
-from ...http import Counted
+from ...core.http import Counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import CcheckError, InvalidData, UsageError
+from ...core.errors import CcheckError, InvalidData, UsageError
 from .client import Client
 from .errors import refuse_parts
 from .ingested import figures

@@ -8,7 +8,7 @@ import re
 from collections.abc import Hashable, Mapping
 from typing import Any, Final, TypeVar
 
-from ...errors import InvalidData
+from ...core.errors import InvalidData
 from .client import Client
 from .errors import WHOLE, refuse_parts
 from .fields import NUMBERS, TEXT_TYPES, Field, by_last_part

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ... import es_mappings
-from ...errors import CcheckError
+from ...core.errors import CcheckError
 from .client import Client
 from .companion import PREFIX
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...analysis import clip, query_terms
-from ...errors import InvalidData, NotFound, UsageError
-from ...layout import analysis_key
-from ...stages import Bm25, Dense, Fusion, Retriever, Sparse
-from ...types import Filter, Query, SparseVector, Vector
+from ...core.analysis import clip, query_terms
+from ...core.errors import InvalidData, NotFound, UsageError
+from ...core.layout import analysis_key
+from ...core.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ...core.types import Filter, Query, SparseVector, Vector
 from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, number_of, refuse_ordered_ids
 from ..missing import missing, not_held
 from . import reading, units

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeAlias
 
-from ...types import Document
+from ...core.types import Document
 from .client import Client
 from .errors import WHOLE, part_error, refuse_parts
 from .fields import TEXT_TYPES

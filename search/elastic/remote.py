@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import ServerError
+from ...core.errors import ServerError
 from .client import Client
 from .errors import WHOLE, reason_of, refuse_parts
 

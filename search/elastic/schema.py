@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import InvalidData
-from ...layout import MAIN_VECTORS, Layout
-from ...types import Document
+from ...core.errors import InvalidData
+from ...core.layout import MAIN_VECTORS, Layout
+from ...core.types import Document
 from .fields import VECTOR_TYPES, Field, FieldNames, fields_of, flatten, text_of
 from .found import Chosen, Sampling, choose, unified
 from .mappings import ADDITIONAL, FORMAT, ID, OURS, UNITS

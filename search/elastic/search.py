@@ -12,10 +12,10 @@ from typing import Any
 
 from elastic_transport import ApiError, TransportError
 
-from ...errors import CcheckError, InvalidData, ServerError
-from ...fusion import fuse, ranking_of
-from ...stages import Bm25, Dense, Fusion, Retriever
-from ...types import Document, Filter, Query, Ranking
+from ...core.errors import CcheckError, InvalidData, ServerError
+from ...core.fusion import fuse, ranking_of
+from ...core.stages import Bm25, Dense, Fusion, Retriever
+from ...core.types import Document, Filter, Query, Ranking
 from .client import Client, path_of
 from .errors import (
     WHOLE,

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from ...analysis import open_analysis
-from ...closing import Closing
-from ...errors import CcheckError, InvalidData, NotFound, ServerError, StoreChanged, UsageError
-from ...layout import Layout
-from ...profiles import StoreProfile
-from ...stages import Bm25, Fusion, Retriever
-from ...types import Document, Entry, Filter, Hit, Query, Ranking, Unit
+from ...core.analysis import open_analysis
+from ...core.closing import Closing
+from ...core.errors import CcheckError, InvalidData, NotFound, ServerError, StoreChanged, UsageError
+from ...core.layout import Layout
+from ...core.profiles import StoreProfile
+from ...core.stages import Bm25, Fusion, Retriever
+from ...core.types import Document, Entry, Filter, Hit, Query, Ranking, Unit
 from ..filters import Kind
 from ..missing import no_store, unfinished
 from ..several import search_several, searched_units

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...fusion import projected
-from ...stages import Bm25, Dense, Retriever
-from ...types import Unit, document_of, unit_key
+from ...core.fusion import projected
+from ...core.stages import Bm25, Dense, Retriever
+from ...core.types import Unit, document_of, unit_key
 from .client import Client
 from .fields import text_of
 from .mappings import UNITS

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import analysis as words
-from ...errors import InvalidData, UsageError
-from ...layout import Layout, analysis_key
-from ...stages import Analysis, Bm25
-from ...types import Unit, document_text
+from ...core import analysis as words
+from ...core.errors import InvalidData, UsageError
+from ...core.layout import Layout, analysis_key
+from ...core.stages import Analysis, Bm25
+from ...core.types import Unit, document_text
 from .files import Damaged, link, make_folder
 from .fuzzy import Dictionary, allowed_edits
 from .records import DOCUMENTS, UNIT_BITS, unit_id

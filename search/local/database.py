@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...layout import Layout
-from ...types import Document, Entry, Filter, Unit
+from ...core.layout import Layout
+from ...core.types import Document, Entry, Filter, Unit
 from ..filters import Kind, refuse_ordered_ids
 from .entries import id_sum, packed_units, unpacked_units
 from .files import Damaged, mark

@@ -8,9 +8,9 @@ from typing import Any
 
 import xxhash
 
-from ...errors import InvalidData
-from ...layout import Embedding, Layout
-from ...types import Entry, Unit, Vector
+from ...core.errors import InvalidData
+from ...core.layout import Embedding, Layout
+from ...core.types import Entry, Unit, Vector
 from .records import UNIT_BITS
 from .sparse import check as check_weights
 

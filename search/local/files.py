@@ -19,7 +19,7 @@ import numpy as np
 import xxhash
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import InvalidData
+from ...core.errors import InvalidData
 
 DATABASE, UNBORN, LOCK, SPARSE = "documents.sqlite", "documents.sqlite.new", "write.lock", "sparse"
 """`UNBORN` is the name of the database until it is complete."""

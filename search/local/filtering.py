@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from ...types import Filter
+from ...core.types import Filter
 from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, Kind, is_number, number_of
 
 

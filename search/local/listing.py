@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import CcheckError
+from ...core.errors import CcheckError
 from .files import DATABASE
 from .store import LocalStore
 

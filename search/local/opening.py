@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from ...errors import InvalidData
-from ...layout import Layout
+from ...core.errors import InvalidData
+from ...core.layout import Layout
 from .files import UNBORN, mark, new_name, sync_folder
 from .records import Counts, SparseState, VectorFile, Words, vector_fields
 

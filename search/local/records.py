@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...layout import Embedding, Layout
-from ...types import Entry, Vector
+from ...core.layout import Embedding, Layout
+from ...core.types import Entry, Vector
 from .sparse import Named
 
 DOCUMENTS = ""

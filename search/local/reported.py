@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from ...errors import Incomplete, NotFound
+from ...core.errors import Incomplete, NotFound
 from .bm25 import is_panic
 from .files import DATABASE, Damaged
 from .opening import is_damage

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...types import Filter, Query
+from ...core.types import Filter, Query
 from .database import Database
 from .snapshot import Snapshot
 

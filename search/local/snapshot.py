@@ -10,10 +10,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...fusion import projected
-from ...layout import MAIN_VECTORS, Layout
-from ...stages import Bm25, Dense, Retriever, Sparse
-from ...types import Query
+from ...core.fusion import projected
+from ...core.layout import MAIN_VECTORS, Layout
+from ...core.stages import Bm25, Dense, Retriever, Sparse
+from ...core.types import Query
 from . import sparse
 from .bm25 import Bm25Index, Bm25View, TextFields
 from .database import Database

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InvalidData
-from ...types import SparseVector
+from ...core.errors import InvalidData
+from ...core.types import SparseVector
 from .files import SPARSE, Blocks, Damaged, Verified, digest, digests_of, make_folder, new_name, share, sync_folder
 
 SEGMENT_FROM = 1_000

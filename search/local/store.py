@@ -20,13 +20,13 @@ from typing import TypeVar
 import numpy as np
 from filelock import FileLock, Timeout
 
-from ...analysis import open_analysis
-from ...closing import Closing
-from ...errors import CcheckError, Incomplete, InvalidData, ServerError, UsageError
-from ...fusion import fuse, ranking_of
-from ...layout import MAIN_VECTORS, Layout
-from ...stages import Fusion, Retriever
-from ...types import Document, Entry, Filter, Hit, Query, Ranking, Unit, document_of, unit_key
+from ...core.analysis import open_analysis
+from ...core.closing import Closing
+from ...core.errors import CcheckError, Incomplete, InvalidData, ServerError, UsageError
+from ...core.fusion import fuse, ranking_of
+from ...core.layout import MAIN_VECTORS, Layout
+from ...core.stages import Fusion, Retriever
+from ...core.types import Document, Entry, Filter, Hit, Query, Ranking, Unit, document_of, unit_key
 from ..filters import Kind
 from ..missing import no_store, not_held, refuse_missing, unfinished
 from ..several import searched_units

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...layout import Layout
+from ...core.layout import Layout
 from . import bm25, sparse, vectors
 from .bm25 import TextFields
 from .database import Database

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InvalidData
+from ...core.errors import InvalidData
 from .files import Blocks, Damaged, Verified, digest, share, sync_folder
 
 if TYPE_CHECKING:

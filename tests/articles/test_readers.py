@@ -12,7 +12,7 @@ from article_files import JATS, OWN, PMC, S2ORC, S2ORC_ANNOTATIONS, TEI
 
 from ccheck.articles import Article, iter_articles, read_article
 from ccheck.articles.reading import Unread, parse_article
-from ccheck.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, NotFound, UsageError
 
 
 def read(text: str, name: str = "snails.xml") -> Article:

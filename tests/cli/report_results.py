@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ccheck.errors import InvalidData
-from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+from ccheck.core.errors import InvalidData
+from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 
 TEXT = (
     "Tide gauges were read at 290 places. Sea level rose by 21 cm from 1900 to 2009. The rate was 1.7 mm a year. "

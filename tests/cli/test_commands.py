@@ -13,10 +13,11 @@ import pytest
 from cli_runs import BM25, ccheck
 from http_stub import Reply, http_stub
 
-from ccheck import cli, models
+from ccheck import cli
+from ccheck.core import models
+from ccheck.core.recipe import load_recipe, recipe_names
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.pipeline.needs import models_used
-from ccheck.recipe import load_recipe, recipe_names
 
 # -- in common
 
@@ -32,7 +33,7 @@ def test_a_bug_is_called_one(monkeypatch):
     def broken() -> list[str]:
         raise RuntimeError("two and two \x1b[31mmake five")
 
-    monkeypatch.setattr("ccheck.recipe.recipe_names", broken)
+    monkeypatch.setattr("ccheck.core.recipe.recipe_names", broken)
     ran = ccheck("recipes", "list")
     assert (
         ran.code == 1
@@ -48,7 +49,7 @@ def test_interrupted(monkeypatch):
     def interrupted() -> list[str]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ccheck.recipe.recipe_names", interrupted)
+    monkeypatch.setattr("ccheck.core.recipe.recipe_names", interrupted)
     ran = ccheck("recipes", "list")
     assert (ran.code, ran.err) == (130, "ccheck: interrupted\n")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cli_runs import ccheck, jsonl
 
-from ccheck.evaluation.runs import write_run
-from ccheck.install import install_command
+from ccheck.core.install import install_command
+from ccheck.lab.measure.runs import write_run
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said(arguments, code, said):
 
 
 def test_without_the_extra(monkeypatch):
-    from ccheck.evaluation import metrics
+    from ccheck.lab.measure import metrics
 
     metrics._ir_measures.cache_clear()
     monkeypatch.setitem(sys.modules, "ir_measures", None)
@@ -138,7 +138,7 @@ def test_an_interval_that_one_claim_does_not_have_is_null_in_json():
 
 
 def test_a_number_that_is_none_is_null_in_json(monkeypatch):
-    from ccheck.evaluation import compare
+    from ccheck.lab.measure import compare
 
     monkeypatch.setattr(compare, "bootstrap", lambda values, **options: (math.nan, math.inf))
     ran = ccheck("compare", "bad.run", "good.run", "--qrels", "qrels", "--json")

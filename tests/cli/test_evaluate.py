@@ -13,7 +13,7 @@ import pytest
 from cli_runs import ccheck, command, environment, jsonl
 from scripted_llm import KEY, Said, say, scripted
 
-from ccheck.evaluation.runs import read_run
+from ccheck.lab.measure.runs import read_run
 from ccheck.search.local.store import LocalStore
 
 RECIPE = """

@@ -10,10 +10,10 @@ from pathlib import Path
 from cli_runs import BM25, ccheck
 
 import ccheck as package
+from ccheck.core.settings import resolve
 from ccheck.demo import CORPUS
 from ccheck.pipeline.doctor import findings
 from ccheck.search.local.listing import local_stores
-from ccheck.settings import resolve
 
 
 def test_doctor(papers: Path) -> None:

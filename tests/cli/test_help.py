@@ -58,7 +58,7 @@ def test_the_list_of_commands_says_what_each_says_of_itself():
 
 
 def test_the_exit_codes_are_those_of_the_errors():
-    from ccheck import errors
+    from ccheck.core import errors
 
     said = " ".join(ccheck("--help").out.split())
     for error in vars(errors).values():

@@ -14,9 +14,9 @@ import pytest
 from cli_runs import BM25, ccheck, jsonl
 
 from ccheck.cli.outputs import outputs
-from ccheck.errors import Incomplete, UsageError
-from ccheck.files import STORE_FILE, check_folder, check_output, check_outputs, write_text, writing
-from ccheck.types import Claim, Document, Evidence, Hit, Result
+from ccheck.core.errors import Incomplete, UsageError
+from ccheck.core.files import STORE_FILE, check_folder, check_output, check_outputs, write_text, writing
+from ccheck.core.types import Claim, Document, Evidence, Hit, Result
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links and modes as Unix has them")
 
@@ -129,8 +129,8 @@ def test_folders_of_models_replace_no_file_link_or_store(store, tmp_path):
 
 
 def test_overwriting_a_model_takes_no_folder_of_something_else(tmp_path):
-    from ccheck.training.card import TRAINED_BY
-    from ccheck.training.folders import work_folder
+    from ccheck.lab.train.card import TRAINED_BY
+    from ccheck.lab.train.folders import work_folder
 
     photos, work = tmp_path / "photos", tmp_path / "new.training"
     for folder in (photos, work):
@@ -182,7 +182,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, call):
     target = tmp_path / "my.run"
     target.write_text("before")
     if call == "write":
-        monkeypatch.setattr("ccheck.files._Disk.put", full)
+        monkeypatch.setattr("ccheck.core.files._Disk.put", full)
     else:
         monkeypatch.setattr(os if call == "fsync" else Path, call, full)
     with pytest.raises(Incomplete, match=r"the run could not be written .*No space left on device.*unchanged"):

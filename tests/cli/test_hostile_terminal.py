@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from cli_runs import BM25, ccheck, jsonl
 
-from ccheck.evaluation.runs import trec_lines
-from ccheck.text import is_unicode, json_line, printable, without_controls
+from ccheck.core.text import is_unicode, json_line, printable, without_controls
+from ccheck.lab.measure.runs import trec_lines
 
 STEERING = [*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F]
 STEERING += [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
@@ -96,8 +96,8 @@ def test_a_disk_that_fills_while_a_query_runs_is_no_bug(store, tmp_path, monkeyp
     page.write_text("of yesterday")
     where = {
         "json": "ccheck.cli.query.print_json",
-        "page": "ccheck.files._Disk.put",
-        "cache": "ccheck.cache.private_folder",
+        "page": "ccheck.core.files._Disk.put",
+        "cache": "ccheck.core.cache.private_folder",
         "temporary folder": "tempfile.mkdtemp",
     }[step]
     monkeypatch.setattr(where, full)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_runs import ccheck
 
-from ccheck.errors import UsageError
+from ccheck.core.errors import UsageError
 from ccheck.ingest import ingest
 from ccheck.search import after, before, parse_filter
 from ccheck.search.filters import named

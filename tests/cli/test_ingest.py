@@ -13,11 +13,11 @@ import pytest
 from cli_runs import BM25, ccheck, jsonl
 from scripted_llm import KEY, Said, say, scripted, user_text
 
+from ccheck.core.install import install_command
+from ccheck.core.settings import Settings
 from ccheck.demo import CORPUS
 from ccheck.encode import dense
-from ccheck.install import install_command
 from ccheck.search import open_store
-from ccheck.settings import Settings
 
 GOOD = [
     {"_id": "1", "title": "Sea", "text": "Sea level rises."},

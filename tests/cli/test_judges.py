@@ -15,8 +15,8 @@ import pytest
 from cli_runs import BM25, ccheck, command, jsonl
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
-from ccheck.evaluation.calibration import calibrate, open_stance_method
-from ccheck.settings import resolve
+from ccheck.core.settings import resolve
+from ccheck.lab.measure.calibration import calibrate, open_stance_method
 from ccheck.verdict.calibration import load_calibration
 from ccheck.verdict.examples import load_pairs
 

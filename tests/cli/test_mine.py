@@ -7,9 +7,9 @@ import json
 import pytest
 from cli_runs import BM25, ccheck, jsonl
 
-from ccheck.errors import InvalidData, UsageError
-from ccheck.training.mining import MiningOptions, jaccard, mine, shingles
-from ccheck.types import Claim, Document, Evidence, Hit, Result
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.types import Claim, Document, Evidence, Hit, Result
+from ccheck.lab.train.mining import MiningOptions, jaccard, mine, shingles
 
 TEXT = "The sea has risen by twenty centimetres since nineteen hundred, as tide gauges at all coasts have shown."
 

@@ -10,8 +10,8 @@ from cli_runs import ccheck
 from scripted_llm import KEY, say, scripted
 
 from ccheck.cli.evaluate_pairs import cost_of
+from ccheck.core.types import Usage
 from ccheck.llm.budget import Price
-from ccheck.types import Usage
 
 pytest.importorskip("openai", reason="needs the extra llm")
 

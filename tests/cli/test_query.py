@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from cli_runs import BM25, Ran, ccheck, jsonl
 
+from ccheck.core.install import install_command
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.encode import dense
-from ccheck.install import install_command
 
 SEA = "sea level has risen 20 cm since 1900"
 DOCUMENTS = {record["_id"]: record for record in map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines())}
@@ -425,7 +425,7 @@ def test_a_run_on_a_full_disk(query, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     (tmp_path / "my.run").write_text("old")
-    monkeypatch.setattr("ccheck.files._Disk.put", full)
+    monkeypatch.setattr("ccheck.core.files._Disk.put", full)
     ran = query(SEA, "--run", tmp_path / "my.run", "--json")
     assert ran.code == 7 and "could not be written to" in ran.err and "No space left" in ran.err
     assert "a bug" not in ran.err and len(ran.objects) == 1 and (tmp_path / "my.run").read_text() == "old"

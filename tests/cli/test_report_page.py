@@ -18,11 +18,11 @@ from html_page import HOSTILE, Element, parse
 from report_results import MANY, RATE, ROSE, TEXT, document, piece, result, sentence
 
 from ccheck.cli.report import MAX_TEXT, about_run, doi_url, placeless, write_report, writing_report
-from ccheck.errors import InvalidData, UsageError
-from ccheck.recipe import load_recipe
-from ccheck.settings import resolve
-from ccheck.stages import ModelStage
-from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import resolve
+from ccheck.core.stages import ModelStage
+from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Usage, Verdict
 
 ABOUT = {"Models": ["embeddings: all-MiniLM-L6-v2"], "Store": "local:papers"}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli_runs import BM25, Ran, ccheck, command, jsonl
 
-from ccheck.errors import ServerError
+from ccheck.core.errors import ServerError
 from ccheck.pipeline.checker import Checker
 
 TEXTS = ["sea level", "ice sheets", "vaccines", "climate", "ocean", "temperature"]

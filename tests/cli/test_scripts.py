@@ -13,21 +13,21 @@ from cli_runs import BM25, ccheck, jsonl
 from tiny_training import claims, corpus, qrels
 
 from ccheck import Checker
-from ccheck.adjust import Changes, adjusted
+from ccheck.core.adjust import Changes, adjusted
+from ccheck.core.errors import CcheckError, NotFound, UsageError
+from ccheck.core.settings import Settings, resolve
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.errors import CcheckError, NotFound, UsageError
-from ccheck.evaluation.batch import check_batch, earlier_answers, settings_key
-from ccheck.evaluation.datasets import iter_claims, read_claims
-from ccheck.evaluation.session import load_recipes, open_session, read_evaluation_data
-from ccheck.evaluation.sweep import parse_grid, sweep
 from ccheck.ingest import IngestOptions, ingest
+from ccheck.lab.measure.batch import check_batch, earlier_answers, settings_key
+from ccheck.lab.measure.datasets import iter_claims, read_claims
+from ccheck.lab.measure.session import load_recipes, open_session, read_evaluation_data
+from ccheck.lab.measure.sweep import parse_grid, sweep
+from ccheck.lab.train.from_store import mine_from_store
+from ccheck.lab.train.mining import MiningOptions
 from ccheck.pipeline.doctor import findings
 from ccheck.pipeline.ingest import open_ingest, recipe_to_ingest
 from ccheck.search import open_local_store, open_store
 from ccheck.search.local.listing import local_stores
-from ccheck.settings import Settings, resolve
-from ccheck.training.from_store import mine_from_store
-from ccheck.training.mining import MiningOptions
 
 
 def settings(store: Path, **more: object) -> Settings:

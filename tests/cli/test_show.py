@@ -11,9 +11,9 @@ from rich.console import Console
 
 from ccheck.cli.excerpt import Piece, evidence_spans, pieces
 from ccheck.cli.show import show_result
-from ccheck.recipe import load_recipe
-from ccheck.stages import ListwiseStage, ModelStage
-from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
+from ccheck.core.recipe import load_recipe
+from ccheck.core.stages import ListwiseStage, ModelStage
+from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 
 BEFORE = "Tide gauges were read at many places on many coasts by many people over the years of the century."
 ROSE, RATE = "Sea level rose by 21 cm from 1900 to 2009.", "The rate was 1.7 mm a year."

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cli_runs import ccheck
 
-from ccheck.evaluation.memory import DiskMemory
-from ccheck.recipe import load_recipe
+from ccheck.core.recipe import load_recipe
+from ccheck.lab.measure.memory import DiskMemory
 from ccheck.search.local.store import LocalStore
 
 

@@ -9,9 +9,9 @@ import pytest
 import tiny_training
 from cli_runs import ccheck, jsonl
 
-from ccheck.settings import resolve
-from ccheck.training.from_store import learn_reranker_from_store
-from ccheck.training.learned_reranker import LearnedRerankerOptions, save_learned_reranker
+from ccheck.core.settings import resolve
+from ccheck.lab.train.from_store import learn_reranker_from_store
+from ccheck.lab.train.learned_reranker import LearnedRerankerOptions, save_learned_reranker
 
 pytest.importorskip("sklearn")
 

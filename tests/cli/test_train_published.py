@@ -15,7 +15,7 @@ from tiny_rerankers import make_encoder
 from tiny_sparse import make_splade
 
 from ccheck.cli import recipe_pages
-from ccheck.recipe import load_recipe, recipe_names
+from ccheck.core.recipe import load_recipe, recipe_names
 
 pytest.importorskip("torch")
 pytest.importorskip("peft")

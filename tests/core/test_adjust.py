@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.adjust import Changes, adjusted
-from ccheck.errors import NotFound, UsageError
-from ccheck.recipe import load_recipe
-from ccheck.settings import resolve
-from ccheck.stages import LateStage, ListwiseStage, ModelStage
+from ccheck.core.adjust import Changes, adjusted
+from ccheck.core.errors import NotFound, UsageError
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import resolve
+from ccheck.core.stages import LateStage, ListwiseStage, ModelStage
 
 
 def change(recipe: str = "default", rerank: str | None = None, **changes: object):

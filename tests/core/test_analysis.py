@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.analysis import MAX_TERM, open_analysis, query_terms, terms, terms_text
-from ccheck.errors import InvalidData, MissingExtra, NotFound
-from ccheck.stages import Analysis
+from ccheck.core.analysis import MAX_TERM, open_analysis, query_terms, terms, terms_text
+from ccheck.core.errors import InvalidData, MissingExtra, NotFound
+from ccheck.core.stages import Analysis
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 TEXT = "The #COVID19 vaccines don't reduce 40% of naïve cases; it's α-Helix!"
@@ -93,7 +93,7 @@ def pieces(word: str, vocabulary: set[str]) -> list[str]:
 
 def test_word_pieces_are_those_of_the_models_vocabulary() -> None:
     pytest.importorskip("tokenizers")
-    from ccheck.models import find_model
+    from ccheck.core.models import find_model
 
     settings = json.loads((find_model(MINILM).path / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary = set(settings["model"]["vocab"])

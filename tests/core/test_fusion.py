@@ -7,12 +7,12 @@ import math
 
 import pytest
 
-from ccheck.errors import UsageError
-from ccheck.fusion import fuse, min_max, projected, ranking_of, reciprocal_ranks
+from ccheck.core.errors import UsageError
+from ccheck.core.fusion import fuse, min_max, projected, ranking_of, reciprocal_ranks
+from ccheck.core.stages import Fusion
+from ccheck.core.types import Document, Unit, strictly_decreasing
 from ccheck.search import Filter, before, parse_filter
 from ccheck.search.filters import number_of
-from ccheck.stages import Fusion
-from ccheck.types import Document, Unit, strictly_decreasing
 
 BM25 = [("a", 9.0), ("b", 6.0), ("c", 3.0)]
 DENSE = [("c", 0.9), ("a", 0.5), ("d", 0.4)]

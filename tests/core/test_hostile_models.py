@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from ccheck import fingerprints
-from ccheck.errors import InvalidData, NotFound
-from ccheck.fingerprints import file_hash, fingerprint
-from ccheck.models import find_model
+from ccheck.core import fingerprints
+from ccheck.core.errors import InvalidData, NotFound
+from ccheck.core.fingerprints import file_hash, fingerprint
+from ccheck.core.models import find_model
 
 
 @pytest.fixture

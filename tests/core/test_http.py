@@ -12,8 +12,8 @@ import httpx
 import pytest
 from http_stub import Reply, http_stub
 
-from ccheck.errors import ServerError
-from ccheck.http import (
+from ccheck.core.errors import ServerError
+from ccheck.core.http import (
     MOST_ERROR_BYTES,
     Counted,
     TooLarge,

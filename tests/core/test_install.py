@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ccheck import install
-from ccheck.errors import MissingExtra
-from ccheck.install import install_command
+from ccheck.core import install
+from ccheck.core.errors import MissingExtra
+from ccheck.core.install import install_command
 
 
 def installed_from(monkeypatch: pytest.MonkeyPatch, folder: Path, origin: object, *, uv: bool = False) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from http_stub import Asked, Reply, http_stub
 
-from ccheck import models
-from ccheck.errors import NotFound
-from ccheck.models import find_model
+from ccheck.core import models
+from ccheck.core.errors import NotFound
+from ccheck.core.models import find_model
+from ccheck.core.recipe import Recipe
 from ccheck.pipeline.needs import models_used
-from ccheck.recipe import Recipe
 
 COMMIT = "c" * 40
 NAME = "somebody/some-model"
@@ -71,8 +71,8 @@ def hub() -> Iterator[Hub]:
 
 ASK = """
 import json, sys
-from ccheck.errors import NotFound
-from ccheck.models import find_model
+from ccheck.core.errors import NotFound
+from ccheck.core.models import find_model
 
 for options in json.loads(sys.argv[2]):
     try:
@@ -156,7 +156,7 @@ def test_what_is_there_is_looked_at(tmp_path: Path, files: list[str], wanted: st
 ASK_PACKAGED = """
 import sys
 from ccheck import models
-from ccheck.errors import CcheckError
+from ccheck.core.errors import CcheckError
 
 models.PACKAGED[sys.argv[1]] = models.PackagedModel("ccheck_no_such_module", "model", sys.argv[2])
 try:

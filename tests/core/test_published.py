@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.errors import InvalidData, NotFound
-from ccheck.published import published, row_command
-from ccheck.recipe import load_recipe, recipe_names
+from ccheck.core.errors import InvalidData, NotFound
+from ccheck.core.published import published, row_command
+from ccheck.core.recipe import load_recipe, recipe_names
 
 MINE = """
 extends = "default"

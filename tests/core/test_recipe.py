@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.recipe import load_recipe, models_of, recipe_names, recipe_text, ways_to_get, with_ways_to_get
+from ccheck.core.stages import Bm25, Dense
 from ccheck.pipeline.needs import DenseNeed, models_used, needs_of
-from ccheck.recipe import load_recipe, models_of, recipe_names, recipe_text, ways_to_get, with_ways_to_get
-from ccheck.stages import Bm25, Dense
 
 
 @pytest.mark.parametrize("name", recipe_names())

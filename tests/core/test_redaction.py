@@ -14,12 +14,12 @@ import pytest
 from cli_runs import BM25, Ran, entry_point, jsonl
 from echoing_servers import all_headers, judging, listening, ranking, refusing
 
-from ccheck.errors import InvalidData
-from ccheck.http import Patience
+from ccheck.core.errors import InvalidData
+from ccheck.core.http import Patience
+from ccheck.core.redaction import Redacting, keep_secret, keep_secrets_of, redact, without_secrets
+from ccheck.core.settings import resolve
 from ccheck.llm.client import ChatClient
-from ccheck.redaction import Redacting, keep_secret, keep_secrets_of, redact, without_secrets
 from ccheck.rerank.remote import RemoteReranker
-from ccheck.settings import resolve
 
 PASSWORD, TOKEN, KEY = "hunter2-of-the-reranker", "tok-5f1e9c77a0", "rk-0123456789abcdef"
 CLAIM = "vaccines cause autism"
@@ -227,10 +227,10 @@ def test_a_url_that_is_none_is_named_without_its_password(papers):
 def test_a_bug_s_traceback_shows_none():
     """With CCHECK_DEBUG=1 Python itself writes to standard error."""
     broken = f"""
-import sys, ccheck.recipe, ccheck.redaction, ccheck.cli
-ccheck.redaction.keep_secret({KEY!r})
+import sys, ccheck.core.recipe, ccheck.core.redaction, ccheck.cli
+ccheck.core.redaction.keep_secret({KEY!r})
 def broken(): raise RuntimeError({KEY!r})
-ccheck.recipe.recipe_names = broken
+ccheck.core.recipe.recipe_names = broken
 sys.argv = ["ccheck", "recipes", "list"]
 ccheck.cli.main()
 """

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import ccheck
-from ccheck.errors import InvalidData, UsageError
-from ccheck.profiles import StoreProfile, as_toml, profile_of, weighted
-from ccheck.settings import FLAGS_ONLY, SECRETS, Settings, config_files, resolve, variables
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.profiles import StoreProfile, as_toml, profile_of, weighted
+from ccheck.core.settings import FLAGS_ONLY, SECRETS, Settings, config_files, resolve, variables
 
 
 def write(text: str, *, user: bool = False) -> Path:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ccheck.special_tokens import broken_up, words_only
-from ccheck.types import Claim, Document, Evidence, Hit
+from ccheck.core.special_tokens import broken_up, words_only
+from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.judge import Case
 
 transformers = pytest.importorskip("transformers", reason="the models extra is not installed")
@@ -129,7 +129,7 @@ def test_rerankers_of_modules_read_words(folders: dict[str, Path], tmp_path: Pat
 
 @pytest.mark.parametrize("kind", ["SentenceTransformer", "MultiVectorEncoder", "SparseEncoder", "queries", "prompts"])
 def test_embedding_models_read_words(folders: dict[str, Path], tmp_path: Path, kind: str) -> None:
-    from ccheck.models import FoundModel, load_encoder
+    from ccheck.core.models import FoundModel, load_encoder
 
     folder, task = folders["xlm-roberta"], {}
     if kind == "SparseEncoder":
@@ -195,9 +195,9 @@ def test_a_mark_that_is_not_special_is_words_for_a_language_model(tmp_path: Path
 
 
 def test_trainings_read_words(folders: dict[str, Path]) -> None:
-    from ccheck.training.embedder import load_base
-    from ccheck.training.options import EmbedderOptions, RerankerOptions
-    from ccheck.training.rerank_model import load_rerank_model
+    from ccheck.lab.train.embedder import load_base
+    from ccheck.lab.train.options import EmbedderOptions, RerankerOptions
+    from ccheck.lab.train.rerank_model import load_rerank_model
 
     folder = folders["xlm-roberta"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

@@ -11,9 +11,9 @@ import pytest
 from cli_runs import ccheck, jsonl
 
 import ccheck as package
-from ccheck.errors import InvalidData, UsageError
-from ccheck.settings import FLAGS_ONLY, SECRETS, Settings, accept, config_files, resolve, unasked
-from ccheck.trust import trust_file
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.settings import FLAGS_ONLY, SECRETS, Settings, accept, config_files, resolve, unasked
+from ccheck.core.trust import trust_file
 
 HARMLESS = {
     "store": "papers",

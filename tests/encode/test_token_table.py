@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ccheck.core.models import PACKAGED as PACKAGED_MODELS
+from ccheck.core.models import find_model
 from ccheck.encode.numpy_bert import NumpyBert, load_bert, read_bert_folder
 from ccheck.encode.token_table import PACKAGED, WIDTH, TokenTable, load_table, make_table
-from ccheck.models import PACKAGED as PACKAGED_MODELS
-from ccheck.models import find_model
 
 MODEL = "all-MiniLM-L6-v2"
 

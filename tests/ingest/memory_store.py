@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ccheck.errors import CcheckError, NotFound
-from ccheck.layout import MAIN_VECTORS, Layout
+from ccheck.core.errors import CcheckError, NotFound
+from ccheck.core.layout import MAIN_VECTORS, Layout
+from ccheck.core.stages import Fusion, Retriever
+from ccheck.core.types import Document, Entry, Hit, Query, Ranking
 from ccheck.search.filters import Filter, Kind
 from ccheck.search.store import StoreInfo
-from ccheck.stages import Fusion, Retriever
-from ccheck.types import Document, Entry, Hit, Query, Ranking
 
 
 class MemoryStore:

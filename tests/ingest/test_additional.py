@@ -17,8 +17,11 @@ from memory_store import MemoryStore
 from scripted_llm import Said, error, say, scripted, user_text
 from tiny_embedder import TinyEmbedder
 
+from ccheck.core.errors import CcheckError, InvalidData, UsageError
+from ccheck.core.layout import MAIN_VECTORS, Chunking, Layout, SparseField
+from ccheck.core.stages import AdditionalStage, Analysis
+from ccheck.core.types import Document, SparseVector
 from ccheck.encode.cache import SparseCache, encode_once
-from ccheck.errors import CcheckError, InvalidData, UsageError
 from ccheck.ingest import (
     DenseEncoder,
     Encoders,
@@ -32,10 +35,7 @@ from ccheck.ingest import (
 )
 from ccheck.ingest import run as run_module
 from ccheck.ingest.additional import LONGEST, AdditionalWriter
-from ccheck.layout import MAIN_VECTORS, Chunking, Layout, SparseField
 from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused, Unreachable
-from ccheck.stages import AdditionalStage, Analysis
-from ccheck.types import Document, SparseVector
 
 pytest.importorskip("openai", reason="needs the extra llm")
 

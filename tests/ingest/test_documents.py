@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ccheck.errors import InvalidData
+from ccheck.core.errors import InvalidData
+from ccheck.core.layout import Chunking, Embedding, Layout
+from ccheck.core.types import Document
 from ccheck.ingest.documents import Made, clean, digest, last_day, layout_bytes, make_document
 from ccheck.ingest.fields import Fields, has_field
-from ccheck.layout import Chunking, Embedding, Layout
-from ccheck.types import Document
 
 USUAL = Fields()
 CHUNKING = Chunking(60, 30, 4)

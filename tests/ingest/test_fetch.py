@@ -13,7 +13,7 @@ from http_stub import Asked, Reply, http_stub
 from memory_store import MemoryStore
 
 import ccheck.ingest.fetch as fetching
-from ccheck.errors import ServerError, UsageError
+from ccheck.core.errors import ServerError, UsageError
 from ccheck.ingest import ingest
 from ccheck.ingest.fetch import Service, fetch
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from memory_store import MemoryStore
 
-from ccheck.errors import InvalidData, UsageError
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.types import Document
 from ccheck.ingest import IngestOptions, Record, Reject, ingest, read
 from ccheck.ingest.documents import make_document
 from ccheck.ingest.fields import Fields
 from ccheck.ingest.sources import Reading, find_sources
-from ccheck.types import Document
 
 FORMATS = Path(__file__).parent / "formats"
 

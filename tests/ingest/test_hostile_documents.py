@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from cli_runs import ccheck, jsonl
 
-from ccheck import analysis
-from ccheck.errors import InvalidData
+from ccheck.core import analysis
+from ccheck.core.errors import InvalidData
 from ccheck.ingest import IngestOptions, Record, Reject, ingest, read, tables
 from ccheck.ingest import documents as made_of
 from ccheck.ingest.documents import clean, last_day, make_document

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from ccheck.core.layout import UnitField
+from ccheck.core.settings import resolve
 from ccheck.ingest import Record, Reject, ingest, read
 from ccheck.ingest.documents import make_document
 from ccheck.ingest.encoders import Encoders
-from ccheck.layout import UnitField
 from ccheck.search import Filter, open_store
-from ccheck.settings import resolve
 
 CHUNKS = Encoders(units={"chunk": UnitField("chunk", characters=2048)})
 SEA = "https://example.org/sea"

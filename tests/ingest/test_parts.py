@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from memory_store import MemoryStore
 
-from ccheck.errors import UsageError
+from ccheck.core.errors import UsageError
 from ccheck.ingest import IngestOptions, Part, Report, dry_run, ingest
 
 PARTS = [Part(number, 3) for number in (1, 2, 3)]

@@ -9,9 +9,9 @@ import re
 import pytest
 from tiny_embedder import TinyEmbedder
 
+from ccheck.core.layout import Chunking
+from ccheck.core.types import Document
 from ccheck.ingest.passages import cut_passages
-from ccheck.layout import Chunking
-from ccheck.types import Document
 
 CHUNKING = Chunking(longer_than=20, max_tokens=20, overlap=6)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from ccheck.errors import NotFound, UsageError
+from ccheck.core.errors import NotFound, UsageError
 from ccheck.ingest import Record, Reject, read
 from ccheck.ingest.sources import find_sources, stem
 

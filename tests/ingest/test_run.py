@@ -14,12 +14,12 @@ import pytest
 from memory_store import MemoryStore
 from tiny_embedder import TinyEmbedder
 
-from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.layout import MAIN_VECTORS, Chunking, Layout
+from ccheck.core.types import Entry
 from ccheck.ingest import IngestOptions, Progress, default_chunking, dry_run, encoders_of, ingest, layout_of
 from ccheck.ingest import run as run_module
 from ccheck.ingest.fields import Fields
-from ccheck.layout import MAIN_VECTORS, Chunking, Layout
-from ccheck.types import Entry
 
 
 @pytest.fixture(autouse=True)

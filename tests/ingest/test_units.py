@@ -12,12 +12,12 @@ import pytest
 from memory_store import MemoryStore
 from tiny_embedder import TinyEmbedder
 
-from ccheck.analysis import count_words
-from ccheck.errors import UsageError
+from ccheck.core.analysis import count_words
+from ccheck.core.errors import UsageError
+from ccheck.core.layout import Layout, UnitField
+from ccheck.core.types import Unit
 from ccheck.ingest import Encoders, IngestOptions, dry_run, encoders_of, ingest, layout_of
 from ccheck.ingest.units import cut_units
-from ccheck.layout import Layout, UnitField
-from ccheck.types import Unit
 
 FIELDS = {
     "sentences": UnitField("sentence"),

@@ -12,11 +12,11 @@ from programs import loaded
 from pydantic import Field
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
-from ccheck.errors import MissingExtra, ServerError, UsageError
+from ccheck.core.errors import MissingExtra, ServerError, UsageError
+from ccheck.core.settings import Settings
+from ccheck.core.types import Usage
 from ccheck.llm import Failure, InvalidReply, Reply, open_llm
 from ccheck.llm.reply import find_object, json_schema
-from ccheck.settings import Settings
-from ccheck.types import Usage
 
 pytest.importorskip("openai", reason="needs the extra llm")
 

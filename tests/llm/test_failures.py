@@ -15,8 +15,8 @@ from hurry import TENTH
 from llm_questions import GOOD, Number, many, numbered, patient_models, words  # noqa: F401 - a fixture
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
-from ccheck.errors import ServerError
-from ccheck.http import retry_after
+from ccheck.core.errors import ServerError
+from ccheck.core.http import retry_after
 from ccheck.llm import Answer, Failure, Refused
 
 pytest.importorskip("openai", reason="needs the extra llm")
@@ -174,7 +174,7 @@ import sys, time
 from pathlib import Path
 from pydantic import Field
 from ccheck.llm import Answer, Question, Reply, open_llm
-from ccheck.settings import Settings
+from ccheck.core.settings import Settings
 
 class Number(Reply):
     number: int

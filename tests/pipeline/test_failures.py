@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import ccheck
-from ccheck.errors import CcheckError, Incomplete, ServerError
+from ccheck.core.errors import CcheckError, Incomplete, ServerError
+from ccheck.core.types import Claim
 from ccheck.pipeline.checker import Checker
-from ccheck.types import Claim
 
 TEXTS = ("sea", "ice", "", "sea level", "climate", "vaccines")
 CLAIMS = [Claim(text, str(number)) for number, text in enumerate(TEXTS)]

@@ -17,12 +17,12 @@ from hostile_replies import CLAIM, GOOD, KEY, TEXT, HostileServer, Raw, completi
 from hurry import TENTH
 from scripted_llm import Said, error, say, scripted
 
-from ccheck import http
-from ccheck.errors import CcheckError, ServerError
+from ccheck.core import http
+from ccheck.core.errors import CcheckError, ServerError
+from ccheck.core.stages import VerdictStage
+from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.llm import LanguageModel, Refused
 from ccheck.rerank.remote import RemoteReranker
-from ccheck.stages import VerdictStage
-from ccheck.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.verdict.judge import Case, all_judged
 from ccheck.verdict.llm import LlmStances
 
@@ -87,10 +87,10 @@ CHILD = """
 import resource, sys, tempfile
 from pathlib import Path
 from ccheck import http
-from ccheck.errors import CcheckError
+from ccheck.core.errors import CcheckError
 from ccheck.llm import open_llm, Reply
 from ccheck.rerank.remote import RemoteReranker
-from ccheck.settings import Settings
+from ccheck.core.settings import Settings
 
 class Number(Reply):
     number: int
@@ -246,8 +246,8 @@ def test_a_name_that_is_unknown_is_not_waited_for(open_model_or_reranker, kind):
 
 @pytest.fixture
 def open_model_or_reranker(tmp_path) -> Callable[..., Callable[[], object]]:
+    from ccheck.core.settings import Settings
     from ccheck.llm import open_llm
-    from ccheck.settings import Settings
 
     def open_one(kind: str, url: str, notify: Callable[[str], None]) -> Callable[[], object]:
         if kind == "rerank":

@@ -12,8 +12,8 @@ import pytest
 from cli_runs import ccheck
 from scripted_llm import KEY, Said, say, scripted, user_text
 
+from ccheck.core.recipe import load_recipe, models_of
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.recipe import load_recipe, models_of
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
 pytest.importorskip("openai", reason="needs the extra llm")

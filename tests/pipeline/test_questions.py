@@ -13,11 +13,11 @@ from question_llm import GAP, QUESTIONS, RECIPE, asked_of, cite_first, kind_of, 
 from scripted_llm import Said, ScriptedLlm, error
 
 from ccheck import Checker, Claim
-from ccheck.errors import CcheckError, InvalidData, ServerError, UsageError
+from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import resolve
+from ccheck.core.types import NO_ANSWER, Filter, Result
 from ccheck.llm import Refused
-from ccheck.recipe import load_recipe
-from ccheck.settings import resolve
-from ccheck.types import NO_ANSWER, Filter, Result
 
 CLAIM = "The sea level has risen 20 cm since 1900."
 PAGES: list[dict[str, Any]] = [

@@ -12,13 +12,13 @@ import pytest
 from scripted_llm import KEY, say, scripted, user_text
 
 from ccheck import Checker, Claim
+from ccheck.core.errors import InvalidData, NotFound
+from ccheck.core.fusion import fuse
+from ccheck.core.recipe import Recipe, load_recipe
+from ccheck.core.settings import Settings, resolve
+from ccheck.core.types import Query, Result
 from ccheck.demo import CORPUS
-from ccheck.errors import InvalidData, NotFound
-from ccheck.fusion import fuse
 from ccheck.pipeline.resources import Resources
-from ccheck.recipe import Recipe, load_recipe
-from ccheck.settings import Settings, resolve
-from ccheck.types import Query, Result
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
 pytest.importorskip("openai", reason="needs the extra llm")
@@ -84,7 +84,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from ccheck.models import find_model
+    from ccheck.core.models import find_model
 
     folder = tmp_path_factory.mktemp("models") / "second"
     model = SentenceTransformer(str(find_model(MINI).path), device="cpu", local_files_only=True)

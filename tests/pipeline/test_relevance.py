@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from ccheck.core.stages import Bm25, Dense
+from ccheck.core.types import Document, Hit
 from ccheck.pipeline import relevance
-from ccheck.stages import Bm25, Dense
-from ccheck.types import Document, Hit
 
 RETRIEVERS = {"bm25": Bm25(), "dense": Dense()}
 CLAIM = "Sea level rose by twenty centimetres during the last century."

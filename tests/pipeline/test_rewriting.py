@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from scripted_llm import Said, error, say, scripted, user_text
 
-from ccheck.errors import CcheckError, InvalidData
+from ccheck.core.errors import CcheckError, InvalidData
+from ccheck.core.stages import QueryText, RewritingStage
 from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused
 from ccheck.pipeline.rewriting import LONGEST, Rewritten, rewrite
-from ccheck.stages import QueryText, RewritingStage
 
 pytest.importorskip("openai", reason="needs the extra llm")
 

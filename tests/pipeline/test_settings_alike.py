@@ -9,11 +9,11 @@ from cli_runs import ccheck, jsonl
 
 import ccheck as package
 from ccheck import Checker
-from ccheck.adjust import adjusted
-from ccheck.errors import CcheckError, InvalidData, UsageError
-from ccheck.recipe import Recipe, changed, load_recipe
-from ccheck.settings import resolve
-from ccheck.stages import LateStage
+from ccheck.core.adjust import adjusted
+from ccheck.core.errors import CcheckError, InvalidData, UsageError
+from ccheck.core.recipe import Recipe, changed, load_recipe
+from ccheck.core.settings import resolve
+from ccheck.core.stages import LateStage
 
 CLAIM = "vaccines cause autism"
 

@@ -10,12 +10,12 @@ import pytest
 
 import ccheck
 from ccheck import Checker, Claim, Recipe, Stance
+from ccheck.core.errors import CcheckError, NotFound, ServerError
+from ccheck.core.recipe import load_recipe
+from ccheck.core.stages import EvidenceStage, ModelStage, VerdictStage
+from ccheck.core.types import Sentence, Usage
 from ccheck.demo import CORPUS
-from ccheck.errors import CcheckError, NotFound, ServerError
-from ccheck.recipe import load_recipe
 from ccheck.rerank import Scores
-from ccheck.stages import EvidenceStage, ModelStage, VerdictStage
-from ccheck.types import Sentence, Usage
 from ccheck.verdict import Case, Judged
 
 SEA = "sea level has risen 20 cm since 1900"
@@ -56,7 +56,7 @@ def opened(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
 
 
 def _checker(folder: str, recipe: Recipe, strict: bool = False) -> Checker:
-    from ccheck.settings import resolve
+    from ccheck.core.settings import resolve
 
     return Checker(resolve({"store": folder}).settings, recipe=recipe, strict=strict)
 

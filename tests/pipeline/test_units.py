@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from ccheck import Checker, Claim, Stance
-from ccheck.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.recipe import Recipe, load_recipe
+from ccheck.core.settings import resolve
+from ccheck.core.types import Hit, Query, Sentence, Unit
 from ccheck.ingest import layout_of
 from ccheck.pipeline.encoders import open_encoders
 from ccheck.pipeline.resources import Resources
 from ccheck.pipeline.retrieval import search
 from ccheck.pipeline.run import Run
 from ccheck.pipeline.steps import cases, choose_evidence, judged
-from ccheck.recipe import Recipe, load_recipe
 from ccheck.rerank import Scores
 from ccheck.search import Filter
-from ccheck.settings import resolve
-from ccheck.types import Hit, Query, Sentence, Unit
 from ccheck.verdict import Case, Judged
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"

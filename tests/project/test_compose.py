@@ -75,8 +75,17 @@ def test_the_variables_of_the_sidecar_are_those_of_its_flags(service: str) -> No
 
 def test_the_image_is_made_of_what_the_package_is_made_of() -> None:
     project = tomllib.loads((COMPOSE.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    folders = {path.partition("/")[0] for path in project["tool"]["setuptools"]["package-dir"].values()}
-    needed = {*folders, "pyproject.toml", "uv.lock", project["project"]["readme"], *project["project"]["license-files"]}
+    rooms = {name.split(".")[1] for name in project["tool"]["setuptools"]["packages"] if "." in name}
+    needed = {
+        *rooms,
+        "__init__.py",
+        "__main__.py",
+        "py.typed",
+        "pyproject.toml",
+        "uv.lock",
+        project["project"]["readme"],
+        *project["project"]["license-files"],
+    }
     lines = (COMPOSE.parent / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert "*" in lines and {line[1:] for line in lines if line.startswith("!")} == needed
 

@@ -15,9 +15,9 @@ from cli_runs import ccheck
 
 from ccheck.cli import recipe_pages
 from ccheck.cli.reference import reference
+from ccheck.core.errors import InvalidData
+from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.errors import InvalidData
-from ccheck.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

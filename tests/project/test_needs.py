@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-NEEDY = f"{TESTS}/evaluation/test_datasets.py::test_climate_fever_and_averitec"
+NEEDY = f"{TESTS}/measure/test_datasets.py::test_climate_fever_and_averitec"
 PLAIN = f"{TESTS}/project/test_lock.py"
 
 

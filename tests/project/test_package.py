@@ -20,8 +20,14 @@ from programs import loaded
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PACKAGES = PROJECT["tool"]["setuptools"]["package-dir"]
+PACKAGES = {
+    name: name.replace(".", "/").removeprefix("ccheck").lstrip("/") or "."
+    for name in PROJECT["tool"]["setuptools"]["packages"]
+}
+"""The folder of each package."""
 KINDS = (".py", ".json", ".jsonl", ".toml", ".txt", ".html", ".css", ".js", ".safetensors")
+FACE = ("__init__.py", "__main__.py", "py.typed")
+"""What lies in the repository itself, which is the package."""
 DATA = ("prompts", "presets", "packaged", "token_tables", "roles")
 """Folders of data inside rooms."""
 HEAVY = {"torch", "transformers", "sentence_transformers", "elasticsearch", "tantivy", "pyarrow", "nupunkt"}
@@ -33,7 +39,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]):
         shutil.copy(ROOT / name, folder)
-    for room in {path.split("/")[0] for path in PACKAGES.values()}:
+    for name in FACE:
+        shutil.copy(ROOT / name, folder)
+    for room in {path.split("/")[0] for path in PACKAGES.values()} - {"."}:
         shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -45,27 +53,27 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_room_is_a_package():
     folders = {file.parent.relative_to(ROOT).as_posix() for file in ROOT.glob("*/**/__init__.py")}
     rooms = {folder for folder in folders if folder.split("/")[0] not in {"tests", "build", "dist", ".venv"}}
-    assert rooms - {"core"} == set(PACKAGES.values()) - {"core"} and PACKAGES["ccheck"] == "core"
-    assert set(PROJECT["tool"]["setuptools"]["packages"]) == set(PACKAGES)
+    assert rooms == set(PACKAGES.values()) - {"."}
 
 
 def test_the_wheel_holds_every_file_and_no_other(wheel):
     wanted = {
         f"{package.replace('.', '/')}/{file.relative_to(ROOT / folder).as_posix()}"
         for package, folder in PACKAGES.items()
+        if folder != "."
         for file in [*(ROOT / folder).iterdir(), *(file for name in DATA for file in (ROOT / folder / name).glob("*"))]
         if file.name == "py.typed" or file.suffix in KINDS or file.parent.name == "packaged"
     }
+    wanted |= {f"ccheck/{name}" for name in FACE}
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == wanted
     for kind in (*KINDS[:4], "py.typed"):
         assert any(name.endswith(kind) for name in held), kind
     assert {name.split("/")[1] for name in held if "/prompts/" in name} == {
-        "grounding",
-        "evaluation",
+        "articles",
         "ingest",
+        "lab",
         "pipeline",
-        "questions",
         "rerank",
         "verdict",
     }

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from ccheck import models
-from ccheck.errors import MissingExtra, NotFound, UsageError
-from ccheck.install import install_command
+from ccheck.core import models
+from ccheck.core.errors import MissingExtra, NotFound, UsageError
+from ccheck.core.install import install_command
+from ccheck.core.settings import Settings
+from ccheck.core.stages import LateStage, ModelStage
+from ccheck.core.types import Document, Hit, Ranking
 from ccheck.rerank import Scores, sigmoid
 from ccheck.rerank import open as opening
 from ccheck.rerank.apply import interpolated, rerank, rerank_many
 from ccheck.rerank.ensemble import EnsembleReranker
-from ccheck.settings import Settings
-from ccheck.stages import LateStage, ModelStage
-from ccheck.types import Document, Hit, Ranking
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 from reranker_pairs import PASSAGES, QUERIES, flag_embedding, plain_ids, score
 from tiny_rerankers import PROMPT, TEXTS, make_decoder, make_layerwise
 
-from ccheck.errors import InvalidData, UsageError
+from ccheck.core.errors import InvalidData, UsageError
 from ccheck.rerank.decoder import PackedDecoder, PaddedDecoder
 from ccheck.rerank.load import load_scorer
 from ccheck.rerank.local import LocalReranker

@@ -149,7 +149,7 @@ def test_the_packaged_encoder_with_a_head_scores_as_cross_encoder_does(tmp_path:
     from sentence_transformers import CrossEncoder
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    from ccheck.models import find_model, loading_quietly
+    from ccheck.core.models import find_model, loading_quietly
 
     path = find_model("all-MiniLM-L6-v2").path
     torch.manual_seed(0)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from cli_runs import ccheck
 
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.models import find_model
+from ccheck.core.settings import Settings
+from ccheck.core.stages import LateStage
 from ccheck.encode.late import BertEncoder, TorchEncoder, _load, load_late_encoder, trained_for_it
-from ccheck.errors import InvalidData, NotFound, UsageError
-from ccheck.models import find_model
 from ccheck.rerank.late import LateReranker, maxsim, rarity
 from ccheck.rerank.open import open_reranker
-from ccheck.settings import Settings
-from ccheck.stages import LateStage
 
 MODEL = "all-MiniLM-L6-v2"
 CLAIM = "Global sea level rose 20 cm"

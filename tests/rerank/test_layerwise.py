@@ -10,7 +10,7 @@ import pytest
 from reranker_pairs import flag_embedding, plain_ids, score
 from tiny_rerankers import TEXTS, make_decoder, make_layerwise
 
-from ccheck.errors import InvalidData, UsageError
+from ccheck.core.errors import InvalidData, UsageError
 from ccheck.rerank.decoder import PackedDecoder
 from ccheck.rerank.load import load_scorer
 

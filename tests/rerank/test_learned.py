@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from programs import loaded
 
-from ccheck.errors import InvalidData, NotFound
-from ccheck.rerank.apply import rerank
-from ccheck.rerank.learned import LearnedModel, feature_names, features, load_learned, parse_learned
-from ccheck.rerank.open import open_reranker
-from ccheck.settings import Settings
-from ccheck.stages import LearnedStage
-from ccheck.training.learned_reranker import (
+from ccheck.core.errors import InvalidData, NotFound
+from ccheck.core.settings import Settings
+from ccheck.core.stages import LearnedStage
+from ccheck.core.types import Claim, Document, Evidence, Hit, Ranking, Result, Unit
+from ccheck.lab.train.learned_reranker import (
     LearnedRerankerOptions,
     exported,
     fitted,
     save_learned_reranker,
     train_learned_reranker,
 )
-from ccheck.types import Claim, Document, Evidence, Hit, Ranking, Result, Unit
+from ccheck.rerank.apply import rerank
+from ccheck.rerank.learned import LearnedModel, feature_names, features, load_learned, parse_learned
+from ccheck.rerank.open import open_reranker
 
 RETRIEVERS = ["bm25", "dense"]
 OPTIONS = LearnedRerankerOptions(trees=30, folds=3)

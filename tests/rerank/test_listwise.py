@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from scripted_llm import Said, error, say, scripted, user_text
 
-from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.types import Usage
 from ccheck.llm import InvalidReply
 from ccheck.rerank.listwise import LONGEST, ListwiseReranker, load_examples, permuted, windows
-from ccheck.types import Usage
 
 pytest.importorskip("openai", reason="needs the extra llm")
 

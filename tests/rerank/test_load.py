@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tiny_rerankers import PROMPT, TEXTS, make_decoder, make_encoder
 
-from ccheck.errors import InvalidData, MissingExtra, NotFound, UsageError
-from ccheck.install import install_command
-from ccheck.models import find_model
+from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
+from ccheck.core.install import install_command
+from ccheck.core.models import find_model
 from ccheck.rerank.crossencoder import CrossEncoderModules
 from ccheck.rerank.load import load_scorer
 from ccheck.rerank.local import LocalReranker
@@ -189,6 +189,6 @@ def test_a_tokenizer_of_another_model_is_found_out(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch, bert: Path) -> None:
-    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     with pytest.raises(MissingExtra, match=re.escape(install_command("models"))):
         load_scorer(str(bert))

@@ -22,8 +22,8 @@ from http_stub import Asked, HttpStub, Reply, Scripted, http_stub, next_reply
 from rerank_servers import Sidecar, WordScorer, running, wait_until
 from tiny_rerankers import TEXTS, make_encoder
 
-from ccheck import http
-from ccheck.errors import InvalidData, ServerError, UsageError
+from ccheck.core import http
+from ccheck.core.errors import InvalidData, ServerError, UsageError
 from ccheck.rerank import remote
 from ccheck.rerank.remote import RemoteReranker
 

@@ -17,8 +17,8 @@ from cli_runs import ccheck
 from rerank_servers import QUERY, TEI_BODY, Sidecar, WordScorer, wait_until
 from tiny_rerankers import TEXTS, make_decoder, make_encoder
 
-from ccheck.errors import InvalidData, UsageError
-from ccheck.install import install_command
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.install import install_command
 
 pytest.importorskip("fastapi", reason="the server extra is not installed")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ccheck.errors import InvalidData
+from ccheck.core.errors import InvalidData
 from ccheck.rerank.tokens import (
     Prompt,
     PromptPairs,

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from ccheck.errors import InvalidData
+from ccheck.core.errors import InvalidData
 from ccheck.rerank.server.worker import SICK_AFTER, Batch, Engine, Gate, Job, Refused, Worker
 
 

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ccheck.layout import MAIN_VECTORS, Layout
+from ccheck.core.layout import MAIN_VECTORS, Layout
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Entry, Query, Ranking
 from ccheck.search.elastic import ElasticStore
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Entry, Query, Ranking
 
 
 class Busy:

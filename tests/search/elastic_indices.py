@@ -14,10 +14,10 @@ import pytest
 from elasticsearch_nodes import delete_indices
 from filling import fill
 
-from ccheck.errors import CcheckError
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.errors import CcheckError
+from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.types import Document, Entry, Passage, Ranking, Vector
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.types import Document, Entry, Passage, Ranking, Vector
 
 DIMENSIONS = 16
 CHUNKING = Chunking(128, 128, 16)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ccheck.layout import Layout
+from ccheck.core.layout import Layout
+from ccheck.core.types import Entry
 from ccheck.search import Store
-from ccheck.types import Entry
 
 
 def fill(store: Store, layout: Layout, entries: Sequence[Entry]) -> None:

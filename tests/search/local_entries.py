@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccheck.layout import (
+from ccheck.core.layout import (
     MAIN_VECTORS,
     AdditionalTexts,
     Chunking,
@@ -18,9 +18,9 @@ from ccheck.layout import (
     SparseField,
     named_fields,
 )
+from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector
 from ccheck.search.local import LocalStore
-from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector
 
 DIMENSIONS = 16
 LAYOUT = Layout.with_vectors(Embedding("test-model", DIMENSIONS, "f" * 64, 128), Chunking(128, 128, 16))

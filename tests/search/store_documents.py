@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Document, Entry, Hit, Passage, Query, Ranking
 from ccheck.search import Store
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Document, Entry, Hit, Passage, Query, Ranking
 
 DIMENSIONS = 8
 CHUNKING = Chunking(128, 128, 16)

@@ -10,8 +10,8 @@ import pytest
 from filling import fill
 from store_documents import LAYOUT, ids, search, unit
 
-from ccheck.errors import CcheckError
-from ccheck.layout import (
+from ccheck.core.errors import CcheckError
+from ccheck.core.layout import (
     MAIN_VECTORS,
     AdditionalTexts,
     Chunking,
@@ -21,9 +21,9 @@ from ccheck.layout import (
     SparseField,
     named_fields,
 )
+from ccheck.core.stages import Analysis, Retriever
+from ccheck.core.types import Document, Entry, Passage, Query, SparseVector
 from ccheck.search import Store
-from ccheck.stages import Analysis, Retriever
-from ccheck.types import Document, Entry, Passage, Query, SparseVector
 
 DENSE = named_fields(
     [LAYOUT.dense[MAIN_VECTORS], DenseField(Embedding("second-model", 4, "e" * 64, 512), Chunking(512, 512, 0))]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from store_documents import LAYOUT, unit
 
-from ccheck.errors import CcheckError
-from ccheck.layout import MAIN_VECTORS, Layout, UnitField
+from ccheck.core.errors import CcheckError
+from ccheck.core.layout import MAIN_VECTORS, Layout, UnitField
+from ccheck.core.stages import Fusion, Retriever
+from ccheck.core.types import Document, Entry, Hit, Passage, Query, Ranking, Unit, UnitEntry
 from ccheck.search import Store
-from ccheck.stages import Fusion, Retriever
-from ccheck.types import Document, Entry, Hit, Passage, Query, Ranking, Unit, UnitEntry
 
 SENTENCES = UnitField("sentence", embedding=LAYOUT.dense[MAIN_VECTORS].embedding)
 PARAGRAPHS = UnitField("paragraph")

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ccheck.analysis import clean, terms
-from ccheck.layout import Layout
+from ccheck.core.analysis import clean, terms
+from ccheck.core.layout import Layout
 from ccheck.search.elastic import Connection, ElasticStore
 
 CHARS = 30_000  # an answer of _analyze holds at most 10,000 tokens

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from elastic_stub import Answer, Stub, mapping, searched
 
-from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.settings import Settings
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Document, Entry, Passage, Query, Ranking
 from ccheck.search.elastic import Connection, ElasticStore, connection_from, diagnose
 from ccheck.search.elastic.bulk import index_operation
-from ccheck.settings import Settings
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Document, Entry, Passage, Query, Ranking
 
 
 def entries(count: int, text: str = "A text.") -> list[Entry]:

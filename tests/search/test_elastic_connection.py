@@ -15,10 +15,10 @@ import pytest
 from certificates import Certificate
 from http_stub import Asked, HttpStub, Reply, http_stub
 
-from ccheck.errors import CcheckError, NotFound, ServerError, UsageError
+from ccheck.core.errors import CcheckError, NotFound, ServerError, UsageError
+from ccheck.core.settings import resolve
 from ccheck.search.elastic import Connection, connection_from
 from ccheck.search.elastic.client import Client
-from ccheck.settings import resolve
 
 PRODUCT = {"X-Elastic-Product": "Elasticsearch"}
 

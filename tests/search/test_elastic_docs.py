@@ -12,7 +12,7 @@ import pytest
 from filling import fill
 from stores import SERVERS
 
-from ccheck.layout import (
+from ccheck.core.layout import (
     MAIN_VECTORS,
     AdditionalTexts,
     Chunking,
@@ -24,10 +24,10 @@ from ccheck.layout import (
     analysis_key,
     named_fields,
 )
-from ccheck.recipe import load_recipe
+from ccheck.core.recipe import load_recipe
+from ccheck.core.stages import Bm25
+from ccheck.core.types import Document, Entry, Passage, SparseVector, Unit, UnitEntry
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.stages import Bm25
-from ccheck.types import Document, Entry, Passage, SparseVector, Unit, UnitEntry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "elasticsearch.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"<!-- tested on a server -->\n```console\nGET papers/_search\n(.*?)\n```", PAGE, re.DOTALL)

@@ -14,9 +14,12 @@ from elastic_indices import ids, make, put
 from elasticsearch_nodes import delete_indices
 from tiny_embedder import TinyEmbedder
 
-from ccheck.errors import InvalidData, UsageError
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.layout import Chunking, SparseField
+from ccheck.core.settings import Settings
+from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Sparse
+from ccheck.core.types import Query, SparseVector
 from ccheck.ingest.encoders import DenseEncoder, Encoders, default_chunking
-from ccheck.layout import Chunking, SparseField
 from ccheck.pipeline import enrich as enriching
 from ccheck.pipeline.enrich import Enricher
 from ccheck.search import parse_filter
@@ -25,9 +28,6 @@ from ccheck.search.elastic.companion import PREFIX, Companion
 from ccheck.search.elastic.enrich import Beside, open_source
 from ccheck.search.elastic.errors import Denied
 from ccheck.search.elastic.inplace import InPlace, consequences, refuse
-from ccheck.settings import Settings
-from ccheck.stages import Analysis, Bm25, Dense, Fusion, Sparse
-from ccheck.types import Query, SparseVector
 
 TEXTS = {
     "a": "Sea level has risen since 1900.",

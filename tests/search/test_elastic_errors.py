@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError
+from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError
 from ccheck.search.elastic import Connection
 from ccheck.search.elastic.errors import (
     TooManyClauses,

@@ -20,9 +20,9 @@ from filling import fill, write
 from stores import SERVERS
 
 from ccheck import es_mappings
-from ccheck.analysis import terms
-from ccheck.errors import CcheckError, InvalidData, NotFound
-from ccheck.layout import (
+from ccheck.core.analysis import terms
+from ccheck.core.errors import CcheckError, InvalidData, NotFound
+from ccheck.core.layout import (
     MAIN_VECTORS,
     AdditionalTexts,
     Chunking,
@@ -33,12 +33,12 @@ from ccheck.layout import (
     analysis_key,
     named_fields,
 )
-from ccheck.recipe import load_recipe
+from ccheck.core.recipe import load_recipe
+from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.queries import fits_rrf
 from ccheck.search.local import LocalStore
-from ccheck.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.types import Document, Entry, Passage, Query, Ranking, SparseVector
 
 VOCABULARY = 30_522
 DENSE = named_fields(

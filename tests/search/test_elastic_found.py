@@ -12,18 +12,18 @@ from cli_runs import ccheck
 from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import Answer, Stub
 
-from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
-from ccheck.layout import Layout
+from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
+from ccheck.core.layout import Layout
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import Settings
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Query, Ranking
 from ccheck.pipeline.plan import Plan, make_plan
 from ccheck.pipeline.resources import Resources
-from ccheck.recipe import load_recipe
 from ccheck.search import StoreInfo, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore, FieldNames
 from ccheck.search.elastic.fields import CONFLICT, Field, fields_of
 from ccheck.search.elastic.found import Sample, choose, unified
-from ccheck.settings import Settings
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Query, Ranking
 
 TEXT, KEYWORD = Field("text"), Field("keyword")
 PROSE = "Mountain glaciers lose more ice each year than snow brings."

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from elastic_indices import LAYOUT, entry, filled, rrf_takes_weights, vector_of
 
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Query, Ranking
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.search.elastic import ElasticStore
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Query, Ranking
 
 DEPTH = 12
 """Fewer than there are documents, so that the retrievers disagree about which they find."""

@@ -16,10 +16,10 @@ import pytest
 from certificates import Certificate
 from elastic_stub import Stub
 
-from ccheck.errors import NotFound, ServerError
+from ccheck.core.errors import NotFound, ServerError
+from ccheck.core.stages import Bm25, Fusion
+from ccheck.core.types import Query
 from ccheck.search.elastic import Connection, ElasticStore, node
-from ccheck.stages import Bm25, Fusion
-from ccheck.types import Query
 
 MIB = 1 << 20
 

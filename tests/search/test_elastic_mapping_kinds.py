@@ -11,11 +11,11 @@ from cli_runs import BM25, ccheck
 from elastic_indices import ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
 from packaged_indices import PACKAGES
 
-from ccheck.errors import CcheckError, UsageError
-from ccheck.layout import Layout
+from ccheck.core.errors import CcheckError, UsageError
+from ccheck.core.layout import Layout
+from ccheck.core.stages import Bm25, Fusion, Retriever
+from ccheck.core.types import Document, Hit, Query, Ranking
 from ccheck.search.elastic import ElasticStore, FieldNames
-from ccheck.stages import Bm25, Fusion, Retriever
-from ccheck.types import Document, Hit, Query, Ranking
 
 TEXT = {"type": "text"}
 ENGLISH = {"fields": {"en": {"type": "text", "analyzer": "english"}}}

@@ -18,14 +18,14 @@ from elastic_indices import filled as indexed
 from filling import fill
 
 from ccheck.cli.index_servers import INDEX_TYPES
-from ccheck.errors import CcheckError, InvalidData, StoreChanged
-from ccheck.layout import Embedding, Layout
+from ccheck.core.errors import CcheckError, InvalidData, StoreChanged
+from ccheck.core.layout import Embedding, Layout
+from ccheck.core.settings import Settings
+from ccheck.core.stages import Bm25, Dense, Fusion
+from ccheck.core.types import Claim, Entry, Query
 from ccheck.pipeline.migrate import Changes, Rankings, go_back, migrate, overlap
 from ccheck.search.elastic import Connection, ElasticStore, changes, copying, mappings, moving
 from ccheck.search.elastic.mappings import IndexOptions
-from ccheck.settings import Settings
-from ccheck.stages import Bm25, Dense, Fusion
-from ccheck.types import Claim, Entry, Query
 
 DOCUMENTS, PAUSE = 60, 0.05
 RETRIEVERS = {"bm25": Bm25(depth=10), "dense": Dense(depth=10)}
@@ -93,7 +93,7 @@ import os, signal, sys
 from ccheck.pipeline.migrate import Changes, migrate
 from ccheck.search.elastic import changes, moving
 from ccheck.search.elastic.mappings import IndexOptions
-from ccheck.settings import Settings
+from ccheck.core.settings import Settings
 
 def halfway(done, total):
     if done >= total // 2:

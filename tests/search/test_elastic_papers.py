@@ -14,11 +14,11 @@ from elastic_indices import ids, make, node_client, node_store, put  # noqa: F40
 from elasticsearch_nodes import delete_indices
 from packaged_indices import PACKAGES
 
-from ccheck.errors import InvalidData
+from ccheck.core.errors import InvalidData
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Query, Ranking
 from ccheck.search.elastic import Connection, ElasticStore, FieldNames
 from ccheck.search.elastic.papers import by_paper
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Query, Ranking
 
 WORDS: dict[str, Retriever] = {"bm25": Bm25(depth=10)}
 BOTH: dict[str, Retriever] = {"bm25": Bm25(depth=10), "dense": Dense(depth=10)}

@@ -13,14 +13,14 @@ import pytest
 from elastic_stub import MAPPING, Answer, Stub
 from http_stub import Reply
 
-from ccheck.errors import CcheckError, InvalidData, ServerError
-from ccheck.layout import Layout
+from ccheck.core.errors import CcheckError, InvalidData, ServerError
+from ccheck.core.layout import Layout
+from ccheck.core.stages import Bm25, Fusion
+from ccheck.core.types import Document, Entry, Query
 from ccheck.search.elastic import Connection, ElasticStore, bulk, diagnose
 from ccheck.search.elastic import client as clients
 from ccheck.search.elastic import store as stores
 from ccheck.search.elastic.errors import busy_part, may_pass, reason_of
-from ccheck.stages import Bm25, Fusion
-from ccheck.types import Document, Entry, Query
 
 WORDS = {"bm25": Bm25()}
 REJECTED = {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "queue is full"}}

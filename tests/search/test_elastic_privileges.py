@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from elastic_stub import MAPPING, Stub
 
-from ccheck.errors import InvalidData
-from ccheck.layout import Layout
+from ccheck.core.errors import InvalidData
+from ccheck.core.layout import Layout
 from ccheck.search.elastic import Connection, ElasticStore, diagnose
 
 ASKS = ("POST", "/_security/user/_has_privileges")

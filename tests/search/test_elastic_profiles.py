@@ -9,13 +9,13 @@ from cli_runs import ccheck
 from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
 from tiny_embedder import TinyEmbedder
 
-from ccheck.errors import InvalidData
+from ccheck.core.errors import InvalidData
+from ccheck.core.settings import config_files, resolve
+from ccheck.core.stages import Bm25, Dense, Fusion
+from ccheck.core.types import Filter, Query, Ranking
 from ccheck.pipeline.agreement import agreement
 from ccheck.search import open_store
 from ccheck.search.elastic import ElasticStore, FieldNames
-from ccheck.settings import config_files, resolve
-from ccheck.stages import Bm25, Dense, Fusion
-from ccheck.types import Filter, Query, Ranking
 
 MODEL = "all-MiniLM-L6-v2"
 TEXTS = ("Mountain glaciers lose more ice each year.", "Oceans rise as they warm.")

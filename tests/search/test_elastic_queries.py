@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from elastic_stub import WORDS, Stub, mapping, searched
 
-from ccheck.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
-from ccheck.layout import Chunking, Embedding, Layout, SparseField
+from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.layout import Chunking, Embedding, Layout, SparseField
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.types import Document, Entry, Query, SparseVector
 from ccheck.search import parse_filter
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.bulk import index_operation
@@ -26,8 +28,6 @@ from ccheck.search.elastic.ingested import KEPT, figures
 from ccheck.search.elastic.queries import check, filter_bodies, fits_rrf, retriever_body, rrf, score_reader, search_part
 from ccheck.search.elastic.schema import Index, read_index
 from ccheck.search.elastic.search import Searches, _chunks
-from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.types import Document, Entry, Query, SparseVector
 
 OURS = {"ccheck": {"format": 1, "layout": {}}}
 PROSE = "Mountain glaciers lose more ice each year than snow brings."

@@ -11,11 +11,11 @@ from elastic_indices import FOREIGN, ids, make, node_client, node_store, put  # 
 from elastic_stub import Answer, Stub, searched
 from filling import fill, write
 
-from ccheck.errors import CcheckError, InvalidData, ServerError, UsageError
-from ccheck.layout import Layout
+from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
+from ccheck.core.layout import Layout
+from ccheck.core.stages import Bm25, Fusion, Retriever
+from ccheck.core.types import Document, Entry, Filter, Query, Ranking
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.stages import Bm25, Fusion, Retriever
-from ccheck.types import Document, Entry, Filter, Query, Ranking
 
 WORDS: dict[str, Retriever] = {"bm25": Bm25()}
 TWICE: dict[str, Retriever] = {"bm25": Bm25(), "again": Bm25(fields={"title": 1.0})}

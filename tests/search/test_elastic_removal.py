@@ -11,10 +11,10 @@ from cli_runs import ccheck
 from elastic_stub import MAPPING, Stub
 from filling import fill
 
-from ccheck.errors import InvalidData, UsageError
-from ccheck.layout import Layout
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.layout import Layout
+from ccheck.core.types import Document, Entry
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.types import Document, Entry
 
 
 @pytest.fixture

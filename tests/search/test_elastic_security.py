@@ -12,12 +12,12 @@ from cli_runs import BM25, Ran, ccheck, jsonl
 from elasticsearch_secured import PASSWORD, USER, Secured, role, secured
 from tiny_embedder import TinyEmbedder
 
+from ccheck.core.errors import CcheckError
+from ccheck.core.settings import resolve
+from ccheck.core.stages import Bm25, Fusion
+from ccheck.core.types import Query
 from ccheck.encode import dense
-from ccheck.errors import CcheckError
 from ccheck.search.elastic import ElasticStore, connection_from, diagnose
-from ccheck.settings import resolve
-from ccheck.stages import Bm25, Fusion
-from ccheck.types import Query
 
 STORE = ("--store", "elasticsearch:papers")
 SEARCH = ("query", "sea level has risen", *BM25, "--json", *STORE)

@@ -10,11 +10,11 @@ import pytest
 from cli_runs import ccheck
 from filling import fill
 
+from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
+from ccheck.core.types import Document, Entry, Passage
 from ccheck.demo import CORPUS
-from ccheck.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.search.elastic import Connection, ElasticStore, sizing
 from ccheck.search.elastic.mappings import IndexOptions, IndexType, create_body
-from ccheck.types import Document, Entry, Passage
 
 MEASURED: list[tuple[IndexType, int, int, int, int]] = [
     ("hnsw", 384, 10_000, 1_501, 32_240_882),

@@ -31,12 +31,12 @@ from filling import fill, write
 from stores import SERVERS
 
 from ccheck import es_mappings
-from ccheck.errors import InvalidData, NotFound, ServerError, UsageError
-from ccheck.layout import MAIN_VECTORS, Embedding, Layout
+from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.layout import MAIN_VECTORS, Embedding, Layout
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Document, Entry, Query, Ranking
 from ccheck.search import Filter, before, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore, FieldNames
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Document, Entry, Query, Ranking
 
 BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 

@@ -16,14 +16,14 @@ import pytest
 from filling import fill, write
 from stores import SERVERS
 
-from ccheck.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.layout import Embedding, Layout, UnitField
+from ccheck.core.stages import Bm25, Dense, Fusion
+from ccheck.core.types import Document, Entry, Query, Ranking, Unit, UnitEntry, Vector, document_of, unit_key
 from ccheck.ingest.units import cut_units
-from ccheck.layout import Embedding, Layout, UnitField
 from ccheck.search import Filter, Store
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.local import LocalStore
-from ccheck.stages import Bm25, Dense, Fusion
-from ccheck.types import Document, Entry, Query, Ranking, Unit, UnitEntry, Vector, document_of, unit_key
 
 DIMENSIONS = 16
 EMBEDDING = Embedding("m", DIMENSIONS, "f" * 64, 128)

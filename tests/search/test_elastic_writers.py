@@ -10,10 +10,10 @@ from pathlib import Path
 
 from cli_runs import ccheck, command, environment
 
-from ccheck.errors import CcheckError
+from ccheck.core.errors import CcheckError
+from ccheck.core.stages import Bm25
+from ccheck.core.types import Query
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.stages import Bm25
-from ccheck.types import Query
 
 WORDS = "sea ice heat rain coast soil bird fish risk dose trial cohort model flood storm cloud".split()
 COUNT = 7_500

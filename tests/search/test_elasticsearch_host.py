@@ -16,11 +16,11 @@ import httpx
 import pytest
 from elasticsearch_nodes import ENVIRONMENT, VERSION, VERSION_8, Node, server, start_node
 
-from ccheck.errors import NotFound, ServerError, UsageError
-from ccheck.layout import Layout
+from ccheck.core.errors import NotFound, ServerError, UsageError
+from ccheck.core.layout import Layout
+from ccheck.core.stages import Bm25, Fusion
+from ccheck.core.types import Filter, Hit, Query, Ranking
 from ccheck.search.elastic import Connection, ElasticStore
-from ccheck.stages import Bm25, Fusion
-from ccheck.types import Filter, Hit, Query, Ranking
 
 DOCUMENTS = [
     {"text": "Sea level has risen 20 cm since 1900.", "vector": [1.0, 0.0, 0.0]},

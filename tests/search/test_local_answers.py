@@ -11,13 +11,13 @@ import pytest
 from filling import fill, write
 from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
 
-from ccheck.layout import MAIN_VECTORS
+from ccheck.core.layout import MAIN_VECTORS
+from ccheck.core.stages import Bm25, Dense
+from ccheck.core.types import Entry, Passage, Query
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, bm25, upkeep
 from ccheck.search.local import store as local_store
 from ccheck.search.local.vectors import VectorIndex
-from ccheck.stages import Bm25, Dense
-from ccheck.types import Entry, Passage, Query
 
 
 def with_year(number: int, year: int, word: str = "paper") -> Entry:

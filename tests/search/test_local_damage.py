@@ -25,13 +25,13 @@ from local_entries import (
     replace_bytes,
 )
 
-from ccheck.errors import CcheckError, InvalidData
-from ccheck.layout import MAIN_VECTORS
+from ccheck.core.errors import CcheckError, InvalidData
+from ccheck.core.layout import MAIN_VECTORS
+from ccheck.core.stages import Bm25, Dense, Fusion
+from ccheck.core.types import Query
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, bm25, sparse, vectors
 from ccheck.search.local.files import DATABASE, Blocks, Damaged, Verified, digest, digests_of, remove_store
-from ccheck.stages import Bm25, Dense, Fusion
-from ccheck.types import Query
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -14,12 +14,12 @@ from filling import fill, write
 from local_entries import ANALYSIS, FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, found_everywhere, full_entry
 from programs import killed_at, program
 
-from ccheck.errors import InvalidData, NotFound
-from ccheck.layout import MAIN_VECTORS
+from ccheck.core.errors import InvalidData, NotFound
+from ccheck.core.layout import MAIN_VECTORS
+from ccheck.core.stages import Analysis, Bm25, Sparse
+from ccheck.core.types import Query, SparseVector
 from ccheck.search.local import LocalStore, sparse
 from ccheck.search.local.files import DATABASE
-from ccheck.stages import Analysis, Bm25, Sparse
-from ccheck.types import Query, SparseVector
 
 FULL_WRITER = """
     from pathlib import Path

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from local_entries import replace_bytes
 
-from ccheck.errors import InvalidData
+from ccheck.core.errors import InvalidData
+from ccheck.core.types import SparseVector
 from ccheck.search.local import sparse
 from ccheck.search.local.files import Damaged, Verified
 from ccheck.search.local.fuzzy import MAX_EXPANSIONS, Dictionary, allowed_edits
-from ccheck.types import SparseVector
 
 VOCABULARY = 300
 

@@ -16,7 +16,7 @@ from filling import fill, write
 from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry, replace_bytes
 from programs import killed_at, program
 
-from ccheck.errors import InvalidData, NotFound, ServerError
+from ccheck.core.errors import InvalidData, NotFound, ServerError
 from ccheck.search.local import LocalStore
 from ccheck.search.local.files import DATABASE, mark
 from ccheck.search.local.vectors import VectorIndex
@@ -155,7 +155,7 @@ def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
     code = """
         import resource, signal
         from pathlib import Path
-        from ccheck.errors import Incomplete
+        from ccheck.core.errors import Incomplete
         from local_entries import LAYOUT, LocalStore, entry
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         store = LocalStore(Path({folder!r}))

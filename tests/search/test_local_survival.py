@@ -15,14 +15,14 @@ from filling import fill, write
 from local_entries import FULL, LAYOUT, bm25_count, dense_first, entry, found_everywhere, full_entry
 from programs import program
 
-from ccheck.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
+from ccheck.core.stages import Bm25
+from ccheck.core.types import Query
 from ccheck.search.local import LocalStore, sparse, upkeep
 from ccheck.search.local import store as local_store
 from ccheck.search.local.bm25 import removed_in
 from ccheck.search.local.files import DATABASE, UNBORN
 from ccheck.search.local.records import DOCUMENTS
-from ccheck.stages import Bm25
-from ccheck.types import Query
 
 # -- creation
 
@@ -106,7 +106,7 @@ def test_a_disk_that_is_full_at_creation(tmp_path: Path) -> None:
     code = """
         import resource, signal
         from pathlib import Path
-        from ccheck.errors import CcheckError
+        from ccheck.core.errors import CcheckError
         from local_entries import LAYOUT, LocalStore
         import tantivy, filelock
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -13,13 +13,13 @@ from local_entries import flip_bit
 from store_documents import unit
 from store_units import ENTRIES, TEXTS, UNITS, VECTORS, entry
 
-from ccheck.errors import CcheckError, InvalidData
+from ccheck.core.errors import CcheckError, InvalidData
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Query
 from ccheck.search import Filter
 from ccheck.search.local import LocalStore, upkeep
 from ccheck.search.local.database import Database
 from ccheck.search.local.files import DATABASE
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Query
 
 RETRIEVERS: dict[str, Retriever] = {
     "sentences": Bm25(units="sentences"),

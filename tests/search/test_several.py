@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ccheck.errors import CcheckError, ServerError, UsageError
+from ccheck.core.errors import CcheckError, ServerError, UsageError
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.types import Document, Hit, Query, Ranking
 from ccheck.search.local import LocalStore
 from ccheck.search.several import search_several, searched_units
-from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.types import Document, Hit, Query, Ranking
 
 BM25: dict[str, Retriever] = {"bm25": Bm25()}
 

@@ -25,12 +25,12 @@ from store_documents import (
     unit,
 )
 
-from ccheck.analysis import matches
-from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
-from ccheck.layout import Chunking, Embedding, Layout
+from ccheck.core.analysis import matches
+from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
+from ccheck.core.layout import Chunking, Embedding, Layout
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Document, Query, Ranking
 from ccheck.search import Filter, Store, before, parse_filter
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Document, Query, Ranking
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_bm25_scores_are_elasticsearchs(store: Store) -> None:
 
 
 def _terms(document: Document) -> list[str]:
-    from ccheck.analysis import terms
+    from ccheck.core.analysis import terms
 
     return terms(f"{document.title}\n{document.text}")
 

@@ -27,11 +27,11 @@ from store_fields import (
     sparse,
 )
 
-from ccheck.errors import CcheckError, InvalidData, NotFound
-from ccheck.layout import MAIN_VECTORS, Layout
+from ccheck.core.errors import CcheckError, InvalidData, NotFound
+from ccheck.core.layout import MAIN_VECTORS, Layout
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.types import Document, Entry, Passage, Query
 from ccheck.search import Store, parse_filter
-from ccheck.stages import Bm25, Dense, Fusion, Retriever, Sparse
-from ccheck.types import Document, Entry, Passage, Query
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import httpx
 import pytest
 from filling import write
 
-from ccheck.errors import UsageError
-from ccheck.layout import Layout
+from ccheck.core.errors import UsageError
+from ccheck.core.layout import Layout
+from ccheck.core.types import Document, Entry, Value
 from ccheck.search import Store, before, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.filters import PUBLISHED, Filter, Kind, is_number, refuse_ordered_ids, refuse_unfit
-from ccheck.types import Document, Entry, Value
 
 METADATA: list[dict[str, Value]] = [
     {"year": 2011, "journal": "Nature", "volume": "41", "mixed": 1, "tags": ["a", "b"], "pages": "1-9", "open": True},

@@ -12,12 +12,12 @@ from filling import fill, write
 from store_documents import DIMENSIONS, unit
 from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, searched
 
-from ccheck.errors import CcheckError, InvalidData, NotFound, UsageError
-from ccheck.layout import MAIN_VECTORS, Layout
+from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
+from ccheck.core.layout import MAIN_VECTORS, Layout
+from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.types import Document, Entry, Passage, Query, Ranking, Unit, UnitEntry
 from ccheck.search import Filter, Store
 from ccheck.search.several import search_several
-from ccheck.stages import Bm25, Dense, Fusion, Retriever
-from ccheck.types import Document, Entry, Passage, Query, Ranking, Unit, UnitEntry
 
 
 @pytest.fixture

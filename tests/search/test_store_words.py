@@ -10,11 +10,11 @@ import pytest
 from filling import write
 from store_fields import DOCUMENTS, PLAIN, STEMMED, filled, names, ranked
 
-from ccheck.analysis import open_analysis, terms
-from ccheck.layout import Layout
+from ccheck.core.analysis import open_analysis, terms
+from ccheck.core.layout import Layout
+from ccheck.core.stages import Analysis, Bm25
+from ccheck.core.types import Document, Entry, Query
 from ccheck.search import Store, parse_filter
-from ccheck.stages import Analysis, Bm25
-from ccheck.types import Document, Entry, Query
 
 
 @pytest.fixture

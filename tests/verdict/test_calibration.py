@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from ccheck.errors import InvalidData, NotFound, UsageError
-from ccheck.types import Claim, Document, Evidence, Hit, Stance, Usage
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.types import Claim, Document, Evidence, Hit, Stance, Usage
 from ccheck.verdict.calibration import calibrated, fit_calibration, load_calibration, reliability, save_calibration
 from ccheck.verdict.judge import Case, Judged
 from ccheck.verdict.labels import STANCES

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from ccheck.types import Document, Evidence, Hit, Stance, Verdict
+from ccheck.core.types import Document, Evidence, Hit, Stance, Verdict
 from ccheck.verdict.conclude import (
     ASSUMED_CONFIDENCE,
     DECISIVE,

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccheck.analysis import sentence_spans
+from ccheck.core.analysis import sentence_spans
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.settings import Settings
+from ccheck.core.types import Document, Sentence
 from ccheck.encode.dense import load_embedder
-from ccheck.errors import InvalidData, UsageError
 from ccheck.pipeline.resources import Resources
-from ccheck.settings import Settings
-from ccheck.types import Document, Sentence
 from ccheck.verdict.evidence import EMBEDDED_SENTENCES, Rerank, choose_sentences
 
 TEXT = (

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ccheck.errors import InvalidData
+from ccheck.core.errors import InvalidData
 from ccheck.verdict.labels import _LABELS, LABELS, SPELLINGS, STANCES, parse_label, parse_stance
 
 

@@ -13,10 +13,10 @@ import pytest
 from scripted_llm import Said, error, say, scripted, user_text
 from verdict_questions import CLAIM, OPEN, RISE, case, data_of, document, reply, shown
 
-from ccheck.errors import InvalidData, NotFound, UsageError
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.stages import VerdictStage
+from ccheck.core.types import Claim, Evidence, Hit, Sentence, Stance, Usage
 from ccheck.llm import Refused
-from ccheck.stages import VerdictStage
-from ccheck.types import Claim, Evidence, Hit, Sentence, Stance, Usage
 from ccheck.verdict.examples import ExampleChooser, LabelledPair, load_pairs
 from ccheck.verdict.judge import Judged
 from ccheck.verdict.llm import LlmStances, conclude_by_model
@@ -300,9 +300,9 @@ INTERRUPTED = """
 import sys
 from pathlib import Path
 from ccheck.llm import open_llm
-from ccheck.stages import VerdictStage
-from ccheck.settings import Settings
-from ccheck.types import Claim, Document, Evidence, Hit
+from ccheck.core.stages import VerdictStage
+from ccheck.core.settings import Settings
+from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.judge import Case
 from ccheck.verdict.llm import LlmStances
 

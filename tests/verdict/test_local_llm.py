@@ -11,9 +11,9 @@ import torch
 from smollm2 import model_folder
 from tiny_rerankers import TEXTS, make_decoder
 
-from ccheck.errors import InvalidData, NotFound
-from ccheck.models import find_model
-from ccheck.types import Claim, Document, Evidence, Hit
+from ccheck.core.errors import InvalidData, NotFound
+from ccheck.core.models import find_model
+from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.judge import Case
 from ccheck.verdict.labels import STANCES
 from ccheck.verdict.local_llm import LocalLlm

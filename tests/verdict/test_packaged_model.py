@@ -9,10 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from ccheck.errors import InvalidData, MissingExtra, NotFound
-from ccheck.settings import resolve
-from ccheck.stages import VerdictStage
-from ccheck.types import Claim, Document, Evidence, Hit
+from ccheck.core.errors import InvalidData, MissingExtra, NotFound
+from ccheck.core.settings import resolve
+from ccheck.core.stages import VerdictStage
+from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.verdict import open as opening
 from ccheck.verdict.features import COUNTS, ONE_SENTENCE
 from ccheck.verdict.judge import Case
@@ -132,7 +132,7 @@ def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
     def missing(name: str, **options: object):
         raise NotFound("not here") if "DeBERTa" in name else AssertionError(name)
 
-    monkeypatch.setattr("ccheck.models.find_model", missing)
+    monkeypatch.setattr("ccheck.core.models.find_model", missing)
     settings = resolve({}).settings
     made = opening.open_method(VerdictStage(method=method), settings, lambda name: pytest.fail("no language model"))
     assert isinstance(made, PackagedStances) and "packaged stance model; weighted F1" in made.name
@@ -142,7 +142,7 @@ def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
 
 def test_it_is_left_out_where_its_embedding_model_cannot_run(monkeypatch):
     monkeypatch.setattr("ccheck.encode.dense.read_bert_folder", lambda path: None)
-    monkeypatch.setattr("ccheck.models.models_installed", lambda: False)
+    monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     settings = resolve({}).settings
     with pytest.raises(NotFound, match=r"no verdict model is configured.*can't run here.*of another kind"):
         opening.open_method(VerdictStage(method="auto"), settings, lambda name: pytest.fail(""))
@@ -155,7 +155,7 @@ def test_it_needs_no_torch():
         "import sys\n"
         "from ccheck.verdict.packaged_model import PackagedStances\n"
         "from ccheck.verdict.judge import Case\n"
-        "from ccheck.types import Claim, Document, Evidence, Hit\n"
+        "from ccheck.core.types import Claim, Document, Evidence, Hit\n"
         "case = Case(Claim('tea helps'), (Evidence(Hit(1, Document('a', '', 'Tea does not help.'), 1.0)),))\n"
         "print(next(PackagedStances()([case])).stances[0].label)\n"
         "heavy = {'torch', 'transformers', 'sentence_transformers', 'sklearn', 'pandas', 'scipy'} & set(sys.modules)\n"

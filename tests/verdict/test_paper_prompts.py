@@ -7,11 +7,11 @@ import json
 import pytest
 from scripted_llm import KEY, say, scripted, user_text
 
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import resolve
+from ccheck.core.stages import RewritingStage, VerdictStage
+from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.llm import open_llm
-from ccheck.recipe import load_recipe
-from ccheck.settings import resolve
-from ccheck.stages import RewritingStage, VerdictStage
-from ccheck.types import Claim, Document, Evidence, Hit
 from ccheck.verdict import Case
 from ccheck.verdict.llm import LlmStances
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccheck.training.synthetic import contradicted
+from ccheck.lab.train.synthetic import contradicted
 from ccheck.verdict.polarity import BOTH_WAYS, RELATIONS, read_words, relations
 
 NAMES = (

@@ -11,17 +11,17 @@ import pytest
 from scripted_llm import Said, say, scripted
 from verdict_questions import OPEN, case, document, reply
 
-from ccheck.errors import InvalidData
-from ccheck.evaluation import ev2r
-from ccheck.grounding.asking import ELEMENT, ELEMENTS, PASSAGES
+from ccheck.articles.asking import ELEMENT, ELEMENTS, PASSAGES
+from ccheck.core.errors import InvalidData
+from ccheck.core.stages import VerdictStage
+from ccheck.core.types import Claim
 from ccheck.ingest import additional
+from ccheck.lab.measure import ev2r
 from ccheck.llm import load_prompt
 from ccheck.pipeline import rewriting
-from ccheck.questions import asking
 from ccheck.rerank.listwise import PLACEHOLDERS
-from ccheck.stages import VerdictStage
-from ccheck.types import Claim
 from ccheck.verdict.llm import PROMPTS, PROMPTS_ELSEWHERE, LlmStances
+from ccheck.verdict.questions import asking
 from ccheck.verdict.quotes import find_quote
 
 pytest.importorskip("openai", reason="needs the extra llm")

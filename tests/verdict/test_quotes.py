@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccheck.types import Document
+from ccheck.core.types import Document
 from ccheck.verdict.quotes import find_quote
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from tiny_rerankers import TEXTS, make_encoder
 
-from ccheck.errors import InvalidData, NotFound
-from ccheck.models import find_model
-from ccheck.types import Claim, Document, Evidence, Hit
+from ccheck.core.errors import InvalidData, NotFound
+from ccheck.core.models import find_model
+from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.classifier import MAX_WINDOWS, StanceClassifier, read_labels
 from ccheck.verdict.judge import Case
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from scripted_llm import scripted, user_text
 
+from ccheck.core.stages import VerdictStage
+from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.llm import LanguageModel
-from ccheck.stages import VerdictStage
-from ccheck.types import Claim, Document, Evidence, Hit
 from ccheck.verdict.judge import Case, Judged
 from ccheck.verdict.llm import LlmStances
 

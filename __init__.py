@@ -1,0 +1,74 @@
+"""ccheck: check claims against scientific papers.
+
+    import ccheck
+    checker = ccheck.open()                      # the local store; or ccheck.open("https://es:9200/papers")
+    checker.ingest("corpus.jsonl")
+    result = checker.check("Sea level has risen 20 cm since 1900.")
+    result.verdict.label, result.evidence[0].document.title
+
+Importing it is cheap: what is heavy is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CcheckError",
+    "Checker",
+    "Claim",
+    "Document",
+    "Evidence",
+    "Filter",
+    "Hit",
+    "Recipe",
+    "Result",
+    "Sentence",
+    "Settings",
+    "Stance",
+    "Verdict",
+    "__version__",
+    "load_recipe",
+    "open",
+]
+
+_HOMES = {
+    "CcheckError": "core.errors",
+    "Checker": "pipeline",
+    "Recipe": "core.recipe",
+    "Settings": "core.settings",
+    "load_recipe": "core.recipe",
+}
+
+if TYPE_CHECKING:
+    from .core.errors import CcheckError
+    from .core.recipe import Recipe, load_recipe
+    from .core.settings import Settings
+    from .core.types import Claim, Document, Evidence, Filter, Hit, Result, Sentence, Stance, Verdict
+    from .pipeline.checker import Checker
+    from .verdict import Judge
+
+
+def open(  # noqa: A001
+    store: str | None = None, *, judge: Judge | None = None, trust_folder: bool = False, **settings: Any
+) -> Checker:
+    """Open a store. `store` is written as for `--store`; by default, the settings name it.
+
+    Further settings override the environment and the settings files: `ccheck.open(recipe="bm25")`. They do what the
+    flags of `ccheck query` do. If the current folder's ccheck.toml sets something that only you may choose, that is an
+    error, unless you allowed the file (`ccheck config trust`) or set `trust_folder`.
+    Raises UsageError, NotFound or InvalidData.
+    """
+    from .core.settings import resolve
+    from .pipeline.checker import Checker
+
+    return Checker(resolve({"store": store, **settings}, trust_folder=trust_folder).settings, judge=judge)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(importlib.import_module(f".{_HOMES.get(name, 'core.types')}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,130 @@
+"""Passages of an article that show how it arrived at a claim, after Context24's task 2 (Bölücü et al., 2024, 4.2)."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..core.analysis import query_terms, terms
+from ..core.errors import NotFound, UsageError
+from ..core.grounding_stages import PassagesStage
+from . import Article
+from .bm25 import Bm25Index
+from .chunks import Cut, Span
+from .embedding import Embedders, encode_claim, encoder_of, searched
+from .expressions import Expressions
+
+Select: TypeAlias = Callable[[str, Sequence[str], str | None], Sequence[int]]
+"""A claim, numbered texts and a model's name to the numbers of those that a language model selects."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroundingPassage:
+    """A passage of an article: `section` is the title of the innermost section, `score` that of its best sentence."""
+
+    article: str
+    text: str
+    start: int
+    end: int
+    section: str
+    score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"text": self.text, "start": self.start, "end": self.end, "section": self.section, "score": self.score}
+
+
+class PassageRanker:
+    """Finds the passages of articles that ground claims. `select` asks a language model."""
+
+    def __init__(
+        self,
+        articles: Sequence[Article],
+        stage: PassagesStage,
+        embedders: Embedders | None = None,
+        expressions: Expressions | None = None,
+        select: Select | None = None,
+    ) -> None:
+        self._stage, self._embedders, self._expressions, self._select = stage, embedders or {}, expressions, select
+        self._cuts = {article.id: Cut(article) for article in articles}
+        self._indexes: dict[str, Bm25Index] = {}
+
+    @property
+    def articles(self) -> list[str]:
+        return list(self._cuts)
+
+    def find(self, claim: str, articles: Sequence[str]) -> list[GroundingPassage]:
+        """The passages of these articles, best first. Raises NotFound for an article that is not here."""
+        for one in articles:
+            if one not in self._cuts:
+                raise NotFound(f"there is no article {one!r}")
+        found = [passage for one in articles for passage in self._in_article(claim, self._cuts[one])]
+        return sorted(found, key=lambda passage: -passage.score)
+
+    def _in_article(self, claim: str, cut: Cut) -> list[GroundingPassage]:
+        stage, text = self._stage, cut.article.text
+        spans = self._spans(cut)
+        if not spans:
+            return []
+        if stage.select == "llm-article":
+            chosen = self._selected(claim, [text[slice(*span)] for span in spans])
+            return self._joined(cut, spans, dict.fromkeys(chosen, 1.0))
+        ranking = searched(
+            stage.retriever,
+            [(cut.article.id, number) for number in range(len(spans))],
+            lambda: self._index(cut, spans).scores(query_terms(claim)),
+            lambda: encoder_of(self._embedders, stage.model).documents([text[slice(*span)] for span in spans]),
+            lambda: encode_claim(self._embedders, stage.model, stage.instruction, claim),
+        )[: stage.sentences]
+        scores: dict[int, float] = {}
+        for (_, number), score in ranking:
+            for near in range(number, max(-1, number - stage.neighbours - 1), -1):
+                if _same_paragraph(cut, spans[near], spans[number]):
+                    scores[near] = max(scores.get(near, 0.0), score)
+        if stage.select == "llm":
+            numbers = sorted(scores)
+            kept = self._selected(claim, [text[slice(*spans[number])] for number in numbers])
+            scores = {numbers[one]: scores[numbers[one]] for one in kept}
+        elif self._expressions is not None:
+            held = {n: score for n, score in scores.items() if self._expressions.found_in(text[slice(*spans[n])])}
+            scores = held or scores
+        return self._joined(cut, spans, scores)
+
+    def _spans(self, cut: Cut) -> list[Span]:
+        """The sentences or clauses of the body, without headings."""
+        headings = {(section.start, section.start + len(section.title)) for section in cut.article.sections}
+        return [span for span in (cut.clauses if self._stage.clauses else cut.sentences) if span not in headings]
+
+    def _index(self, cut: Cut, spans: Sequence[Span]) -> Bm25Index:
+        if cut.article.id not in self._indexes:
+            texts = [terms(cut.article.text[slice(*span)]) for span in spans]
+            self._indexes[cut.article.id] = Bm25Index(texts)
+        return self._indexes[cut.article.id]
+
+    def _selected(self, claim: str, texts: Sequence[str]) -> list[int]:
+        if self._select is None:
+            raise UsageError("this recipe asks a language model to select passages. Choose one with --llm MODEL")
+        return [number for number in self._select(claim, texts, self._stage.llm) if 0 <= number < len(texts)]
+
+    def _joined(self, cut: Cut, spans: Sequence[Span], scores: dict[int, float]) -> list[GroundingPassage]:
+        """Neighbouring sentences of one paragraph become one passage."""
+        groups: list[list[int]] = []
+        for number in sorted(scores):
+            if groups and groups[-1][-1] == number - 1 and _same_paragraph(cut, spans[number - 1], spans[number]):
+                groups[-1].append(number)
+            else:
+                groups.append([number])
+        passages = [
+            (spans[group[0]][0], spans[group[-1]][1], max(scores[number] for number in group)) for group in groups
+        ]
+        article = cut.article
+        return [
+            GroundingPassage(article.id, article.text[start:end], start, end, article.section_at(start), score)
+            for start, end, score in sorted(passages, key=lambda one: (-one[2], one[0]))
+        ]
+
+
+def _same_paragraph(cut: Cut, first: Span, second: Span) -> bool:
+    starts = [start for start, _ in cut.paragraphs]
+    return bisect.bisect_right(starts, first[0]) == bisect.bisect_right(starts, second[0])

@@ -1,1 +1,0 @@
-"""Inside articles: the figures, tables and passages that ground a claim."""

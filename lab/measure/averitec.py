@@ -1,0 +1,298 @@
+"""AVeriTeC's own measures (Schlichtkrull et al., NeurIPS 2023, section 4; the shared task of 2024).
+
+Predicted questions, and questions with their answers, are compared with the annotators' by METEOR and matched one to
+one (Hungarian METEOR). The AVeriTeC score is the share of claims with the right label whose questions and answers score
+above a threshold. Equal to the published scoring code on the same input.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import CcheckError, InvalidData, UsageError
+from ...core.files import writing
+from ...core.types import NO_ANSWER, Claim, Label, Result, Usage, add_usage
+from ...ingest import Record, Reject, read
+from ...verdict.labels import parse_label
+from ...verdict.questions.replies import VERACITY
+from ...verdict.questions.sources import page_url
+
+if TYPE_CHECKING:
+    from ...pipeline.checker import Checker
+
+SPELLINGS: dict[Label, str] = {label: spelling for spelling, label in VERACITY.items()}
+"""AVeriTeC's spellings of our labels, in its order."""
+LEVELS = (0.1, 0.2, 0.25, 0.3, 0.4, 0.5)
+"""The thresholds at which the AVeriTeC score is reported. The task ranks by that at .25."""
+MOST = 10
+"""How many predicted questions, or questions with answers, count."""
+
+Meteor = Callable[[str, str], float]
+"""The METEOR of a candidate and a reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """A claim as its annotators left it: its label, their questions, and each with its answers (`evidence`)."""
+
+    id: str
+    claim: str
+    label: Label
+    questions: tuple[str, ...]
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A predicted question with its answer, in the names of the task's prediction file."""
+
+    question: str
+    answer: str
+    url: str = ""
+    scraped_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A line of the task's prediction file. `label` is None if there is no verdict."""
+
+    id: str
+    claim: str
+    label: Label | None
+    evidence: tuple[Pair, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """In the spelling of the task. An empty label matches none."""
+        label = "" if self.label is None else SPELLINGS[self.label]
+        evidence = [asdict(pair) for pair in self.evidence]
+        return {"claim_id": self.id, "claim": self.claim, "pred_label": label, "evidence": evidence}
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The data set's measures over `claims`: means, except for `macro_f1` and `f1`.
+
+    `averitec` is the AVeriTeC score by threshold. `missing` are claims without a prediction or without a label: they
+    count as wrong.
+    """
+
+    claims: int
+    missing: int
+    questions: float
+    questions_and_answers: float
+    averitec: Mapping[float, float]
+    accuracy: float
+    macro_f1: float
+    f1: Mapping[Label, float]
+    by_claim: Mapping[str, float]
+    """The score of questions with answers, by claim."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """One line of `ccheck evaluate --averitec --json`."""
+        return {
+            "claims": self.claims,
+            "missing": self.missing,
+            "metrics": {
+                "Q-METEOR": self.questions,
+                "QA-METEOR": self.questions_and_answers,
+                **{f"AVeriTeC@{level:g}": value for level, value in self.averitec.items()},
+                "accuracy": self.accuracy,
+                "macro-F1": self.macro_f1,
+            },
+            "f1": {SPELLINGS[label]: value for label, value in self.f1.items()},
+        }
+
+
+def read_gold(path: str | Path) -> list[Gold]:
+    """The rows of AVeriTeC's data: JSON Lines, or one array. Claims without `claim_id` are numbered from 0.
+
+    Raises NotFound, or InvalidData that names the first bad row.
+    """
+    return [_gold(data, number, where) for number, (data, where) in enumerate(_rows(path))]
+
+
+def read_predictions(path: str | Path) -> list[Prediction]:
+    """A prediction file of the task: one array, or JSON Lines. Raises NotFound or InvalidData."""
+    return [_prediction(data, number, where) for number, (data, where) in enumerate(_rows(path))]
+
+
+def write_predictions(path: str | Path, predictions: Sequence[Prediction]) -> None:
+    """The task's prediction file. Raises UsageError if it can't be written."""
+    with writing(path, "the predictions") as stream:
+        json.dump([one.to_dict() for one in predictions], stream, ensure_ascii=False, indent=1)
+        stream.write("\n")
+
+
+def prediction(result: Result) -> Prediction:
+    """Turns a result into the prediction that the task wants. Questions that failed are left out."""
+    pages = {piece.document.id: piece.document for piece in result.evidence}
+    pairs = []
+    for one in result.questions or ():
+        if one.answer is None:
+            continue
+        first = one.citations[0] if one.citations else None
+        page = pages.get(first.doc_id) if first is not None else None
+        url = (page_url(page) if page is not None else None) or (first.doc_id if first is not None else "")
+        pairs.append(Pair(one.question, one.answer, url, first.text if first is not None else ""))
+    label = result.verdict.label if result.verdict is not None else None
+    return Prediction(result.claim.id or "", result.claim.text, label, tuple(pairs))
+
+
+def score(gold: Sequence[Gold], predictions: Sequence[Prediction], meteor: Meteor) -> Scores:
+    """The measures of predictions, which are matched with the claims by their ids.
+
+    Raises InvalidData if there are no claims, two predictions have one id, or none is of a claim.
+    """
+    if not gold:
+        raise InvalidData("there are no claims to measure")
+    by_id = {one.id: one for one in predictions}
+    if len(by_id) < len(predictions):
+        raise InvalidData("two predictions have the same claim_id")
+    if not any(one.id in by_id for one in gold):
+        raise InvalidData("no prediction is for one of the claims: do the files belong together?")
+    made = [by_id.get(one.id, Prediction(one.id, one.claim, None, ())) for one in gold]
+    questions = [
+        matched([pair.question for pair in one.evidence[:MOST]], true.questions, meteor)
+        for one, true in zip(made, gold, strict=True)
+    ]
+    evidence = [
+        matched([f"{pair.question} {pair.answer}" for pair in one.evidence][:MOST], true.evidence, meteor)
+        for one, true in zip(made, gold, strict=True)
+    ]
+    right = [one.label == true.label for one, true in zip(made, gold, strict=True)]
+    f1 = {label: _f1([true.label for true in gold], [one.label for one in made], label) for label in SPELLINGS}
+    count = len(gold)
+    return Scores(
+        count,
+        sum(one.label is None for one in made),
+        sum(questions) / count,
+        sum(evidence) / count,
+        {
+            level: sum(ok and value > level for ok, value in zip(right, evidence, strict=True)) / count
+            for level in LEVELS
+        },
+        sum(right) / count,
+        sum(f1.values()) / len(f1),
+        f1,
+        {true.id: value for true, value in zip(gold, evidence, strict=True)},
+    )
+
+
+def matched(candidates: Sequence[str], references: Sequence[str], meteor: Meteor) -> float:
+    """Hungarian METEOR: the largest sum over a one-to-one matching, by the number of references."""
+    if not candidates or not references:
+        return 0.0
+    import numpy as np
+    from scipy.optimize import linear_sum_assignment
+
+    table = np.array([[meteor(candidate, reference) for reference in references] for candidate in candidates])
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    return float(table[rows, columns].sum()) / len(references)
+
+
+def _f1(true: Sequence[Label], predicted: Sequence[Label | None], label: Label) -> float:
+    hits = sum(one == other == label for one, other in zip(true, predicted, strict=True))
+    wrong = sum((one == label) != (other == label) for one, other in zip(true, predicted, strict=True))
+    return 2 * hits / (2 * hits + wrong) if hits else 0.0
+
+
+def _rows(path: str | Path) -> list[tuple[dict[str, Any], str]]:
+    rows: list[tuple[dict[str, Any], str]] = []
+    for record in read([str(path)]):
+        if isinstance(record, Reject):
+            raise InvalidData(f"{record.file}, line {record.line}: {record.reason}")
+        assert isinstance(record, Record)
+        rows.append((record.data, f"{record.file}, line {record.line}"))
+    if not rows:
+        raise InvalidData(f"{path} has no rows")
+    return rows
+
+
+def _gold(data: Mapping[str, Any], number: int, where: str) -> Gold:
+    label, questions = data.get("label"), data.get("questions")
+    if not isinstance(label, str) or not isinstance(questions, list) or not isinstance(data.get("claim"), str):
+        raise InvalidData(f"{where}: this is not a row of AVeriTeC: it needs claim, label and questions")
+    asked: list[str] = []
+    evidence: list[str] = []
+    for one in questions:
+        if not isinstance(one, Mapping) or not isinstance(one.get("question"), str):
+            raise InvalidData(f"{where}: a question has no text (question)")
+        question = one["question"]
+        asked.append(question)
+        answers = one.get("answers") or []
+        for answer in answers if isinstance(answers, list) else [answers]:
+            if not isinstance(answer, Mapping) or not isinstance(answer.get("answer"), str):
+                raise InvalidData(f"{where}: an answer has no text (answer)")
+            explained = answer.get("boolean_explanation") if answer.get("answer_type") == "Boolean" else None
+            evidence.append(f"{question} {answer['answer']}" + (f". {explained}" if explained is not None else ""))
+        if not answers:
+            evidence.append(f"{question} {NO_ANSWER}")
+    return Gold(_id(data, number), data["claim"], _label(label, where), tuple(asked), tuple(evidence))
+
+
+def _prediction(data: Mapping[str, Any], number: int, where: str) -> Prediction:
+    label, evidence = data.get("pred_label", data.get("label")), data.get("evidence")
+    if not isinstance(evidence, list):
+        raise InvalidData(f"{where}: this is not a prediction: it needs claim_id, pred_label and evidence")
+    pairs = []
+    for one in evidence:
+        if not isinstance(one, Mapping) or not all(isinstance(one.get(key), str) for key in ("question", "answer")):
+            raise InvalidData(f"{where}: each piece of evidence needs question and answer")
+        pairs.append(
+            Pair(one["question"], one["answer"], str(one.get("url") or ""), str(one.get("scraped_text") or ""))
+        )
+    made = _label(label, where) if isinstance(label, str) and label else None
+    return Prediction(_id(data, number), str(data.get("claim") or ""), made, tuple(pairs))
+
+
+def _label(text: str, where: str) -> Label:
+    try:
+        return parse_label(text)
+    except CcheckError as error:
+        raise InvalidData(f"{where}: {error}") from error
+
+
+def _id(data: Mapping[str, Any], number: int) -> str:
+    value = data.get("claim_id")
+    return str(number if value is None else value)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A recipe's predictions for claims. `seconds` are per claim, by stage; `errors` are by the claim's id."""
+
+    predictions: tuple[Prediction, ...]
+    seconds: Mapping[str, float]
+    usage_by_stage: Mapping[str, Usage]
+    errors: Mapping[str, str]
+
+
+def predict(
+    checker: Checker, claims: Sequence[Claim], on_progress: Callable[[int, int], None] = lambda done, total: None
+) -> Predicted:
+    """Check the claims with a recipe that asks questions. Raises UsageError for another recipe."""
+    if checker.recipe.questions is None:
+        raise UsageError(
+            f"the recipe {checker.recipe.name} asks no questions, which AVeriTeC's measures need: use "
+            "averitec-questions"
+        )
+    made: list[Prediction] = []
+    milliseconds: dict[str, float] = {}
+    usage: Mapping[str, Usage] = {}
+    errors: dict[str, str] = {}
+    for result in checker.check_many(claims):
+        made.append(prediction(result))
+        for stage, used in result.usage_by_stage.items():
+            usage = add_usage(usage, stage, used)
+        for stage, spent in result.timings_ms.items():
+            milliseconds[stage] = milliseconds.get(stage, 0.0) + spent
+        problem = result.error or (result.verdict.error if result.verdict is not None else None)
+        if problem is not None:
+            errors[str(result.claim.id)] = str(problem)
+        on_progress(len(made), len(claims))
+    seconds = {stage: round(spent / 1000 / max(1, len(made)), 3) for stage, spent in milliseconds.items()}
+    return Predicted(tuple(made), seconds, usage, errors)

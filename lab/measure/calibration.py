@@ -1,0 +1,138 @@
+"""Measures how reliable a stance method's confidences are on labelled pairs, and calibrates them.
+
+with open_stance_method(resolve({"stance_model": "my-stance"}).settings) as method:
+    report = calibrate(method, load_pairs(Path("pairs.jsonl")))
+report.before.error, report.after.error
+save_calibration(report.calibration, Path("calibration.json"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core.adjust import Changes, adjusted
+from ...core.errors import InvalidData, UsageError
+from ...core.types import Claim, Document, Evidence, Hit, Label, Stance
+from ...pipeline.resources import Resources
+from ...verdict import Case, StanceMethod, all_judged
+from ...verdict.calibration import MIN_PAIRS, Calibration, Kind, Reliability, fit_calibration, reliability
+from ...verdict.examples import LabelledPair
+
+if TYPE_CHECKING:
+    from ...core.settings import Settings
+
+FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationReport:
+    """A calibration, and the reliability of the confidences before it and after it.
+
+    `after` is cross-fitted: each stance is calibrated on pairs of other claims. `failed` of the pairs could not be
+    judged; `reason` is that of the first.
+    """
+
+    calibration: Calibration
+    before: Reliability
+    after: Reliability
+    judged: int
+    failed: int = 0
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts that `ccheck calibrate --json` prints."""
+        return {
+            "method": self.calibration.method,
+            "pairs": self.judged,
+            "accuracy": round(self.before.accuracy, 4),
+            "error_before": round(self.before.error, 4),
+            "error_after": round(self.after.error, 4),
+            "brier_before": round(self.before.brier, 4),
+            "brier_after": round(self.after.brier, 4),
+            "kind": self.calibration.kind,
+            "temperature": self.calibration.temperature,
+        }
+
+
+@contextmanager
+def open_stance_method(
+    settings: Settings,
+    changes: Changes | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+    *,
+    calibrated: bool = False,
+) -> Iterator[StanceMethod]:
+    """The stance method of the settings' recipe; without the recipe's calibration unless `calibrated`.
+
+    Raises UsageError if the recipe has no judge, NotFound or MissingExtra for a model that is not here.
+    """
+    stage = adjusted(settings, changes or Changes()).verdict
+    if not calibrated:
+        stage = stage.model_copy(update={"calibration": None})
+    if stage.method == "none":
+        raise UsageError("the recipe has no judge. Name one with --stance or --llm")
+    with Resources(settings, notify=notify) as resources:
+        yield resources.stance_method(stage, None)
+
+
+def calibrate(
+    method: StanceMethod,
+    pairs: Sequence[LabelledPair],
+    kind: Kind = "temperature",
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> CalibrationReport:
+    """Judge labelled pairs and calibrate the confidences on them.
+
+    Raises InvalidData if no pair could be judged or there are too few, MissingExtra without scikit-learn.
+    """
+    cases = [
+        Case(Claim(pair.claim), (Evidence(Hit(1, Document(str(number), "", pair.evidence), 1.0)),))
+        for number, pair in enumerate(pairs)
+    ]
+    stances: list[Stance] = []
+    judged: list[LabelledPair] = []
+    reason = ""
+    for done, (made, pair) in enumerate(zip(all_judged(method, cases), pairs, strict=True), 1):
+        (stance,) = made.stances
+        if stance.label is None:
+            reason = reason or str(stance.error)
+        else:
+            stances.append(stance)
+            judged.append(pair)
+        on_progress(done, len(pairs))
+    if not stances:
+        raise InvalidData(f"none of the {len(pairs):,} pairs could be judged. The first: {reason}")
+    labels = [pair.label for pair in judged]
+    calibration = fit_calibration(stances, labels, method.name, kind)
+    crossed = cross_fitted(stances, labels, [pair.claim for pair in judged], method.name, kind)
+    after = reliability(*crossed)
+    return CalibrationReport(
+        calibration, reliability(stances, labels), after, len(stances), len(pairs) - len(stances), reason
+    )
+
+
+def cross_fitted(
+    stances: Sequence[Stance], labels: Sequence[Label], claims: Sequence[str], method: str, kind: Kind = "temperature"
+) -> tuple[list[Stance], list[Label]]:
+    """Each stance calibrated on pairs of other claims, with its true label.
+
+    Raises InvalidData if the pairs or the claims are too few.
+    """
+    fold_of = {claim: number % FOLDS for number, claim in enumerate(dict.fromkeys(claims))}
+    made: list[Stance] = []
+    truth: list[Label] = []
+    for fold in range(FOLDS):
+        fitted = [i for i, claim in enumerate(claims) if fold_of[claim] != fold]
+        rest = [i for i, claim in enumerate(claims) if fold_of[claim] == fold]
+        if len(fitted) < MIN_PAIRS:
+            raise InvalidData(
+                f"{len(stances):,} pairs of {len(fold_of):,} claims are too few to calibrate. Give pairs "
+                f"of at least {FOLDS} claims, about {2 * MIN_PAIRS} in all"
+            )
+        calibration = fit_calibration([stances[i] for i in fitted], [labels[i] for i in fitted], method, kind)
+        made += [calibration.apply(stances[i]) for i in rest]
+        truth += [labels[i] for i in rest]
+    return made, truth

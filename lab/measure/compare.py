@@ -1,0 +1,147 @@
+"""Compares runs claim by claim, and tests whether the differences could be chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...core.errors import InvalidData, UsageError
+from .metrics import DEFAULT_METRICS, SEED, bootstrap, check_metrics, coverage, measure, only, scipy_stats
+from .types import Change, Comparison, Difference, Qrels, Run
+
+PERMUTATIONS = 10_000
+"""Random sign flips in the randomisation test. A p-value is exact to about 2 * sqrt(p / PERMUTATIONS)."""
+CHANGES = 10
+_EQUAL = 1e-9
+"""Smaller differences are rounding errors."""
+
+
+def compare(
+    runs: Mapping[str, Run],
+    qrels: Qrels,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    changes: int = CHANGES,
+    common: bool = False,
+) -> Comparison:
+    """Each run but the first against the first, the baseline, in each metric.
+
+    The means are over all claims that have judgements, and one that a run lacks counts as 0 there, as trec_eval does
+    with `-c`: a run has no line of a claim for which nothing was found. With `common` they are over the claims that all
+    runs have, where a run is of a part of them.
+
+    Paired over claims: a two-sided randomisation test of the mean difference (Smucker, Allan and Carterette, CIKM
+    2007, section 3), its p-values corrected for all tests of the comparison (Holm 1979), and a bootstrap interval of
+    the difference. Raises UsageError for fewer than two runs, InvalidData where no judged claim is in all of them, and
+    what `measure` raises.
+    """
+    if len(runs) < 2:
+        raise UsageError("give at least two runs to compare")
+    names = check_metrics(metrics)
+    said = []
+    if common:
+        shared = [claim for claim in qrels if all(claim in run for run in runs.values())]
+        if not shared:
+            raise InvalidData("no claim that has judgements is in all runs: do the files belong together?")
+        if len(shared) < len(qrels):
+            said.append(f"compared over the {len(shared):,} of {len(qrels):,} judged claims that are in all runs")
+        outside = qrels.keys() - set(shared)
+        qrels = only(qrels, shared)
+        runs = {name: {claim: run[claim] for claim in run if claim not in outside} for name, run in runs.items()}
+    measured = {name: measure(run, qrels, names) for name, run in runs.items()}
+    baseline, *others = runs
+    differences = [
+        _difference(
+            (name, metric),
+            measured[baseline].by_claim[metric],
+            measured[name].by_claim[metric],
+            changes,
+        )
+        for name in others
+        for metric in names
+    ]
+    corrected = holm([one.p for one in differences])
+    return Comparison(
+        baseline,
+        measured,
+        tuple(replace(one, p_holm=p) for one, p in zip(differences, corrected, strict=True)),
+        (*said, *_messages({name: coverage(None, run, qrels) for name, run in runs.items()})),
+    )
+
+
+def randomisation_test(
+    differences: Sequence[float], *, permutations: int = PERMUTATIONS, seed: int = SEED
+) -> tuple[float, bool]:
+    """The two-sided p-value of a mean difference of pairs, and whether it is exact.
+
+    Under the null hypothesis each difference could as well have the other sign. All sign flips are tried where they
+    do not exceed `permutations`, else that many at random.
+    """
+    import numpy as np
+
+    # A zero has no sign to flip: without these more tests are exact, with the same p-value.
+    moved = np.asarray([one for one in differences if abs(one) > _EQUAL], np.float64)
+    if len(moved) < 2:
+        return 1.0, True  # turned round it is as far from zero
+    found = scipy_stats().permutation_test(
+        (moved,),
+        lambda values, axis: values.sum(axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=permutations,
+        batch=max(1, 2_000_000 // len(moved)),
+        rng=np.random.default_rng(seed),
+    )
+    return min(1.0, float(found.pvalue)), 2 ** len(moved) <= permutations
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """p-values corrected for as many tests (Holm, Scandinavian Journal of Statistics 1979), in the order given."""
+    corrected = [0.0] * len(p)
+    highest = 0.0
+    for place, index in enumerate(sorted(range(len(p)), key=lambda index: p[index])):
+        highest = max(highest, min(1.0, p[index] * (len(p) - place)))
+        corrected[index] = highest
+    return corrected
+
+
+def _messages(said: Mapping[str, Sequence[str]]) -> list[str]:
+    """Messages: once what holds for every run, and with the runs' names what holds for some."""
+    of: dict[str, list[str]] = {}
+    for run, messages in said.items():
+        for message in messages:
+            of.setdefault(message, []).append(run)
+    return [message if len(runs) == len(said) else f"{', '.join(runs)}: {message}" for message, runs in of.items()]
+
+
+def _difference(
+    of: tuple[str, str],
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    changes: int,
+) -> Difference:
+    run, metric = of
+    pairs = [Change(claim, before[claim], after[claim]) for claim in before]
+    values = [pair.difference for pair in pairs]
+    moved = [pair for pair in pairs if abs(pair.difference) > _EQUAL]
+    wins = sum(pair.difference > 0 for pair in moved)
+    p, exact = randomisation_test(values)
+    largest = sorted(moved, key=lambda pair: -abs(pair.difference))[:changes]
+    mean = math.fsum(values) / len(values)
+    return Difference(
+        run=run,
+        metric=metric,
+        baseline=math.fsum(before.values()) / len(before),
+        value=math.fsum(after.values()) / len(after),
+        difference=mean,
+        interval=bootstrap(values) if len(values) > 1 else None,
+        p=p,
+        p_holm=p,
+        exact=exact,
+        wins=wins,
+        losses=len(moved) - wins,
+        ties=len(pairs) - len(moved),
+        claims=len(pairs),
+        changes=tuple(largest),
+    )

@@ -1,0 +1,316 @@
+"""Evaluates a recipe: runs all claims through the pipeline, and measures each stage and its cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from ...core.errors import CcheckError, InvalidData, UsageError, batch_error
+from ...core.published import published
+from ...core.stages import EvidenceStage, VerdictStage
+from ...core.types import Claim, Label, Result, Stance, Usage, Verdict, add_usage, strictly_decreasing
+from .metrics import measure
+from .runs import run_of_ids
+from .types import Classified, Gold, Measured, Qrels, Run
+from .verdicts import classify
+
+if TYPE_CHECKING:
+    from ...core.recipe import Recipe
+
+Rankings: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Claim id, ids of documents, best first."""
+MAX_LISTED = 20
+"""How many different warnings about single claims are kept."""
+
+
+class Checks(Protocol):
+    """The part of a `Checker` that evaluation needs."""
+
+    @property
+    def recipe(self) -> Recipe: ...
+
+    def check_many(self, claims: Iterable[Claim], *, k: int, trace: bool) -> Iterator[Result]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One recipe over one set of claims.
+
+    `run` is the final ranking, `stages` has that of each stage, in the order in which they ran. Claims that failed are
+    in `errors`, by id, with the reason, and are left out of the means. `seconds` are per claim, by stage; `total` is
+    wall-clock time. `usage_by_stage` covers all claims.
+    """
+
+    recipe: Recipe
+    store: str
+    depth: int
+    claims: tuple[Claim, ...]
+    run: Run
+    measured: Measured
+    stages: Mapping[str, Rankings] = field(default_factory=dict)
+    stages_measured: Mapping[str, Measured] = field(default_factory=dict)
+    stances: Classified | None = None
+    verdicts: Classified | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    usage_by_stage: Mapping[str, Usage] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+    remembered: Mapping[str, int] = field(default_factory=dict)
+    """How many values came from a memory and cost no time, by kind."""
+    unmeasured: tuple[str, ...] = ()
+    """The measurements that were asked for but not possible, with the reasons."""
+
+    @property
+    def usage(self) -> Usage:
+        """Language model usage of all claims and stages."""
+        return sum(self.usage_by_stage.values(), Usage())
+
+    def per_claim(self, usage: Usage) -> dict[str, float]:
+        """A share of `usage` for each claim that was answered."""
+        answered = max(1, len(self.claims) - len(self.errors))
+        return {name: round(count / answered, 2) for name, count in usage.to_dict().items()}
+
+    @property
+    def judged_claims(self) -> int:
+        """The number of claims in the means."""
+        return max((len(values) for values in self.measured.by_claim.values()), default=0)
+
+    @property
+    def unjudged(self) -> int:
+        """The number of stances and verdicts that failed."""
+        return sum(one.failed for one in (self.stances, self.verdicts) if one is not None)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The failures, in words; empty if there were none."""
+        said = []
+        if self.errors:
+            claim, reason = next(iter(self.errors.items()))
+            said.append(
+                f"{len(self.errors):,} of {len(self.claims):,} claims failed and are left out of the means. "
+                f"Claim {claim}: {reason}"
+            )
+        if self.unjudged:
+            said.append(f"{self.unjudged:,} stances and verdicts failed")
+        if self.verdicts is not None and self.verdicts.partial:
+            said.append(f"{self.verdicts.partial:,} verdicts were made without some of their documents, which failed")
+        return (*said, *self.unmeasured)
+
+    def to_dict(self) -> dict[str, Any]:
+        """One line of `ccheck evaluate --json`, as docs/json.md describes it."""
+        return {
+            "recipe": self.recipe.name,
+            "store": self.store,
+            "depth": self.depth,
+            "metrics": self.measured.mean,
+            "intervals": {name: list(ends) for name, ends in self.measured.intervals.items()},
+            "claims": self.judged_claims,
+            "stages": {name: measured.mean for name, measured in self.stages_measured.items()},
+            "stances": None if self.stances is None else labelled(self.stances),
+            "verdicts": None if self.verdicts is None else labelled(self.verdicts),
+            "published": [one.to_dict() for one in published(self.recipe)],
+            "replaced": dict(self.recipe.replace),
+            "seconds_per_claim": dict(self.seconds),
+            "tokens_per_claim": self.per_claim(self.usage),
+            "tokens_per_claim_by_stage": {stage: self.per_claim(one) for stage, one in self.usage_by_stage.items()},
+            "remembered": dict(self.remembered),
+            "unmeasured": list(self.unmeasured),
+            "warnings": list(self.warnings),
+            "errors": [{"claim": claim, "error": reason} for claim, reason in self.errors.items()],
+        }
+
+
+def labelled(classified: Classified) -> dict[str, Any]:
+    """The measures of labels, as JSON values; `calibration_error` is null if there are no confidences."""
+    data = asdict(classified)
+    reliability = data.pop("reliability")
+    data["calibration_error"] = None if reliability is None else reliability["error"]
+    return data
+
+
+def retrieval_only(recipe: Recipe) -> Recipe:
+    """The recipe without sentences and verdicts, which rankings do not need."""
+    return recipe.model_copy(update={"evidence": EvidenceStage(sentences=0), "verdict": VerdictStage(method="none")})
+
+
+def evaluate(
+    checker: Checks,
+    claims: Sequence[Claim],
+    qrels: Qrels,
+    gold: Gold | None = None,
+    metrics: Sequence[str] = ("nDCG@10", "R@100"),
+    *,
+    depth: int = 100,
+    verdicts: bool = False,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluation:
+    """Run the checker's recipe over all claims and measure it.
+
+    The means are over the claims that have judgements. Claims for which nothing was found count as 0, claims that
+    failed are left out. With `verdicts`, stances and verdicts are compared with `gold`. `on_progress` is told how many
+    of the claims are done.
+
+    Raises UsageError, InvalidData if nothing can be measured (no claims, no judgements of them, all failed), and
+    errors that would stop every claim.
+    """
+    ids = _ids(claims)
+    if verdicts and gold is None:
+        raise UsageError("verdicts are compared with true labels. Give a file that has them")
+    if not any(claim in qrels for claim in ids):
+        raise InvalidData(f"none of the {len(claims):,} claims has judgements: do the files belong together?")
+    started = time.perf_counter()
+    answers = _Answers(checker.recipe)
+    on_progress(0, len(claims))
+    for done, result in enumerate(checker.check_many(claims, k=depth, trace=True), 1):
+        answers.add(result)
+        on_progress(done, len(claims))
+    total = time.perf_counter() - started
+    judged = {claim: qrels[claim] for claim in answers.run if claim in qrels}
+    if not judged:
+        claim, reason = next(iter(answers.errors.items()))
+        said = f"no claim that has judgements could be checked. Claim {claim}: {reason}"
+        raise batch_error(said, list(answers.errors.values()), len(answers.errors))
+    stages = answers.in_order()
+    stances, claim_verdicts = answers.classified(gold) if verdicts and gold is not None else (None, None)
+    measured = measure(answers.run, judged, metrics)
+    final = {claim: tuple(scores) for claim, scores in answers.run.items()}
+    return Evaluation(
+        checker.recipe,
+        answers.store,
+        depth,
+        tuple(claims),
+        answers.run,
+        measured,
+        stages,
+        {
+            # The last one is most often the recipe's own ranking.
+            name: measured if _same(rankings, final, depth) else measure(as_run(rankings, depth), judged, metrics)
+            for name, rankings in stages.items()
+        },
+        stances,
+        claim_verdicts,
+        answers.seconds(total),
+        answers.usage_by_stage,
+        answers.said(),
+        {claim: str(error) for claim, error in answers.errors.items()},
+        unmeasured=tuple(answers.unmeasured),
+    )
+
+
+def as_run(rankings: Rankings, depth: int) -> Run:
+    """The first `depth` documents of rankings as a run."""
+    return run_of_ids({claim: ranking[:depth] for claim, ranking in rankings.items()})
+
+
+def _same(rankings: Rankings, final: Rankings, depth: int) -> bool:
+    return all(rankings[claim][:depth] == ranking for claim, ranking in final.items())
+
+
+def _ids(claims: Sequence[Claim]) -> list[str]:
+    if not claims:
+        raise InvalidData("there are no claims to evaluate")
+    ids = [claim.id for claim in claims if claim.id is not None]
+    if len(ids) < len(claims):
+        raise InvalidData("a claim without an id can't have judgements. Give each claim its own id")
+    if len(set(ids)) < len(ids):
+        twice = next(id_ for id_ in ids if ids.count(id_) > 1)
+        raise InvalidData(f"two claims have the id {twice!r}. Give each claim its own id")
+    return ids
+
+
+class _Answers:
+    """The parts of results that evaluation keeps; results have the texts of all their documents."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.store = ""
+        self.run: dict[str, dict[str, float]] = {}
+        self.errors: dict[str, CcheckError] = {}
+        self.usage_by_stage: Mapping[str, Usage] = {}
+        self._stages: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._most: list[str] = []
+        self._stances: dict[tuple[str, str], Stance] = {}
+        self._verdicts: dict[str, Verdict] = {}
+        self._milliseconds: dict[str, float] = {}
+        self._warned: dict[str, int] = {}
+        self._names: dict[str, str] = {}
+        self.unmeasured: list[str] = []
+
+    def add(self, result: Result) -> None:
+        claim = str(result.claim.id)
+        self.store = result.store
+        for stage, usage in result.usage_by_stage.items():
+            self.usage_by_stage = add_usage(self.usage_by_stage, stage, usage)
+        if result.error is not None:
+            self.errors[claim] = result.error
+            return
+        for warning in dict.fromkeys(result.warnings):
+            self._warned[warning] = self._warned.get(warning, 0) + 1
+        for name, spent in result.timings_ms.items():
+            self._milliseconds[name] = self._milliseconds.get(name, 0.0) + spent
+        hits = [piece.hit for piece in result.by_document]
+        scores = strictly_decreasing([hit.score for hit in hits])
+        self.run[claim] = dict(zip(self._one(tuple(hit.document.id for hit in hits)), scores, strict=True))
+        # A stage can have failed at a claim: the order is that of the claim at which most of them ran.
+        self._most = max(self._most, list(result.stages), key=len)
+        for name, ids in result.stages.items():
+            self._stages.setdefault(name, {})[claim] = self._one(ids)
+        for piece in result.evidence[: self.recipe.verdict.documents]:
+            if piece.stance is not None:
+                self._stances.setdefault((claim, piece.document.id), piece.stance)
+        if result.verdict is not None:
+            self._verdicts[claim] = result.verdict
+
+    def in_order(self) -> dict[str, Rankings]:
+        """The rankings of each stage; where one did not run for a claim, that of the stage before it."""
+        order = [*self._most, *(name for name in self._stages if name not in self._most)]
+        before: dict[str, tuple[str, ...]] = dict.fromkeys(self.run, ())
+        made: dict[str, Rankings] = {}
+        for name in order:
+            found = self._stages[name]
+            instead = {} if name in self.recipe.retrievers else before
+            before = {claim: found.get(claim, instead.get(claim, ())) for claim in self.run}
+            made[name] = before
+        return made
+
+    def classified(self, gold: Gold) -> tuple[Classified | None, Classified | None]:
+        """Stances and verdicts compared with the true ones, if there are any."""
+        stances = {pair: label for pair, label in gold.stances.items() if pair[0] in self.run}
+        verdicts = {claim: label for claim, label in gold.verdicts.items() if claim in self.run}
+        if not stances and not verdicts:
+            raise InvalidData("none of the claims has a true label: do the files belong together?")
+        return self._classified("stances", self._stances, stances), self._classified(
+            "verdicts", self._verdicts, verdicts
+        )
+
+    def _classified(self, what: str, made: Mapping[Any, Any], true: Mapping[Any, Label]) -> Classified | None:
+        """None if there are no true labels, or, with its reason in `unmeasured`, if nothing could be measured.
+
+        The rankings were measured all the same, and may have taken hours.
+        """
+        try:
+            return classify(made, true) if true else None
+        except InvalidData as error:
+            self.unmeasured.append(f"the {what} could not be measured: {error}")
+            return None
+
+    def seconds(self, total: float) -> dict[str, float]:
+        """Seconds per claim: in all (wall-clock time), and by stage."""
+        claims = max(1, len(self.run))
+        stages = {name: spent / 1000 for name, spent in self._milliseconds.items()}
+        return {name: round(spent / claims, 6) for name, spent in {"total": total, **stages}.items()}
+
+    def said(self) -> tuple[str, ...]:
+        """The warnings; those that did not come with every claim say with how many."""
+        said = [
+            warning if count == len(self.run) else f"{count:,} of {len(self.run):,} claims: {warning}"
+            for warning, count in self._warned.items()
+        ]
+        more = len(said) - MAX_LISTED
+        return (*said[:MAX_LISTED], *([f"and {more:,} other warnings"] if more > 0 else []))
+
+    def _one(self, ids: tuple[str, ...]) -> tuple[str, ...]:
+        """The same ids, one object for all that are equal: thousands of documents come with every claim."""
+        return tuple(map(self._names.setdefault, ids, ids))

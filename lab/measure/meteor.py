@@ -1,0 +1,100 @@
+"""METEOR (Banerjee and Lavie, 2005) by NLTK, and the data that it needs: WordNet 3.0 and Punkt's English model."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import io
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import NotFound, ServerError
+from ...core.extras import require
+from .averitec import Meteor
+
+_PARTS = {"wordnet": ("corpora/wordnet", "corpora/wordnet.zip"), "punkt_tab": ("tokenizers/punkt_tab/english",)}
+_DEBIAN = Path("/usr/share/wordnet")
+_HOW = (
+    "Use --download-nltk-data to let NLTK download it (about 12 MB, from raw.githubusercontent.com), or install it "
+    "from packages: WordNet with apt-get install wordnet-base, and Punkt's model with "
+    "pip install --no-deps llama-index-core"
+)
+
+
+def open_meteor(folder: Path, *, download: bool = False) -> Meteor:
+    """METEOR as AVeriTeC's scoring code computes it: `nltk`'s, on the words of `nltk.word_tokenize`.
+
+    The data are looked up where NLTK looks, in `folder`, in packages that carry them, and for WordNet where WNSEARCHDIR
+    says. With `download`, what is missing is downloaded into `folder`.
+
+    Raises MissingExtra without NLTK, NotFound for data that are not there, ServerError where a download failed.
+    """
+    require("METEOR", "evaluation", "nltk")
+    import nltk
+    from nltk.tokenize import word_tokenize
+    from nltk.translate.meteor_score import single_meteor_score
+
+    for place in (str(folder), *map(str, _carried())):
+        if place not in nltk.data.path:
+            nltk.data.path.append(place)
+    wordnet = _wordnet()
+    for name, places in _PARTS.items():
+        if (name == "wordnet" and wordnet is not None) or any(map(_there, places)):
+            continue
+        if download and not nltk.download(name, download_dir=str(folder), quiet=True):
+            raise ServerError(f"NLTK could not download {name} into {folder}. {_HOW}")
+        if not any(map(_there, places)):
+            raise NotFound(f"METEOR needs NLTK's {name}, which is not installed. {_HOW}")
+    more = {"wordnet": wordnet} if wordnet is not None else {}
+    words = functools.lru_cache(maxsize=100_000)(word_tokenize)
+
+    @functools.lru_cache(maxsize=100_000)
+    def meteor(candidate: str, reference: str) -> float:
+        return float(single_meteor_score(words(reference), words(candidate), **more))
+
+    return meteor
+
+
+def _there(place: str) -> bool:
+    import nltk
+
+    try:
+        nltk.data.find(place)
+    except LookupError:
+        return False
+    return True
+
+
+def _carried() -> Iterator[Path]:
+    """The folders of NLTK's data that packages carry, without importing them."""
+    spec = importlib.util.find_spec("llama_index") if importlib.util.find_spec("llama_index") else None
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        yield Path(folder) / "core" / "_static" / "nltk_cache"
+
+
+def _wordnet() -> Any:
+    """A reader of a WordNet that NLTK did not install; None if there is none."""
+    import nltk
+    from nltk.corpus.reader import WordNetCorpusReader
+
+    class Reader(WordNetCorpusReader):  # type: ignore[misc]
+        def open(self, file: str) -> Any:
+            """A file of WordNet's. Debian leaves out the names of the lexicographers' files, which METEOR never asks
+            for, and without which NLTK reads nothing."""
+            if file == "lexnames" and not (Path(str(self.root)) / file).exists():
+                return io.StringIO("".join(f"{number}\tfile{number}\t0\n" for number in range(45)))
+            return super().open(file)
+
+        def map_wn(self, version: str = "wordnet") -> None:
+            """To the wordnets of other languages, which METEOR does not use."""
+
+    for folder in (os.environ.get("WNSEARCHDIR"), _DEBIAN):
+        if folder and (Path(folder) / "data.noun").is_file():
+            nltk.data.path.append(str(folder))  # NLTK reads no files elsewhere
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it does not read other languages
+                return Reader(str(folder), None)
+    return None

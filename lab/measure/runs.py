@@ -1,0 +1,174 @@
+"""Runs in TREC's format: a line for each document, of claim id, Q0, document id, rank, score and the run's name."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ...core.errors import InvalidData
+from ...core.files import write_text
+from ...core.redaction import without_secrets
+from ...core.text import CONTROLS, is_unicode
+from ...core.types import strictly_decreasing
+from ...ingest import Record
+from .files import take_all
+from .types import Run
+
+if TYPE_CHECKING:
+    from ...core.types import Result
+
+_APART = re.compile(rf"\s|[{CONTROLS}]")
+_LARGEST = 1e38
+"""A float32 can hold a little more."""
+
+
+def ranked(scores: Mapping[str, float]) -> list[str]:
+    """Document ids, best first; of equal scores the one that was given first."""
+    return sorted(scores, key=lambda document: -scores[document])
+
+
+def run_of(results: Iterable[Result]) -> dict[str, dict[str, float]]:
+    """The run that results make, each claim with what was found for it, in the order of the ranking.
+
+    A claim that failed is there, and empty. Raises InvalidData for claims without an id, or with the same one.
+    """
+    run: dict[str, dict[str, float]] = {}
+    for result in results:
+        claim = result.claim.id
+        if claim is None:
+            raise InvalidData(f"the claim {result.claim.text[:80]!r} has no id, so judgements can't refer to it")
+        if claim in run:
+            raise InvalidData(f"two claims have the id {claim}")
+        scores = strictly_decreasing([evidence.hit.score for evidence in result.by_document])
+        run[claim] = dict(zip((evidence.document.id for evidence in result.by_document), scores, strict=True))
+    return run
+
+
+def run_of_ids(rankings: Mapping[str, Sequence[str]]) -> dict[str, dict[str, float]]:
+    """The run of rankings that have no scores (`Result.stages`): document ids by claim id, best first."""
+    return {
+        claim: {document: float(len(ids) - place) for place, document in enumerate(ids)}
+        for claim, ids in rankings.items()
+    }
+
+
+def trec_lines(claim: str, ranking: Sequence[tuple[str, float]], name: str) -> list[str]:
+    """A claim's lines of a run: documents with their scores, best first.
+
+    White space and control characters in ids are written as in a URL.
+
+    The scores that are written fall strictly, read as float32 (trec_eval's) or as float64: tools order by score and
+    break ties by document id, which would not be the ranking. Raises InvalidData for scores that are not numbers.
+    """
+    first, tag = _word(claim), _word(name) or "ccheck"
+    scores = _falling([score for _, score in ranking], claim)
+    return [
+        without_secrets(f"{first} Q0 {_word(document)} {rank} {score} {tag}\n")
+        for rank, ((document, _), score) in enumerate(zip(ranking, scores, strict=True), 1)
+    ]
+
+
+def result_lines(result: Result) -> list[str]:
+    """The lines of one result; a claim without an id is claim 1."""
+    ranking = [(evidence.document.id, evidence.hit.score) for evidence in result.by_document]
+    return trec_lines(result.claim.id or "1", ranking, result.recipe)
+
+
+def write_run(path: str | os.PathLike[str], run: Run, name: str) -> None:
+    """Write a run; see `trec_lines`. The file is there whole or not at all.
+
+    Raises InvalidData for scores that are not numbers, UsageError where the file can't be written.
+    """
+    lines = [
+        line
+        for claim, scores in run.items()
+        for line in trec_lines(claim, [(document, scores[document]) for document in ranked(scores)], name)
+    ]
+    write_text(path, "".join(lines), "the run")
+
+
+def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+    """The run of a file, plain or compressed: TREC's six columns, or what `ccheck query --json` printed.
+
+    Equal scores are in trec_eval's order: the greater document id first. Raises NotFound, or InvalidData, which names
+    the lines.
+    """
+    run: dict[str, dict[str, float]] = {}
+
+    def take(record: Record, _: int) -> None:
+        if "0" in record.data:
+            _take_line(run, list(record.data.values()))
+        else:
+            _take_result(run, record.data)
+
+    take_all(path, frozenset(), take)
+    return {claim: _in_order(scores) for claim, scores in run.items()}
+
+
+def _take_line(run: dict[str, dict[str, float]], cells: list[str]) -> None:
+    if len(cells) != 6:
+        raise InvalidData(f"{len(cells)} columns where a run has 6: claim, Q0, document, rank, score, name")
+    claim, _, document, _, written, _ = cells
+    try:
+        score = float(written)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise InvalidData(f"the score {written[:80]!r} is not a number")
+    scores = run.setdefault(claim, {})
+    if document in scores:
+        raise InvalidData(f"document {document} of claim {claim} appears twice")
+    scores[document] = score
+
+
+def _take_result(run: dict[str, dict[str, float]], data: Mapping[str, Any]) -> None:
+    """A line of `ccheck query --json`. A claim that could not be checked has no evidence."""
+    try:
+        claim = data["claim"]["id"]
+        # Of a document's units, which follow each other by score, the best one counts.
+        units = {(str(one["doc_id"]), json.dumps(one.get("unit"))) for one in data["evidence"]}
+        once = {str(one["doc_id"]): float(one["score"]) for one in reversed(data["evidence"])}
+        hits = [(document, once.pop(document)) for one in data["evidence"] if (document := str(one["doc_id"])) in once]
+        if not all(map(is_unicode, (str(claim), *(document for document, _ in hits)))):
+            raise ValueError("ids that are not text")
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidData("neither a line of a TREC run nor a result of ccheck query --json") from error
+    if claim is None:
+        raise InvalidData("the claim has no id, so judgements can't refer to it. Give claims with ids")
+    if str(claim) in run:
+        raise InvalidData(f"claim {claim} appears twice")
+    if len(units) < len(data["evidence"]) or not all(math.isfinite(score) for _, score in hits):
+        raise InvalidData(f"claim {claim} has a document twice, or a score that is not a number")
+    falling = strictly_decreasing([score for _, score in hits])
+    run[str(claim)] = {document: score for (document, _), score in zip(hits, falling, strict=True)}
+
+
+def _in_order(scores: Mapping[str, float]) -> dict[str, float]:
+    order = sorted(scores, key=lambda document: (scores[document], document), reverse=True)
+    return {document: scores[document] for document in order}
+
+
+def _falling(scores: Sequence[float], claim: str) -> list[str]:
+    """Scores as text, each below the one before it in either precision."""
+    import numpy as np
+
+    values = np.asarray(scores, np.float64)
+    if not np.isfinite(values).all() or (np.abs(values) > _LARGEST).any():
+        raise InvalidData(f"claim {claim} has a score that a run can't hold")
+    written: list[str] = []
+    ceiling = np.float32(np.inf)
+    for value in values:
+        single = min(np.float32(value), ceiling)
+        # The shortest text that no other float32 is nearest to; so the texts are in the same order in float64.
+        written.append(str(single))
+        ceiling = np.nextafter(single, np.float32(-np.inf))
+    return written
+
+
+def _word(text: str) -> str:
+    return _APART.sub(lambda found: quote(found[0]), text)

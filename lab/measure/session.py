@@ -1,0 +1,192 @@
+"""A session of evaluations: data are read once, and any number of recipes share one store and its models.
+
+data = read_evaluation_data("queries.jsonl", "qrels.tsv")
+settings = resolve({"store": "local:papers"}).settings
+with open_session(settings) as session:
+    for name, evaluation in session.evaluate_all(load_recipes(["bm25", "default"]), data):
+        print(name, evaluation.measured.mean)
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...core.adjust import adjusted
+from ...core.errors import UsageError
+from ...core.recipe import load_recipe, models_of
+from ...pipeline.checker import Checker
+from ...pipeline.resources import Resources
+from ...search import Store, open_store
+from .datasets import read_claims, read_gold, read_qrels
+from .evaluate import Evaluation, evaluate, retrieval_only
+from .memory import DiskMemory, open_memory
+from .metrics import DEFAULT_METRICS, check_metrics, only
+from .types import Gold, Qrels
+
+if TYPE_CHECKING:
+    from ...core.recipe import Recipe
+    from ...core.settings import Settings
+    from ...core.types import Claim
+
+DEPTH = 100
+"""How many documents are ranked, unless a metric needs more."""
+OnProgress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of claims done and the number of all claims."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationData:
+    """The data to measure on, and the metrics. Stances and verdicts are judged and measured if there is `gold`."""
+
+    claims: list[Claim]
+    qrels: Qrels
+    gold: Gold | None
+    metrics: tuple[str, ...]
+    depth: int
+
+
+def read_evaluation_data(
+    claims: str,
+    qrels: str,
+    *,
+    verdicts: str | None = None,
+    metrics: Sequence[str] = (),
+    depth: int | None = None,
+    limit: int | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+) -> EvaluationData:
+    """Read the files of an evaluation; `sample` draws claims at random, then `limit` keeps the first ones.
+
+    Raises NotFound, InvalidData, UsageError (an unknown metric) or MissingExtra.
+    """
+    wanted = tuple(dict.fromkeys(metrics or DEFAULT_METRICS))
+    check_metrics(wanted)
+    judged, all_claims = read_qrels(qrels), read_claims(claims)
+    chosen = all_claims
+    if sample is not None:
+        places = sorted(random.Random(seed).sample(range(len(chosen)), min(sample, len(chosen))))  # noqa: S311
+        chosen = [chosen[place] for place in places]
+    if limit is not None:
+        chosen = chosen[:limit]
+    if len(chosen) < len(all_claims):
+        judged = only(judged, [str(claim.id) for claim in chosen])
+    gold = read_gold(verdicts) if verdicts is not None else None
+    deepest = max([DEPTH, *(int(cut) for name in wanted for cut in re.findall(r"@(\d+)$", name))])
+    return EvaluationData(chosen, judged, gold, wanted, depth or deepest)
+
+
+def load_recipes(names: Sequence[str], replacements: Mapping[str, str] | None = None) -> dict[str, Recipe]:
+    """Recipes by the names that tables give them: their own or, where two recipes share one, what was passed.
+
+    Each recipe gets the replacements of the models that it names. Raises NotFound, InvalidData, or UsageError where no
+    recipe names a model.
+    """
+    if len(set(names)) < len(names):
+        raise UsageError("a recipe is given twice")
+    replacements = replacements or {}
+    loaded = {name: load_recipe(name) for name in names}
+    used: set[str] = set()
+    for name, recipe in loaded.items():
+        own = {old: new for old, new in replacements.items() if old in models_of(recipe)}
+        used |= own.keys()
+        if own:
+            loaded[name] = load_recipe(name, own)
+    for old in replacements:
+        if old not in used:
+            load_recipe(names[0], {old: replacements[old]})  # raises, with the models that the recipe names
+    called = [recipe.name for recipe in loaded.values()]
+    return {recipe.name if called.count(recipe.name) == 1 else name: recipe for name, recipe in loaded.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A store, models that are loaded once, and what earlier evaluations computed, for any number of recipes."""
+
+    settings: Settings
+    store: Store
+    resources: Resources
+    memory: DiskMemory
+
+    def prepare(self, recipe: Recipe, data: EvaluationData) -> Recipe:
+        """The recipe with the changes from settings and data: without verdicts if none are measured."""
+        recipe = adjusted(self.settings, recipe=recipe)
+        return recipe if data.gold is not None else retrieval_only(recipe)
+
+    def check(self, recipe: Recipe, *, judged: bool) -> None:
+        """Raise what would keep a recipe from running. `judged`: it must have a judge."""
+        with self.checker(recipe) as checker:
+            plan = checker.plan()
+        if judged and plan.method is None:
+            why = plan.no_method or "its verdict method is none"
+            raise UsageError(f"the recipe {recipe.name} has no judge: {why}")
+
+    def checker(self, recipe: Recipe) -> Checker:
+        """A checker that shares this session's store and models."""
+        return Checker(self.settings, recipe=recipe, resources=self.resources, store=self.store)
+
+    def known(self, ids: Sequence[str]) -> Collection[str]:
+        """Those of the given document ids that the store has."""
+        found: set[str] = set()
+        for start in range(0, len(ids), 500):
+            found |= self.store.get(ids[start : start + 500]).keys()
+        return found
+
+    def evaluate(
+        self, recipe: Recipe, data: EvaluationData, on_progress: OnProgress = lambda done, total: None
+    ) -> Evaluation:
+        """Measure a prepared recipe; see `evaluate`."""
+        before = dict(self.memory.hits)
+        with self.checker(recipe) as checker:
+            made = evaluate(
+                checker,
+                data.claims,
+                data.qrels,
+                data.gold,
+                data.metrics,
+                depth=data.depth,
+                verdicts=data.gold is not None,
+                on_progress=on_progress,
+            )
+        hits = {kind: count - before.get(kind, 0) for kind, count in self.memory.hits.items()}
+        return replace(made, remembered={kind: count for kind, count in hits.items() if count})
+
+    def evaluate_all(
+        self,
+        recipes: Mapping[str, Recipe],
+        data: EvaluationData,
+        progress: Callable[[str], AbstractContextManager[OnProgress]] | None = None,
+    ) -> Iterator[tuple[str, Evaluation]]:
+        """Measure recipes by name, each as it is asked for: what `ccheck evaluate` does.
+
+        All of them are prepared and checked before the first one runs. `progress` opens a bar for a name. Raises what
+        `check` and `evaluate` raise.
+        """
+        prepared = {name: self.prepare(recipe, data) for name, recipe in recipes.items()}
+        for recipe in prepared.values():
+            self.check(recipe, judged=data.gold is not None)
+        for name, recipe in prepared.items():
+            with progress(name) if progress is not None else nullcontext(lambda done, total: None) as on_progress:
+                made = self.evaluate(recipe, data, on_progress)
+            yield name, made
+
+
+@contextmanager
+def open_session(
+    settings: Settings, *, fresh: bool = False, notify: Callable[[str], None] = lambda message: None
+) -> Iterator[Session]:
+    """Open the store of the settings. `fresh` computes everything again; `notify` is told what takes long.
+
+    Raises UsageError, NotFound or InvalidData.
+    """
+    with (
+        open_memory(settings, fresh=fresh) as memory,
+        open_store(settings) as store,
+        Resources(settings, memory, notify) as resources,
+    ):
+        yield Session(settings, store, resources, memory)

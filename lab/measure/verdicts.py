@@ -1,0 +1,156 @@
+"""How good stances and verdicts are: precision, recall, F1 and confusion by scikit-learn, and calibration error.
+
+What could not be labelled is counted apart: it is in no confusion matrix and in no score, and is never a label. The
+same holds for true labels that nothing was said about, as of documents that were not retrieved. So the scores are over
+the pairs that were both judged and labelled, as the second subtask of ClimateCheck has it (its score adds `R@10`).
+Verdicts that were made although some of their documents could not be judged are in the scores, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...core.errors import InvalidData
+from ...core.extras import require
+from ...core.types import Label, Stance, Verdict
+from ...verdict.labels import LABELS
+from .metrics import RESAMPLES, SEED
+from .types import Classified, Interval, Scores
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ...verdict.calibration import Reliability
+
+Key = TypeVar("Key", str, tuple[str, str])
+"""A claim's id, or those of a claim and a document."""
+
+
+def classify(
+    predicted: Mapping[Key, Stance | Verdict],
+    truth: Mapping[Key, Label],
+    *,
+    resamples: int = RESAMPLES,
+) -> Classified:
+    """Labels against the true ones, over the keys that both have. What is predicted without a true label is left out.
+
+    Means are over the labels that occur, as truth or as prediction, weighted by how often they are true or all alike
+    (macro). Intervals are percentiles of a bootstrap over claims, since the pairs of one claim go together; with one
+    claim there are none. Raises MissingExtra without scikit-learn, and InvalidData where no label can be compared.
+    """
+    require("evaluation", "evaluation", "sklearn")
+    from sklearn import metrics
+
+    answered = {key: predicted[key] for key in truth if key in predicted}
+    made = {key: one.label for key, one in answered.items() if one.label is not None}
+    if not made:
+        failed = next((one.error for one in answered.values() if one.error), None)
+        why = (
+            f"none of {len(answered):,} could be labelled: {failed or 'nobody judged'}"
+            if answered
+            else f"none of the {len(truth):,} true labels is for anything labelled: do the ids belong together?"
+        )
+        raise InvalidData(f"labels can't be measured: {why}")
+    expected = [truth[key] for key in made]
+    given = list(made.values())
+    labels = tuple(label for label in LABELS if label in expected or label in given)
+    each = metrics.precision_recall_fscore_support(expected, given, labels=labels, zero_division=0)
+    # Of all labels, since scikit-learn warns of a matrix of one.
+    places = [LABELS.index(label) for label in labels]
+    confusion = metrics.confusion_matrix(expected, given, labels=LABELS)[places][:, places]
+    return Classified(
+        labels=labels,
+        count=len(made),
+        failed=len(answered) - len(made),
+        missing=len(truth) - len(answered),
+        partial=sum(one.failed > 0 for key in made if isinstance(one := answered[key], Verdict)),
+        accuracy=float(metrics.accuracy_score(expected, given)),
+        weighted=_mean(metrics, expected, given, labels, "weighted"),
+        macro=_mean(metrics, expected, given, labels, "macro"),
+        by_label={
+            label: Scores(float(each[0][i]), float(each[1][i]), float(each[2][i]), int(each[3][i]))
+            for i, label in enumerate(labels)
+        },
+        confusion=tuple(tuple(map(int, row)) for row in confusion),
+        intervals=_intervals([_claim(key) for key in made], expected, given, labels, resamples),
+        reliability=_reliability([answered[key] for key in made], expected),
+    )
+
+
+def _claim(key: str | tuple[str, str]) -> str:
+    return key if isinstance(key, str) else key[0]
+
+
+def _mean(
+    metrics: Any, expected: Sequence[Label], given: Sequence[Label], labels: Sequence[Label], kind: str
+) -> Scores:
+    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
+        expected, given, labels=labels, average=kind, zero_division=0
+    )
+    return Scores(float(precision), float(recall), float(f1), len(expected))
+
+
+def _reliability(answers: Sequence[Stance | Verdict], truth: Sequence[Label]) -> Reliability | None:
+    """How reliable the confidences are; None without confidences."""
+    from ...verdict.calibration import reliability
+
+    if all(answer.confidence is None for answer in answers):
+        return None
+    return reliability([Stance(answer.label, answer.confidence) for answer in answers], truth)
+
+
+def _intervals(
+    claims: Sequence[str],
+    expected: Sequence[Label],
+    given: Sequence[Label],
+    labels: Sequence[Label],
+    resamples: int,
+) -> dict[str, Interval]:
+    import numpy as np
+
+    place = {claim: number for number, claim in enumerate(dict.fromkeys(claims))}
+    if len(place) < 2:
+        return {}
+    counts = np.zeros((len(place), len(labels), len(labels)))
+    for claim, true, label in zip(claims, expected, given, strict=True):
+        counts[place[claim], labels.index(true), labels.index(label)] += 1
+    sums = resampled(counts.reshape(len(place), -1), resamples)
+    figures = label_figures(sums.reshape(resamples, len(labels), len(labels)))
+    ends = {name: np.percentile(values, (2.5, 97.5)) for name, values in figures.items()}
+    return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
+
+
+def resampled(rows: NDArray[np.float64], resamples: int) -> NDArray[np.float64]:
+    """The sum of as many rows as there are, drawn with replacement: shape [resamples, columns]."""
+    import numpy as np
+
+    rng = np.random.default_rng(SEED)
+    drawn = []
+    block = max(1, 2_000_000 // len(rows))
+    for start in range(0, resamples, block):
+        # How often each row is in a resample, times the rows.
+        times = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=min(block, resamples - start))
+        drawn.append(times @ rows)
+    return np.concatenate(drawn)
+
+
+def label_figures(confusions: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Accuracy and F1 of many confusion matrices, shape [resamples, true, predicted]: scikit-learn takes one a call.
+
+    Predicted labels beyond the true ones do not count as labels: what was not judged is wrong.
+    """
+    import numpy as np
+
+    right = np.diagonal(confusions, axis1=1, axis2=2)
+    true = confusions.sum(axis=2)
+    predicted = confusions.sum(axis=1)[:, : true.shape[1]]
+    occurs = true + predicted > 0
+    f1 = np.divide(2 * right, true + predicted, out=np.zeros_like(right), where=occurs)
+    total = true.sum(axis=1)
+    return {
+        "weighted_f1": (f1 * true).sum(axis=1) / total,
+        "macro_f1": f1.sum(axis=1) / occurs.sum(axis=1),
+        "accuracy": right.sum(axis=1) / total,
+    }

@@ -1,0 +1,178 @@
+"""The page beside a trained model: what it was made from, how, and how good it is."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from ...verdict.labels import STANCES
+from .figures import Figure, shown
+from .loop import Trained
+from .options import StanceOptions, TrainingOptions
+from .retrieval_data import SEEN, UNSEEN, RetrievalData
+from .stance_data import StanceData
+from .stance_figures import Measured
+from .stance_rows import StanceRow
+
+TRAINED_BY = "trained by ccheck"
+"""This phrase is in the card of each model."""
+
+
+def retrieval_card(
+    kind: str,
+    use: str,
+    options: TrainingOptions,
+    data: RetrievalData,
+    phases: Sequence[Trained],
+    found: Sequence[Figure],
+    notes: Sequence[str],
+    facts: Mapping[str, object],
+) -> str:
+    """The card of an embedder, an adapter or a reranker. `use`: the command or setting that uses it."""
+    return _card(
+        kind.capitalize(),
+        f"To use it: `{use}`.",
+        "text-ranking" if kind == "reranker" else "sentence-similarity",
+        options.model_dump(mode="json", exclude_none=True),
+        data=[
+            f"{len(data.documents):,} documents, {len(data.train):,} claims to train on",
+            *data.messages,
+            f"**{UNSEEN}**: training saw no document of these claims, neither as relevant nor as a negative",
+            f"**{SEEN}**: training did not see these claims. It may have seen their documents",
+        ],
+        figures=[
+            "Before and after training, with 95% bootstrap intervals over claims. Differences are paired by claim.",
+            "",
+            "| claims | metric | before | after | difference |",
+            "| --- | --- | --- | --- | --- |",
+            *(
+                f"| {figure.group} ({figure.claims}) | {figure.metric} | {figure.before:.4f} "
+                f"{shown(figure.before_interval)} | {figure.after:.4f} {shown(figure.after_interval)} "
+                f"| {figure.change()} |"
+                for figure in found
+            ),
+        ],
+        notes=notes,
+        training=[*_phases(phases, options.metric), *(f"{name}: {value}" for name, value in facts.items())],
+    )
+
+
+def stance_card(
+    options: StanceOptions, data: StanceData, phases: Sequence[Trained], measured: Measured, notes: Sequence[str]
+) -> str:
+    """The card of a stance classifier."""
+    weak = [f"First trained on {counted(data.weak)}, made from documents without labels"] if data.weak else []
+    return _card(
+        "Stance model",
+        "It says what a document (the first text) says about a claim (the second). To use it: "
+        "`ccheck query CLAIM --stance FOLDER`.",
+        "text-classification",
+        options.model_dump(mode="json", exclude_none=True),
+        library="transformers",
+        data=[
+            *data.messages,
+            f"Trained on {counted(data.train)}",
+            f"The best epoch was chosen by {options.metric} on {counted(data.dev)}",
+            *weak,
+        ],
+        figures=_stance_figures(measured),
+        notes=notes,
+        training=_phases(phases, options.metric),
+    )
+
+
+def features_card(
+    settings: Mapping[str, Any],
+    data: StanceData,
+    train: Sequence[StanceRow],
+    chosen: str,
+    measured: Measured,
+    notes: Sequence[str],
+) -> str:
+    """The card of a stance model of pair features. `chosen`: how the regularisation was chosen."""
+    return _card(
+        "Stance model of pair features",
+        "Logistic regression over its embeddings. To use it: `ccheck query CLAIM --stance FOLDER`.",
+        "text-classification",
+        settings,
+        data=[*data.messages, f"Trained on {counted(train)}"],
+        figures=_stance_figures(measured),
+        notes=notes,
+        training=[chosen],
+    )
+
+
+def counted(rows: Sequence[StanceRow]) -> str:
+    """How many pairs there are, of each label."""
+    counts = Counter(row.label for row in rows)
+    return f"{len(rows):,} pairs ({', '.join(f'{counts[label]:,} {label}' for label in STANCES)})"
+
+
+def _card(
+    title: str,
+    about: str,
+    tag: str,
+    settings: Mapping[str, Any],
+    *,
+    library: str = "ccheck",
+    data: Iterable[str],
+    figures: Sequence[str],
+    notes: Sequence[str],
+    training: Iterable[str],
+) -> str:
+    """Markdown with the front matter that model hubs read."""
+    base = settings["base"]
+    parts = [
+        ["---", f"base_model: {base}", f"library_name: {library}", f"pipeline_tag: {tag}", "---"],
+        [f"# {title} {TRAINED_BY} {version('ccheck')}"],
+        [f"From `{base}`. {about}"],
+        ["## Data", "", *map(_bullet, data)],
+        ["## Figures", "", *figures],
+        [*map(_bullet, notes)] or None,
+        ["## Training", "", *map(_bullet, training)],
+        ["## Settings", "", "```toml", *(_toml(name, value) for name, value in settings.items()), "```"],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _bullet(text: str) -> str:
+    return f"- {text[0].upper()}{text[1:]}."
+
+
+def _phases(phases: Sequence[Trained], metric: str) -> list[str]:
+    lines = []
+    for phase in phases:
+        if not phase.measured:
+            lines.append(f"{phase.phase}: {phase.steps} steps in {phase.seconds:.0f} s. The last weights were kept")
+            continue
+        values = ", ".join(f"{value:.4f}" for _, _, value in phase.history)
+        lines.append(
+            f"{phase.phase}: {phase.steps} steps in {phase.seconds:.0f} s. {metric} before training and after each "
+            f"measurement: {values}. The weights of step {phase.best_step} were kept"
+        )
+    return lines
+
+
+def _stance_figures(measured: Measured) -> list[str]:
+    lines = [
+        "With 95% bootstrap intervals over claims. The last column is for always saying the most frequent label.",
+        "",
+        "| pairs | weighted F1 | macro F1 | accuracy | weighted F1 of one label |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, (own, floor) in measured.items():
+        values = {"weighted_f1": own.weighted.f1, "macro_f1": own.macro.f1, "accuracy": own.accuracy}
+        cells = " | ".join(f"{value:.3f} {shown(own.intervals.get(key))}" for key, value in values.items())
+        failed = f", {own.failed} without an answer" if own.failed else ""
+        lines.append(f"| {name} ({own.count:,}{failed}) | {cells} | {floor.weighted.f1:.3f} |")
+    return lines
+
+
+def _toml(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{key} = {json.dumps(item)}" for key, item in value.items() if item is not None)
+        return f"{name} = {{ {inner} }}"
+    return f"{name} = {json.dumps(value)}"

@@ -1,0 +1,100 @@
+"""The folder that a training works in, and the model that it leaves: whole, or not at all."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import InvalidData, UsageError
+from ...core.files import check_folder, write_text
+from .card import TRAINED_BY
+from .loop import log_text
+
+SETTINGS = "settings.json"
+
+
+def work_folder(output: Path, settings: str, *, resume: bool, overwrite: bool) -> Path:
+    """`OUTPUT.training`, new or to continue in. Raises UsageError if it exists and neither flag was given."""
+    work = output.with_name(f"{output.name}.training")
+    check_folder(output, "the model")
+    check_folder(work, "the training")
+    if output.exists() and not overwrite:
+        raise UsageError(f"{output} already exists. Choose another output, or use --overwrite to replace it")
+    if output.exists() and not _is_trained(output):
+        raise UsageError(
+            f"{output} is not a model that ccheck trained, so --overwrite does not replace it. Choose another output"
+        )
+    if work.exists() and not _is_training(work):
+        raise UsageError(f"{work} is not a training folder of ccheck. Choose another output, or remove this folder")
+    # A training that ended before its first checkpoint, for example because of a bad base, has nothing to resume.
+    begun = any(work.glob("*/checkpoints/*")) or any(work.glob("*/done.json"))
+    if work.exists() and not resume and (overwrite or not begun):
+        shutil.rmtree(work)
+    if not work.exists():
+        work.mkdir(parents=True)
+        write_text(work / SETTINGS, settings)
+        return work
+    if not resume:
+        raise UsageError(
+            f"{work} contains an unfinished training. Use --resume to continue it, or --overwrite to start again"
+        )
+    saved = work / SETTINGS
+    if not saved.is_file():
+        write_text(saved, settings)  # killed before anything else
+    elif saved.read_text(encoding="utf-8") != settings:
+        raise UsageError(
+            f"{work} contains a training with other settings or data. Use the same ones, or --overwrite to start again"
+        )
+    return work
+
+
+def _is_trained(folder: Path) -> bool:
+    """Whether the folder has the card of a model that was trained here."""
+    card = folder / "README.md"
+    if not card.is_file():
+        return False
+    with card.open("rb") as stream:
+        return TRAINED_BY in stream.read(1 << 16).decode("utf-8", "replace")
+
+
+def _is_training(work: Path) -> bool:
+    """Whether the folder belongs to a training, maybe one that was killed before it wrote its settings."""
+    return (work / SETTINGS).is_file() or all(file.name.startswith(".ccheck-") for file in work.iterdir())
+
+
+def finish(work: Path, output: Path, save: Callable[[Path], object], card: str, phases: Sequence[str]) -> None:
+    """Save a model with its card and log, move it to its place whole, and remove the work folder."""
+    made = work / "model"
+    if made.exists():
+        shutil.rmtree(made)
+    made.mkdir()
+    save(made)
+    write_text(made / "README.md", card)
+    rows: list[dict[str, Any]] = []
+    for phase in phases:
+        with (work / phase / "log.csv").open(encoding="utf-8", newline="") as stream:
+            rows += list(csv.DictReader(stream))
+    if rows:
+        write_text(made / "log.csv", log_text(rows))
+    boards = work / "tensorboard"
+    if boards.is_dir():
+        shutil.copytree(boards, made / "tensorboard")
+    strange = [file.name for file in made.rglob("*") if file.suffix in (".bin", ".pt", ".pth", ".pkl")]
+    if strange:
+        raise InvalidData(
+            f"the model was not saved, because it would include {', '.join(strange)}, which are not safetensors files"
+        )
+    # safetensors writes files that nobody else may read.
+    mask = os.umask(0)
+    os.umask(mask)
+    for file in made.rglob("*"):
+        file.chmod((0o777 if file.is_dir() else 0o666) & ~mask)
+    if output.exists():
+        old = work / "replaced"
+        output.replace(old)
+    made.replace(output)
+    shutil.rmtree(work)

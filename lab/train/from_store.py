@@ -1,0 +1,155 @@
+"""Training data from the retrieval of a recipe: hard negatives, candidates, and the scores of its stages."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...core.adjust import Changes, adjusted
+from ...core.errors import InvalidData, UsageError
+from ...core.redaction import redact
+from ...core.settings import Settings
+from ...core.types import Claim, Document
+from ...pipeline.checker import Checker
+from ..measure.datasets import read_claims, read_corpus, read_qrels
+from ..measure.evaluate import retrieval_only
+from ..measure.session import OnProgress, open_session
+from .learned_reranker import LearnedReport, LearnedRerankerOptions, train_learned_reranker
+from .mining import Mined, MiningOptions, mine
+from .reranker import Candidates
+
+
+def _silent(*said: object) -> None:
+    """Ignore it."""
+
+
+def mine_from_store(
+    settings: Settings,
+    claims: str,
+    qrels: str,
+    output: Path,
+    options: MiningOptions,
+    *,
+    corpus: str | None = None,
+    replace: Mapping[str, str] | None = None,
+    resume: bool = False,
+    notify: Callable[[str], None] = _silent,
+    on_progress: OnProgress = _silent,
+) -> Mined:
+    """Mine hard negatives with the retrieval of the settings' recipe: what `ccheck mine` does.
+
+    Only a reranker that the settings name reorders the ranking, down to the whole depth: a recipe's own reads less.
+    `replace`: other models for those that the recipe names. Random negatives come from the file `corpus`, else from all
+    judged documents. Raises what `mine` raises, and NotFound, UsageError or InvalidData for files, store and recipe.
+    """
+    if options.hard + options.random == 0:
+        raise UsageError("nothing to mine: ask for hard or random negatives")
+    if settings.rerank is None:
+        settings = settings.model_copy(update={"rerank": "none"})
+    depth = options.depth if settings.rerank != "none" else None
+    recipe = retrieval_only(adjusted(settings, Changes(rerank_depth=depth, replace=replace)))
+    judged = read_qrels(qrels)
+    ids = sorted(read_corpus(corpus).documents if corpus else {key for grades in judged.values() for key in grades})
+    with Checker(settings, recipe=recipe, notify=notify) as checker:
+        about = {
+            "recipe": redact(recipe.model_dump_json(include={"retrievers", "fusion", "rerankers"})),
+            "store": checker.store.name,
+            "data": hashlib.sha256("\0".join([Path(claims).name, *ids]).encode("utf-8", "surrogatepass")).hexdigest(),
+        }
+        return mine(
+            checker,
+            read_claims(claims),
+            judged,
+            checker.store.get,
+            ids,
+            output,
+            options,
+            about,
+            resume=resume,
+            on_progress=on_progress,
+        )
+
+
+def learn_reranker_from_store(
+    settings: Settings,
+    claims: str,
+    qrels: str,
+    options: LearnedRerankerOptions,
+    *,
+    rerankers: bool = False,
+    notify: Callable[[str], None] = _silent,
+    on_progress: OnProgress = _silent,
+) -> LearnedReport:
+    """Train a reranker over the scores of the settings' recipe: what `ccheck train learned-reranker` does.
+
+    With `rerankers` those of the recipe run first, and it learns from their scores too. Raises what
+    `train_learned_reranker` raises, and NotFound, UsageError or InvalidData for files, store and recipe.
+    """
+    whole = adjusted(settings)
+    before = {
+        name: stage.model_copy(update={"required": True})
+        for name, stage in whole.rerankers.items()
+        if rerankers and stage.kind != "learned"
+    }
+    if rerankers and not before:
+        raise UsageError(f"the recipe {whole.name} has no rerankers to learn from. Leave out --rerankers")
+    recipe = retrieval_only(whole).model_copy(update={"rerankers": before})
+    judged = read_qrels(qrels)
+    with open_session(settings, notify=notify) as session, session.checker(recipe) as checker:
+        plan = checker.plan()
+        return train_learned_reranker(
+            checker,
+            list(plan.retrievers),
+            read_claims(claims),
+            judged,
+            options,
+            {"recipe": recipe.name, "store": checker.store.name},
+            on_progress,
+            rerankers=list(plan.rerankers),  # without one that is `auto`, if there is none for it
+        )
+
+
+@contextmanager
+def open_candidates(
+    settings: Settings,
+    documents: Mapping[str, Document],
+    *,
+    corpus: str | None = None,
+    replace: Mapping[str, str] | None = None,
+    notify: Callable[[str], None] = _silent,
+) -> Iterator[Candidates]:
+    """Rankings by the retrieval of the settings' recipe, without its rerankers, of some documents.
+
+    They come from the settings' store or, with the file `corpus`, from a temporary store of it. `replace`: other models
+    for those that the recipe names. Raises NotFound, UsageError or InvalidData; so does what it yields, and for a store
+    that has none of the documents.
+    """
+    with tempfile.TemporaryDirectory(prefix="ccheck-train-") as scratch:
+        if corpus is not None:
+            settings = settings.model_copy(update={"store": f"{scratch}/store"})
+        recipe = retrieval_only(adjusted(settings, Changes(replace=replace))).model_copy(update={"rerankers": {}})
+        with Checker(settings, recipe=recipe) as checker:
+            if corpus is not None:
+                notify("ingesting the corpus into a temporary store, to find candidates")
+                checker.ingest(corpus)
+
+            def candidates(claims: Sequence[Claim], depth: int) -> dict[str, dict[str, float]]:
+                found: dict[str, dict[str, float]] = {}
+                if not claims:
+                    return found
+                for result in checker.check_many(claims, k=depth, details=False):
+                    if result.error is not None:
+                        raise result.error
+                    scores = {one.document.id: one.hit.score for one in result.evidence}
+                    found[str(result.claim.id)] = {id_: score for id_, score in scores.items() if id_ in documents}
+                if not any(found.values()):
+                    raise InvalidData(
+                        f"no document of the corpus was found in the store {checker.store.name}. Ingest the corpus "
+                        "into it first"
+                    )
+                return found
+
+            yield candidates

@@ -1,0 +1,65 @@
+"""The files of a training, read and put together as the commands of `ccheck train` do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..measure.datasets import read_claims, read_corpus, read_qrels
+from .options import RetrievalOptions, StanceOptions
+from .retrieval_data import RetrievalData, retrieval_data
+from .stance_data import StanceData, join_files, stance_data
+from .stance_rows import read_documents, read_rows
+
+
+def read_retrieval_data(
+    corpus: str,
+    claims: str,
+    qrels: str,
+    options: RetrievalOptions,
+    *,
+    dev_claims: str | None = None,
+    dev_qrels: str | None = None,
+) -> RetrievalData:
+    """Reads the data to train and measure a retrieval model on. Its messages say what was left out.
+
+    Raises NotFound, UsageError, MissingExtra (Parquet), or InvalidData.
+    """
+    documents, rejected = read_corpus(corpus, titles=options.titles)
+    data = retrieval_data(
+        documents.values(),
+        read_claims(claims),
+        read_qrels(qrels),
+        dev_claims=read_claims(dev_claims) if dev_claims else None,
+        dev_qrels=read_qrels(dev_qrels) if dev_qrels else None,
+        split=options.split,
+        dev_share=options.dev_share,
+        seed=options.seed,
+    )
+    left_out = f"{len(rejected):,} records of the corpus were left out. The first: {rejected[0]}" if rejected else ""
+    return replace(data, messages=(left_out, *data.messages)) if left_out else data
+
+
+def read_stance_data(
+    train: Sequence[str],
+    options: StanceOptions,
+    *,
+    dev: str | None = None,
+    test: str | None = None,
+    corpus: str | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+) -> StanceData:
+    """Reads the data to train and measure a stance model on. `notify` is told what each file of `train` holds.
+
+    Raises NotFound, MissingExtra (Parquet), or InvalidData.
+    """
+    files = [read_rows(file, corpus) for file in train]
+    for file, rows in zip(train, files, strict=True):
+        notify(f"{file}: {rows.describe()}")
+    return stance_data(
+        join_files(files),
+        options,
+        read_rows(dev, corpus).rows if dev else (),
+        read_rows(test, corpus).rows if test else (),
+        read_documents(corpus) if corpus and options.weak_pairs else None,
+    )

@@ -1,0 +1,271 @@
+"""Settings of trainings: defaults, then a preset, then a TOML file, then flags.
+
+A preset has the values of a published system; `presets/NAME.toml` says from which section of its paper.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ...core.errors import InvalidData, NotFound, UsageError
+
+DEFAULT_BASE = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+class Lora(BaseModel):
+    """Low-rank adaptation (Hu et al., ICLR 2022): training learns a small addition to some linear layers.
+
+    `modules` are the last parts of their names, for example `q_proj`. By default they are those of attention. The
+    addition is merged into the weights at the end.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    modules: tuple[str, ...] = ()
+    last_layers: int | None = Field(default=None, ge=1, description="adapt only this many of the last layers")
+    r: int = Field(default=8, ge=1, le=1024)
+    alpha: float = Field(default=32, gt=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+
+
+class TrainingOptions(BaseModel):
+    """The options of all trainings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base: str = Field(default=DEFAULT_BASE, description="the model to start from, a folder or a name")
+    seed: int = Field(default=0, ge=0, le=2**31)
+    epochs: int = Field(default=3, ge=1, le=1000)
+    batch: int = Field(default=16, ge=1, description="rows in one batch")
+    accumulate: int = Field(default=1, ge=1, description="batches for each step of the optimiser")
+    learning_rate: float = Field(default=2e-5, gt=0)
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: float = Field(default=0.1, ge=0, description="below 1: a share of all steps; otherwise a number of steps")
+    weight_decay: float = Field(default=0.01, ge=0)
+    clip: float = Field(default=1.0, gt=0, description="largest gradient norm")
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto",
+        description="precision of the forward pass; auto: bfloat16 where the device has it, float16 on other GPUs",
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=8, le=131_072, description="default: the model's limit, at most 512"
+    )
+    attention_dropout: float | None = Field(
+        default=0.0, ge=0, lt=1, description="0 allows a faster attention kernel; none: the model's own value"
+    )
+    gradient_checkpointing: bool = Field(default=False, description="saves memory, takes a third more time")
+    lora: Lora | None = None
+    metric: str = Field(default="nDCG@10", description="metric that chooses the best epoch")
+    patience: int | None = Field(default=None, ge=1, description="stop after this many measurements without a gain")
+    evaluations: int = Field(default=1, ge=1, description="measurements in each epoch")
+    checkpoint_steps: int = Field(default=200, ge=1)
+    split: Literal["document", "claim"] = Field(
+        default="document", description="what training and development claims do not share"
+    )
+    dev_share: float = Field(
+        default=0.2,
+        ge=0,
+        lt=1,
+        description="share of the claims to measure on, where --dev-claims are not given; 0: train on all of them and "
+        "keep the last weights",
+    )
+    negatives: Path | None = Field(default=None, description="a file from ccheck mine")
+
+
+class RetrievalOptions(TrainingOptions):
+    """The options of trainings on a corpus: of embedders, adapters and rerankers."""
+
+    titles: bool = Field(
+        default=True,
+        description="false: learn from texts without their titles, as recipes with ingest.titles = false read them",
+    )
+
+
+_JUDGED = "judged: only documents that were judged not to be relevant to some claim are negatives"
+
+
+class EmbedderOptions(RetrievalOptions):
+    """Training of an embedding model.
+
+    `multiple-negatives`: each claim is to be nearer to its document than to all others of a batch (Henderson et al.,
+    2017), whose size memory does not limit (GradCache, Gao et al., RepL4NLP 2021): `batch` is what counts, `chunk` what
+    is computed at a time. `triplet`: nearer by `margin`, in cosine, than to one other document.
+    """
+
+    epochs: int = Field(default=3, ge=0, le=1000)
+    loss: Literal["multiple-negatives", "triplet"] = "multiple-negatives"
+    batch: int = Field(default=64, ge=2)
+    chunk: int = Field(
+        default=16,
+        ge=1,
+        description="multiple-negatives: texts computed at a time; as many as batch: faster, more memory",
+    )
+    scale: float = Field(default=20.0, gt=0, description="multiple-negatives: factor for the cosines")
+    margin: float = Field(default=0.3, gt=0, description="triplet")
+    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the corpus itself, for a first phase")
+    weak_epochs: int = Field(default=1, ge=1)
+    weak_learning_rate: float = Field(default=2e-5, gt=0)
+    hard: int = Field(default=1, ge=0, description="negatives for each pair; optional for multiple-negatives")
+    negatives_from: Literal["corpus", "judged"] = Field(default="corpus", description=_JUDGED)
+    pool: int = Field(default=2000, ge=1, description="documents to rank when choosing the best epoch")
+    final_pool: int = Field(default=20_000, ge=1, description="documents to rank for the figures at the end")
+
+
+class AdapterOptions(RetrievalOptions):
+    """Training of a linear map of claims' embeddings."""
+
+    epochs: int = Field(default=50, ge=1, le=10_000)
+    batch: int = Field(default=64, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    scale: float = Field(default=20.0, gt=0)
+    towards_identity: float = Field(default=1e-2, ge=0, description="weight of the squared distance to the identity")
+    patience: int | None = Field(default=5, ge=1)
+    final_pool: int = Field(default=20_000, ge=1, description="documents to rank, beside all judged ones")
+    dev_share: float = Field(default=0.2, gt=0, lt=1)
+
+
+class RerankerOptions(RetrievalOptions):
+    """Training of a reranker.
+
+    `bce`: relevant or not, each pair by itself. `margin`: the relevant document above another by `margin`, in
+    probabilities (sigmoid) or, with `margin_of = "logits"`, in the model's own scores. `softmax`: the relevant one out
+    of a group with its negatives.
+
+    Negatives are documents that a retrieval finds for the claim and that are not judged relevant, `hard` for each
+    relevant one, and `random` others.
+    """
+
+    epochs: int = Field(default=3, ge=0, le=1000)
+    second_epochs: int = Field(
+        default=0, ge=0, description="epochs on negatives that the model of the first phase ranks highest"
+    )
+    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the corpus itself, for a first phase")
+    weak_epochs: int = Field(default=1, ge=1)
+    weak_learning_rate: float = Field(default=5e-5, gt=0)
+    recipe: str | None = Field(default=None, description="the recipe whose retrieval finds candidates")
+    loss: Literal["bce", "margin", "softmax"] = "bce"
+    margin: float = Field(default=0.2, gt=0)
+    margin_of: Literal["probabilities", "logits"] = "probabilities"
+    depth: int = Field(default=200, ge=1, le=10_000, description="how deep in the ranking to look for negatives")
+    hard: int = Field(default=4, ge=0, description="negatives from the ranking, for each relevant document")
+    hard_choice: Literal["top", "random"] = Field(default="top", description="which negatives of the ranking to take")
+    keep: int | None = Field(
+        default=None, ge=1, description="draw hard negatives from this many of the first that are left"
+    )
+    mined_by: Literal["retrieval", "base"] = Field(
+        default="retrieval", description="base: the untrained base reorders the ranking that negatives come from"
+    )
+    negatives_from: Literal["corpus", "judged"] = Field(default="corpus", description=_JUDGED)
+    negatives_per: Literal["document", "claim"] = Field(
+        default="document",
+        description="claim, for bce: a claim with several relevant documents has negatives only once",
+    )
+    random: int = Field(default=4, ge=0, description="random negatives, for each relevant document")
+    random_from: Literal["corpus", "relevant"] = Field(
+        default="corpus",
+        description="relevant: documents relevant to other claims, so that no document gives away its label",
+    )
+    eval_depth: int = Field(default=50, ge=2, le=1000, description="documents to rerank when measuring")
+    eval_claims: int = Field(default=100, ge=1, description="claims that choose the best epoch; the figures use all")
+    batch_tokens: int = Field(default=16_384, ge=256, description="token ids in one forward pass")
+    prompt: str | None = Field(
+        default=None, description="for decoders that ccheck does not know: the prompt after the texts"
+    )
+    yes_token: str | None = Field(default=None, description="for the same: the token whose logit is the score")
+
+
+class StanceOptions(TrainingOptions):
+    """Training of a stance classifier.
+
+    The loss is focal, weighted by class (Lin et al., ICCV 2017): -alpha_y (1 - p_y)^gamma log p_y.
+    """
+
+    epochs: int = Field(default=10, ge=1, le=1000)
+    batch: int = Field(default=32, ge=1)
+    learning_rate: float = Field(default=5e-5, gt=0)
+    warmup: float = Field(default=0.1, ge=0)
+    max_tokens: int | None = Field(
+        default=256, ge=16, le=131_072, description="tokens of claim and document read at a time"
+    )
+    metric: Literal["weighted F1", "macro F1"] = "weighted F1"
+    split: Literal["document", "claim", "pair"] = Field(  # type: ignore[assignment] # one more way than other trainings
+        default="document", description="what training and test pairs do not share; pair: a share of each label's pairs"
+    )
+    dev_share: float = Field(default=0.2, gt=0, lt=1)
+    gamma: float = Field(default=2.0, ge=0, description="focal loss: larger values give right pairs less weight")
+    class_weights: bool = Field(
+        default=False, description="alpha is the inverse frequency of a class, scaled to sum to 3; otherwise alpha is 1"
+    )
+    balanced: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="pairs are drawn with weight count^-balanced; 1: equal classes, 0: classes as they are",
+    )
+    frozen: bool = Field(default=False, description="train only pooler and classifier, not the encoder")
+    frozen_layers: int = Field(default=0, ge=0, description="leave this many of the lowest layers unchanged")
+    weak_pairs: int = Field(default=0, ge=0, description="pairs made from the documents, for a first phase")
+    weak_epochs: int = Field(default=1, ge=1)
+    weak_learning_rate: float = Field(default=1e-4, gt=0)
+
+
+T = TypeVar("T", bound=TrainingOptions)
+
+
+def preset_names(kind: type[TrainingOptions]) -> list[str]:
+    """The presets for one kind of training."""
+    folder = files(__package__).joinpath("presets")
+    names = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    prefix = _prefix(kind)
+    return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+
+
+def load_options(kind: type[T], preset: str | None, config: Mapping[str, Any], flags: Mapping[str, Any]) -> T:
+    """The settings in force; flags that are None were not given.
+
+    Raises NotFound for an unknown preset, InvalidData for an unknown key, and UsageError for an invalid value.
+    """
+    values = {**(_preset(kind, preset) if preset else {}), **config}
+    values |= {name: value for name, value in flags.items() if value is not None}
+    for name in values:
+        if name not in kind.model_fields:
+            near = difflib.get_close_matches(name, kind.model_fields, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(kind.model_fields)}"
+            raise InvalidData(f"unknown training setting {name!r}: {hint}")
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(str(part) for part in problem["loc"])
+        raise UsageError(f"the setting {name}: {problem['msg']}") from error
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A TOML file of settings. Raises NotFound or InvalidData."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise NotFound(f"{path} does not exist") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidData(f"can't read the training settings {path}: {error}") from error
+
+
+def _preset(kind: type[TrainingOptions], name: str) -> dict[str, Any]:
+    names = preset_names(kind)
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(names)}"
+        raise NotFound(f"unknown preset {name!r} for this kind of training: {hint}")
+    file = files(__package__).joinpath("presets", f"{_prefix(kind)}{name}.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def _prefix(kind: type[TrainingOptions]) -> str:
+    return f"{kind.__name__.removesuffix('Options').lower()}-"

@@ -1,0 +1,377 @@
+"""Training of stance classifiers: sequence classification of claim and document, with transformers' Trainer.
+
+The model inside a `StanceClassifier` is trained, so that it learns and is measured on what it will read in use: a long
+document in windows. The window with the clearest stance decides.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.analysis import clean, sentence_spans, terms
+from ...core.errors import InvalidData, UsageError
+from ...core.models import find_model, loading_quietly
+from ...core.text import first_line
+from ...core.types import Document, Label
+from ...verdict.classifier import StanceClassifier, read_labels
+from ...verdict.labels import STANCES
+from .card import stance_card
+from .folders import finish, work_folder
+from .loop import Listener, Silent, Trained, arguments, checkpointing, require_training, run_phase, training_device
+from .options import StanceOptions
+from .stance_data import StanceData
+from .stance_figures import (
+    StanceReport,
+    judge_rows,
+    measure_groups,
+    measure_rows,
+    metric_of,
+    most_frequent,
+    save_figures,
+    stance_notes,
+)
+from .stance_rows import StanceRow
+
+if TYPE_CHECKING:
+    import torch
+
+LONGEST = 512
+SORTED_TOGETHER = 16
+"""How many batches are drawn together and sorted by length."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A pair as it is trained on."""
+
+    inputs: Mapping[str, Sequence[int]]
+    label: int
+
+    @property
+    def tokens(self) -> int:
+        return len(self.inputs["input_ids"])
+
+
+def train_stance(
+    data: StanceData,
+    options: StanceOptions,
+    output: Path,
+    *,
+    device: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+) -> StanceReport:
+    """Train a stance classifier and write its folder, which `--stance` takes.
+
+    `resume` continues a training that was stopped. Raises MissingExtra, NotFound for a missing base,
+    InvalidData for an unusable base or rows of one label only, and UsageError for invalid settings and for an output or
+    an unfinished training that already exists.
+    """
+    require_training()
+    listener = listener or Silent()
+    _check(data)
+    device = training_device(device)
+    work = work_folder(output, _settings(options, data), resume=resume, overwrite=overwrite)
+    start = work / "start"
+    if not start.is_dir():
+        _prepare(options, start)
+    method = StanceClassifier(str(start), device, max_tokens=options.max_tokens)
+    phases = []
+    if data.weak:
+        weak = options.model_copy(update={"gamma": 0.0, "class_weights": False, "balanced": 0.0})
+        pairs = _pairs(method, data.weak, options.seed, listener)
+        phases.append(
+            _phase("weak", work, weak, method, pairs, data, listener, options.weak_epochs, options.weak_learning_rate)
+        )
+    pairs = _pairs(method, data.train, options.seed, listener)
+    phases.append(_phase("stance", work, options, method, pairs, data, listener, options.epochs, options.learning_rate))
+    most = most_frequent(data.train)
+    measured = measure_groups(method, data.groups, most)
+
+    def save(folder: Path) -> None:
+        with loading_quietly():
+            # Not the classifier's tokenizer, which reads special tokens as words.
+            shutil.copytree(start, folder, ignore=shutil.ignore_patterns("*.safetensors*"), dirs_exist_ok=True)
+            method.network.save_pretrained(folder)
+        save_figures(measured, folder)
+
+    notes = stance_notes(measured, most)
+    card = stance_card(options, data, phases, measured, notes)
+    finish(work, output, save, card, [phase.phase for phase in phases])
+    return StanceReport(output, tuple(phases), measured, most, notes)
+
+
+def focal_loss(logits: torch.Tensor, labels: torch.Tensor, alpha: torch.Tensor, gamma: float) -> torch.Tensor:
+    """The mean of -alpha_y (1 - p_y)^gamma log p_y. Shapes: [pairs, classes], [pairs], [classes]."""
+    log_p = logits.float().log_softmax(-1).gather(1, labels[:, None]).squeeze(1)
+    value: torch.Tensor = -(alpha[labels] * (1 - log_p.exp()) ** gamma * log_p).mean()
+    return value
+
+
+def class_weights(labels: Sequence[int], classes: int = 3) -> list[float]:
+    """The inverse frequency of each class, scaled so that they sum to the number of classes."""
+    counts = Counter(labels)
+    inverse = [1 / max(1, counts[number]) for number in range(classes)]
+    return [classes * value / sum(inverse) for value in inverse]
+
+
+class BalancedSampler:
+    """Row numbers of an epoch: as many as there are rows, drawn by their label's count^-balanced; each once for 0.
+
+    Rows of about one length come together. An epoch's order is that of the seed and its number alone, so that a
+    training which goes on has the order that it would have had.
+    """
+
+    def __init__(
+        self, lengths: Sequence[int], labels: Sequence[int], batch: int, seed: int, *, balanced: float = 1.0
+    ) -> None:
+        counts = Counter(labels)
+        self._weights = [counts[label] ** -balanced for label in labels] if balanced else None
+        self._lengths, self._batch, self._seed, self._epoch = list(lengths), batch, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        draw = random.Random(f"{self._seed} {self._epoch}")  # noqa: S311 - an order, not a secret
+        rows = list(range(len(self)))
+        if self._weights is None:
+            draw.shuffle(rows)
+        else:
+            rows = draw.choices(rows, self._weights, k=len(self))
+        together = self._batch * SORTED_TOGETHER
+        batches: list[list[int]] = []
+        for start in range(0, len(rows), together):
+            some = sorted(rows[start : start + together], key=lambda row: self._lengths[row])
+            batches += [some[at : at + self._batch] for at in range(0, len(some), self._batch)]
+        # The batch that is not full comes last, because the Trainer cuts the row numbers into batches again.
+        short = [batch for batch in batches if len(batch) < self._batch]
+        full = [batch for batch in batches if len(batch) == self._batch]
+        draw.shuffle(full)
+        for batch in (*full, *short):
+            yield from batch
+
+
+# -- before
+
+
+def _check(data: StanceData) -> None:
+    for rows, what in ((data.train, "train on"), (data.dev, "measure on")):
+        labels = {row.label for row in rows}
+        if len(labels) < 2:
+            said = ", ".join(labels) or "no label"
+            raise InvalidData(
+                f"the {len(rows)} pairs to {what} have {said} only. Pairs of at least two labels are needed"
+            )
+
+
+def _settings(options: StanceOptions, data: StanceData) -> str:
+    """Identifies a training: one with other settings or data can't continue it."""
+    digest = hashlib.sha256()
+    for rows in (data.train, data.dev, data.weak):
+        digest.update(repr(rows).encode("utf-8", "surrogatepass"))
+    return json.dumps({"options": options.model_dump(mode="json"), "data": digest.hexdigest()})
+
+
+def _prepare(options: StanceOptions, folder: Path) -> None:
+    """The base with three labels, as a folder that a StanceClassifier opens."""
+    found = find_model(options.base)
+    head: dict[str, Any] = {
+        "num_labels": len(STANCES),
+        "id2label": dict(enumerate(STANCES)),
+        "label2id": {label: number for number, label in enumerate(STANCES)},
+        "ignore_mismatched_sizes": True,
+    }
+    try:
+        read_labels(found.path)
+    except InvalidData:
+        pass  # not a stance model: it gets a new head
+    else:
+        head = {}
+    if options.attention_dropout is not None:
+        head["attention_probs_dropout_prob"] = options.attention_dropout
+    temporary = folder.with_name(f"{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    with loading_quietly():
+        import torch
+        import transformers
+
+        torch.manual_seed(options.seed)
+        try:
+            config = transformers.AutoConfig.from_pretrained(found.path, trust_remote_code=False, local_files_only=True)
+            if not hasattr(config, "attention_probs_dropout_prob"):
+                head.pop("attention_probs_dropout_prob", None)
+            model = transformers.AutoModelForSequenceClassification.from_pretrained(
+                found.path,
+                trust_remote_code=False,
+                local_files_only=True,
+                use_safetensors=True,
+                dtype=torch.float32,
+                **head,
+            )
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                found.path, trust_remote_code=False, local_files_only=True
+            )
+        except Exception as error:
+            # A folder can be broken in any way.
+            raise InvalidData(f"{options.base} can't be trained as a stance model: {first_line(error)}") from error
+        own = int(getattr(model.config, "max_position_embeddings", 0) or LONGEST)
+        # What uses the folder reads windows of the length that was trained on.
+        tokenizer.model_max_length = min(options.max_tokens or LONGEST, own, tokenizer.model_max_length)
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+            model.config.pad_token_id = tokenizer.pad_token_id
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+    temporary.rename(folder)
+
+
+def _pairs(method: StanceClassifier, rows: Sequence[StanceRow], seed: int, listener: Listener) -> list[_Pair]:
+    """The pairs to train on: the windows of each row whose label is known."""
+    draw = random.Random(seed)  # noqa: S311
+    pairs: list[_Pair] = []
+    left_out = 0
+    for row in rows:
+        claim = clean(row.claim)
+        premises = method.premises(Document(row.doc_id, row.title, row.text), claim)
+        left_out += not premises
+        for premise, label in _labelled(row, premises, draw):
+            inputs = method.tokenizer(premise, claim, truncation="only_first", max_length=method.max_tokens)
+            pairs.append(_Pair(dict(inputs), method.labels.index(label)))
+    if left_out:
+        listener.message(
+            f"{left_out} pairs are left out: they have no document, or their claim is too long for the model"
+        )
+    if not pairs:
+        raise InvalidData("nothing to train on: all claims are too long for the model")
+    return pairs
+
+
+def _labelled(row: StanceRow, premises: Sequence[str], draw: random.Random) -> Iterator[tuple[str, Label]]:
+    """The windows of a row with labels.
+
+    If the deciding sentences are known, their windows get the row's label, and one other window gets NOT_ENOUGH_INFO.
+    Otherwise one window is chosen: any one if the label is NOT_ENOUGH_INFO, else the one that shares most words with
+    the claim.
+    """
+    if len(premises) <= 1:
+        yield from ((premise, row.label) for premise in premises)
+        return
+    text = clean(row.text).strip()
+    spans = sentence_spans(text)
+    deciding = [text[slice(*spans[number])] for number in row.sentences if number < len(spans)]
+    decides = [any(sentence in premise for sentence in deciding) for premise in premises]
+    if row.label == "NOT_ENOUGH_INFO" or any(decides):
+        others = [premise for premise, one in zip(premises, decides, strict=True) if not one]
+        yield from ((premise, row.label) for premise, one in zip(premises, decides, strict=True) if one)
+        if others:
+            yield draw.choice(others), "NOT_ENOUGH_INFO"
+        return
+    wanted = set(terms(row.claim))
+    yield max(premises, key=lambda premise: len(wanted.intersection(terms(premise)))), row.label
+
+
+# -- the training
+
+
+def _phase(
+    name: str,
+    work: Path,
+    options: StanceOptions,
+    method: StanceClassifier,
+    pairs: Sequence[_Pair],
+    data: StanceData,
+    listener: Listener,
+    epochs: int,
+    learning_rate: float,
+) -> Trained:
+    folder = work / name
+    _freeze(method.network, options)
+
+    def evaluate() -> float:
+        return metric_of(measure_rows(data.dev, judge_rows(method, data.dev), resamples=1), options.metric)
+
+    return run_phase(
+        name,
+        folder,
+        options,
+        lambda: _trainer(folder, options, method, pairs, epochs, learning_rate),
+        evaluate,
+        listener,
+    )
+
+
+def _freeze(model: Any, options: StanceOptions) -> None:
+    """Exclude from training what must not change."""
+    encoder = getattr(model, model.base_model_prefix)
+    layers: Any = getattr(getattr(encoder, "encoder", encoder), "layer", None) or getattr(encoder, "layers", ())
+    if options.frozen_layers > len(layers):
+        raise UsageError(f"frozen_layers is {options.frozen_layers}, but the model has only {len(layers)} layers")
+    if options.frozen:
+        for name, parameter in encoder.named_parameters():
+            parameter.requires_grad = name.startswith("pooler")
+    elif options.frozen_layers:
+        for part in (encoder.embeddings, *layers[: options.frozen_layers]):
+            for parameter in part.parameters():
+                parameter.requires_grad = False
+
+
+def _trainer(
+    folder: Path,
+    options: StanceOptions,
+    method: StanceClassifier,
+    pairs: Sequence[_Pair],
+    epochs: int,
+    learning_rate: float,
+) -> Any:
+    import torch
+    from transformers import Trainer, TrainingArguments
+
+    labels = [pair.label for pair in pairs]
+    weights = class_weights(labels) if options.class_weights else [1.0] * len(STANCES)
+    settings = arguments(
+        options, folder, method.network.device.type, epochs=epochs, learning_rate=learning_rate, rows=len(pairs)
+    )
+    sampler = BalancedSampler(
+        [pair.tokens for pair in pairs], labels, options.batch, options.seed, balanced=options.balanced
+    )
+
+    class Focal(checkpointing(Trainer)):  # type: ignore[misc] # made when it is called
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **parts: Any) -> Any:
+            targets = inputs.pop("labels")
+            outputs = model(**inputs)
+            alpha = torch.tensor(weights, device=targets.device)
+            loss = focal_loss(outputs.logits, targets, alpha, options.gamma)
+            return (loss, outputs) if return_outputs else loss
+
+        def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+            return sampler
+
+    return Focal(
+        model=method.network,
+        args=TrainingArguments(**settings, remove_unused_columns=False),
+        train_dataset=[{**pair.inputs, "labels": pair.label} for pair in pairs],
+        data_collator=functools.partial(_collate, method.tokenizer),
+    )
+
+
+def _collate(tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    import torch
+
+    inputs = tokenizer.pad(
+        [{name: value for name, value in row.items() if name != "labels"} for row in rows], return_tensors="pt"
+    )
+    return {**inputs, "labels": torch.tensor([row["labels"] for row in rows])}

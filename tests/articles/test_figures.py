@@ -1,0 +1,178 @@
+"""Elements are ranked as the recipe says: by what stands for them, by chunks that cite them, and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from article_files import JATS
+
+from ccheck.articles import Article
+from ccheck.articles.bm25 import Bm25Index
+from ccheck.articles.chunks import Cut
+from ccheck.articles.embedding import TextEncoder
+from ccheck.articles.figures import FigureRanker, candidates, represent
+from ccheck.articles.merge import merged
+from ccheck.articles.reading import parse_article
+from ccheck.core.analysis import terms
+from ccheck.core.errors import NotFound, UsageError
+from ccheck.core.grounding_stages import ChunkRun, ElementRun, FiguresStage
+from ccheck.core.recipe import load_recipe
+
+
+@pytest.fixture(scope="module")
+def article() -> Article:
+    return parse_article(JATS.encode(), "snails.xml")
+
+
+def ranked(article: Article, claim: str, stage: FiguresStage, **parts: object) -> list[str]:
+    found = FigureRanker([article], stage, **parts).rank(claim, [article.id])  # type: ignore[arg-type]
+    assert [one.rank for one in found] == list(range(1, len(found) + 1))
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    return [one.element.id for one in found]
+
+
+def elements(**keys: object) -> FiguresStage:
+    return FiguresStage(runs={"one": ElementRun(**keys)})  # type: ignore[arg-type]
+
+
+def chunks(**keys: object) -> FiguresStage:
+    return FiguresStage(runs={"one": ChunkRun(**keys)})  # type: ignore[arg-type]
+
+
+def test_the_packaged_recipe_ranks_what_the_claim_is_about(article: Article) -> None:
+    stage = load_recipe("context24-figures").figures
+    assert stage is not None
+    words = stage.model_copy(update={"runs": {"elements": stage.runs["elements"]}})
+    assert ranked(article, "the moss was eaten at night", words)[0] == "g2"
+    assert ranked(article, "shells grow in length each year", words)[0] == "g1"
+    assert ranked(article, "the weight in grams at the north coast", words)[0] == "t1"
+
+
+def test_what_stands_for_an_element(article: Article) -> None:
+    cut, first, table = Cut(article), article.elements[0], article.elements[2]
+    assert represent(cut, first, ElementRun(text=["caption"], captions=2)) == " ".join(
+        ["Figure 1. Growth of shells. (A) Length by year. (B) Width."] * 2
+    )
+    assert represent(cut, table, ElementRun(text=["cells"])) == "coast grams north 12"
+    assert represent(cut, table, ElementRun(text=["sentences"])) == "Weights are listed in Table 1."
+    near = represent(cut, table, ElementRun(text=["sentences"], neighbours=1))
+    assert near.startswith("Their shells were thicker in cold water. Weights are listed in Table 1. Moss was eaten")
+    assert represent(cut, table, ElementRun(text=["place"])) == "Heavy snails are rare, as Fig. 9 would show."
+    assert "Moss was eaten" in represent(cut, first, ElementRun(text=["windows"], tokens=40))
+    assert "Moss was eaten" in represent(cut, first, ElementRun(text=["semantic"]))
+    # A sentence in the paragraph of its place counts once.
+    both = represent(cut, first, ElementRun(text=["place", "sentences"]))
+    assert both.count("Snails of the coast grew") == 1
+
+
+def test_chunks_give_their_ranks_to_what_they_cite(article: Article) -> None:
+    by_sentence = chunks(granularity="sentence")
+    assert ranked(article, "See both for the slime", by_sentence)[:2] == ["g1", "g2"]
+    [first, second, *_] = FigureRanker([article], by_sentence).rank("weights are listed", ["snails"])
+    assert (first.element.id, first.score) == ("t1", 1.0)
+    assert first.why[0].text == "Weights are listed in Table 1." and first.why[0].granularity == "sentence"
+    assert second.score < 1
+    captions = chunks(granularity="sentence", captions=True)
+    assert ranked(article, "moss left after each night", captions)[0] == "g2"
+
+
+def test_the_order_of_first_mention(article: Article) -> None:
+    claim = "snails moss shells water night slime weights"
+    assert ranked(article, claim, chunks(granularity="window", tokens=1024, order="first-mention")) == [
+        "g1",
+        "t1",
+        "g2",
+    ]
+
+
+def test_a_language_model_orders_and_what_it_leaves_out_comes_last(article: Article) -> None:
+    asked: list[tuple[str, Sequence[str], Sequence[str]]] = []
+
+    def order(claim: str, labels: Sequence[str], texts: Sequence[str], model: str | None) -> list[int]:
+        asked.append((claim, labels, texts))
+        return [2]
+
+    found = ranked(article, "weights", chunks(granularity="sentence", order="llm"), order=order)
+    assert found == ["t1", "g1", "g2"]
+    assert asked == [("weights", ["FIG 1", "FIG 2", "TAB 1"], ["Weights", "Weights are listed in Table 1."])]
+    with pytest.raises(UsageError, match="--llm"):
+        ranked(article, "weights", chunks(order="llm"))
+
+
+def test_embeddings_with_their_instruction(article: Article) -> None:
+    asked: list[str] = []
+
+    def queries(texts: Sequence[str]) -> list[np.ndarray]:
+        asked.extend(texts)
+        return [np.array([1, 0], np.float32) for _ in texts]
+
+    def documents(texts: Sequence[str]) -> list[np.ndarray]:
+        return [np.array([1, 0] if "Weights" in text else [0, 1], np.float32) for text in texts]
+
+    embedders = {"m": TextEncoder(documents, queries)}
+    stage = elements(text=["caption"], retriever="dense", model="m", instruction="find: ")
+    assert ranked(article, "xyz", stage, embedders=embedders)[0] == "t1"
+    assert asked == ["find: xyz"]
+    hybrid = elements(text=["caption"], retriever="hybrid", model="m")
+    assert set(ranked(article, "moss", hybrid, embedders=embedders)[:2]) == {"t1", "g2"}
+    with pytest.raises(UsageError, match="not loaded"):
+        ranked(article, "xyz", stage)
+
+
+def test_supplements_and_panels_are_ranked_where_the_recipe_says_so(article: Article) -> None:
+    assert [one.label for one in candidates(article)] == ["Figure 1", "Fig 2", "Table 1"]
+    assert "S4 Fig" in [one.label for one in candidates(article, supplements=True)]
+    panels = candidates(article, panels=True)
+    assert [one.task_id for one in panels] == ["FIG 1A", "FIG 1B", "FIG 2", "TAB 1"]
+    assert [len(one.mentions) for one in panels[:2]] == [1, 1]
+
+
+def test_statistics_are_those_of_all_articles(article: Article) -> None:
+    other = parse_article(JATS.replace("snails", "moss").encode(), "other.xml")
+    alone = FigureRanker([article], elements(text=["caption"])).rank("moss", ["snails"])
+    among = FigureRanker([article, other], elements(text=["caption"]))
+    assert alone[0].score != among.rank("moss", ["snails"])[0].score
+    assert {one.article for one in among.rank("moss", ["snails", "other"])} == {"snails", "other"}
+    with pytest.raises(NotFound, match="'gone'"):
+        among.rank("moss", ["gone"])
+
+
+def test_no_elements_and_no_words() -> None:
+    bare = parse_article(b"<article><body><p>Only text.</p></body></article>", "bare.xml")
+    assert FigureRanker([bare], elements()).rank("text", ["bare"]) == []
+    article = parse_article(JATS.encode(), "snails.xml")
+    assert ranked(article, "???", elements()) == ["g1", "g2", "t1"]
+
+
+def test_merges() -> None:
+    one, two = [("a", 9.0), ("b", 3.0), ("c", 1.0)], [("d", 0.5), ("a", 0.4), ("e", 0.1)]
+
+    def order(merge: str, **keys: object) -> list[str]:
+        stage = FiguresStage(runs={"x": ElementRun()}, merge=merge, **keys)  # type: ignore[arg-type]
+        return [key for key, _ in merged([one, two], [1.0, 1.0], stage)]
+
+    assert order("top-k") == ["a", "d", "b", "c", "e"]
+    assert order("top-k", k=2) == ["a", "b", "d", "c", "e"]
+    assert order("round-robin") == ["a", "d", "b", "c", "e"]
+    # a: 1 + 1/4, b: 1/2, d: 1/2, c: 1/3, e: 1/6
+    assert order("rank-and-score") == ["a", "b", "d", "c", "e"]
+    assert order("rank-and-score", s=1) == ["a", "d", "b", "c", "e"]
+    # a: 1 + .8, d: 1, b: 1/3, e: .2, c: 1/9
+    assert order("scores") == ["a", "d", "b", "e", "c"]
+
+
+def test_the_portions_of_round_robin_grow() -> None:
+    stage = FiguresStage(runs={"x": ElementRun()}, merge="round-robin")
+    rankings = [[(f"{run}{n}", 1.0) for n in range(4)] for run in "ab"]
+    assert [key for key, _ in merged(rankings, [1, 1], stage)] == ["a0", "b0", "a1", "a2", "b1", "b2", "a3", "b3"]
+
+
+def test_bm25_is_lucenes() -> None:
+    index = Bm25Index([terms("moss moss snail"), terms("snail"), terms("shell water")])
+    [first, second, third] = index.scores(terms("moss"))
+    # idf = ln(1 + 2.5 / 1.5), tf = 2 / (2 + 1.2 * (.25 + .75 * 3 / 2))
+    assert first == pytest.approx(np.log(1 + 2.5 / 1.5) * 2 / (2 + 1.2 * (0.25 + 0.75 * 3 / 2)))
+    assert (second, third) == (0, 0)
+    assert list(index.scores(terms("moss moss"))) == pytest.approx([2 * first, 0, 0])

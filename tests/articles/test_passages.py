@@ -1,0 +1,112 @@
+"""Passages are the best sentences with their left neighbours, filtered by expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from article_files import JATS
+
+from ccheck.articles import Article
+from ccheck.articles.chunks import Cut
+from ccheck.articles.expressions import Expressions, learn, load, packaged
+from ccheck.articles.passages import PassageRanker
+from ccheck.articles.reading import parse_article
+from ccheck.core.errors import InvalidData, NotFound
+from ccheck.core.grounding_stages import PassagesStage
+
+
+@pytest.fixture(scope="module")
+def article() -> Article:
+    return parse_article(JATS.encode(), "snails.xml")
+
+
+def found(article: Article, claim: str, expressions: Expressions | None = None, **keys: object) -> list[str]:
+    ranker = PassageRanker([article], PassagesStage(**keys), expressions=expressions)  # type: ignore[arg-type]
+    passages = ranker.find(claim, [article.id])
+    for one in passages:
+        assert article.text[one.start : one.end] == one.text
+    return [one.text for one in passages]
+
+
+def test_a_sentence_comes_with_its_left_neighbour(article: Article) -> None:
+    assert found(article, "thicker in cold water", sentences=1) == [
+        "Snails of the coast grew by 4 mm a year (Fig. 1A). Their shells were thicker in cold water."
+    ]
+    assert found(article, "thicker in cold water", sentences=1, neighbours=0) == [
+        "Their shells were thicker in cold water."
+    ]
+
+
+def test_no_neighbour_from_another_paragraph_and_no_heading(article: Article) -> None:
+    assert found(article, "moss was eaten at night", sentences=1) == [
+        "Moss was eaten at night, and slime dried by day."
+    ]
+    assert all(text != "Weights" for text in found(article, "weights", sentences=10))
+
+
+def test_only_sentences_with_an_expression_stay_unless_none_has_one(article: Article) -> None:
+    claim = "snails thicker in cold water by day"
+    assert found(article, claim, Expressions(("were thicker",)), sentences=5) == [
+        "Their shells were thicker in cold water."
+    ]
+    assert found(article, claim, Expressions(("no such words",)), sentences=5) == found(article, claim, sentences=5)
+
+
+def test_sections_and_order(article: Article) -> None:
+    passages = PassageRanker([article], PassagesStage()).find("heavy snails are rare by night", ["snails"])
+    assert passages[0].section == "Weights"
+    assert [one.score for one in passages] == sorted((one.score for one in passages), reverse=True)
+
+
+def test_clauses(article: Article) -> None:
+    assert found(article, "slime dried", sentences=1, clauses=True, neighbours=0) == ["and slime dried by day."]
+    text = article.text
+    assert "".join(text[start:end] for start, end in Cut(article).clauses if "Moss was" in text[start:end]) == (
+        "Moss was eaten at night"
+    )
+
+
+def test_a_language_model_selects(article: Article) -> None:
+    seen: list[Sequence[str]] = []
+
+    def select(claim: str, texts: Sequence[str], model: str | None) -> list[int]:
+        seen.append(texts)
+        return [0]
+
+    for way in ("llm", "llm-article"):
+        ranker = PassageRanker([article], PassagesStage(select=way, sentences=1), select=select)
+        assert len(ranker.find("cold water", ["snails"])) == 1
+    assert len(seen[0]) == 2 and len(seen[1]) > 5
+
+
+def test_expressions_are_the_longest_sequences_that_two_articles_share() -> None:
+    passages = [
+        ("a", "Mice were randomly assigned to groups of ten."),
+        ("b", "Patients were randomly assigned to one of two arms."),
+        ("b", "They were in the same place as of the first day."),
+        ("c", "It was as of the"),
+    ]
+    assert learn(passages).expressions == ("were randomly assigned to",)
+    assert learn([("a", "were randomly assigned"), ("a", "were randomly assigned")]).expressions == ()
+
+
+def test_expressions_are_found_as_whole_words() -> None:
+    listed = Expressions(("in the absence of", "we tested"))
+    assert listed.found_in("Grown In the absence of light.")
+    assert not listed.found_in("Here we testedly grew.")
+    assert "compared with" in packaged().expressions and packaged().found_in("compared with controls")
+
+
+def test_files_of_expressions(tmp_path: Path) -> None:
+    Expressions(("we tested",)).save(tmp_path / "own.json")
+    assert load(tmp_path / "own.json").expressions == ("we tested",)
+    (tmp_path / "list.txt").write_text("# mine\nwe saw\n")
+    assert load(tmp_path / "list.txt").expressions == ("we saw",)
+    for name, text in (("bad.json", "{}"), ("broken.json", "{"), ("empty.txt", "")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(InvalidData):
+            load(tmp_path / name)
+    with pytest.raises(NotFound):
+        load(tmp_path / "none.json")

@@ -1,0 +1,217 @@
+"""Articles come back from every store as they went in, and rank as from files. Queries show what grounds them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from article_files import JATS
+from cli_runs import ccheck
+
+from ccheck.articles.reading import parse_article
+from ccheck.articles.stored import FULL_TEXT, article_of, is_article, record_of
+from ccheck.core.errors import InvalidData
+from ccheck.core.layout import Layout
+from ccheck.core.types import Document, Entry
+from ccheck.ingest.documents import make_document
+from ccheck.search import Store
+
+OTHER = JATS.replace("snails", "limpets").replace("Snails", "Limpets")
+
+
+def test_nothing_is_lost_in_a_store(make_store: Callable[[], Store]) -> None:
+    article = parse_article(JATS.encode(), "snails.xml")
+    document = make_document(json.loads(json.dumps(record_of(article)))).document
+    store = make_store()
+    store.prepare(Layout())
+    assert store.upsert([Entry(document, "1"), Entry(Document("plain", "", "An abstract."), "2")]) == {}
+    store.publish()
+    stored = store.get(["snails", "plain"])
+    assert article_of(stored["snails"]) == article
+    assert is_article(stored["snails"]) and not is_article(stored["plain"])
+    assert store.count([FULL_TEXT]) == 1
+    with pytest.raises(InvalidData, match="is not a full text"):
+        article_of(stored["plain"])
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("papers")
+    (folder / "snails.xml").write_text(JATS)
+    (folder / "limpets.xml").write_text(OTHER)
+    (folder / "broken.xml").write_text("<article>")
+    (folder / "claims.jsonl").write_text(
+        '{"claim_id": "1", "article": "snails", "claim": "The moss was eaten at night."}\n'
+        '{"claim_id": "2", "article": "gone", "claim": "The moss was eaten at night."}\n'
+        '{"claim_id": "3", "article": "broken", "claim": "The moss was eaten at night."}\n'
+    )
+    return folder
+
+
+def test_figures_of_a_file_of_claims(papers: Path) -> None:
+    ran = ccheck("figures", papers, "--claims", papers / "claims.jsonl", "--json")
+    first, second, third = ran.objects
+    assert ran.code == 7 and "2 of 3 claims could not be answered" in ran.err
+    assert (first["claim_id"], first["article"]) == ("1", "snails")
+    assert first["elements"][0]["label"] == "Fig 2"
+    assert set(first["elements"][0]) == {"id", "label", "rank", "score", "why"}
+    why = first["elements"][0]["why"][0]
+    text = parse_article(JATS.encode(), "snails.xml").text
+    assert set(why) == {"text", "start", "end", "granularity"} and text[why["start"] : why["end"]] == why["text"]
+    assert second["elements"] == [] and second["error"] == "there is no article 'gone'"
+    assert "broken.xml: not well-formed XML" in third["error"]
+
+
+def test_figures_and_passages_of_one_claim(papers: Path) -> None:
+    [found] = ccheck("figures", papers / "snails.xml", "The moss was eaten at night.", "--json", "-k", "1").objects
+    assert [(one["id"], one["rank"]) for one in found] == [("FIG 2", 1)] and set(found[0]) == {
+        "id",
+        "rank",
+        "score",
+        "why",
+    }
+    [passages] = ccheck("passages", papers / "snails.xml", "The moss was eaten at night.", "--json").objects
+    assert set(passages[0]) == {"text", "start", "end", "section", "score"} and passages[0]["section"] == "Results"
+    shown = ccheck("figures", papers / "snails.xml", "The moss was eaten at night.", "-k", "1")
+    assert "Fig 2" in shown.out and "Moss left after each night." in shown.out
+    [several] = ccheck("figures", papers, "The moss was eaten at night.", "--json", "-q").objects
+    assert {one["article"] for one in several} == {"snails", "limpets"}
+
+
+def test_wrong_use_says_so(papers: Path) -> None:
+    assert ccheck("figures", "only-one").code == 2
+    assert ccheck("figures", papers / "none.xml", "x").code == 4
+    assert ccheck("figures", papers / "broken.xml", "x").code == 5
+    assert "no table [figures]" in ccheck("figures", papers / "snails.xml", "x", "--recipe", "bm25").err
+    assert "'gone'" in ccheck("figures", papers, "x", "--article", "gone").err
+
+
+@pytest.fixture(scope="module")
+def stored(papers: Path) -> Path:
+    lines = [
+        json.dumps(record_of(parse_article(text.encode(), name)))
+        for name, text in (("snails", JATS), ("limpets", OTHER))
+    ]
+    (papers / "corpus.jsonl").write_text("\n".join([*lines, '{"_id": "plain", "text": "Moss was eaten at night."}']))
+    assert ccheck("ingest", papers / "corpus.jsonl", "--store", papers / "store", "--no-dense", "-q").code == 0
+    return papers / "store"
+
+
+def test_a_store_answers_as_the_files_do(papers: Path, stored: Path) -> None:
+    claim = "The moss was eaten at night."
+    [of_files] = ccheck("figures", papers / "snails.xml", claim, "--json").objects
+    [of_store] = ccheck("figures", "--store", stored, "--article", "snails", claim, "--json").objects
+    assert of_store == of_files
+    [of_all] = ccheck("figures", "--store", stored, claim, "--json").objects
+    assert {one["article"] for one in of_all} == {"snails", "limpets"}
+    assert "not a full text" in ccheck("figures", "--store", stored, "--article", "plain", claim).err
+    assert ccheck("figures", "--store", papers / "none", claim).code == 4
+
+
+def test_a_query_goes_deep(stored: Path, tmp_path: Path) -> None:
+    asked = ("query", "Moss was eaten at night.", "--store", stored, "--recipe", "bm25", "--verdict", "none", "--deep")
+    ran = ccheck(*asked, "--json", "--report", tmp_path / "report.html")
+    [result] = ran.objects
+    by_id = {one["doc_id"]: one for one in result["evidence"]}
+    assert "grounding" not in by_id["plain"]
+    grounding = by_id["snails"]["grounding"]
+    assert grounding["figures"][0]["label"] == "Fig 2"
+    assert grounding["figures"][0]["caption"] == "Moss left after each night."
+    assert grounding["passages"][0]["section"] == "Results"
+    page = (tmp_path / "report.html").read_text()
+    assert "Moss left after each night." in page
+    assert "Fig 2  Moss left after each night." in ccheck(*asked).out
+
+
+def test_a_query_says_why_it_can_not_go_deep(tmp_path: Path) -> None:
+    (tmp_path / "c.jsonl").write_text('{"_id": "plain", "text": "Moss was eaten at night."}')
+    assert ccheck("ingest", tmp_path / "c.jsonl", "--store", tmp_path / "s", "--no-dense", "-q").code == 0
+    ran = ccheck(
+        "query", "moss", "--store", tmp_path / "s", "--recipe", "bm25", "--verdict", "none", "--deep", "--json"
+    )
+    assert "none of these papers is stored with its full text" in ran.objects[0]["warnings"][0]
+
+
+def test_full_texts_are_ingested_as_they_are(papers: Path, tmp_path: Path) -> None:
+    ran = ccheck(
+        "ingest",
+        papers / "snails.xml",
+        papers / "broken.xml",
+        "--store",
+        tmp_path / "s",
+        "--no-dense",
+        "--rejects",
+        tmp_path / "r.jsonl",
+    )
+    assert ran.code == 7 and "not well-formed XML" in (tmp_path / "r.jsonl").read_text()
+    claim = "The moss was eaten at night."
+    [of_store] = ccheck("figures", "--store", tmp_path / "s", "--article", "snails", claim, "--json").objects
+    assert of_store == ccheck("figures", papers / "snails.xml", claim, "--json").objects[0]
+
+
+def test_answers_are_measured(papers: Path) -> None:
+    (papers / "gold.jsonl").write_text(
+        '{"claim_id": "1", "article": "snails", "claim": "The moss was eaten at night.", "element_ids": ["g2"], '
+        '"passages": ["Moss was eaten at night, and slime dried by day."]}\n'
+    )
+    gold = papers / "gold.jsonl"
+    ran = ccheck("figures", papers, "--claims", gold, "--gold", gold, "--json")
+    assert "nDCG@5 1.000, nDCG@10 1.000, hit@1 1.000 over 1 claim" in ran.err
+    (papers / "task.json").write_text(
+        '[{"id": "1", "citekey": "snails", "claim": "moss eaten at night", "findings": ["FIG 2"]}]'
+    )
+    ran = ccheck("figures", papers, "--claims", papers / "task.json", "--gold", papers / "task.json", "--json")
+    assert "hit@1 1.000" in ran.err
+    ran = ccheck(
+        "passages", papers, "--claims", gold, "--gold", gold, "--json", "--recipe", "context24-passages:retrieval"
+    )
+    assert "rouge1 0." in ran.err and "over 1 claim" in ran.err
+    assert ccheck("figures", papers, "moss", "--gold", gold).code == 2
+
+
+def test_expressions_are_trained(papers: Path, tmp_path: Path) -> None:
+    (tmp_path / "marked.jsonl").write_text(
+        '{"claim_id": "1", "article": "a", "passages": ["Moss was eaten by snails."]}\n'
+        '{"claim_id": "2", "article": "b", "passages": [{"text": "All of it was eaten by day."}]}\n'
+    )
+    ran = ccheck("train", "expressions", "--passages", tmp_path / "marked.jsonl", "-o", tmp_path / "own.json")
+    assert ran.code == 0 and "1 expression of 2 passages" in ran.err
+    assert json.loads((tmp_path / "own.json").read_text())["expressions"] == ["was eaten by"]
+    asked = ("passages", papers / "snails.xml", "The moss was eaten at night.", "--json", "--expressions")
+    assert ccheck(*asked, tmp_path / "own.json").code == 0
+    assert ccheck(*asked, tmp_path / "gone.json").code == 4
+
+
+def test_own_json_is_ingested_as_a_full_text(tmp_path: Path) -> None:
+    """One article a file, or a line each; a record that has a text beside its sections stays what it is."""
+    own = {"title": "Moss", "sections": [{"paragraphs": ["Moss was eaten (Fig. 1)."]}]}
+    own |= {"elements": [{"id": "f1", "label": "Figure 1", "caption": "Moss at night."}]}
+    (tmp_path / "one.json").write_text(json.dumps(own, indent=1))
+    rows = [
+        own | {"id": "two"},
+        own | {"elements": 3},
+        {"_id": "plain", "text": "Moss.", "sections": [{"paragraphs": []}]},
+    ]
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store = tmp_path / "store"
+    ran = ccheck("ingest", tmp_path, "--store", store, "--recipe", "bm25", "--rejects", tmp_path / "rejects.jsonl")
+    assert ran.code == 7 and "elements: Input should be a valid list" in (tmp_path / "rejects.jsonl").read_text()
+    for article in ("one", "two"):
+        found = ccheck(
+            "figures",
+            "--store",
+            store,
+            "--article",
+            article,
+            "moss eaten",
+            "--recipe",
+            "context24-figures:no-dense",
+            "--json",
+        )
+        assert json.loads(found.out)[0]["id"] == "FIG 1", found.err
+    assert (
+        ccheck("figures", "--store", store, "--article", "plain", "moss", "--recipe", "context24-figures:no-dense").code
+        == 4
+    )

@@ -1,0 +1,218 @@
+"""AVeriTeC's own measures, its files, and a recipe measured with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from averitec_rows import CLAIMS, PREDICTIONS, ROWS
+from cli_runs import ccheck
+from needs import absent
+from question_llm import QUESTIONS, RECIPE, kind_of, questioned
+from scripted_llm import KEY, Said, say, scripted, user_text
+
+from ccheck import Checker
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.recipe import load_recipe
+from ccheck.core.settings import resolve
+from ccheck.core.types import Citation, Claim, Document, Evidence, Hit, QuestionAnswer, Result, Verdict
+from ccheck.lab.measure.averitec import (
+    Meteor,
+    matched,
+    predict,
+    prediction,
+    read_gold,
+    read_predictions,
+    score,
+    write_predictions,
+)
+from ccheck.lab.measure.datasets import read_claims
+from ccheck.lab.measure.ev2r import ev2r
+from ccheck.lab.measure.meteor import open_meteor
+
+PUBLISHED = {
+    "Q-METEOR": 0.5565537593740518,
+    "QA-METEOR": 0.484453860871897,
+    "AVeriTeC@0.1": 0.7,
+    "AVeriTeC@0.2": 0.7,
+    "AVeriTeC@0.25": 0.7,
+    "AVeriTeC@0.3": 0.7,
+    "AVeriTeC@0.4": 0.5,
+    "AVeriTeC@0.5": 0.4,
+    "accuracy": 0.7,
+    "macro-F1": 0.7595238095238095,
+}
+"""What the task's scoring code gives for these rows: its METEOR by NLTK 3.10.4 on WordNet 3.0 and punkt_tab, its
+matching by scipy, its F1 by scikit-learn, written down from a script that runs the same calls on `averitec_rows`."""
+
+
+def words_shared(candidate: str, reference: str) -> float:
+    """In place of METEOR where its values do not matter."""
+    one, other = set(candidate.lower().split()), set(reference.lower().split())
+    return len(one & other) / len(one | other)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    (tmp_path / "gold.json").write_text(json.dumps(ROWS, indent=1))
+    (tmp_path / "predictions.json").write_text(json.dumps(PREDICTIONS))
+    return tmp_path / "gold.json", tmp_path / "predictions.json"
+
+
+@pytest.fixture(scope="module")
+def meteor(tmp_path_factory: pytest.TempPathFactory) -> Meteor:
+    try:
+        return open_meteor(tmp_path_factory.mktemp("nltk"))
+    except NotFound as error:
+        absent("nltk-data", str(error))
+
+
+def test_the_measures_are_those_of_the_published_scoring_code(files: tuple[Path, Path], meteor: Meteor) -> None:
+    made = score(read_gold(files[0]), read_predictions(files[1]), meteor)
+    assert made.to_dict()["metrics"] == pytest.approx(PUBLISHED, abs=1e-12)
+
+
+def test_pairs_are_matched_one_to_one_and_missing_ones_cost() -> None:
+    table = {("a", "x"): 0.9, ("a", "y"): 0.8, ("b", "x"): 0.7, ("b", "y"): 0.1}
+    assert matched("ab", "xy", lambda one, other: table[one, other]) == pytest.approx((0.8 + 0.7) / 2)
+    assert matched("a", "xy", lambda one, other: table[one, other]) == pytest.approx(0.9 / 2)
+    assert matched("", "xy", lambda one, other: 1.0) == 0.0
+
+
+def test_only_ten_pairs_count_and_predictions_are_found_by_id(files: tuple[Path, Path]) -> None:
+    gold, predictions = read_gold(files[0]), read_predictions(files[1])
+    assert [len(one.evidence) for one in predictions][6] == 12
+    made = score(gold, predictions, words_shared)
+    assert score(gold, predictions[::-1], words_shared) == made
+    fewer = score(gold, predictions[:-1], words_shared)
+    assert fewer.missing == 1 and fewer.accuracy == pytest.approx(made.accuracy - 0.1)
+    with pytest.raises(InvalidData, match="belong together"):
+        score(gold, [predictions[0].__class__("x", "", None, ())], words_shared)
+
+
+def test_explanations_and_missing_answers_are_read(files: tuple[Path, Path]) -> None:
+    gold = read_gold(files[0])
+    assert gold[0].evidence == ("Did the mayor buy a bridge? No. The town owns it.",)
+    assert gold[2].evidence == ("How many bridges are there? No answer could be found.",)
+    assert len(gold[3].evidence) == 3 and gold[3].label == "CONFLICTING"
+
+
+@pytest.mark.parametrize(
+    "row", [{"claim": "x"}, ROWS[0] | {"label": "Maybe"}, ROWS[0] | {"questions": [{"answers": []}]}, {"evidence": 3}]
+)
+def test_other_rows_are_named(tmp_path: Path, row: dict[str, Any]) -> None:
+    (tmp_path / "bad.jsonl").write_text(json.dumps(row))
+    with pytest.raises(InvalidData, match=r"bad\.jsonl, line 1"):
+        read_gold(tmp_path / "bad.jsonl")
+
+
+def test_the_prediction_file_is_the_tasks(tmp_path: Path) -> None:
+    page = Document("p1", "", "The sea rose.", {"url": "https://example.org/p1"})
+    answered = QuestionAnswer("How?", ("q",), "By 20 cm.", (Citation("p1", 0, 13, "The sea rose."),))
+    questions = (answered, QuestionAnswer("Who?", (), "No answer could be found."), QuestionAnswer("?", error="late"))
+    result = Result(
+        Claim("The sea rose.", "7"),
+        (Evidence(Hit(1, page, 1.0)),),
+        Verdict("CONFLICTING"),
+        "r",
+        "s",
+        questions=questions,
+    )
+    write_predictions(tmp_path / "p.json", [prediction(result)])
+    (line,) = json.loads((tmp_path / "p.json").read_text())
+    assert line == {
+        "claim_id": "7",
+        "claim": "The sea rose.",
+        "pred_label": "Conflicting Evidence/Cherrypicking",
+        "evidence": [
+            {
+                "question": "How?",
+                "answer": "By 20 cm.",
+                "url": "https://example.org/p1",
+                "scraped_text": "The sea rose.",
+            },
+            {"question": "Who?", "answer": "No answer could be found.", "url": "", "scraped_text": ""},
+        ],
+    }
+    assert read_predictions(tmp_path / "p.json")[0].label == "CONFLICTING"
+
+
+def test_claims_of_averitec_have_their_date_and_are_numbered_from_0(tmp_path: Path) -> None:
+    rows = [
+        {"claim": text, "claim_date": f"{day}-8-2020", "location_ISO_code": None} for day, text in enumerate("ab", 5)
+    ]
+    (tmp_path / "dev.json").write_text(json.dumps(rows))
+    assert read_claims(tmp_path / "dev.json") == [Claim("a", "0", "2020-08-05"), Claim("b", "1", "2020-08-06")]
+
+
+@pytest.fixture
+def checker(tmp_path: Path) -> Iterator[Any]:
+    (tmp_path / "pages.jsonl").write_text(json.dumps({"_id": "p", "text": "Is the sea a bridge? The sea level rose."}))
+    (tmp_path / "r.toml").write_text(RECIPE.format(more=""))
+
+    def answer(request: dict[str, Any]) -> Said:
+        if kind_of(request) == "Covered":
+            counts = {"reference_facts": 4, "reference_covered": 2, "predicted_facts": 3, "predicted_covered": 1}
+            return say({"reasoning": "Half of it."} | counts)
+        raise AssertionError(kind_of(request))
+
+    with questioned() as llm, scripted(answer) as judge:
+        values = {"store": str(tmp_path / "store"), "cache_dir": tmp_path / "cache", "llm_model": "m"}
+        with Checker(
+            resolve(values | {"llm_base_url": llm.url}).settings, recipe=load_recipe(str(tmp_path / "r.toml"))
+        ) as checker:
+            checker.ingest(str(tmp_path / "pages.jsonl"))
+            yield checker, resolve(values | {"llm_base_url": judge.url}).settings
+
+
+def test_a_recipe_is_measured(checker: Any, files: tuple[Path, Path]) -> None:
+    asked, judge_settings = checker
+    made = predict(asked, [Claim(text, str(number)) for number, text in enumerate(CLAIMS)])
+    assert [one.id for one in made.predictions] == [str(number) for number in range(10)] and not made.errors
+    assert {pair.question for one in made.predictions for pair in one.evidence} == set(QUESTIONS)
+    assert made.usage_by_stage["answers"].llm_calls == 40 or made.usage_by_stage["answers"].cached
+    scores = score(read_gold(files[0]), made.predictions, words_shared)
+    assert scores.accuracy == 0.3 and 0 < scores.questions_and_answers < 1
+    from ccheck.llm import open_llm
+
+    with open_llm(judge_settings) as llm:
+        recall = ev2r(read_gold(files[0]), made.predictions, llm)
+    assert (recall.questions, recall.questions_and_answers, recall.score) == (0.5, 0.5, 0.3)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 10])
+def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: int
+) -> None:
+    """One prediction has no evidence: nobody is asked about it, and its recall is 0."""
+    counts = {"reference_facts": 4, "reference_covered": 2, "predicted_facts": 3, "predicted_covered": 1}
+
+    def answer(request: dict[str, Any]) -> Said:
+        fails = any(json.dumps(row["claim"]) in user_text(request) for row in ROWS[:failing])
+        return say("It looks fine.") if fails else say({"reasoning": "Half of it."} | counts)
+
+    monkeypatch.setattr("ccheck.lab.measure.meteor.open_meteor", lambda folder, download: words_shared)
+    monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with scripted(answer) as judge:
+        monkeypatch.setenv("OPENAI_BASE_URL", judge.url)
+        ran = ccheck("evaluate", "--averitec", files[0], "--score", files[1], "--ev2r", "m", "--json", "--quiet")
+    (line,) = ran.objects
+    said = [line["metrics"][name] for name in ("Ev2R-Q-recall", "Ev2R-QA-recall", "Ev2R@0.5")]
+    assert line["metrics"]["accuracy"] == 0.7
+    if not failing:
+        assert ran.code == 0 and said == pytest.approx([0.45, 0.45, 0.7])
+        return
+    assert ran.code == 7 and f"m could not judge {min(failing, 9)} of 10 claims" in ran.err
+    assert said == ([None] * 3 if failing == 10 else pytest.approx([4 / 9, 4 / 9, 6 / 9]))
+
+
+def test_a_recipe_without_questions_is_refused(tmp_path: Path) -> None:
+    with (
+        Checker(resolve({"store": str(tmp_path / "store")}).settings, recipe=load_recipe("bm25")) as checker,
+        pytest.raises(UsageError, match="asks no questions"),
+    ):
+        predict(checker, [Claim("x", "0")])

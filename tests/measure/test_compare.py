@@ -1,0 +1,116 @@
+"""Tests of significance against all that can be counted by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.lab.measure.compare import compare, holm, randomisation_test
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_randomisation_test_is_exact_for_few_claims(seed):
+    rng = random.Random(seed)
+    values = [round(rng.gauss(0.1, 0.3), 2) for _ in range(9)]
+    flipped = [sum(s * v for s, v in zip(signs, values, strict=True)) for signs in itertools.product((1, -1), repeat=9)]
+    expected = sum(abs(one) >= abs(sum(values)) - 1e-12 for one in flipped) / len(flipped)
+    assert randomisation_test(values) == (pytest.approx(expected), True)
+    # What did not change has no sign.
+    assert randomisation_test([*values, *[0.0] * 100]) == (pytest.approx(expected), True)
+    assert randomisation_test([-one for one in values])[0] == pytest.approx(expected)
+
+
+def test_for_many_claims_it_draws():
+    rng = random.Random(1)
+    values = [rng.gauss(0.02, 0.1) for _ in range(16)]
+    exact = randomisation_test(values, permutations=100_000)
+    p, all_tried = randomisation_test(values, permutations=20_000)
+    assert exact[1] and not all_tried
+    assert p == pytest.approx(exact[0], abs=4 * (exact[0] / 20_000) ** 0.5)
+    assert randomisation_test(values, permutations=20_000) == (p, False)
+    assert randomisation_test(values, permutations=20_000, seed=1) != (p, False)
+    assert randomisation_test([1.0] * 1500) == (pytest.approx(2 / 10_001), False)
+    assert randomisation_test([1.0] * 50)[0] <= 0.0002 and randomisation_test([0.0, 0.0]) == (1.0, True)
+
+
+def test_under_the_null_hypothesis_p_is_even():
+    """Of differences without a sign of their own about as many are below any p as it says."""
+    rng = random.Random(2)
+    drawn = [randomisation_test([rng.gauss(0, 1) for _ in range(10)])[0] for _ in range(200)]
+    for level in (0.05, 0.25, 0.5):
+        share = sum(p <= level for p in drawn) / len(drawn)
+        assert abs(share - level) < 4 * (level * (1 - level) / len(drawn)) ** 0.5
+
+
+def test_holm():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.6]) == [1.0, 1.0] and holm([0.2]) == [0.2] and holm([]) == []
+
+
+QRELS = {f"q{i}": {"r": 1} for i in range(6)}
+FIRST = {f"q{i}": {"r": 1.0, "x": 0.5} for i in range(6)}
+LATER = {"x": 1.0, "r": 0.5}
+
+
+def test_a_comparison():
+    worse = FIRST | {"q0": LATER, "q1": {"x": 1.0}}
+    mixed = worse | {"q2": LATER, "q0": FIRST["q0"]}
+    made = compare({"worse": worse, "mixed": mixed, "all": FIRST}, QRELS, ["RR", "P@1"], changes=1)
+    assert made.baseline == "worse" and [(one.run, one.metric) for one in made.differences] == [
+        *(("mixed", "RR"), ("mixed", "P@1"), ("all", "RR"), ("all", "P@1"))
+    ]
+    one, _, best, _ = made.differences
+    assert (one.baseline, one.value, one.difference) == pytest.approx((4.5 / 6, 4.5 / 6, 0))
+    assert (one.wins, one.losses, one.ties, one.claims) == (1, 1, 4, 6) and one.p == 1 and one.exact
+    assert (best.wins, best.losses, best.ties) == (2, 0, 4) and best.difference == pytest.approx(1.5 / 6)
+    # Two claims that changed: of four flips two are as far from zero.
+    assert best.p == pytest.approx(0.5) and best.p_holm == 1
+    assert best.interval[0] <= best.difference <= best.interval[1]
+    (change,) = best.changes
+    assert (change.claim, change.baseline, change.value, change.difference) == ("q1", 0.0, 1.0, 1.0)
+    assert made.measured["all"].mean == {"RR": 1.0, "P@1": 1.0}
+    assert made.messages == ()
+
+
+def test_holm_is_over_runs_and_metrics():
+    rng = random.Random(0)
+    qrels = {f"q{i}": {"r": 1} for i in range(60)}
+    base = dict.fromkeys(qrels, LATER)
+    runs = {"base": base} | {
+        name: {claim: FIRST["q0"] if rng.random() < 0.12 else LATER for claim in qrels} for name in ("a", "b")
+    }
+    made = compare(runs, qrels, ["RR", "P@1"])
+    assert [one.p_holm for one in made.differences] == holm([one.p for one in made.differences])
+    assert all(one.p_holm >= one.p for one in made.differences) and min(one.p for one in made.differences) < 0.05
+
+
+def test_what_runs_do_not_answer_is_said_with_their_names():
+    made = compare({"one": FIRST, "two": {"q0": LATER}}, QRELS | {"open": {"x": 0}}, ["RR"])
+    assert made.messages == (
+        "one: 1 of 7 judged claims not in the run, counted as 0: open",
+        "1 of 7 judged claims without a relevant document, counted as 0 (left out of ClimateCheck's score): open",
+        "two: 6 of 7 judged claims not in the run, counted as 0: q1, q2, q3, ...",
+    )
+    assert made.differences[0].claims == 7 and made.differences[0].losses == 6
+
+
+def test_climatechecks_score_differs_by_the_mean_of_its_claims():
+    rng = random.Random(3)
+    qrels = {f"q{i}": {"r": 1, "s": 1} | ({"n": 0} if i % 3 else {}) for i in range(30)}
+    runs = {name: {claim: {document: rng.random() for document in "rsnxyz"} for claim in qrels} for name in ("a", "b")}
+    made = compare(runs, qrels, ["ClimateCheck"])
+    (one,) = made.differences
+    scores = [made.measured[name].mean["ClimateCheck"] for name in ("a", "b")]
+    assert (one.baseline, one.value, one.difference) == pytest.approx((*scores, scores[1] - scores[0]))
+
+
+def test_what_can_not_be_compared():
+    with pytest.raises(UsageError, match="at least two runs"):
+        compare({"one": FIRST}, QRELS)
+    with pytest.raises(InvalidData, match="no claim is both"):
+        compare({"one": FIRST, "other": {"z": LATER}}, QRELS)
+    (one,) = compare({"a": FIRST, "b": {"q0": LATER}}, {"q0": {"r": 1}}, ["RR"]).differences
+    assert one.interval is None and one.difference == -0.5 and one.p == 1

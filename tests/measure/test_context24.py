@@ -1,0 +1,109 @@
+"""The measures of Context24, by hand as the task's scripts compute them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from ccheck.core.errors import InvalidData, NotFound
+from ccheck.lab.measure.context24 import figure_scores, gain, ndcg, passage_scores, read_gold
+
+
+def test_partial_credit_and_the_ideal_of_the_papers_elements() -> None:
+    assert [gain(one, ["FIG 1D"]) for one in ("FIG 1D", "FIG 1", "FIG 1DX", "FIG 2")] == [1, 0.5, 0.5, 0]
+    elements = ["FIG 1", "FIG 1A", "FIG 1D", "FIG 2", "TAB 1"]
+    ideal = 1 + 0.5 / math.log2(3)
+    assert ndcg(["FIG 1D", "FIG 1"], ["FIG 1D"], elements, 5) == pytest.approx(1)
+    assert ndcg(["FIG 1", "FIG 2", "FIG 1D"], ["FIG 1D"], elements, 5) == pytest.approx((0.5 + 1 / 2) / ideal)
+    assert ndcg(["FIG 2", "FIG 1D"], ["FIG 1D"], elements, 1) == 0
+    # A gold element that the paper's list lacks is in the ideal all the same.
+    assert ndcg(["FIG 9"], ["FIG 9"], ["FIG 2"], 5) == 1
+
+
+def test_claims_without_gold_do_not_count() -> None:
+    scores = figure_scores({"1": ["a", "b"], "2": ["a"]}, {"1": ["b"], "2": []}, {"1": ["a", "b"], "2": ["a"]})
+    assert scores == {
+        "1": {"nDCG@5": pytest.approx(1 / math.log2(3)), "nDCG@10": pytest.approx(1 / math.log2(3)), "hit@1": 0}
+    }
+
+
+def test_rouge_takes_the_best_f_of_each_prediction() -> None:
+    gold = {"1": ["moss was eaten at night", "snails grew"], "2": ["nothing was found"]}
+    scores = passage_scores({"1": ["snails grew", "moss was seen"]}, gold)
+    # "snails grew": 1; "moss was seen" shares 2 of 3 and 2 of 5 words with the first: F = .5. Claim 2 has none.
+    assert scores["rouge1"] == pytest.approx((1 + 0.5) / 2 / 2)
+    # One of 2 and of 4 pairs of words: F = 1/3.
+    assert scores["rouge2"] == pytest.approx((1 + 1 / 3) / 2 / 2)
+    twice = passage_scores({"1": ["snails grew", "snails grew"]}, {"1": gold["1"]})
+    assert twice["rouge1"] == pytest.approx(0.5)
+
+
+ELEMENTS = {
+    "moss": ["FIG 1", "FIG 1A", "FIG 1B", "FIG 2", "FIG 10", "TAB 1"],
+    "slugs": [*(f"FIG {n}" for n in range(1, 9)), "FIG 3A", "FIG 3B", "TAB 1", "TAB 2"],
+}
+FIGURES = [  # claim, article, gold elements, predicted elements, nDCG@5 and @10
+    ("a", "moss", "FIG 1A", "FIG 1,FIG 1B,FIG 1A", 0.7601875334318685, 0.7601875334318685),
+    ("b", "moss", "FIG 2,TAB 1", "TAB 1,FIG 10,FIG 2,FIG 1", 0.9197207891481876, 0.9197207891481876),
+    ("c", "moss", "FIG 1", "FIG 10,FIG 1B,FIG 1", 0.7386919056633241, 0.7386919056633241),
+    ("d", "moss", "", "FIG 1", None, None),
+    ("e", "slugs", "FIG 3A,FIG 3B,FIG 4", "FIG 3,FIG 4,FIG 1,FIG 3B,FIG 2,TAB 1,FIG 3A", 0.6655702971450115,
+     0.8076398854020674),
+    ("f", "slugs", "FIG 9", "FIG 1,FIG 9", 0.6309297535714575, 0.6309297535714575),
+    ("g", "slugs", "TAB 2", "TAB 1,TAB 1,FIG 2,FIG 3,FIG 4,FIG 5,TAB 2", 0.0, 0.3333333333333333),
+    ("h", "slugs", "FIG 8", "FIG 1,FIG 2,FIG 3,FIG 4,FIG 5,FIG 6,FIG 7,TAB 1,TAB 2,FIG 3A,FIG 8", 0.0, 0.0),
+]  # fmt: skip
+GOLD_PASSAGES = {
+    "a": ["Twelve snails were kept at 4 °C for two weeks.", "Shell lengths were measured with calipers."],
+    "b": ["We counted moss plants on 30 walls in Bern, and twice in winter."],
+    "c": [],
+    "d": ["Slugs were fed nightly with lettuce leaves; controls were not fed."],
+    "e": ["Nothing."],
+}
+PASSAGES = {
+    "a": [
+        "Snails were kept at 4 °C.",
+        "The shells were measured by two observers using calipers.",
+        "Snails were kept at 4 °C.",
+    ],
+    "b": ["Moss plants were counted on walls.", "It was winter in Bern."],
+    "c": ["Anything at all."],
+    "d": ["Controls were not fed; slugs were fed lettuce."],
+    "z": ["Not a claim of the gold file."],
+}
+
+
+def test_the_figures_are_those_of_the_tasks_own_scripts() -> None:
+    """`eval/task1_eval.py` and `eval/task2_eval.py` of github.com/oasisresearchlab/context24 (commit c934072) with
+    the data above: predictions as CSV, a folder with an empty `FIG 1.png` for each element, gold as JSON."""
+    scores = figure_scores(
+        {claim: predicted.split(",") for claim, _, _, predicted, _, _ in FIGURES},
+        {claim: gold.split(",") if gold else [] for claim, _, gold, _, _, _ in FIGURES},
+        {claim: ELEMENTS[article] for claim, article, *_ in FIGURES},
+    )
+    wanted = {claim: (at_5, at_10) for claim, *_, at_5, at_10 in FIGURES if at_5 is not None}
+    assert {claim: (one["nDCG@5"], one["nDCG@10"]) for claim, one in scores.items()} == wanted
+    assert sum(one["nDCG@5"] for one in scores.values()) / len(scores) == 0.5307286112799785
+    assert passage_scores(PASSAGES, GOLD_PASSAGES) == {
+        "rouge1": 0.33994152046783627,
+        "rouge2": 0.19978722258134024,
+        "rougeL": 0.234093567251462,
+    }
+
+
+def test_the_tasks_files_are_read(tmp_path: Path) -> None:
+    (tmp_path / "task1.json").write_text(
+        json.dumps([{"id": "a1", "claim": "x", "citekey": "k", "findings": ["FIG 1D"]}])
+    )
+    [one] = read_gold(tmp_path / "task1.json")
+    assert (one.id, one.article, one.elements) == ("a1", "k", ("FIG 1D",))
+    (tmp_path / "own.jsonl").write_text('{"claim_id": "b", "passages": [{"text": "was eaten"}]}\n')
+    assert read_gold(tmp_path / "own.jsonl")[0].passages == ("was eaten",)
+    (tmp_path / "bad.json").write_text("[{}]")
+    with pytest.raises(InvalidData, match="row 1: claim_id is missing"):
+        read_gold(tmp_path / "bad.json")
+    with pytest.raises(NotFound):
+        read_gold(tmp_path / "none.json")

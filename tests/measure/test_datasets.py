@@ -1,0 +1,355 @@
+"""Claims, judgements and true labels, from files as the data sets have them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import random
+from pathlib import Path
+
+import pytest
+import zstandard
+from cli_runs import jsonl
+from conftest import SHARED
+
+from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
+from ccheck.core.types import Claim
+from ccheck.demo import CLAIMS
+from ccheck.lab.measure.datasets import read_claims, read_corpus, read_gold, read_qrels
+from ccheck.lab.measure.runs import read_run
+
+
+def text(name: str, *lines: str) -> Path:
+    path = Path(name)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+# -- BEIR and TREC
+
+
+def test_beir():
+    queries = jsonl(
+        Path("queries.jsonl"), {"_id": "q1", "text": " Seas rise. ", "metadata": {}}, {"_id": 2, "text": "b"}
+    )
+    assert read_claims(queries) == [Claim("Seas rise.", "q1"), Claim("b", "2")]
+    qrels = text("qrels.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t1", "q1\td2\t0", "2\td1\t2")
+    assert read_qrels(qrels) == {"q1": {"d1": 1, "d2": 0}, "2": {"d1": 2}}
+
+
+@pytest.mark.parametrize("name", ["qrels", "qrels.txt", "qrels.qrels", "qrels.csv", "wrong.jsonl"])
+def test_trec_qrels_by_whatever_name(name):
+    assert read_qrels(text(name, "q1 0 d1 1", "q1 Q0 d,2 -1", "", "q2  0   d1  2")) == {
+        "q1": {"d1": 1, "d,2": -1},
+        "q2": {"d1": 2},
+    }
+
+
+def test_trec_between_tabs_and_without_the_iteration():
+    assert read_qrels(text("a", "q1\t0\td 1\t1")) == {"q1": {"d 1": 1}}
+    assert read_qrels(text("b", "q1\td1\t1")) == {"q1": {"d1": 1}}
+
+
+def test_trec_topics_take_quotes_as_they_are():
+    topics = text("topics.tsv", '1\t"Hide the decline", they said', "2\tIt's cold", "", "3\tseas, rising")
+    assert [claim.text for claim in read_claims(topics)] == [
+        '"Hide the decline", they said',
+        "It's cold",
+        "seas, rising",
+    ]
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
+@pytest.mark.parametrize("name", ["qrels.tsv.gz", "qrels"])
+def test_compressed_is_seen_by_the_bytes(name, compress):
+    Path(name).write_bytes(compress(b"query-id\tcorpus-id\tscore\nq1\td1\t1\n"))
+    assert read_qrels(name) == {"q1": {"d1": 1}}
+
+
+def test_a_byte_order_mark_and_windows_lines():
+    Path("qrels.csv").write_bytes(b"\xef\xbb\xbfquery_id,doc_id,relevance\r\nq1,d1,1.0\r\n")
+    assert read_qrels("qrels.csv") == {"q1": {"d1": 1}}
+
+
+def test_the_number_of_a_record_where_there_is_no_id():
+    assert read_claims(jsonl(Path("a.jsonl"), {"claim": "a"}, {"claim": "b"})) == [Claim("a", "1"), Claim("b", "2")]
+
+
+# -- data sets
+
+
+CLIMATECHECK = [
+    # As the columns are in its Parquet files: ids are numbers.
+    {
+        "claim": "CO2 is plant food.",
+        "abstract": "Plants ...",
+        "abstract_id": 7,
+        "claim_id": 1,
+        "annotation": "Supports",
+    },
+    {"claim": "CO2 is plant food.", "abstract": "Crops ...", "abstract_id": 8, "claim_id": 1, "annotation": "Refutes"},
+    {
+        "claim": "It is the sun.",
+        "abstract": "The sun ...",
+        "abstract_id": 9,
+        "claim_id": 4,
+        "annotation": "Not Enough Information",
+    },
+]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "json", "csv"])
+def test_climatecheck(kind):
+    path = Path(f"train.{kind}")
+    if kind == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(CLIMATECHECK), path)
+    elif kind == "csv":
+        rows = [",".join(CLIMATECHECK[0]), *(",".join(str(cell) for cell in row.values()) for row in CLIMATECHECK)]
+        text(path.name, *rows)
+    elif kind == "json":
+        path.write_text(json.dumps(CLIMATECHECK, indent=1))
+    else:
+        jsonl(path, *CLIMATECHECK)
+    assert read_claims(path) == [Claim("CO2 is plant food.", "1"), Claim("It is the sun.", "4")]
+    assert read_qrels(path) == {"1": {"7": 1, "8": 1}, "4": {"9": 0}}
+    gold = read_gold(path)
+    assert gold.stances == {("1", "7"): "SUPPORTS", ("1", "8"): "REFUTES", ("4", "9"): "NOT_ENOUGH_INFO"}
+    assert gold.verdicts == {} and gold.sentences == {}
+
+
+def test_climatechecks_test_set_has_claims_alone():
+    path = jsonl(Path("test.jsonl"), {"claim": "a", "abstract_id": None, "claim_id": 3, "annotation": None})
+    assert read_claims(path) == [Claim("a", "3")]
+    with pytest.raises(InvalidData, match="no judgements"):
+        read_qrels(path)
+    with pytest.raises(InvalidData, match="no labels"):
+        read_gold(path)
+
+
+def test_its_gold_files_name_documents_as_the_collection_does():
+    row = "claim_id,abstract_id,abstract_original_index,annotation"
+    assert read_qrels(text("gold.csv", row, "1,0,77,Supports")) == {"1": {"77": 1}}
+
+
+def test_the_sample_claims_are_claims_judgements_and_true_labels():
+    rows = [json.loads(line) for line in CLAIMS.read_text(encoding="utf-8").splitlines()]
+    assert [claim.id for claim in read_claims(CLAIMS)] == [row["_id"] for row in rows]
+    gold = read_gold(CLAIMS)
+    assert gold.verdicts == {row["_id"]: row["label"] for row in rows}
+    assert gold.stances == {(row["_id"], one["doc_id"]): one["label"] for row in rows for one in row["evidence"]}
+    qrels = read_qrels(CLAIMS)
+    assert qrels["1"] == {"church-white-2011": 1, "frederikse-2020": 1, "nerem-2018": 0}
+    assert {(claim, document) for claim, grades in qrels.items() for document in grades} == gold.stances.keys()
+
+
+def test_evidence_in_a_list():
+    cited = {"doc_id": "d", "label": "REFUTES", "sentences": [2]}
+    path = jsonl(Path("a.jsonl"), {"id": 1, "evidence": [cited]}, {"id": 2, "evidence": []})
+    assert read_qrels(path) == {"1": {"d": 1}} and read_gold(path).sentences == {("1", "d"): (2,)}
+    # FEVER's own has pages and sentences, and no documents by their ids.
+    other = jsonl(Path("b.jsonl"), {"id": 1, "label": "SUPPORTS", "evidence": [[[1, 2, "Sea_level", 0]]]})
+    assert read_gold(other).verdicts == {"1": "SUPPORTS"}
+    with pytest.raises(InvalidData, match="no judgements"):
+        read_qrels(other)
+    for wrong, said in (
+        ({"label": "REFUTES"}, "evidence without doc_id"),
+        ({"doc_id": "e"}, "neither grade nor label"),
+    ):
+        with pytest.raises(InvalidData, match=f"line 1: claim 1 .*{said}"):
+            read_qrels(jsonl(Path("c.jsonl"), {"id": 1, "evidence": [cited, wrong]}))
+
+
+def test_checkthat_4b():
+    tweets = text(
+        "subtask4b_query_tweets_dev.tsv",
+        "post_id\ttweet_text\tcord_uid",
+        "16\tcovid recovery: this ""study"" says\tvj6dp1n8",
+        '69\t"Said ""twice"" and\tagain"\tw0lmpdpd',
+    )  # fmt: skip
+    assert read_claims(tweets) == [
+        Claim("covid recovery: this study says", "16"),
+        Claim('Said "twice" and\tagain', "69"),
+    ]
+    assert read_qrels(tweets) == {"16": {"vj6dp1n8": 1}, "69": {"w0lmpdpd": 1}}
+    with pytest.raises(InvalidData, match="no labels"):
+        read_gold(tweets)
+
+
+def test_checkthats_collection_is_a_pickle_and_not_read(monkeypatch):
+    Path("subtask4b_collection_data.pkl").write_bytes(pickle.dumps([{"cord_uid": "a"}]))
+    for module in ("pickle", "pandas"):
+        monkeypatch.setitem(__import__("sys").modules, module, None)
+    Path("renamed.jsonl").write_bytes(Path("subtask4b_collection_data.pkl").read_bytes())
+    for name in ("subtask4b_collection_data.pkl", "renamed.jsonl"):
+        with pytest.raises(InvalidData, match=r"is a pickle.* python -c \"import pandas; pandas.read_pickle"):
+            read_claims(name)
+    with pytest.raises(
+        UsageError, match=r"python -c \"import pandas; pandas.read_pickle\('subtask4b_collection_data.pkl'\)"
+    ):
+        read_corpus("subtask4b_collection_data.pkl")
+
+
+def test_scifacts_own_claims():
+    path = jsonl(
+        Path("claims_dev.jsonl"),
+        {
+            "id": 1,
+            "claim": "a",
+            "cited_doc_ids": [31, 32],
+            "evidence": {
+                "31": [{"sentences": [2, 4], "label": "CONTRADICT"}, {"sentences": [4], "label": "CONTRADICT"}]
+            },
+        },
+        {"id": 2, "claim": "b", "evidence": {}, "cited_doc_ids": [33]},
+    )
+    assert read_claims(path) == [Claim("a", "1"), Claim("b", "2")]
+    assert read_qrels(path) == {"1": {"31": 1, "32": 1}, "2": {"33": 1}}
+    gold = read_gold(path)
+    assert gold.stances == {
+        ("1", "31"): "REFUTES",
+        ("1", "32"): "NOT_ENOUGH_INFO",
+        ("2", "33"): "NOT_ENOUGH_INFO",
+    }
+    assert gold.sentences == {("1", "31"): (2, 4)} and gold.verdicts == {}
+
+
+def test_scifact(scifact):
+    claims, qrels, gold = (
+        read_claims(scifact / "queries.jsonl"),
+        read_qrels(scifact / "qrels.tsv"),
+        read_gold(scifact / "verdicts.jsonl"),
+    )
+    assert len(claims) == 809 and claims[0].id == "0" and {claim.id for claim in claims} == set(qrels)
+    assert sum(map(len, qrels.values())) == 919 and {g for grades in qrels.values() for g in grades.values()} == {1}
+    assert read_claims(scifact / "verdicts.jsonl") == claims
+    assert set(gold.stances) == {(claim, document) for claim in qrels for document in qrels[claim]}
+    assert gold.stances["2", "13734012"] == "REFUTES" and gold.sentences["2", "13734012"] == (4,)
+
+
+def test_climate_fever_and_averitec(climate_fever):
+    path = climate_fever
+    gold = read_gold(path)
+    assert len(read_claims(path)) == len(gold.verdicts) == 1028 and len(gold.stances) == 5140
+    assert gold.stances["5", "Famine:386"] == gold.verdicts["5"] == "SUPPORTS"
+    assert gold.sentences["5", "Weather:67"] == ("The Little Ice Age caused crop failures and famines in Europe.",)
+    assert "CONFLICTING" in gold.verdicts.values() and "CONFLICTING" not in gold.stances.values()
+    assert read_qrels(path)["5"]["Winter:20"] == 0 and read_qrels(path)["5"]["Famine:386"] == 1
+    path = SHARED / "averitec" / "claims.jsonl"
+    gold = read_gold(path)
+    assert len(read_claims(path)) == len(gold.verdicts) == 281 and gold.verdicts["0"] == "REFUTES"
+    assert set(gold.verdicts.values()) == {"SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING"}
+    assert gold.stances == {}
+
+
+# -- what can't be used
+
+
+@pytest.mark.parametrize(
+    ("read", "lines", "said"),
+    [
+        (read_qrels, ["q1 0 d1 1", "q1 0 d2 yes", "q1 0 d"], "the grade 'yes' is not a whole number up to 1000; line"),
+        (read_qrels, ["q1 0 d1 1000000000"], "line 1: the grade '1000000000' is not a whole number up to 1000"),
+        (read_qrels, ["q1 0 d1 0.5"], "line 1: the grade '0.5' is not a whole number"),
+        (read_qrels, ["q1 0 d1 1", "q1 0 d1 0"], "line 2: the pair of claim q1 and document d1 has a different grade"),
+        (read_qrels, ["query-id\tcorpus-id\tscore", "q1\t\t1"], "line 2: there is a label or grade but no document"),
+        (read_qrels, ["query-id\tcorpus-id\tscore", "\td\t1"], "line 2: the claim's id is empty"),
+        (read_qrels, ["query-id\tcorpus-id\tscore", "q\td"], "line 2: the row has 2 columns and the header 3"),
+        (read_qrels, ["query-id\tcorpus-id", "q\td"], "line 2: claim q and document d have neither grade nor label"),
+        (read_qrels, ['{"claim_id": 1, "doc_id": 2, "label": "perhaps so"}'], "unknown label 'perhaps so'"),
+        (read_qrels, ['{"claim_id": true, "doc_id": 2, "score": 1}'], "line 1: claim_id is not an id: 'True'"),
+        (
+            read_claims,
+            ['{"_id": "1", "text": "a"}', '{"_id": "1", "text": "a"}'],
+            "line 2: the claim on line 1 already has the id '1'",
+        ),
+        (read_claims, ['{"_id": "1", "text": "a"}', "", '{"_id": "2"}'], "line 3: claim 2 has no text"),
+        (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "2"'], "line 2: not valid JSON"),
+        (read_claims, ["1\ta\tb"], "line 1: 3 columns; topics have two"),
+        (
+            read_claims,
+            ['{"claim_id": 1, "claim": "a", "doc_id": 1}', '{"claim_id": 1, "claim": "b", "doc_id": 2}'],
+            "line 2: the claim on line 1 already has the id '1'",
+        ),
+        (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "mixed"}'], "the label 'mixed' is for a whole claim"),
+        (
+            read_gold,
+            ['{"claim_id": 1, "doc_id": 2, "label": "NEI"}', '{"claim_id": 1, "doc_id": 2, "label": "true"}'],
+            "line 2: the pair of claim 1 and document 2 has a different label on line 1",
+        ),
+        (read_gold, ['{"claim_id": 1, "evidence": {"3": []}}'], "the evidence of claim 1 in document 3 is no"),
+        (read_gold, ['{"claim_id": 1, "evidences": [{}]}'], "line 1: claim 1 has evidence without evidence_id"),
+        (read_gold, ['{"claim_id": 1, "doc_id": 2, "label": "NEI", "sentences": [0.5]}'], "line 1: sentences must"),
+    ],
+)  # fmt: skip
+def test_bad_lines_are_named(read, lines, said):
+    path = text("file", *lines)
+    with pytest.raises(InvalidData) as caught:
+        read(path)
+    assert said in str(caught.value) and str(caught.value).startswith("file can't be used: ")
+
+
+def test_many_bad_lines_are_counted():
+    with pytest.raises(InvalidData, match=r"line 1: .*; line 5: .*; and 3 more\. Correct"):
+        read_qrels(text("qrels", *["q d x"] * 8))
+
+
+def test_the_same_judgement_twice_is_one():
+    assert read_qrels(text("qrels", "q1 0 d1 1", "q1 0 d1 1")) == {"q1": {"d1": 1}}
+
+
+def test_bytes_that_are_no_text():
+    Path("qrels").write_bytes(b"q1 0 d1 1\nq1 0 \xff 1\n")
+    with pytest.raises(InvalidData, match="line 2: not valid UTF-8"):
+        read_qrels("qrels")
+    Path("broken.gz").write_bytes(gzip.compress(b"q1 0 d1 1\n" * 5000)[:-20])
+    with pytest.raises(InvalidData, match=r"broken\.gz can't be used: line \d+: "):
+        read_qrels("broken.gz")
+
+
+def test_files_that_are_not_there():
+    with pytest.raises(NotFound, match="there is no file nowhere"):
+        read_claims("nowhere")
+    with pytest.raises(NotFound, match="is a folder"):
+        read_claims(Path.cwd())
+    with pytest.raises(InvalidData, match="empty has no claims"):
+        read_claims(text("empty", "", " "))
+
+
+def test_a_file_of_another_kind_says_what_is_missing(scifact):
+    with pytest.raises(InvalidData, match=r"no judgements. Each line needs a claim id, a document id and a grade"):
+        read_qrels(scifact / "queries.jsonl")
+    with pytest.raises(InvalidData, match=r"no labels. Records need claim_id and label"):
+        read_gold(scifact / "qrels.tsv")
+    with pytest.raises(InvalidData, match="line 2: claim 0 has no text"):
+        read_claims(scifact / "qrels.tsv")
+
+
+@pytest.mark.slow
+def test_no_bytes_are_a_bug():
+    """Files of the known kinds with bytes changed: what is wrong is an error of ours, whoever reads them."""
+    rng = random.Random(0)
+    files = [
+        *(b'{"_id": "1", "text": "a"}\n{"_id": 2, "claim": "b", "doc_id": 4, "label": "NEI", "sentences": [1]}\n',),
+        *(b"query-id\tcorpus-id\tscore\nq\td\t1\n", b"q 0 d 1\nq Q0 d 1 0.5 x\n", b"1\ta claim\n"),
+        b'[{"claim_id": 1, "claim": "x", "evidences": [{"evidence_id": 3, "evidence_label": "SUPPORTS"}]}]',
+        b'{"id": 1, "claim": "x", "evidence": {"1": [{"sentences": [1], "label": "SUPPORT"}]}, "cited_doc_ids": [1]}',
+        b'{"claim": {"id": "1", "text": "x"}, "evidence": [{"doc_id": "a", "score": 1.0}]}\n',
+        b"claim,abstract_id,claim_id,annotation\r\na,1,2,Supports\r\n",
+    ]
+    values = [b"null", b"[]", b"{}", b"1e999", b"true", b'"\\ud800"', b'""', b"NaN", b"\r", b'"', b"\xff", b"\x00"]
+    refused = 0
+    for number in range(1500):
+        # Parquet is read in a process of its own, which takes its time.
+        data = bytearray(b"PAR1aaaa" if number < 4 else rng.choice(files))
+        for _ in range(rng.randrange(1, 4)):
+            place = rng.randrange(len(data) + 1)
+            data[place : place + rng.randrange(5)] = rng.choice(values)
+        Path("file").write_bytes(data)
+        for read in (read_claims, read_qrels, read_gold, read_run):
+            try:
+                read("file")
+            except CcheckError:
+                refused += 1
+    assert 1500 < refused < 6000

@@ -1,0 +1,277 @@
+"""Metrics are ir-measures' own, ClimateCheck's score is that of its evaluation script, and nothing is 0 by mistake."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ccheck.core.errors import InvalidData, MissingExtra, UsageError
+from ccheck.core.types import Claim
+from ccheck.lab.measure.datasets import read_claims, read_qrels
+from ccheck.lab.measure.metrics import bootstrap, check_metrics, coverage, measure, only
+from ccheck.lab.measure.runs import read_run, write_run
+
+METRICS = [
+    *("nDCG@10", "nDCG@3", "R@2", "R@100", "RR@5", "RR", "P@5", "AP", "AP@10", "Bpref", "Judged@10", "Success@1"),
+    *("RR(rel=2)@5", "P(judged_only=True)@5", "Rprec"),
+]
+
+
+def random_judged(seed: int, claims: int = 60) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, int]]]:
+    """A run with many ties and claims that the judgements do not know, and judgements with all that they can have."""
+    rng = random.Random(seed)
+    qrels = {
+        f"q{i}": {f"d:{rng.randrange(50)}": rng.choice([-1, 0, 0, 1, 1, 2]) for _ in range(rng.randrange(1, 12))}
+        for i in range(claims)
+    }
+    run = {
+        f"q{i}": {f"d:{j}": round(rng.random(), 1) for j in rng.sample(range(50), rng.randrange(1, 40))}
+        for i in range(claims + 10)
+        if i % 7
+    }
+    return run, qrels
+
+
+def command_line(qrels: dict[str, dict[str, int]], run: Path, metrics: list[str]) -> dict[str, float]:
+    """What the program `ir_measures` says."""
+    if sys.version_info >= (3, 14):
+        pytest.skip("ir_measures' command line parses names by what Python 3.14 does not have")
+    judged = Path("judged.qrels")
+    judged.write_text("".join(f"{c} 0 {d} {grade}\n" for c, grades in qrels.items() for d, grade in grades.items()))
+    # Its parser uses what Python deprecates.
+    words = [sys.executable, "-W", "ignore", "-m", "ir_measures", judged, run, *metrics, "--places", "12"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+    return {name: float(value) for name, value in (line.split("\t") for line in done.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_metrics_are_those_of_ir_measures_command_line(seed):
+    run, qrels = random_judged(seed)
+    write_run("mine.run", run, "mine")
+    said = command_line(qrels, Path("mine.run"), METRICS)
+    assert len(said) == len(METRICS)
+    assert measure(run, qrels, METRICS).mean == pytest.approx(said, abs=1e-9)
+    assert measure(read_run("mine.run"), qrels, METRICS).mean == pytest.approx(said, abs=1e-9)
+
+
+def test_on_scifact_too(scifact):
+    sklearn_text = pytest.importorskip("sklearn.feature_extraction.text")
+    with gzip.open(scifact / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        documents = [json.loads(line) for line in lines]
+    claims, qrels = read_claims(scifact / "queries.jsonl")[:300], read_qrels(scifact / "qrels.tsv")
+    qrels = only(qrels, [claim.id for claim in claims])
+    vectors = sklearn_text.TfidfVectorizer(stop_words="english")
+    matrix = vectors.fit_transform(one["title"] + " " + one["text"] for one in documents)
+    scores = (vectors.transform([claim.text for claim in claims]) @ matrix.T).toarray()
+    run = {
+        claim.id: {documents[place]["_id"]: float(row[place]) for place in (-row).argsort(kind="stable")[:100]}
+        for claim, row in zip(claims, scores, strict=True)
+    }
+    metrics = ["nDCG@10", "R@100", "RR@5", "P@5", "AP", "Judged@10"]
+    write_run("tfidf.run", run, "tf-idf")
+    made = measure(run, qrels, metrics)
+    assert made.mean == pytest.approx(command_line(qrels, Path("tfidf.run"), metrics), abs=1e-9)
+    assert 0.5 < made.mean["nDCG@10"] < 0.7 and len(made.by_claim["nDCG@10"]) == 300 and made.unanswered == ()
+
+
+def test_names():
+    assert check_metrics(["nDCG@10", "MRR@5", "RR@5", "NDCG@10", "P( rel = 2 )@5", "ClimateCheck", "Precision@1"]) == [
+        *("nDCG@10", "RR@5", "P(rel=2)@5", "ClimateCheck", "P@1")
+    ]
+    run, qrels = {"q": {"d": 1.0}}, {"q": {"d": 1}, "r": {"e": 1}}
+    assert measure(run, qrels, ["MRR@5", "RR@5"]).mean == {"MRR@5": 0.5, "RR@5": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ndcg@10", "did you mean 'nDCG@10'?"),
+        ("ClimateChek", "did you mean 'ClimateCheck'?"),
+        ("nothing like it", "there is no metric 'nothing like it'. Known metrics include"),
+        ("R", "needs a cutoff, as in R@100"),
+        ("nDCG@0", "between 1 and 1,000,000"),
+        ("nDCG@99999999999999999999", "between 1 and 1,000,000"),
+        ("P(rel=x)@5", "write its parameters as"),
+        ("P(depth=2)@5", "does not have these parameters"),
+        ("NumRet", "a sum over claims, not a mean"),
+        ("ERR@10", "ccheck does not compute the metric ERR@10"),
+        ("__import__('os').system('true')", "there is no metric"),
+    ],
+)
+def test_names_that_are_none(name, said):
+    with pytest.raises(UsageError) as caught:
+        measure({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["nDCG@10", name])
+    assert said in str(caught.value)
+    with pytest.raises(UsageError, match="no metric is named"):
+        check_metrics([])
+
+
+# -- what can't be computed
+
+
+def test_binary_preference_needs_documents_judged_not_relevant():
+    run = {"q": {"d": 1.0, "e": 0.5}}
+    with pytest.raises(InvalidData, match="Bpref can't be computed: no document is judged not relevant"):
+        measure(run, {"q": {"d": 1}}, ["nDCG@10", "Bpref"])
+    with pytest.raises(InvalidData, match="no document is judged not relevant"):
+        measure(run, {"q": {"d": 1}}, ["ClimateCheck"])
+    with pytest.raises(InvalidData, match="no claim has both"):
+        measure(run, {"q": {"d": 1}, "r": {"d": 0}}, ["ClimateCheck"])
+    assert measure(run, {"q": {"d": 1, "e": 0}}, ["Bpref"]).mean == {"Bpref": 1.0}
+
+
+def test_what_has_nothing_to_measure():
+    with pytest.raises(InvalidData, match="there are no judgements"):
+        measure({"q": {"d": 1.0}}, {}, ["AP"])
+    with pytest.raises(InvalidData, match=r"no claim is both in the run \(q\) and judged \(r, s\)"):
+        measure({"q": {"d": 1.0}}, {"r": {"d": 1}, "s": {"d": 1}}, ["AP"])
+    with pytest.raises(InvalidData, match="nDCG@10 can't be computed: no document is judged relevant"):
+        measure({"q": {"d": 1.0}}, {"q": {"d": 0}}, ["nDCG@10"])
+    with pytest.raises(InvalidData, match=r"no document is judged relevant \(a grade of 2 or more\)"):
+        measure({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["P(rel=2)@5"])
+    with pytest.raises(InvalidData, match="claim q has a document whose score is not a number"):
+        measure({"q": {"d": float("nan")}}, {"q": {"d": 1}}, ["AP"])
+    assert measure({"q": {"d": 1.0}}, {"q": {"d": 0}}, ["Judged@1"]).mean == {"Judged@1": 1.0}
+
+
+def test_claims_for_which_nothing_was_found_count_as_0_and_are_named():
+    made = measure({"a": {"d": 1.0}, "b": {}}, {"a": {"d": 1}, "b": {"d": 1}, "c": {"d": 1}}, ["nDCG@10", "Judged@5"])
+    assert made.by_claim["nDCG@10"] == {"a": 1.0, "b": 0.0, "c": 0.0} and made.unanswered == ("b", "c")
+    assert made.mean["nDCG@10"] == pytest.approx(1 / 3)
+
+
+def test_equal_scores_stay_in_the_order_given():
+    qrels = {"q": {"x": 1}}
+    assert measure({"q": {"a": 0.5, "x": 0.5}}, qrels, ["RR"]).mean["RR"] == 0.5
+    assert measure({"q": {"x": 0.5, "a": 0.5}}, qrels, ["RR"]).mean["RR"] == 1.0
+    # Apart in float64 only.
+    assert measure({"q": {"a": 0.5, "x": 0.5 + 1e-12}}, qrels, ["RR"]).mean["RR"] == 1.0
+
+
+def test_without_the_extra(monkeypatch):
+    from ccheck.lab.measure import metrics
+
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    metrics._ir_measures.cache_clear()
+    try:
+        with pytest.raises(MissingExtra, match=r"pip install .*\[evaluation\]'"):
+            measure({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["AP"])
+    finally:
+        metrics._ir_measures.cache_clear()
+
+
+# -- ClimateCheck
+
+
+def test_climatechecks_score_by_hand():
+    qrels = {
+        "a": {"r1": 1, "r2": 1, "r3": 1, "n1": 0},  # fewer judged not relevant than relevant
+        "b": {"r1": 1, "n1": 0, "n2": 0},
+        "c": {"r1": 1, "r2": 1},  # in no binary preference
+        "d": {"n1": 0},  # in no part
+    }
+    run = {
+        "a": {"n1": 9.0, "r1": 8.0, "x": 7.0, "r2": 6.0, "y": 5.0, "r3": 4.0},
+        "b": {"x": 9.0, "n1": 8.0, "n2": 7.0, "r1": 6.0},
+        "c": {"r1": 9.0},
+        "d": {"n1": 9.0},
+    }
+    names = ["ClimateCheck-R@2", "ClimateCheck-R@5", "ClimateCheck-R@10", "ClimateCheck-Bpref"]
+    made = measure(run, qrels, [*names, "ClimateCheck", "Bpref"])
+    recall = [(1 / 3 + 0 + 1 / 2) / 3, (2 / 3 + 1 + 1 / 2) / 3, (1 + 1 + 1 / 2) / 3]
+    preference = (3 * (1 - 1 / 3) / 3 + 0) / 2
+    assert [made.mean[name] for name in names] == pytest.approx([*recall, preference])
+    assert made.mean["ClimateCheck"] == pytest.approx(statistics.mean([*recall, preference]))
+    assert set(made.by_claim["ClimateCheck"]) == {"a", "b", "c"}
+    # trec_eval's divides by the one that was judged not relevant.
+    assert made.by_claim["Bpref"]["a"] == 0
+
+
+def test_climatechecks_score_is_that_of_its_definition():
+    run, qrels = random_judged(5)
+    run = {claim: dict(list(scores.items())) for claim, scores in run.items()}
+    ranking = {claim: sorted(scores, key=lambda one, s=scores: -s[one]) for claim, scores in run.items()}
+    parts: list[list[float]] = [[], [], [], []]
+    for claim, grades in qrels.items():
+        relevant = {document for document, grade in grades.items() if grade > 0}
+        bad = {document for document, grade in grades.items() if grade == 0}
+        ids = ranking.get(claim, [])[:10]
+        if not relevant:
+            continue
+        for part, k in zip(parts, (2, 5, 10), strict=False):
+            part.append(len(relevant & set(ids[:k])) / len(relevant))
+        if bad:
+            above = [
+                sum(one in bad for one in ids[:place]) for place, document in enumerate(ids) if document in relevant
+            ]
+            parts[3].append(sum(1 - min(count, len(relevant)) / len(relevant) for count in above) / len(relevant))
+    made = measure(run, qrels, ["ClimateCheck"])
+    assert len(parts[3]) < len(parts[0])
+    assert made.mean["ClimateCheck"] == pytest.approx(statistics.mean(map(statistics.mean, parts)))
+    assert statistics.mean(made.by_claim["ClimateCheck"].values()) == pytest.approx(made.mean["ClimateCheck"])
+    low, high = made.intervals["ClimateCheck"]
+    assert low < made.mean["ClimateCheck"] < high
+
+
+# -- intervals
+
+
+def test_intervals():
+    rng = random.Random(0)
+    values = [rng.gauss(0.5, 0.2) for _ in range(400)]
+    low, high = bootstrap(values)
+    error = statistics.stdev(values) / 20
+    mean = statistics.mean(values)
+    assert (low, high) == pytest.approx((mean - 1.96 * error, mean + 1.96 * error), abs=error / 5)
+    assert bootstrap(values) == (low, high) != bootstrap(values, seed=1)
+    assert bootstrap([1.0, 1.0, 1.0]) == (1.0, 1.0)
+    assert measure({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["AP"]).intervals == {}
+
+
+# -- what does not fit
+
+
+def test_the_interval_of_climatechecks_score_knows_that_a_part_has_fewer_claims():
+    qrels = {"q1": {"a": 1}, "q2": {"b": 1, "x": 0}, "q3": {"c": 1, "y": 0}}
+    run = {"q1": {"a": 1.0}, "q2": {"b": 2.0, "x": 1.0}, "q3": {"y": 1.0}}
+    measured = measure(run, qrels, ["ClimateCheck"])
+    # Recall at 2, 5 and 10 has three claims, with 1, 1 and 0. Binary preference has two, with 1 and 0 about their mean:
+    # q1 counts as the mean, the others as 3/2 times their distance from it.
+    preference = [0.5, 0.5 + 0.5 * 3 / 2, 0.5 - 0.5 * 3 / 2]
+    values = [(3 * recall + part) / 4 for recall, part in zip([1, 1, 0], preference, strict=True)]
+    assert measured.mean["ClimateCheck"] == pytest.approx(sum(values) / 3)
+    assert measured.intervals["ClimateCheck"] == pytest.approx(bootstrap(values))
+
+
+def test_what_claims_run_and_judgements_do_not_share_is_said():
+    claims = [Claim("a", "a"), Claim("b", "b"), Claim("c", "c"), Claim("e", "e")]
+    run = {"a": {"d1": 2.0, "x": 1.0}, "b": {}, "c": {"d2": 1.0}, "e": {"d1": 1.0}}
+    qrels = {"a": {"d1": 1, "gone": 1}, "b": {"d1": 1}, "e": {"d2": 0}, "f": {"d2": 1}}
+    said = coverage(claims, run, qrels, lambda ids: [one for one in ids if one != "gone"])
+    assert said == [
+        "1 of 4 claims without judgements, left out of all metrics: c",
+        "1 of 4 judged claims not in the claims: f",
+        "1 of 4 judged claims with nothing retrieved, counted as 0: b",
+        "1 of 4 judged claims without a relevant document, counted as 0 (left out of ClimateCheck's score): e",
+        "1 of 3 judged documents not in the store (1 relevant), so they can't be found: gone",
+    ]
+    assert coverage(None, {"a": {"d1": 1.0}}, {"a": {"d1": 1}}) == []
+
+
+def test_documents_of_another_collection_are_said():
+    (said,) = coverage(None, {"a": {"7": 1.0, "8": 0.5}}, {"a": {"doc-7": 1}})
+    assert said == (
+        "none of the 2 retrieved documents is judged for any claim: the ids may be from another collection "
+        "(retrieved 7, 8; judged doc-7)"
+    )
+
+
+def test_only_some_claims():
+    assert only({"a": {"d": 1}, "b": {"d": 1}}, ["b", "c"]) == {"b": {"d": 1}}

@@ -1,0 +1,197 @@
+"""A grid of settings, the best of it, and what that choice is worth."""
+
+from __future__ import annotations
+
+import tomllib
+from contextlib import contextmanager
+
+import pytest
+from evaluation_data import ScriptedChecker
+
+from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.recipe import changed, load_recipe
+from ccheck.core.types import Claim
+from ccheck.lab.measure.evaluate import evaluate
+from ccheck.lab.measure.session import EvaluationData
+from ccheck.lab.measure.sweep import (
+    MAX_POINTS,
+    Point,
+    best,
+    describe,
+    empty_points,
+    hold_out,
+    parse_grid,
+    points_of,
+    recipe_toml,
+    sweep,
+)
+
+DEFAULT = load_recipe("default")
+
+
+def test_values_are_written_as_in_toml():
+    assert parse_grid(
+        ["fusion.k=10, 20,60", "fusion.method=rrf,minmax", "a.b=[1,2],[3]", 'c="x,y"', "d=true,false", "e=0.5,1e-3"]
+    ) == {
+        "fusion.k": [10, 20, 60],
+        "fusion.method": ["rrf", "minmax"],
+        "a.b": [[1, 2], [3]],
+        "c": ["x,y"],
+        "d": [True, False],
+        "e": [0.5, 0.001],
+    }
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        (["fusion.k"], "is not KEY=VALUE"),
+        (["=3"], "is not KEY=VALUE"),
+        (["fusion..k=3"], "is not KEY=VALUE"),
+        (["fusion.k="], "is not KEY=VALUE"),
+        (["fusion.k=1,1"], "a value twice"),
+        (["fusion.k=1", "fusion.k=2"], "twice"),
+        (["fusion.k=1,[2"], "is not TOML"),
+    ],
+)
+def test_a_grid_that_is_none_says_why(grid, said):
+    with pytest.raises(UsageError, match=said.replace("[", r"\[")):
+        parse_grid(grid)
+
+
+def test_all_combinations_the_last_key_fastest():
+    points = points_of(DEFAULT, {"fusion.k": [10, 60], "retrievers.bm25.depth": [50, 100]})
+    assert [list(settings.values()) for settings, _ in points] == [[10, 50], [10, 100], [60, 50], [60, 100]]
+    for settings, recipe in points:
+        assert recipe.fusion.k == settings["fusion.k"]
+        assert recipe.retrievers["bm25"].depth == settings["retrievers.bm25.depth"]
+        # Nothing else has changed.
+        assert recipe.retrievers["dense"] == DEFAULT.retrievers["dense"] and recipe.verdict == DEFAULT.verdict
+    with pytest.raises(UsageError, match="At most"):
+        points_of(DEFAULT, {"fusion.k": range(1, MAX_POINTS + 2)})
+    with pytest.raises(UsageError, match="empty"):
+        points_of(DEFAULT, {})
+
+
+def test_a_stage_can_be_left_out():
+    without = changed(DEFAULT, {"retrievers.dense": False, "rerankers.rerank": True})
+    assert list(without.retrievers) == ["bm25"] and without.rerankers == DEFAULT.rerankers
+    assert DEFAULT.retrievers.keys() == {"bm25", "dense"}  # it is as it was
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"fusion.kk": 3}, "default with fusion.kk = 3: unknown key fusion.kk, did you mean 'k'"),
+        ({"fuson.k": 3}, "did you mean 'fusion'"),
+        ({"retrievers.bm52.depth": 3}, "did you mean 'bm25'"),
+        ({"retrievers.bm25.depht": 3}, "did you mean 'depth'"),
+        ({"retrievers.sparse": False}, "to leave out"),
+        ({"fusion.k": "many"}, "fusion.k"),
+        ({"retrievers.bm25.depth": 0}, "depth"),
+        ({"retrievers.bm25.depth.x": 1}, "no 'depth'"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_the_recipe_does_not_take_says_why(settings, said):
+    with pytest.raises(UsageError, match=said):
+        changed(DEFAULT, settings)
+
+
+CLAIMS = [Claim(f"claim {n}", str(n)) for n in range(8)]
+QRELS = {str(n): {"right": 1} for n in range(8)}
+
+
+def point(number: int, right: set[int]) -> Point:
+    """Recall 1 for the claims that are right."""
+    final = {str(n): ["right"] if n in right else ["wrong"] for n in range(8)}
+    return Point({"fusion.k": number}, evaluate(ScriptedChecker(final), CLAIMS, QRELS, metrics=["R@5"]))
+
+
+def test_a_point_without_a_retriever_is_left_out_and_named():
+    axes = {"retrievers.bm25": [True, False], "retrievers.dense": [True, False]}
+    points = points_of(DEFAULT, axes)
+    assert [set(recipe.retrievers) for _, recipe in points] == [{"bm25", "dense"}, {"bm25"}, {"dense"}]
+    assert empty_points(DEFAULT, axes) == ["retrievers.bm25=false retrievers.dense=false"]
+    with pytest.raises(UsageError, match="no combination of the grid has a retriever"):
+        points_of(DEFAULT, {"retrievers.bm25": [False], "retrievers.dense": [False]})
+
+
+def test_examples_can_be_turned_off():
+    points = points_of(load_recipe("climatecheck-hybrid"), {"rerankers.listwise.examples": [False]})
+    assert points[0][1].rerankers["listwise"].examples is None
+
+
+def test_the_best_is_the_first_of_those_with_the_highest_mean():
+    points = [point(0, {1}), point(1, {1, 2, 3}), point(2, {5, 6, 7})]
+    assert best(points, "R@5") == 1 and best(points[::-1], "R@5") == 0
+    with pytest.raises(InvalidData, match="nothing was measured"):
+        best([], "R@5")
+
+
+def test_the_held_out_figure_is_of_claims_that_were_not_chosen_on():
+    evens, odds = {0, 2, 4, 6}, {1, 3, 5, 7}
+    points = [point(0, evens), point(1, odds)]
+    assert best(points, "R@5") == 0
+    for seed in range(5):
+        held = hold_out(points, "R@5", folds=2, seed=seed)
+        # By hand: each half has the point that has more right on the other half.
+        dealt = [str(n) for n in range(8)]
+        import random
+
+        random.Random(seed).shuffle(dealt)
+        halves = [dealt[0::2], dealt[1::2]]
+        right, chosen = 0, []
+        for mine, other in (halves, halves[::-1]):
+            counts = [sum(int(claim) % 2 == parity for claim in other) for parity in (0, 1)]
+            chosen.append(0 if counts[0] >= counts[1] else 1)
+            right += sum(int(claim) % 2 == chosen[-1] for claim in mine)
+        assert held.value == pytest.approx(right / 8) and held.chosen == tuple(chosen)
+        assert held.claims == 8 and held.folds == 2 and held.interval[0] <= held.value <= held.interval[1]
+    # One that is better everywhere is chosen everywhere, and its figure is no lower.
+    held = hold_out([*points, point(2, evens | odds)], "R@5", folds=4)
+    assert held.chosen == (2, 2, 2, 2) and held.value == 1
+    with pytest.raises(InvalidData, match="can't be split"):
+        hold_out(points, "R@5", folds=9)
+
+
+def test_each_point_is_measured_under_a_name_that_says_where_it_is():
+    called: list[str] = []
+
+    class Measuring:
+        def prepare(self, recipe, data):
+            return recipe
+
+        def check(self, recipe, *, judged):
+            assert not called and not judged  # before the first one runs
+
+        def evaluate(self, recipe, data, on_progress):
+            return evaluate(
+                ScriptedChecker({"1": ["right"]}, recipe=recipe), data.claims, data.qrels, metrics=data.metrics
+            )
+
+    @contextmanager
+    def progress(name):
+        called.append(name)
+        yield lambda done, total: None
+
+    axes = {"fusion.k": [10, 60], "retrievers.dense": [True, False]}
+    data = EvaluationData(CLAIMS[1:2], QRELS, None, ("R@5",), 10)
+    found = list(sweep(Measuring(), DEFAULT, axes, data, progress))
+    assert called[1] == "2/4 fusion.k=10 retrievers.dense=false" and len(found) == 4
+    assert [one.evaluation.recipe.fusion.k for one in found] == [10, 10, 60, 60]
+    assert describe({"fusion.method": "rrf"}) == "fusion.method=rrf"
+
+
+def test_the_best_recipe_as_toml_is_that_recipe(tmp_path):
+    settings = {
+        "fusion.method": "minmax", "retrievers.bm25.weight": 0.3, "retrievers.bm25.fields": {"title": 2.0, "text": 1.0},
+        "rerankers.rerank": False, "retrievers.dense": True,
+    }  # fmt: skip
+    text = recipe_toml("mine", "default", settings, {}, 'said "so"')
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    made, expected = load_recipe(str(tmp_path / "mine.toml")), changed(DEFAULT, settings)
+    for part in ("retrievers", "fusion", "rerankers", "evidence", "verdict"):
+        assert getattr(made, part) == getattr(expected, part)
+    assert made.name == "mine" and made.description == 'said "so"'
+    assert tomllib.loads(recipe_toml("m", "b", {}, {"big/model": "small"}, ""))["replace"] == {"big/model": "small"}

@@ -1,0 +1,133 @@
+"""Figures of stances and verdicts are scikit-learn's, and a failure is never a label."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import numpy as np
+import pytest
+
+from ccheck.core.errors import InvalidData, MissingExtra
+from ccheck.core.types import Label, Stance, Verdict
+from ccheck.lab.measure.verdicts import classify, label_figures
+from ccheck.verdict.calibration import reliability
+from ccheck.verdict.labels import LABELS, STANCES
+
+metrics = pytest.importorskip("sklearn.metrics")
+
+
+def drawn(seed: int, claims: int = 40) -> tuple[dict[tuple[str, str], Stance], dict[tuple[str, str], Label]]:
+    """Stances, some of which failed, and true labels, some of which nobody predicted."""
+    rng = random.Random(seed)
+    truth = {(f"c{i}", f"d{j}"): rng.choice(STANCES) for i in range(claims) for j in range(rng.randrange(1, 6))}
+    predicted = {
+        key: Stance(None, error="the server failed")
+        if rng.random() < 0.1
+        else Stance(label if rng.random() < 0.6 else rng.choice(STANCES), confidence=rng.random())
+        for key, label in truth.items()
+        if rng.random() < 0.8
+    }
+    return predicted | {("c0", "unjudged"): Stance("SUPPORTS", 0.9)}, truth
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_figures_are_those_of_scikit_learn(seed):
+    predicted, truth = drawn(seed)
+    made = classify(predicted, truth)
+    keys = [key for key in truth if key in predicted and predicted[key].label is not None]
+    true, given = [truth[key] for key in keys], [predicted[key].label for key in keys]
+    report = metrics.classification_report(true, given, labels=made.labels, output_dict=True, zero_division=0)
+    for name, scores in {"weighted avg": made.weighted, "macro avg": made.macro, **made.by_label}.items():
+        expected = report[name]
+        assert (scores.precision, scores.recall, scores.f1, scores.support) == pytest.approx(
+            (expected["precision"], expected["recall"], expected["f1-score"], expected["support"])
+        )
+    assert made.accuracy == report["accuracy"] and made.count == len(keys)
+    assert np.array_equal(made.confusion, metrics.confusion_matrix(true, given, labels=made.labels))
+    assert made.failed == sum(predicted[key].label is None for key in truth if key in predicted) > 0
+    assert made.missing == sum(key not in predicted for key in truth) > 0
+    assert made.count + made.failed + made.missing == len(truth)
+    assert made.reliability == reliability([predicted[key] for key in keys], true)
+    for name, value in {
+        "accuracy": made.accuracy, "weighted_f1": made.weighted.f1, "macro_f1": made.macro.f1
+    }.items():  # fmt: skip
+        low, high = made.intervals[name]
+        assert low < value < high
+
+
+def test_the_bootstraps_figures_are_scikit_learns_too():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        confusion = rng.integers(0, 4, (3, 3)) * (rng.random((3, 3)) < 0.6)
+        confusion[0, 0] += 1
+        true = [STANCES[i] for i in range(3) for j in range(3) for _ in range(confusion[i, j])]
+        given = [STANCES[j] for i in range(3) for j in range(3) for _ in range(confusion[i, j])]
+        made = label_figures(confusion[None].astype(float))
+        for kind in ("weighted", "macro"):
+            expected = metrics.f1_score(true, given, average=kind, zero_division=0)
+            assert made[f"{kind}_f1"][0] == pytest.approx(expected)
+        assert made["accuracy"][0] == pytest.approx(metrics.accuracy_score(true, given))
+
+
+def test_pairs_of_one_claim_go_together_in_a_resample():
+    """Ten pairs that are all alike in each claim say no more than one of them."""
+    rng = random.Random(0)
+    right = {f"c{i}": rng.random() < 0.5 for i in range(30)}
+    one = {(claim, "d0"): Stance("SUPPORTS" if hit else "REFUTES") for claim, hit in right.items()}
+    ten = {(claim, f"d{j}"): stance for (claim, _), stance in one.items() for j in range(10)}
+    truth: dict[tuple[str, str], Label] = dict.fromkeys(one, "SUPPORTS")
+    assert (
+        classify(ten, dict.fromkeys(ten, "SUPPORTS")).intervals["accuracy"]
+        == classify(one, truth).intervals["accuracy"]
+    )
+
+
+def test_verdicts_of_claims():
+    truth: dict[str, Label] = {"1": "SUPPORTS", "2": "CONFLICTING", "3": "REFUTES", "4": "REFUTES"}
+    predicted = {
+        "1": Verdict("SUPPORTS", 0.9),
+        "2": Verdict("REFUTES", 0.6),
+        "3": Verdict(None, error="the budget is spent"),
+    }
+    made = classify(predicted, truth)
+    assert made.labels == ("SUPPORTS", "REFUTES", "CONFLICTING") and (made.count, made.failed, made.missing) == (
+        2,
+        1,
+        1,
+    )
+    assert made.confusion == ((1, 0, 0), (0, 0, 0), (0, 1, 0)) and made.accuracy == 0.5
+    assert made.reliability.error == pytest.approx((abs(0.9 - 1) + abs(0.6 - 0)) / 2)
+    assert set(made.labels) <= set(LABELS)
+
+
+def test_verdicts_without_some_of_their_documents_are_counted():
+    truth: dict[str, Label] = {"1": "SUPPORTS", "2": "NOT_ENOUGH_INFO", "3": "REFUTES", "4": "REFUTES"}
+    predicted = {
+        "1": Verdict("SUPPORTS", 0.9, judged=10),
+        "2": Verdict("NOT_ENOUGH_INFO", 0.6, error="2 of 10 papers could not be judged", judged=8, failed=2),
+        "3": Verdict(None, error="too few documents were judged for a verdict", judged=1, failed=9),
+        "4": Verdict("REFUTES", 0.9, judged=10),
+    }
+    made = classify(predicted, truth)
+    assert (made.count, made.partial, made.failed, made.missing) == (3, 1, 1, 0)
+    assert made.accuracy == 1.0 and classify({("1", "d"): Stance("SUPPORTS")}, {("1", "d"): "SUPPORTS"}).partial == 0
+
+
+def test_without_confidences_there_is_no_calibration_error():
+    made = classify({"1": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
+    assert made.reliability is None and made.intervals == {} and made.weighted.f1 == 1
+    assert made.labels == ("SUPPORTS",) and made.confusion == ((1,),)
+
+
+def test_what_can_not_be_measured_is_an_error():
+    with pytest.raises(InvalidData, match="none of 1 could be labelled: the server failed"):
+        classify({"1": Verdict(None, error="the server failed"), "2": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
+    with pytest.raises(InvalidData, match="none of the 1 true labels is for anything labelled"):
+        classify({"2": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})
+
+
+def test_without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(MissingExtra, match=r"pip install .*\[evaluation\]'"):
+        classify({"1": Verdict("SUPPORTS")}, {"1": "SUPPORTS"})

@@ -1,0 +1,167 @@
+"""Negatives by kind: those that were mined, those that were judged, and the numbers that the papers' presets draw."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+import tiny_training as tiny
+
+from ccheck.core.errors import InvalidData
+from ccheck.core.recipe import load_recipe
+from ccheck.lab.train.embedder import embedder_rows
+from ccheck.lab.train.inputs import read_retrieval_data
+from ccheck.lab.train.negatives import describe, draw_negatives, once_per_claim
+from ccheck.lab.train.options import EmbedderOptions, RerankerOptions, StanceOptions, load_options, preset_names
+from ccheck.lab.train.retrieval_data import MinedNegatives, read_negatives, retrieval_data
+from ccheck.lab.train.stance_data import stratified
+from ccheck.lab.train.stance_rows import StanceRow
+
+IDS = [document.id for document in tiny.corpus()]
+
+
+def data(**more):
+    """Claim c0-1 has two relevant documents; it and four other claims have documents that leave them open."""
+    qrels = {claim: dict(grades) for claim, grades in tiny.qrels().items()}
+    qrels["c0-1"] = {"d0-1": 1, "d0-2": 1, "d1-1": 0, "d1-2": 0}
+    for number in range(1, 5):
+        qrels[f"c{number}-1"][f"d{number + 9}-2"] = 0
+    return retrieval_data(tiny.corpus(), tiny.claims(), qrels, dev_share=0, **more)
+
+
+DATA = data()
+NOT_RELEVANT = {"d1-1", "d1-2", "d10-2", "d11-2", "d12-2", "d13-2"}
+CLAIM = next(claim for claim in DATA.train if claim.id == "c0-1")
+
+
+def mined_file(folder):
+    rows = [
+        {
+            "claim_id": "c0-1",
+            "positive_id": positive,
+            "negatives": [
+                *({"id": id_, "score": 9 - n, "kind": "hard"} for n, id_ in enumerate(hard)),
+                *({"id": id_, "score": None, "kind": "random"} for id_ in others),
+            ],
+        }
+        for positive, hard, others in (
+            ("d0-1", IDS[4:9], IDS[20:30]),
+            ("d0-2", IDS[9:14], IDS[30:40]),
+        )
+    ]
+    file = folder / "mined.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return file
+
+
+def test_mined_negatives_keep_their_kind_and_their_document(tmp_path):
+    """As the ensemble's presets draw them: 5 hard and 10 random, of its own for each relevant document."""
+    mined = read_negatives(mined_file(tmp_path), DATA.documents)
+    chosen = load_options(RerankerOptions, "climatecheck-ensemble-1", {}, {})
+    first, second = draw_negatives(
+        DATA, [CLAIM], {}, hard=chosen.hard, hard_choice=chosen.hard_choice, random_count=chosen.random,
+        mined=mined, seed=chosen.seed,
+    )  # fmt: skip
+    assert (set(first.hard), set(first.random)) == (set(IDS[4:9]), set(IDS[20:30]))
+    assert (set(second.hard), set(second.random)) == (set(IDS[9:14]), set(IDS[30:40]))
+    assert describe(DATA, [first, second]).startswith("10 hard and 20 random negatives; 0 of them were judged")
+
+
+def test_a_kind_that_is_none_is_refused(tmp_path):
+    file = tmp_path / "mined.jsonl"
+    file.write_text('{"claim_id": "c0-1", "positive_id": "d0-1", "negatives": [{"id": "d4-1", "kind": "easy"}]}\n')
+    with pytest.raises(InvalidData, match=r"line 1: .*hard or random, not 'easy'"):
+        read_negatives(file, DATA.documents)
+    file.write_text('{"claim_id": "c0-1", "negatives": [{"id": "d4-1"}]}\n')
+    assert read_negatives(file, DATA.documents) == {"c0-1": {"": MinedNegatives(("d4-1",))}}, "for all its documents"
+
+
+def test_triplets_take_what_was_judged_not_to_be_relevant_in_turn():
+    chosen = load_options(EmbedderOptions, "climatecheck-hybrid", {}, {})
+    rows = embedder_rows(chosen, DATA)
+    assert len(rows) == sum(len(DATA.relevant(claim)) for claim in DATA.train) and {len(r.negatives) for r in rows} == {
+        1
+    }
+    assert {row.negatives[0] for row in rows} <= NOT_RELEVANT, "never an unjudged document"
+    own = [row.negatives[0] for row in rows if row.claim.id == "c0-1"]
+    assert sorted(own) == ["d1-1", "d1-2"], "not the first one for both relevant documents"
+    assert {row.negatives[0] for row in rows if row.claim.id == "c3-1"} == {"d12-2"}
+
+
+def test_a_second_phase_orders_the_judged_ones_anew():
+    """Section 4.1.2 of climatecheck-hybrid: hard ones from a ranking, easy ones from all that were judged."""
+    chosen = load_options(RerankerOptions, "climatecheck-hybrid", {}, {})
+    how = {
+        "hard": 2, "hard_choice": chosen.hard_choice, "random_count": 2, "negatives_from": chosen.negatives_from,
+        "seed": 0,
+    }  # fmt: skip
+    first = draw_negatives(DATA, [CLAIM], {"c0-1": ["d5-1", "d13-2", "d0-1", "d1-1", "d12-2"]}, **how)
+    second = draw_negatives(DATA, [CLAIM], {"c0-1": ["d5-1", "d12-2", "d1-2", "d13-2"]}, **how)
+    assert [row.hard for row in first] == [("d13-2", "d1-1")] * 2, "what was not judged, d5-1, is no negative"
+    assert [row.hard for row in second] == [("d12-2", "d1-2")] * 2, "mined again, they are others"
+    assert all(set(row.negatives) <= NOT_RELEVANT and len(set(row.negatives)) == 4 for row in first)
+    assert [len(row.negatives) for row in once_per_claim(first)] == [4, 0]
+    assert chosen.negatives_per == "claim"
+
+
+def test_without_a_negative_label_there_is_nothing_to_draw():
+    plain = retrieval_data(tiny.corpus(), tiny.claims(), tiny.qrels(), dev_share=0)
+    with pytest.raises(InvalidData, match="no document was judged not to be relevant"):
+        draw_negatives(plain, plain.train, {}, hard=1, random_count=1, negatives_from="judged", seed=0)
+
+
+def test_all_claims_can_be_trained_on():
+    assert len(DATA.train) == len(tiny.claims()) and DATA.groups == {} and not DATA.hidden
+    dev = tiny.claims()[-3:]
+    given = retrieval_data(tiny.corpus(), tiny.claims()[:-3], tiny.qrels(), dev_claims=dev, split="claim")
+    assert [len(claims) for claims in given.groups.values()] == [3], (
+        "all of the development claims choose, in one group"
+    )
+
+
+def test_the_pool_of_hard_negatives_is_cut():
+    ranked = {"c0-1": IDS[4:40]}
+    rows = draw_negatives(DATA, [CLAIM], ranked, hard=5, hard_choice="random", keep=6, random_count=0, seed=1)
+    assert {id_ for row in rows for id_ in row.hard} <= set(IDS[4:10]), "those of the ranking alone"
+
+
+def test_what_is_drawn_from_a_ranking_is_in_it():
+    """The ensemble draws of the 500 best of a ranking; a judged document that is not among them is none of these."""
+    ranked = {"c0-1": [*IDS[4:9], "d1-1"]}
+    (row, _) = draw_negatives(DATA, [CLAIM], ranked, hard=6, hard_choice="random", random_count=0, seed=0)
+    assert set(row.hard) == {*IDS[4:9], "d1-1"}, "d1-2 was judged, and was not found"
+    (row, _) = draw_negatives(DATA, [CLAIM], ranked, hard=3, hard_choice="top", random_count=0, seed=0)
+    assert row.hard == ("d1-1", "d1-2", IDS[4])
+
+
+@pytest.mark.parametrize(
+    ("kind", "preset", "titles"),
+    [
+        (EmbedderOptions, "climatecheck-hybrid", False),
+        (EmbedderOptions, "checkthat-4b", True),
+        *((RerankerOptions, name, False) for name in preset_names(RerankerOptions)),
+    ],
+)
+def test_a_model_learns_from_the_texts_that_its_recipe_reads(tmp_path, kind, preset, titles):
+    """ClimateCheck's collection has titles, and its systems read abstracts alone."""
+    corpus, claims, qrels = (tmp_path / f"{name}.jsonl" for name in ("corpus", "claims", "qrels"))
+    documents = [{"abstract_id": n, "title": f"Title {n}", "abstract": f"Abstract {n}"} for n in (1, 2)]
+    corpus.write_text("".join(f"{json.dumps(one)}\n" for one in documents))
+    claims.write_text('{"claim_id": "c", "claim": "a claim"}\n')
+    qrels.write_text('{"claim_id": "c", "abstract_id": 1, "annotation": "Supports"}\n')
+    chosen = load_options(kind, preset, {}, {"dev_share": 0})
+    read = read_retrieval_data(str(corpus), str(claims), str(qrels), chosen).documents["1"].content
+    assert read == ("Title 1\nAbstract 1" if titles else "Abstract 1")
+    if isinstance(chosen, RerankerOptions):
+        assert load_recipe(str(chosen.recipe)).ingest.titles is chosen.titles
+
+
+def test_a_tenth_of_each_label_chooses_the_epoch():
+    labels = ["SUPPORTS"] * 40 + ["REFUTES"] * 20 + ["NOT_ENOUGH_INFO"] * 10
+    rows = [StanceRow(f"claim {n}", "text", label, f"c{n}", f"d{n}") for n, label in enumerate(labels)]
+    chosen = load_options(StanceOptions, "climatecheck-hybrid-scifact", {}, {})
+    left, held = stratified(rows, chosen.dev_share, chosen.seed)
+    assert Counter(row.label for row in held) == {"SUPPORTS": 4, "REFUTES": 2, "NOT_ENOUGH_INFO": 1}
+    assert sorted(row.claim_id for row in [*left, *held]) == sorted(row.claim_id for row in rows)
+    assert chosen.split == "pair"

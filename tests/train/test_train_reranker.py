@@ -1,0 +1,377 @@
+"""Training rerankers: losses by hand, a step by plain torch, resumption after a kill, what is saved."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+
+import pytest
+import tiny_training as tiny
+from tiny_rerankers import make_decoder, make_encoder
+
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.types import Claim, Document
+from ccheck.lab.train.negatives import Drawn, draw_negatives
+from ccheck.lab.train.options import EmbedderOptions, Lora, RerankerOptions, load_options, preset_names
+from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, MinedNegatives, read_negatives, retrieval_data, weak_pairs
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("peft")
+
+from killed import kill_training  # noqa: E402
+
+from ccheck.lab.train import reranker  # noqa: E402
+from ccheck.lab.train.loop import MARK, Silent, last_checkpoint, run_phase  # noqa: E402
+from ccheck.lab.train.rerank_model import load_rerank_model  # noqa: E402
+from ccheck.rerank.load import load_scorer  # noqa: E402
+
+DATA = tiny.DATA
+QUICK = {"epochs": 1, "batch": 16, "depth": 10, "hard": 1, "random": 1, "eval_depth": 4, "eval_claims": 3, "warmup": 0}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return tiny.bert(tmp_path_factory.mktemp("base") / "bert")
+
+
+def options(**changed):
+    return RerankerOptions(**{**QUICK, "precision": "float32", **changed})
+
+
+def train(output, chosen, **how):
+    return reranker.train_reranker(chosen, DATA, output, tiny.candidates, device="cpu", **how)
+
+
+# -- losses
+
+
+def test_losses_are_what_they_are_by_hand():
+    scores = torch.tensor([2.0, -1.0, 0.5, 0.0])
+    assert reranker.margin_ranking_loss(scores[0::2], scores[1::2], 1.0).item() == pytest.approx((0 + 0.5) / 2)
+    by_hand = [math.log(1 + math.exp(-3.0)), math.log(1 + math.exp(-0.5))]
+    assert reranker.softmax_loss(scores, [2, 2]).item() == pytest.approx(sum(by_hand) / 2)
+    groups = [math.log(sum(map(math.exp, (2.0, -1.0, 0.5)))) - 2.0, 0.0]
+    assert reranker.softmax_loss(scores, [3, 1]).item() == pytest.approx(sum(groups) / 2)
+
+
+def test_a_loss_is_of_logits_or_of_probabilities():
+    scores = torch.tensor([2.0, -1.0])
+    row = reranker.RerankerRow("claim", ("relevant", "other"))
+    sigmoid = [1 / (1 + math.exp(-score)) for score in (2.0, -1.0)]
+    of_probabilities = reranker.loss_of(scores, [row], options(loss="margin", margin=0.9))
+    assert of_probabilities.item() == pytest.approx(0.9 - (sigmoid[0] - sigmoid[1]))
+    of_logits = reranker.loss_of(scores, [row], options(loss="margin", margin=3.5, margin_of="logits"))
+    assert of_logits.item() == pytest.approx(0.5)
+    pairs = [reranker.RerankerRow("claim", ("a",), 1.0), reranker.RerankerRow("claim", ("b",), 0.0)]
+    bce = reranker.loss_of(scores, pairs, options(loss="bce"))
+    assert bce.item() == pytest.approx(-(math.log(sigmoid[0]) + math.log(1 - sigmoid[1])) / 2)
+
+
+# -- one step
+
+
+def rows_of(chosen, count):
+    drawn = draw_negatives(DATA, DATA.train, {}, hard=0, random_count=1, seed=0)
+    passages = {id_: document.content for id_, document in DATA.documents.items()}
+    return reranker.reranker_rows(drawn, passages, chosen)[:count]
+
+
+def stepped(base, folder, chosen, rows):
+    """The weights after one epoch by ccheck."""
+    made = load_rerank_model(chosen, "cpu")
+    reranker._trainer(made, chosen, rows, folder, "cpu", 1, chosen.learning_rate).train()
+    return made.model.state_dict()
+
+
+def test_a_step_is_that_of_plain_torch(tmp_path, base):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    chosen = options(
+        base=str(base), batch=8, learning_rate=1e-3, schedule="constant", weight_decay=0.1, clip=0.5, loss="bce"
+    )
+    tiny.without_dropout(base, tmp_path / "plain")
+    chosen = chosen.model_copy(update={"base": str(tmp_path / "plain")})
+    rows = rows_of(chosen, 8)
+    found = stepped(base, tmp_path / "run", chosen, rows)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "plain").train()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "plain")
+    decayed = [p for name, p in model.named_parameters() if not name.endswith("bias") and "LayerNorm" not in name]
+    others = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0}], lr=1e-3
+    )
+    texts = tokenizer([row.claim for row in rows], [row.passages[0] for row in rows], padding=True, return_tensors="pt")
+    logits = model(**texts).logits[:, 0]
+    torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.tensor([row.label for row in rows])).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    optimizer.step()
+    # Adam's first step is the sign of the gradient, so what is nearly no gradient says nothing.
+    for name, parameter in model.named_parameters():
+        sure = parameter.grad.abs() > 1e-6
+        assert torch.allclose(found[name][sure], parameter.detach()[sure], atol=2e-5), name
+
+
+def test_two_batches_of_four_make_the_step_of_one_of_eight(tmp_path, base):
+    plain = tiny.without_dropout(base, tmp_path / "plain")
+    chosen = options(base=str(plain), batch=8, learning_rate=1e-3, schedule="constant")
+    rows = rows_of(chosen, 8)
+    whole = stepped(base, tmp_path / "one", chosen, rows)
+    halves = stepped(base, tmp_path / "two", chosen.model_copy(update={"batch": 4, "accumulate": 2}), rows)
+    assert tiny.share_apart(halves, whole) < 1e-3
+
+
+# -- whole trainings
+
+TRAIN = """
+import tiny_training as tiny
+from ccheck.lab.train.options import RerankerOptions
+from ccheck.lab.train.reranker import train_reranker
+chosen = RerankerOptions.model_validate_json(options)
+train_reranker(chosen, tiny.DATA, output, tiny.candidates, device="cpu", listener=listener)
+"""
+
+
+class Interrupting(Silent):
+    """Somebody stops the second phase."""
+
+    def step(self, phase, step, steps, loss, seconds_left):
+        if phase == "second":
+            raise KeyboardInterrupt
+
+
+def test_a_training_that_was_killed_goes_on_to_the_same_weights(tmp_path, base):
+    chosen = options(
+        base=str(base), epochs=2, second_epochs=1, learning_rate=1e-3, checkpoint_steps=2, evaluations=2, accumulate=2
+    )
+    whole = train(tmp_path / "whole", chosen)
+    kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "first", 5)
+    work = tmp_path / "killed.training"
+    assert last_checkpoint(work / "first" / "checkpoints").name == "checkpoint-4"
+    assert not (tmp_path / "killed").exists()
+    # A checkpoint that was not written to its end does not count.
+    (work / "first" / "checkpoints" / "checkpoint-5").mkdir()
+    with pytest.raises(UsageError, match="--resume"):
+        train(tmp_path / "killed", chosen)
+    with pytest.raises(UsageError, match="other settings or data"):
+        train(tmp_path / "killed", chosen.model_copy(update={"seed": 5}), resume=True)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "killed", chosen, resume=True, listener=Interrupting())
+    assert (work / "first" / "done.json").is_file()
+    report = train(tmp_path / "killed", chosen, resume=True)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
+    assert weights[0] == weights[1]
+    assert [one.history for one in report.phases] == [one.history for one in whole.phases]
+    assert report.figures == whole.figures and not work.exists()
+    logs = [(tmp_path / name / "log.csv").read_text().splitlines() for name in ("whole", "killed")]
+    assert [line.rpartition(",")[0] for line in logs[0]] == [line.rpartition(",")[0] for line in logs[1]]
+
+
+@pytest.mark.parametrize("architecture", ["bert", "xlm-roberta", "deberta-v2"])
+def test_what_is_saved_scores_as_what_was_trained(tmp_path, architecture, monkeypatch):
+    start = make_encoder(tmp_path / "base", architecture=architecture, texts=tiny.TEXTS, labels=3, num_hidden_layers=2)
+    kept = []
+    load = reranker.load_rerank_model
+    monkeypatch.setattr(reranker, "load_rerank_model", lambda *a: kept.append(load(*a)) or kept[0])
+    chosen = options(base=str(start), loss="softmax", weak_pairs=6, random_from="relevant", learning_rate=1e-3)
+    report = train(tmp_path / "out", chosen)
+    scorer = load_scorer(str(tmp_path / "out"), device="cpu")
+    claim, texts = tiny.claims()[0].text, [document.content for document in tiny.corpus()[:5]] + ["word " * 700]
+    encoded = scorer.encode(claim, texts)
+    assert [one.sequences for one in kept[0].encode(claim, texts)] == [one.sequences for one in encoded]
+    with torch.inference_mode():
+        trained = kept[0].scores(kept[0].model.eval(), encoded, 4096)
+    assert scorer.score(encoded) == pytest.approx(trained.tolist(), abs=1e-4)
+    assert {one.group for one in report.figures} == {UNSEEN, SEEN}
+    assert not [file for file in (tmp_path / "out").rglob("*") if file.suffix in (".bin", ".pt", ".pkl")]
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| by document (8) | nDCG@10 |" in card and 'loss = "softmax"' in card and "weak" in card
+
+
+def test_a_decoder_is_trained_by_lora(tmp_path):
+    start = make_decoder(tmp_path / "base", texts=tiny.TEXTS, num_hidden_layers=2)
+    lora = Lora(modules=("q_proj", "v_proj"), last_layers=1, dropout=0.0)
+    chosen = options(base=str(start), loss="margin", lora=lora, learning_rate=1e-2, max_tokens=64)
+    before = load_scorer(str(start), device="cpu")
+    train(tmp_path / "out", chosen)
+    after = load_scorer(str(tmp_path / "out"), device="cpu")
+    claim, texts = tiny.claims()[0].text, [document.content for document in tiny.corpus()[:3]]
+    assert type(after.forward).__name__ == "PackedDecoder"
+    assert after.score(after.encode(claim, texts)) != pytest.approx(before.score(before.encode(claim, texts)))
+    from safetensors.torch import load_file
+
+    old, new = (load_file(folder / "model.safetensors") for folder in (start, tmp_path / "out"))
+    assert {name for name in new if not torch.equal(old[name], new[name])} == {
+        f"model.layers.1.self_attn.{part}_proj.weight" for part in "qv"
+    }
+
+
+def test_an_embedding_model_gets_a_head(tmp_path, monkeypatch):
+    chosen = options(base="all-MiniLM-L6-v2", loss="bce", max_tokens=32, batch=64, random=0)
+    report = train(tmp_path / "out", chosen)
+    assert "the base is not a reranker" in report.notes[0]
+    scorer = load_scorer(str(tmp_path / "out"), device="cpu")
+    assert len(scorer.score(scorer.encode("a claim", ["a text", "another"]))) == 2
+
+
+def test_training_stops_early_and_keeps_the_best(tmp_path, base):
+    # What it learns from is noise at this rate: it can't get better forever.
+    chosen = options(base=str(base), epochs=12, patience=1, learning_rate=5e-3)
+    report = train(tmp_path / "out", chosen)
+    history = report.phases[0].history
+    values = [value for _, _, value in history[1:]]
+    assert len(history) < 13
+    assert report.phases[0].best_step == history[1 + values.index(max(values))][0]
+
+
+# -- what can go wrong
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"metric": "nDGC@10"}, UsageError, "did you mean"),
+        ({"epochs": 0}, UsageError, "nothing to train"),
+        ({"max_tokens": 4096}, UsageError, "at most 512 tokens"),
+        ({"lora": Lora(modules=("q_proj",))}, UsageError, "no linear layer q_proj. It has"),
+        ({"lora": Lora(last_layers=7)}, UsageError, "2 layers, not 7"),
+    ],
+)
+def test_settings_that_make_no_sense(tmp_path, base, changed, error, message):
+    for _ in range(2):  # what ended before it began leaves nothing behind that would be in the way
+        with pytest.raises(error, match=message):
+            train(tmp_path / "out", options(base=str(base), **changed))
+
+
+def test_a_decoder_needs_a_prompt(tmp_path):
+    start = make_decoder(tmp_path / "base", texts=tiny.TEXTS, num_hidden_layers=1, name=None)
+    with pytest.raises(UsageError, match="Set prompt and yes_token"):
+        train(tmp_path / "out", options(base=str(start)))
+
+
+def test_a_loss_that_is_no_number_stops_the_training(tmp_path, base):
+    from safetensors.torch import load_file, save_file
+
+    broken = tiny.without_dropout(base, tmp_path / "broken")
+    weights = load_file(broken / "model.safetensors")
+    weights["classifier.weight"][:] = float("inf")
+    save_file(weights, broken / "model.safetensors", {"format": "pt"})
+    rows = rows_of(options(), 4)
+    chosen = options(base=str(broken))
+    made = load_rerank_model(chosen, "cpu")
+    with pytest.raises(UsageError, match="training diverged"):
+        run_phase(
+            "first",
+            tmp_path / "work",
+            chosen,
+            lambda: reranker._trainer(made, chosen, rows, tmp_path / "work", "cpu", 1, 1e-3),
+            lambda: 0.0,
+            Silent(),
+        )
+
+
+def test_an_output_is_not_overwritten_unasked(tmp_path, base):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError, match="--overwrite"):
+        train(tmp_path / "out", options(base=str(base)))
+
+
+# -- data
+
+
+def test_no_document_to_measure_on_is_in_training():
+    unseen = {id_ for claim in DATA.groups[UNSEEN] for id_ in DATA.qrels[claim.id]}
+    assert unseen == DATA.hidden and unseen.isdisjoint(DATA.visible)
+    assert not unseen & {id_ for claim in DATA.train for id_ in DATA.qrels[claim.id]}
+    ranked = {str(claim.id): list(DATA.documents) for claim in DATA.train}
+    for source in ("corpus", "relevant"):
+        for row in draw_negatives(DATA, DATA.train, ranked, hard=5, random_count=5, random_from=source, seed=0):
+            assert row.positive in DATA.relevant(row.claim)
+            assert len(set(row.negatives)) == 10
+            assert DATA.hidden.isdisjoint(row.negatives) and row.positive not in row.negatives
+    assert not {document.id for _, document in weak_pairs(DATA, 1000, 0)} & unseen
+
+
+def test_claims_given_to_measure_on_are_in_two_groups():
+    claims, qrels = tiny.claims(), tiny.qrels()
+    shared = {"x": {"d0-1": 1}, "y": {"d19-2": 1}}
+    dev = [Claim("about the first", "x"), Claim("about the last", "y")]
+    data = retrieval_data(tiny.corpus(), claims[:-1], qrels, dev_claims=dev, dev_qrels=shared)
+    assert [claim.id for claim in data.groups[UNSEEN]] == ["y"]
+    assert [claim.id for claim in data.groups[SEEN]] == ["x", "y"]
+    assert data.hidden == {"d19-2"} and len(data.train) == len(claims) - 1
+    with pytest.raises(InvalidData, match="Check that the ids"):
+        retrieval_data(tiny.corpus(), claims, {"other": {"d0-1": 1}})
+
+
+def test_judged_negatives_come_first():
+    qrels = {**tiny.qrels(), "c0-1": {"d0-1": 1, "d5-1": 0}}
+    data = retrieval_data(tiny.corpus(), tiny.claims(), qrels, split="claim", dev_share=0.05)
+    claim = next(claim for claim in tiny.claims() if claim.id == "c0-1")
+    (row,) = draw_negatives(data, [claim], {"c0-1": ["d0-1", "d7-1", "d8-1"]}, hard=2, random_count=0, seed=0)
+    assert row == Drawn(claim, "d0-1", ("d5-1", "d7-1"), ())
+
+
+def test_weak_pairs_are_made_of_titles_and_sentences():
+    pairs = list(weak_pairs(DATA, 1000, 0))
+    assert len(pairs) == 2 * len(DATA.visible) and len({claim.id for claim, _ in pairs}) == len(pairs)
+    for claim, document in pairs:
+        whole = DATA.documents[document.id]
+        if str(claim.id).startswith("weak:title"):
+            assert document == Document(whole.id, "", whole.text) and claim.text == whole.title
+        else:
+            assert claim.text in whole.text and claim.text not in document.text
+    assert [claim.id for claim, _ in weak_pairs(DATA, 5, 0)] == [claim.id for claim, _ in pairs[:5]]
+    assert [claim.id for claim, _ in weak_pairs(DATA, 5, 1)] != [claim.id for claim, _ in pairs[:5]]
+
+
+def test_mined_negatives_are_read(tmp_path):
+    file = tmp_path / "mined.jsonl"
+    rows = [
+        {"claim_id": "c0-1", "negatives": [{"id": "d1-1", "score": 0.2}, {"id": "d2-1", "score": 0.9}]},
+        {"claim_id": "c0-1", "negatives": [{"id": "d3-1", "score": None}]},
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    assert read_negatives(file, DATA.documents) == {"c0-1": {"": MinedNegatives(("d2-1", "d1-1", "d3-1"))}}
+    file.write_text('{"claim_id": "c0-1", "negatives": [{"id": "nothing", "score": 1}]}\n')
+    with pytest.raises(InvalidData, match="line 1: the corpus has no document 'nothing'"):
+        read_negatives(file, DATA.documents)
+    file.write_text('{"claim_id": "c0-1"}\n')
+    with pytest.raises(InvalidData, match="line 1: not a row"):
+        read_negatives(file, DATA.documents)
+    with pytest.raises(NotFound):
+        read_negatives(tmp_path / "none", DATA.documents)
+
+
+def test_presets_are_settings():
+    assert preset_names(RerankerOptions) == [
+        *(f"climatecheck-ensemble-{number}" for number in range(1, 6)),
+        "climatecheck-hybrid",
+    ]
+    for kind in (RerankerOptions, EmbedderOptions):
+        for name in preset_names(kind):
+            load_options(kind, name, {}, {})
+    two = load_options(RerankerOptions, "climatecheck-hybrid", {"batch": 4, "seed": 3}, {"batch": 2, "epochs": None})
+    assert (two.batch, two.seed, two.epochs, two.second_epochs) == (2, 3, 3, 2)
+    with pytest.raises(NotFound, match="did you mean 'climatecheck-hybrid'"):
+        load_options(RerankerOptions, "climatecheck-hybird", {}, {})
+    with pytest.raises(InvalidData, match="did you mean 'learning_rate'"):
+        load_options(RerankerOptions, None, {"learning_rat": 1}, {})
+    with pytest.raises(UsageError, match="the setting epochs"):
+        load_options(RerankerOptions, None, {"epochs": -1}, {})
+
+
+def test_marks_decide_which_checkpoint_is_the_last(tmp_path):
+    for step in (2, 10, 12):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if step != 12:
+            (tmp_path / f"checkpoint-{step}" / MARK).write_text("{}")
+    assert last_checkpoint(tmp_path).name == "checkpoint-10"
+    assert last_checkpoint(tmp_path / "nothing") is None
+
+
+def test_drawing_is_the_same_whatever_other_rows_there_are():
+    ranked = {str(claim.id): random.Random(1).sample(list(DATA.documents), 20) for claim in DATA.train}
+    how = {"hard": 3, "hard_choice": "random", "random_count": 3, "seed": 7}
+    all_rows = draw_negatives(DATA, DATA.train, ranked, **how)
+    assert draw_negatives(DATA, DATA.train[3:5], ranked, **how) == all_rows[3:5]

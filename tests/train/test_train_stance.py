@@ -1,0 +1,368 @@
+"""Training of stance models: the loss by hand, what is read, a training that is killed, and what it leaves."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from killed import kill_training
+from tiny_rerankers import make_encoder
+from tiny_stances import LABELS, options_for, rows_of
+from weights import saved_weights
+
+from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.settings import Settings
+from ccheck.core.stages import VerdictStage
+from ccheck.core.types import Claim, Document, Evidence, Hit
+from ccheck.lab.train.options import StanceOptions, load_options, preset_names
+from ccheck.lab.train.stance import BalancedSampler, class_weights, focal_loss, train_stance
+from ccheck.lab.train.stance_data import StanceData, join_files, stance_data
+from ccheck.lab.train.stance_features import train_features
+from ccheck.lab.train.stance_figures import judge_rows, measure_rows
+from ccheck.lab.train.stance_rows import StanceRows, read_rows, split_rows, without_leaks
+from ccheck.lab.train.synthetic import contradicted, shortened, weak_rows
+from ccheck.verdict.classifier import StanceClassifier
+from ccheck.verdict.features import COUNTS, FeatureStances, pair_features, scaled
+from ccheck.verdict.judge import Case
+from ccheck.verdict.open import open_method
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    texts = [f"{row.claim} {row.title} {row.text}" for row in rows_of()]
+    return make_encoder(
+        tmp_path_factory.mktemp("base") / "bert", architecture="bert", texts=texts, learn=300, num_hidden_layers=2
+    )
+
+
+# -- parts
+
+
+def test_the_focal_loss_by_hand():
+    logits = torch.tensor([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
+    labels, alpha = torch.tensor([1, 0]), torch.tensor([0.5, 1.5, 1.0])
+    # p = 1/3 of the first; e^2 / (e^2 + 2) = 0.7869860 of the second.
+    first = -1.5 * (1 - 1 / 3) ** 2 * torch.log(torch.tensor(1 / 3))
+    second = -0.5 * (1 - 0.7869860) ** 2 * torch.log(torch.tensor(0.7869860))
+    assert focal_loss(logits, labels, alpha, 2.0).item() == pytest.approx((first + second).item() / 2, rel=1e-5)
+    plain = torch.nn.functional.cross_entropy(logits, labels)
+    assert focal_loss(logits, labels, torch.ones(3), 0.0).item() == pytest.approx(plain.item(), rel=1e-6)
+
+
+def test_class_weights_by_hand():
+    # Frequencies 1, 2 and 4: inverses 1, 1/2, 1/4, which sum to 7/4.
+    assert class_weights([0, 1, 1, 2, 2, 2, 2]) == pytest.approx([12 / 7, 6 / 7, 3 / 7])
+    assert sum(class_weights([0, 1, 1, 2])) == pytest.approx(3)
+
+
+def test_batches_are_balanced_and_an_epoch_is_its_numbers_alone():
+    labels = [0] * 500 + [1] * 20 + [2] * 80
+    sampler = BalancedSampler([n % 37 for n in range(600)], labels, 32, 7)
+    first = list(sampler)
+    counts = Counter(labels[row] for row in first)
+    assert len(first) == 600 and all(150 < counts[label] < 250 for label in range(3))
+    sampler.set_epoch(3)
+    third = list(sampler)
+    again = BalancedSampler([n % 37 for n in range(600)], labels, 32, 7)
+    again.set_epoch(3)
+    assert list(again) == third != first
+    half = Counter(labels[row] for row in BalancedSampler([1] * 600, labels, 32, 7, balanced=0.5))
+    # Square roots of 500, 20 and 80 are 22.4, 4.5 and 8.9, of 35.8.
+    assert [half[label] / 600 for label in range(3)] == pytest.approx([0.625, 0.125, 0.25], abs=0.06)
+    plain = BalancedSampler([n % 37 for n in range(600)], labels, 32, 7, balanced=0)
+    assert sorted(plain) == list(range(600)) and list(plain) != list(range(600))
+
+
+def test_statements_are_made_false():
+    draw = random.Random(0)
+    for text, possible in {
+        "Warming increases risk": {"Cooling increases risk", "Warming decreases risk"},
+        "It was seen": {"It was not seen"},
+        "We did not see it": {"We see it", "We did see it"},
+        "Rose by 20 cm": {f"Rose by {n} cm" for n in (2, 6, 10, 40, 60, 200)},
+    }.items():
+        for _ in range(20):
+            assert contradicted(text, draw) in possible
+    assert contradicted("Coral reefs", draw) is None
+    assert shortened("one two three", draw)
+    document = {
+        "d": ("A title of some six words here", " ".join(f"Sentence {n} was seen in the sea." for n in range(9)))
+    }
+    rows = list(weak_rows(document, 10, 0))
+    assert {row.label for row in rows} == set(LABELS) and all(row.doc_id == "d" for row in rows)
+    assert list(weak_rows(document, 2, 0)) == rows[:2]
+
+
+# -- reading
+
+
+def test_formats(tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(
+        '{"_id": "7", "title": "T", "text": "Text of seven."}\n{"doc_id": 8, "abstract": ["One.", "Two."]}\n'
+    )
+    files = {
+        "plain": '{"claim": "c", "evidence": "e", "label": "Entailment"}\n',
+        "verdicts": '{"claim_id": "1", "claim": "c", "doc_id": "7", "label": "NEI", "sentences": [0]}\n',
+        "own": '{"id": 1, "claim": "c", "evidence": {"8": [{"sentences": [1], "label": "CONTRADICT"}]}, '
+        '"cited_doc_ids": [7, 8]}\n',
+        "fever": '{"claim_id": "1", "claim": "c", "claim_label": "DISPUTED", "evidences": [{"evidence_id": "A:1", '
+        '"evidence_label": "SUPPORTS", "article": "A", "evidence": "e"}]}\n',
+        "averitec": '{"claim_id": "1", "claim": "c", "label": "Refuted", "questions": [{"question": "Q?", "answers": '
+        '[{"answer": "No"}]}]}\n{"claim": "d", "label": "Conflicting Evidence/Cherrypicking", "questions": '
+        '[{"question": "Q?", "answers": []}]}\n',
+    }
+    found = {}
+    for name, text in files.items():
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name == "fever" else text.encode())
+        found[name] = read_rows(tmp_path / name, corpus)
+    assert [(row.text, row.label) for row in found["plain"].rows] == [("e", "SUPPORTS")]
+    (row,) = found["verdicts"].rows
+    assert (row.title, row.text, row.label, row.doc_id, row.sentences) == (
+        "T",
+        "Text of seven.",
+        "NOT_ENOUGH_INFO",
+        "7",
+        (0,),
+    )
+    assert [(row.doc_id, row.label, row.sentences) for row in found["own"].rows] == [
+        ("8", "REFUTES", (1,)),
+        ("7", "NOT_ENOUGH_INFO", ()),
+    ]
+    assert [(row.doc_id, row.title, row.label) for row in found["fever"].rows] == [("A:1", "A", "SUPPORTS")]
+    assert [(row.text, row.label) for row in found["averitec"].rows] == [("Q? No.", "REFUTES")]
+    assert found["averitec"].skipped == 1 and "1 left out" in found["averitec"].describe()
+    with pytest.raises(InvalidData, match=r"line 1: .*--corpus"):
+        read_rows(tmp_path / "verdicts")
+    (tmp_path / "bad").write_text(
+        '{"claim": "c", "evidence": "e", "label": "perhaps"}\n{"claim": "", "label": "SUPPORTS"}\n'
+    )
+    with pytest.raises(InvalidData, match=r"line 1: unknown label 'perhaps'.*line 2: claim is missing"):
+        read_rows(tmp_path / "bad")
+
+
+def test_what_is_measured_on_is_in_no_other_part():
+    rows = rows_of()
+    train, dev, _ = split_rows(rows)
+    assert {row.doc_id for row in train}.isdisjoint(row.doc_id for row in dev)
+    assert without_leaks(rows, dev) == train
+    data = stance_data(rows, StanceOptions(weak_pairs=20))
+    parts = [data.train, data.dev, *data.groups.values()]
+    assert sum(map(len, parts)) == len(rows) and set(data.groups) == {"by document", "by claim"}
+    given = stance_data(rows, StanceOptions(), dev=dev)
+    assert set(given.train) == set(train) and any("not trained on" in message for message in given.messages)
+    two = join_files([StanceRows(tuple(rows[:2]))] * 2)
+    assert len({row.claim_id for row in two}) == 4
+
+
+def test_the_preset_has_the_papers_values():
+    assert "climatecheck-hybrid" in preset_names(StanceOptions)
+    options = load_options(StanceOptions, "climatecheck-hybrid", {}, {"base": "x"})
+    assert (options.epochs, options.learning_rate, options.schedule, options.gamma) == (10, 5e-5, "constant", 2.0)
+    assert options.frozen and options.balanced == 1 and options.class_weights
+    assert options.batch * options.accumulate == 32
+
+
+# -- training
+
+
+def test_a_trained_folder_is_a_stance_model(base, tmp_path):
+    rows = rows_of(240)
+    output = tmp_path / "model"
+    options = options_for(base, epochs=6, learning_rate=1e-3)
+    made = train_stance(stance_data(rows, options), options, output, device="cpu")
+    own, floor = made.figures["by document"]
+    assert own.weighted.f1 > floor.weighted.f1 + 0.1 and own.failed == 0 and "weighted_f1" in own.intervals
+    assert {file.suffix for file in output.iterdir()} <= {".safetensors", ".json", ".md", ".csv", ".txt"}
+    assert not output.with_name("model.training").exists()
+    assert "## Figures" in (output / "README.md").read_text() and "by document" in (output / "README.md").read_text()
+    log = (output / "log.csv").read_text().splitlines()
+    assert log[0].startswith("phase,step") and any(",weighted F1," in line for line in log)
+    method = open_method(VerdictStage(method="stance", model=str(output)), Settings(device="cpu"), lambda name: None)
+    assert isinstance(method, StanceClassifier) and method.max_tokens == 64
+    said = [stance.label for stance in judge_rows(method, rows[:30])]
+    assert sum(label == row.label for label, row in zip(said, rows, strict=False)) > 15
+    with pytest.raises(UsageError, match="--overwrite"):
+        train_stance(stance_data(rows, options), options, output, device="cpu")
+
+
+def test_the_figures_are_those_of_the_model_that_is_saved(base, tmp_path):
+    """A network that was just trained drops values out; these figures were once measured that way."""
+    dropping = make_encoder(
+        tmp_path / "base", architecture="bert", texts=[row.text for row in rows_of()], learn=300,
+        num_hidden_layers=1, hidden_dropout_prob=0.9,
+    )  # fmt: skip
+    options = options_for(dropping, epochs=1)
+    data = stance_data(rows_of(), options)
+    made = train_stance(data, options, tmp_path / "model", device="cpu")
+    saved = StanceClassifier(str(tmp_path / "model"), "cpu")
+    for name, rows in data.groups.items():
+        known = measure_rows(rows, judge_rows(saved, rows)).reliability
+        assert made.figures[name][0].reliability.error == pytest.approx(known.error, abs=1e-4), "confidences and all"
+
+
+def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp_path):
+    """Documents that say nothing of their labels: balanced batches made such a model say any label at all."""
+    draw = random.Random(3)
+    labels = ["SUPPORTS"] * 60 + ["REFUTES"] * 12 + ["NOT_ENOUGH_INFO"] * 24
+    draw.shuffle(labels)
+    rows = tuple(
+        replace(row, label=label, claim=f"{row.claim} {draw.random()}")
+        for row, label in zip(rows_of(96), labels, strict=True)
+    )
+    options = options_for(base, epochs=2, learning_rate=3e-4)
+    made = train_stance(StanceData(rows[:64], rows[:64], {"other": rows[64:]}), options, tmp_path / "m", device="cpu")
+    said = Counter(stance.label for stance in judge_rows(StanceClassifier(str(made.folder), "cpu"), rows[64:]))
+    assert made.most == "SUPPORTS" and said["SUPPORTS"] >= 30
+    assert made.notes == ("other: on 32 pairs the model can't be distinguished from always saying SUPPORTS",)
+    assert "can't be distinguished from always saying SUPPORTS." in (made.folder / "README.md").read_text()
+
+
+def test_few_pairs_leave_more_to_choose_by():
+    few, many = (stance_data(rows_of(count), StanceOptions()) for count in (240, 3000))
+    assert len(few.dev) / (len(few.train) + len(few.dev)) == pytest.approx(0.25, abs=0.02)
+    assert len(many.dev) / (len(many.train) + len(many.dev)) == pytest.approx(0.1, abs=0.02)
+
+
+def test_a_frozen_encoder_stays_as_it_is(base, tmp_path):
+    options = options_for(base, frozen=True, epochs=1)
+    train_stance(stance_data(rows_of(), options), options, tmp_path / "model", device="cpu")
+    before, after = (saved_weights(folder / "model.safetensors") for folder in (base, tmp_path / "model"))
+    same = {name: torch.equal(before[name], after[name]) for name in after if before[name].shape == after[name].shape}
+    assert all(same[name] for name in same if ".encoder." in name or ".embeddings." in name)
+    assert not any(same[name] for name in same if ".pooler." in name)
+    with pytest.raises(UsageError, match="frozen_layers is 9"):
+        options = options_for(base, frozen_layers=9)
+        train_stance(stance_data(rows_of(), options), options, tmp_path / "other", device="cpu")
+
+
+TRAIN = """
+from tiny_stances import rows_of
+from ccheck.lab.train.options import StanceOptions
+from ccheck.lab.train.stance import train_stance
+from ccheck.lab.train.stance_data import stance_data
+chosen = StanceOptions.model_validate_json(options)
+train_stance(stance_data(rows_of(), chosen), chosen, output, device="cpu", listener=listener)
+"""
+
+
+def test_a_training_that_was_killed_goes_on_to_the_same_weights(base, tmp_path):
+    chosen = options_for(base, weak_pairs=0)
+    data = stance_data(rows_of(), chosen)
+    train_stance(data, chosen, tmp_path / "whole", device="cpu")
+    kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "stance", 8)
+    checkpoints = (tmp_path / "killed.training" / "stance" / "checkpoints").glob("checkpoint-*/whole")
+    assert {file.parent.name for file in checkpoints} == {"checkpoint-3", "checkpoint-6"}
+    assert not (tmp_path / "killed").exists()
+    with pytest.raises(UsageError, match="--resume"):
+        train_stance(data, chosen, tmp_path / "killed", device="cpu")
+    train_stance(data, chosen, tmp_path / "killed", device="cpu", resume=True)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
+    assert weights[0] == weights[1]
+
+
+def test_what_cant_be_trained_says_why(base, tmp_path):
+    rows = [row for row in rows_of() if row.label == "SUPPORTS"]
+    with pytest.raises(InvalidData, match="SUPPORTS only"):
+        train_stance(stance_data(rows, options_for(base)), options_for(base), tmp_path / "model")
+    with pytest.raises(NotFound):
+        options = options_for(tmp_path / "nothing")
+        train_stance(stance_data(rows_of(), options), options, tmp_path / "model")
+
+
+# -- pair features
+
+
+def test_pair_features_are_learned_and_used(tmp_path):
+    rows = rows_of()
+    output = tmp_path / "model"
+    made = train_features(stance_data(rows, StanceOptions()), StanceOptions(), output, device="cpu")
+    own, floor = made.figures["by document"]
+    assert own.weighted.f1 > floor.weighted.f1 + 0.3
+    assert sorted(file.name for file in output.iterdir()) == [
+        "README.md",
+        "config.json",
+        "figures.json",
+        "model.safetensors",
+    ]
+    method = open_method(VerdictStage(method="stance", model=str(output)), Settings(device="cpu"), lambda name: None)
+    assert isinstance(method, FeatureStances)
+    documents = [
+        Document("a", "T", "We found that the sea rises."),
+        Document("b", "", " "),
+        Document("c", "Only a title", ""),
+    ]
+    evidence = tuple(Evidence(Hit(n, document, 1.0)) for n, document in enumerate(documents, 1))
+    first, empty, titled = next(method([Case(Claim("the sea rises"), evidence)])).stances
+    assert first.label == "SUPPORTS" and first.probabilities is not None
+    assert sum(first.probabilities.values()) == pytest.approx(1, abs=1e-5)
+    assert first.confidence == max(first.probabilities.values())
+    assert empty.label is None and "neither title nor text" in str(empty.error)
+    assert titled.label is not None
+    alone = next(method([Case(Claim("the sea rises"), evidence[:1])])).stances[0]
+    assert alone.probabilities == pytest.approx(first.probabilities, abs=1e-4)
+    config = json.loads((output / "config.json").read_text())
+    for spoiled, why in (
+        ({**config, "version": 9}, "version 9"),
+        ({**config, "embedding": {**config["embedding"], "dimensions": 3}}, "shape"),
+        ({**config, "embedding": {**config["embedding"], "fingerprint": "0"}}, "other weights"),
+    ):
+        (output / "config.json").write_text(json.dumps(spoiled))
+        with pytest.raises(InvalidData, match=why):
+            FeatureStances(str(output))
+
+
+def test_the_nearest_sentence_is_what_is_compared():
+    import numpy as np
+
+    def embed(texts):
+        return np.array([[1.0, 0.0] if "sea" in text else [0.0, 1.0] for text in texts], dtype=np.float32)
+
+    document = Document("a", "", "Corals bleach in 1998. The sea rose by 20 cm. Forests do not burn.")
+    (row,) = pair_features([("the sea rose by 20 cm", document)], embed)
+    assert row[:8].tolist() == [1, 0, 1, 0, 0, 0, 1, 0]  # u, v, |u - v|, u * v
+    assert row[8] == 1 and row[11:15].tolist() == [1, 0, 1, 1]  # all words; numbers shared, missing, of each
+    # The three nearest in the mean: one has all of the claim's words, and one of the two that have none denies.
+    assert row[21:25].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 8 / 3]) and row[34] == pytest.approx(1 / 3)
+    # The whole document has all words; of three sentences the middle one is nearest.
+    assert row[41:47].tolist() == pytest.approx([1, 0, math.log(4), 0.5, 0, 0])
+    # Cosines: the best, the second, their difference, the three nearest, all, their deviation; the title's.
+    assert row[47:].tolist() == pytest.approx([1, 0, 1, 1 / 3, 1 / 3, math.sqrt(2) / 3, 0])
+    assert len(row) == 8 + COUNTS
+
+
+def test_counts_are_standardised_and_cut():
+    import numpy as np
+
+    row = np.concatenate([np.full(4, 0.5), np.full(COUNTS, 3.0), np.zeros(0)]).astype(np.float32)
+    mean, scale = np.zeros(COUNTS), np.full(COUNTS, 2.0)
+    scale[0], mean[1] = 0.1, 1.0
+    taken = scaled(row, {"mean": mean, "scale": scale})
+    assert taken[:4].tolist() == [1.5] * 4 and taken[4:7].tolist() == [5.0, 1.0, 1.5]
+
+
+def test_the_regularisation_is_chosen_without_pairs_that_are_measured_on(tmp_path):
+    """Pairs that were given to choose by are not learned from; those that were split off are."""
+    rows = rows_of()
+    options = StanceOptions()
+    split_off = stance_data(rows, options)
+    given = stance_data([*split_off.train], options, dev=split_off.dev, test=split_off.groups["by document"])
+    assert not split_off.dev_given and given.dev_given
+    cards = []
+    for name, data in (("folds", split_off), ("given", given)):
+        train_features(data, options, tmp_path / name, device="cpu")
+        cards.append((tmp_path / name / "README.md").read_text())
+    count = len(split_off.train) + len(split_off.dev)
+    assert cards[0].count(f"on {count} pairs") == 2 and "in 3 folds" in cards[0]
+    assert f"- Trained on {len(given.train)} pairs" in cards[1]
+    assert f"on {len(split_off.dev)} pairs" in cards[1] and "in 3 folds" not in cards[1]
+    with pytest.raises(InvalidData, match="too few of the"):
+        few = [row for row in rows if row.label != "REFUTES"] + [row for row in rows if row.label == "REFUTES"][:1]
+        train_features(StanceData(tuple(few), (), {}), options, tmp_path / "few", device="cpu")
