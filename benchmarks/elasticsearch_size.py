@@ -1,4 +1,4 @@
-"""Bytes and rates of an index in Elasticsearch: what the constants of `ccheck index size` are taken from.
+"""Bytes and rates of an index in Elasticsearch: the figures behind the formula in docs/elasticsearch.md.
 
     python benchmarks/elasticsearch_size.py corpus.jsonl.gz --documents 10000 --documents 100000
 

@@ -9,7 +9,6 @@ from .common import confirmed, counted, notice, print_fields, print_json, settin
 from .index_documents import export, fields, remove, sample, show
 from .index_enrich import enrich
 from .index_servers import alias, create, list_indices, migrate, stats
-from .index_size import size
 from .opt import options
 
 SECTIONS = {
@@ -42,7 +41,7 @@ def index() -> None:
     """
 
 
-for command in (fields, show, sample, export, remove, create, stats, migrate, alias, size, enrich):
+for command in (fields, show, sample, export, remove, create, stats, migrate, alias, enrich):
     index.add_command(command)
 
 
