@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
+from .. import __version__
 from ..core.citation import citation_of
 from ..core.files import writing
 from ..core.page import environment, inert
@@ -200,8 +201,6 @@ def _outcome(result: Result) -> str:
 
 
 def _page(summary: _Summary, about: About, claims: IO[str]) -> dict[str, Any]:
-    import importlib.metadata
-
     from markupsafe import Markup
 
     blocks = iter(functools.partial(claims.read, 1 << 16), "")
@@ -211,7 +210,7 @@ def _page(summary: _Summary, about: About, claims: IO[str]) -> dict[str, Any]:
         "counts": {outcome: counts[outcome] for outcome in VERDICTS if counts[outcome]},
         "about": {heading: [said] if isinstance(said, str) else list(said) for heading, said in about.items()},
         "claims": (Markup(block) for block in blocks),  # noqa: S704 - made by report_claim.html
-        "version": importlib.metadata.version("ccheck"),
+        "version": __version__,
         "date": datetime.now(UTC),
     }
 

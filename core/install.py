@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+DISTRIBUTION = "ccheck-papers"
+"""The name in pyproject.toml. PyPI's `ccheck` is another project."""
+
 
 def install_command(extra: str | None = None) -> str:
     """How to install ccheck again, with an extra, from where it was installed: a clone, an address, else PyPI."""
@@ -21,9 +24,9 @@ def install_command(extra: str | None = None) -> str:
 
         place = _near(Path(url2pathname(urlsplit(url).path))) + extras
     elif url:
-        place = f"ccheck{extras} @ {_kind(origin)}{url}"
+        place = f"{DISTRIBUTION}{extras} @ {_kind(origin)}{url}"
     else:
-        return f"pip install {_quoted(f'ccheck{extras}')}"
+        return f"pip install {_quoted(DISTRIBUTION + extras)}"
     editable = "-e " if _part(origin, "dir_info").get("editable") else ""
     return f"{_installer()} install {editable}{_quoted(place)}"
 
@@ -33,7 +36,7 @@ def _origin() -> dict[str, Any]:
     import importlib.metadata
 
     try:
-        found = json.loads(importlib.metadata.distribution("ccheck").read_text("direct_url.json") or "{}")
+        found = json.loads(importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
     except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -99,7 +99,7 @@ def _loaded(name: str) -> dense.Embedder:
 def needs_models() -> None:
     """Skips the test without the models extra. It is not imported: numpy runs the packaged model."""
     if find_spec("sentence_transformers") is None:
-        pytest.skip("needs ccheck[models]")
+        pytest.skip("needs the extra models")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ... import __version__
 from ...core.files import writing
 from ...core.page import environment
 from ...core.published import published
@@ -75,8 +76,6 @@ def _tokens(one: Evaluation, usage: Usage) -> float:
 
 
 def _page(evaluations: Mapping[str, Evaluation], qrels: Qrels, texts: Mapping[str, str], top: int) -> dict[str, Any]:
-    import importlib.metadata
-
     first = next(iter(evaluations.values()))
     metrics = list(first.measured.mean)
     short = {claim: shortened(text, CLAIM_CHARS) for claim, text in texts.items()}
@@ -89,7 +88,7 @@ def _page(evaluations: Mapping[str, Evaluation], qrels: Qrels, texts: Mapping[st
         "recipes": [_recipe(name, one, qrels, metrics, top) for name, one in evaluations.items()],
         "texts": short,
         "top": top,
-        "version": importlib.metadata.version("ccheck"),
+        "version": __version__,
         "date": datetime.now(UTC),
     }
 

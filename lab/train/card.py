@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
+from ... import __version__
 from ...verdict.labels import STANCES
 from .figures import Figure, shown
 from .loop import Trained
@@ -127,7 +127,7 @@ def _card(
     base = settings["base"]
     parts = [
         ["---", f"base_model: {base}", f"library_name: {library}", f"pipeline_tag: {tag}", "---"],
-        [f"# {title} {TRAINED_BY} {version('ccheck')}"],
+        [f"# {title} {TRAINED_BY} {__version__}"],
         [f"From `{base}`. {about}"],
         ["## Data", "", *map(_bullet, data)],
         ["## Figures", "", *figures],

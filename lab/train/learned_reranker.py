@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ... import __version__
 from ...core.errors import InvalidData
 from ...core.extras import require
 from ...core.files import write_text
@@ -104,7 +104,7 @@ def train_learned_reranker(
         base,
         trees,
         {
-            "made_by": f"ccheck {version('ccheck')}",
+            "made_by": f"ccheck {__version__}",
             **about,
             "claims": len(examples),
             "options": asdict(options),
@@ -299,4 +299,6 @@ def _exported_tree(nodes: Any) -> Tree:
 
 
 def _sklearn_version() -> str:
+    from importlib.metadata import version
+
     return version("scikit-learn")

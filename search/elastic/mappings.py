@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, Final, Literal, get_args
 
-from ... import es_mappings
+from ... import __version__, es_mappings
 from ...core.layout import MAIN_VECTORS, Embedding, Layout, UnitField, analysis_key
 
 FORMAT: Final = 1
@@ -77,7 +76,7 @@ def layout_mappings(layout: Layout, index_type: str | None = None) -> dict[str, 
 
 def remembered(layout: Layout, index_type: str | None = None) -> dict[str, Any]:
     """Returns what ccheck keeps in the mapping's `_meta`. `terms` tells people the analysis of each field of terms."""
-    kept = {"version": version("ccheck"), "format": FORMAT, "layout": layout.to_dict()}
+    kept = {"version": __version__, "format": FORMAT, "layout": layout.to_dict()}
     kept |= {INDEX_TYPE: index_type} if index_type is not None else {}
     said = {analysis_key(one): one.model_dump(mode="json", exclude_defaults=True) for one in layout.analyses}
     return kept | ({TERMS: said} if said else {})

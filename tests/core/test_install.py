@@ -43,11 +43,11 @@ def test_from_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             {"url": "https://example.org/ccheck.whl", "archive_info": {}},
-            "'ccheck[llm] @ https://example.org/ccheck.whl'",
+            "'ccheck-papers[llm] @ https://example.org/ccheck.whl'",
         ),
         (
             {"url": "https://example.org/ccheck", "vcs_info": {"vcs": "git", "commit_id": "c"}},
-            "'ccheck[llm] @ git+https://example.org/ccheck'",
+            "'ccheck-papers[llm] @ git+https://example.org/ccheck'",
         ),
     ],
 )
@@ -60,7 +60,8 @@ def test_from_an_address(origin: object, place: str, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("origin", [None, "no JSON", "[]", '{"url": ""}', '{"dir_info": 1}'])
 def test_from_an_index_or_nobody_knows(origin: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed_from(monkeypatch, tmp_path, origin)
-    assert install_command("models") == "pip install 'ccheck[models]'" and install_command() == "pip install ccheck"
+    assert install_command("models") == "pip install 'ccheck-papers[models]'"
+    assert install_command() == "pip install ccheck-papers"
 
 
 def test_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,4 +69,4 @@ def test_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", nothing)
-    assert install._origin() == {} and install_command("llm") == "pip install 'ccheck[llm]'"
+    assert install._origin() == {} and install_command("llm") == "pip install 'ccheck-papers[llm]'"

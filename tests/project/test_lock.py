@@ -14,7 +14,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[2]
 LOCK = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-OTHERS = [package for package in LOCK["package"] if package["name"] != "ccheck"]
+OTHERS = [package for package in LOCK["package"] if package["name"] != PROJECT["project"]["name"]]
 
 ABOVE = {
     "filelock": "3.20.3",  # CVE-2025-68146, CVE-2026-22701: links in the place of the lock

@@ -18,6 +18,8 @@ import pytest
 from packaging.requirements import Requirement
 from programs import loaded
 
+from ccheck.core import install
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = {
@@ -111,7 +113,7 @@ def base_install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder to be `PYTHONPATH`: the wheel, unpacked, and links to what it requires without any extra."""
     folder = tmp_path_factory.mktemp("base")
     zipfile.ZipFile(wheel).extractall(folder)
-    (metadata,) = folder.glob("ccheck-*.dist-info")
+    (metadata,) = folder.glob("ccheck_papers-*.dist-info")
     for name in required(importlib.metadata.PathDistribution(metadata).requires or ()):
         distribution = importlib.metadata.distribution(name)
         tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
@@ -147,7 +149,7 @@ def test_the_base_install_without_weights_searches_by_bm25(base_install):
     assert warning.startswith("BM25 only: ") and warning.endswith("ingest again")
     done = run_base(base_install, "doctor")
     assert done.returncode == 0, done.stdout
-    assert done.returncode == 0 and "absent  models" in done.stdout and "pip install 'ccheck[models]'" in done.stdout
+    assert "absent  models" in done.stdout and "pip install 'ccheck-papers[models]'" in done.stdout
     assert "absent  model " in done.stdout
 
 
@@ -165,13 +167,13 @@ def test_the_base_install_with_weights_answers_hybrid_queries(base_install, tmp_
     assert done.returncode == 0 and "run with numpy" in done.stdout
     for arguments in (["query", SEA, "--recipe", "dense"], ["ingest", base_install / "ccheck/demo/corpus.jsonl"]):
         done = run_base(path, *arguments, "--device", "cuda")
-        assert (done.returncode, done.stdout) == (3, "") and "pip install 'ccheck[models]'" in done.stderr
+        assert (done.returncode, done.stdout) == (3, "") and "pip install 'ccheck-papers[models]'" in done.stderr
 
 
 def test_the_base_install_names_the_extra_for_parquet(base_install, tmp_path):
     (tmp_path / "papers.parquet").write_bytes(b"PAR1")
     done = run_base(base_install, "ingest", tmp_path / "papers.parquet", "--no-dense")
-    assert done.returncode == 3 and "pip install 'ccheck[parquet]'" in done.stderr
+    assert done.returncode == 3 and "pip install 'ccheck-papers[parquet]'" in done.stderr
 
 
 def test_the_extras_that_messages_name_exist():
@@ -180,6 +182,30 @@ def test_the_extras_that_messages_name_exist():
     found = [groups for file in sources for groups in call.findall(file.read_text(encoding="utf-8"))]
     named = {extra for groups in found for extra in groups if extra}
     assert len(found) > 5 and named <= set(PROJECT["project"]["optional-dependencies"])
+
+
+PLACES = (*{one.split("/")[0] for one in PACKAGES.values()} - {"."}, "docs", "benchmarks", "tests", ".ci")
+WRITTEN = [file for pattern in ("*.md", "Dockerfile", "Makefile", "pyproject.toml") for file in ROOT.glob(pattern)]
+WRITTEN += [
+    file for place in PLACES for kind in ("md", "py", "toml", "sh") for file in (ROOT / place).rglob(f"*.{kind}")
+]
+
+
+def test_install_lines_name_this_project_and_extras_that_it_has():
+    """PyPI's `ccheck` belongs to others: what is installed is this clone, or the name in pyproject.toml."""
+    ours, extras = PROJECT["project"]["name"], set(PROJECT["project"]["optional-dependencies"])
+    assert install.DISTRIBUTION == ours != "ccheck"
+    lines = [
+        (f"{file.relative_to(ROOT)}, line {number}", line)
+        for file in WRITTEN
+        if file != Path(__file__)
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if "install" in line or "ccheck[" in line or f"{ours}[" in line
+    ]
+    named = [(where, one) for where, line in lines for one in re.findall(r"(?:\.|\bccheck[\w-]*)\[([a-z, ]+)\]", line)]
+    assert len(named) > 15 and [one for one in named if not set(re.split(", *", one[1])) <= extras] == []
+    strangers = re.compile(r"\bccheck\[|pip install (-\S+ )*'?ccheck(?!-papers)\b")
+    assert [one for one in lines if strangers.search(one[1])] == []
 
 
 # -- what importing costs
