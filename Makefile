@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The rooms, which are the packages of ccheck; the repository itself is the package.
 ROOMS := $(patsubst %/__init__.py,%,$(wildcard */__init__.py))
 
-.PHONY: demo test lint types check check-fast lock mutants clean
+.PHONY: demo test lint types check check-fast count lock mutants clean
 .DELETE_ON_ERROR:
 
 demo: .venv/.base
@@ -37,6 +37,10 @@ types: .venv/.dev
 
 check: .venv/.dev
 	$(BIN)/pytest $(PYTEST)
+
+# Writes tests/count.txt, with which .ci/run compares the number of tests that ran.
+count: .venv/.dev
+	$(BIN)/pytest --collect-only -q --record-count >/dev/null
 
 # For the inner loop: without the tests that load models or start servers or programs (tests/fast.py). Their stores lie
 # in memory where Linux has a folder for that: on a busy disk, they wait for it. Some tests wait for time-outs, so there

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from needs import absent
 
 # Started in the background of a shell, this process ignores an interrupt, and so would the programs that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -23,10 +22,12 @@ os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="ccheck-hub-")
 atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
 pytest_plugins = [
+    "needs",  # before those that import it
     *(
         "browser",
         "certificates",
         "cli_runs",
+        "count",
         "elastic_stub",
         "elasticsearch_nodes",
         "fast",
@@ -79,21 +80,9 @@ def climate_fever() -> Path:
 
 def evaluation_data(name: Literal["scifact", "climate-fever"]) -> Path:
     """A folder of published data. Skips the test where it is not here."""
+    from needs import absent
+
     folder = SHARED / name
     if not folder.is_dir():
         absent(name, f"{name} is not at {folder}: set CCHECK_SHARED_DATA to the folder of the evaluation data")
     return folder
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--at-least", type=int, default=0, metavar="N", help="fail unless N tests passed")
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A run in which next to nothing ran is not green."""
-    least = session.config.getoption("at_least")
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    passed = len(reporter.stats.get("passed", ())) if reporter else 0
-    if reporter and passed < least:
-        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-        reporter.write_line(f"\n{passed} tests passed, fewer than the {least} that --at-least asks for", red=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from needs import absent
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Certificate:
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     if shutil.which("openssl") is None:
-        pytest.skip("makes a certificate with openssl, which is not installed")
+        absent("openssl", "makes a certificate with openssl, which is not installed")
     folder = tmp_path_factory.mktemp("certificate")
     made = Certificate(folder / "certificate.pem", folder / "key.pem")
     subprocess.run(

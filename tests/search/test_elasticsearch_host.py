@@ -15,6 +15,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from elasticsearch_nodes import ENVIRONMENT, VERSION, VERSION_8, Node, server, start_node
+from needs import does_not_apply
 
 from ccheck.core.errors import NotFound, ServerError, UsageError
 from ccheck.core.layout import Layout
@@ -118,7 +119,7 @@ def far(own_node: Node, elasticsearch_url: str) -> str:
     (described,) = httpx.get(f"{elasticsearch_url}/_nodes/transport", timeout=60).json()["nodes"].values()
     address = described["transport"]["publish_address"]
     if not address.startswith("127.0.0.1:"):
-        pytest.skip(f"the server's transport, {address}, is not on this machine")
+        does_not_apply(f"the server's transport, {address}, is not on this machine")
     settings = {"cluster.remote": {"far": {"seeds": [address]}, "gone": {"seeds": ["127.0.0.1:9"]}}}
     httpx.put(f"{own_node.url}/_cluster/settings", json={"persistent": settings}, timeout=60).raise_for_status()
     deadline = time.monotonic() + 60
