@@ -48,4 +48,5 @@ def test_without_it_nothing_is_left_out():
     assert not {"--fast", "-m", "-k", "--deselect", "--ignore"} & {option.split("=")[0] for option in addopts}
     recipes = re.findall(r"\$\(BIN\)/pytest (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     fast = "--fast -q --numprocesses 3 -o tmp_path_retention_policy=failed $(PYTEST)"
-    assert recipes == ["$(PYTEST)", fast]
+    count = "--collect-only -q --record-count >/dev/null"
+    assert recipes == ["$(PYTEST)", count, fast]
