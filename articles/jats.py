@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..core.text import whole_number
 from ..core.types import Value
 from .builder import ArticleBuilder, Line
 from .types import Article, Kind
@@ -68,8 +69,8 @@ def _metadata(meta: Node | None, front: Node | None) -> dict[str, Value]:
     journal = find(front, "journal-title") if front is not None else None
     if journal is not None:
         data["journal"] = all_text(journal)
-    years = [int(said) for date in children(meta, "pub-date") if (said := all_text(child(date, "year"))).isdigit()]
-    if years:
+    years = [whole_number(all_text(child(date, "year"))) for date in children(meta, "pub-date")]
+    if years := [year for year in years if year is not None]:
         data["year"] = min(years)
     names = [
         " ".join(filter(None, (all_text(child(one, "given-names")), all_text(child(one, "surname")))))

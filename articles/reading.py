@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ..core.errors import InvalidData, NotFound, UsageError
+from ..core.errors import InvalidData, NotFound, UsageError, why_unread
 from . import xml
 from .jats import is_jats, read_jats
 from .own import is_own, read_own
@@ -54,10 +54,8 @@ def parse_article(data: bytes, file: str) -> Article:
         if is_jats(root):
             return read_jats(root, identifier)
         raise InvalidData(f"XML of an unknown kind (its root element is {xml.name(root)}). {_SAID}")
-    except InvalidData as error:
-        raise InvalidData(f"{file}: {error}") from error
-    except RecursionError as error:
-        raise InvalidData(f"{file}: it is nested too deeply") from error
+    except Exception as error:
+        raise InvalidData(f"{file}: {why_unread(error)}") from error
 
 
 def article_id(file: str) -> str:
@@ -155,5 +153,5 @@ def _in_archive(path: Path, only: frozenset[str] | None) -> Iterator[Article | U
                 yield parse_article(data, name)
             except InvalidData as error:
                 yield Unread(name, str(error))
-            except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
-                yield Unread(name, f"{name}: can't be unpacked: {error}")
+            except Exception as error:  # noqa: BLE001 - also what zlib and lzma raise for a damaged member
+                yield Unread(name, f"{name}: can't be unpacked: {why_unread(error)}")

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.errors import InvalidData
+from ..core.text import whole_number
 from ..core.types import Value
 from .builder import ArticleBuilder, Line
 from .types import Article
@@ -47,8 +48,8 @@ def _metadata(value: Mapping[str, Any]) -> dict[str, Value]:
     doi = value.get("doi") or (ids.get("doi") or ids.get("DOI") if isinstance(ids, dict) else None)
     if isinstance(doi, str):
         data["doi"] = doi
-    if str(value.get("year") or "").isdigit():
-        data["year"] = int(str(value["year"]))
+    if (year := whole_number(str(value.get("year") or ""))) is not None:
+        data["year"] = year
     return data
 
 
@@ -89,7 +90,7 @@ def _of_paragraphs(value: Mapping[str, Any], parse: Mapping[str, Any], identifie
 
 def _number(key: str) -> str:
     """GROBID numbers figures from 0 in its ids."""
-    found = re.search(r"\d+", key)
+    found = re.search(r"\d{1,9}", key)
     return str(int(found[0]) + 1) if found else ""
 
 

@@ -7,16 +7,19 @@ The document's text is the article's. Three metadata fields say what stands wher
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from ..core.errors import InvalidData
-from ..core.types import Document, Filter
+from ..core.text import first_line
+from ..core.types import Document, Filter, Value
 from .types import Article, Element, Kind, Mention, Section
 
 FULL_TEXT = Filter("article", "=", "full text")
 """Passes only documents that are articles."""
 SECTIONS, ELEMENTS = "article.sections", "article.elements"
-_KINDS: dict[str, Kind] = {"figure": "figure", "table": "table", "supplement": "supplement"}
 
 
 def record_of(article: Article) -> dict[str, Any]:
@@ -50,40 +53,58 @@ def article_of(document: Document) -> Article:
     """The article that `record_of` made the document of. Raises InvalidData for any other document."""
     text, data = document.text, document.metadata
     try:
-        sections = tuple(Section(str(t), int(s), int(e), int(n)) for t, s, e, n in _lines(data.get(SECTIONS)))
-        elements = tuple(_element(text, *one) for one in _lines(data.get(ELEMENTS)))
-        captions = int(str(data.get("article.captions")))
-    except (ValueError, TypeError, KeyError) as error:
+        sections = [Section(*_SECTION.validate_json(one)) for one in _lines(data.get(SECTIONS))]
+        elements = [_element(text, *_ELEMENT.validate_json(one)) for one in _lines(data.get(ELEMENTS))]
+        captions = _OFFSET.validate_python(data.get("article.captions"))
+        places = [(one.start, one.end) for one in sections] + [(one.start, one.end) for one in elements]
+        places += [(mention.start, mention.end) for one in elements for mention in one.mentions]
+        if not all(start <= end <= len(text) for start, end in places) or captions > len(text):
+            raise ValueError("a place is outside of the text")
+    except ValueError as error:  # pydantic's, too
         raise InvalidData(
-            f"the document {document.id!r} is not a full text, or another version of ccheck stored it: {error}"
+            f"the document {document.id!r} is not a full text that ccheck stored: {first_line(error)}"
         ) from error
     own = {name: value for name, value in data.items() if name != "article" and not name.startswith("article.")}
-    return Article(document.id, document.title, text, captions, sections, elements, own)
+    return Article(document.id, document.title, text, captions, tuple(sections), tuple(elements), own)
+
+
+def articles_of(documents: Iterable[Document]) -> tuple[list[Article], list[str]]:
+    """The articles of those documents that are articles, and why some of these can't be used."""
+    articles: list[Article] = []
+    unread: list[str] = []
+    for document in documents:
+        try:
+            if is_article(document):
+                articles.append(article_of(document))
+        except InvalidData as error:
+            unread.append(str(error))
+    return articles, unread
+
+
+_Offset = Annotated[int, Field(ge=0, le=1 << 30)]
+_OFFSET = TypeAdapter(_Offset)
+_SECTION = TypeAdapter(tuple[str, _Offset, _Offset, Annotated[int, Field(ge=0, le=1000)]])
+_ELEMENT = TypeAdapter(
+    tuple[
+        str, Kind, str, _Offset, _Offset, _Offset, _Offset | None, str | None, str | None,
+        list[tuple[_Offset, _Offset, str]],
+    ]
+)  # fmt: skip
 
 
 def _element(
-    text: str, identifier: Any, kind: Any, label: Any, start: Any, end: Any, last: Any, place: Any, image: Any,
-    parent: Any, mentions: Any,
+    text: str, identifier: str, kind: Kind, label: str, start: int, end: int, last: int, place: int | None,
+    image: str | None, parent: str | None, mentions: list[tuple[int, int, str]],
 ) -> Element:  # fmt: skip
-    start, end, last = int(start), int(end), int(last)
-    if not 0 <= start <= end <= last <= len(text):
-        raise ValueError("an element is not where it should be")
-    said = text[start:end]
-    caption = said.removeprefix(str(label)).removeprefix(". ")
-    return Element(
-        str(identifier), _KINDS[kind], str(label), caption, start, end,
-        None if image is None else str(image),
-        None if parent is None else str(parent),
-        tuple(Mention(int(s), int(e), tuple(str(panels))) for s, e, panels in mentions),
-        None if place is None else int(place),
-        text[end + 1 : last] if last > end else "",
-    )  # fmt: skip
+    caption = text[start:end].removeprefix(label).removeprefix(". ")
+    said = tuple(Mention(first, after, tuple(panels)) for first, after, panels in mentions)
+    return Element(identifier, kind, label, caption, start, end, image, parent, said, place, text[end + 1 : last])
 
 
 def _line(*values: Any) -> str:
     return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
 
-def _lines(value: Any) -> list[list[Any]]:
+def _lines(value: Value) -> list[str]:
     """The arrays of a metadata field; a list of one comes back from some stores as its only value."""
-    return [json.loads(one) for one in ([value] if isinstance(value, str) else value or [])]
+    return [str(one) for one in (value if isinstance(value, list) else [] if value is None else [value])]

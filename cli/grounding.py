@@ -137,8 +137,7 @@ def read_asked(
         raise UsageError("the claim is empty")
     wanted = frozenset(only) or None
     if from_store:
-        articles, found = _of_store(settings, wanted, rows, text)
-        unread: list[str] = []
+        articles, unread, found = _of_store(settings, wanted, rows, text)
     else:
         (articles, unread), found = _of_files(arguments[0], wanted), None
     missing = sorted((wanted or frozenset()) - {one.id for one in articles})
@@ -166,12 +165,13 @@ def _of_files(source: str, only: frozenset[str] | None) -> tuple[list[Article], 
 
 def _of_store(
     settings: Settings, only: frozenset[str] | None, rows: Sequence[AskedClaim], text: str | None
-) -> tuple[list[Article], dict[str, list[str]]]:
-    """The articles of a store that are asked, and for each claim that names none those that it is asked of.
+) -> tuple[list[Article], list[str], dict[str, list[str]]]:
+    """The articles of a store that are asked, and why others can't be used.
 
-    These are the `FOUND` that share most words with the claim, of all or of `only`.
+    Then for each claim that names none those that it is asked of: the `FOUND` that share most words with it, of all or
+    of `only`.
     """
-    from ..articles.stored import FULL_TEXT, article_of, is_article
+    from ..articles.stored import FULL_TEXT, articles_of
     from ..core.stages import Bm25, Fusion
     from ..core.types import Query
     from ..search import open_store
@@ -195,15 +195,16 @@ def _of_store(
             found = {one: sorted(only or ()) for one in open_claims}
         wanted = sorted({*named, *(only or ()), *(one for some in found.values() for one in some)})
         documents = store.get(wanted)
-        articles = [article_of(documents[one]) for one in wanted if one in documents and is_article(documents[one])]
-        if not articles:
+        articles, unread = articles_of(documents[one] for one in wanted if one in documents)
+        if not articles and not unread:
             other = next((one for one in wanted if one in documents), None)
             raise NotFound(
                 f"the document {other!r} of {store.name} is not a full text. Ingest the article itself"
                 if other is not None
                 else f"the store {store.name} has no full text that fits. Add some with ccheck ingest articles/"
             )
-        return articles, found
+        read = {one.id for one in articles}
+        return articles, unread, {one: [id_ for id_ in some if id_ in read] for one, some in found.items()}
 
 
 def _rows(file: str) -> Iterator[AskedClaim]:

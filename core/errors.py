@@ -83,6 +83,17 @@ class Incomplete(CcheckError):
     exit_code = 7
 
 
+def why_unread(error: Exception) -> str:
+    """What a record did to its reader, in the words of a reject: a stranger's record raises whatever it likes."""
+    if isinstance(error, CcheckError):
+        return str(error)
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "it needs too much memory"
+    return redact(f"{type(error).__name__}: {str(error)[:200]}" if str(error) else type(error).__name__)
+
+
 def batch_error(message: str, errors: Sequence[CcheckError], total: int) -> CcheckError:
     """The error of a batch of `total`, some of which failed: Incomplete, unless all of them did.
 

@@ -19,6 +19,7 @@ _SEPARATORS = r"\u2028\u2029"
 _CONTROL = re.compile(f"[{CONTROLS}]")
 _SEPARATOR = re.compile(rf"[{_SEPARATORS}]")
 _SPACE = re.compile(rf"[\t\n{_SEPARATORS}]")
+_DIGITS = re.compile(r"[0-9]{1,18}")
 _UNSAFE_IN_JSON = re.compile(rf"[\x7f-\x9f{_TURNING}{_SEPARATORS}\ud800-\udfff]")
 
 
@@ -60,6 +61,11 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def whole_number(text: str) -> int | None:
+    """The number that ASCII digits stand for; None for any other text, also `²` and numbers of thousands of digits."""
+    return int(text) if _DIGITS.fullmatch(text) else None
 
 
 def shortened(text: str, limit: int) -> str:

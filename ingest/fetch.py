@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from ..core.closing import Closing
 from ..core.errors import InvalidData, ServerError, UsageError
 from ..core.http import BUSY
-from ..core.text import json_line
+from ..core.text import json_line, whole_number
 
 if TYPE_CHECKING:
     import httpx
@@ -160,7 +160,7 @@ class _Client(Closing):
             rest = self._pause - (time.monotonic() - self._last)
             if rest > 0:
                 self._wait(rest)
-            after: float | None = None
+            after: int | None = None
             try:
                 with self._client.stream("GET", url, params={**parameters, **self._own}) as answer:
                     if answer.status_code == 200:
@@ -168,8 +168,7 @@ class _Client(Closing):
                     problem = f"HTTP {answer.status_code}"
                     if answer.status_code not in BUSY and answer.status_code != 500:
                         raise ServerError(f"{self.base}{path} answered with {problem}")
-                    given = answer.headers.get("retry-after", "")
-                    after = float(given) if given.isdigit() else None
+                    after = whole_number(answer.headers.get("retry-after", ""))
             except httpx.HTTPError as error:
                 problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             finally:

@@ -67,9 +67,9 @@ def no_field(asked: str | None, usual: Sequence[str], what: str, records: Sequen
 
 
 def has_field(data: Any, name: str) -> bool:
-    """Whether a record has a field, empty or not; a dot leads into an object, or into each of a list."""
+    """Whether a record has a field, empty or not; a dot leads into an object, or into those of a list."""
     if isinstance(data, list):
-        return any(has_field(inner, name) for inner in data)
+        return any(has_field(inner, name) for inner in data if isinstance(inner, Mapping))
     if not isinstance(data, Mapping):
         return False
     if key_of(data, name) is not None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import ParseError
 
 from ..core.citation import normal_doi
+from ..core.errors import why_unread
+from ..core.text import whole_number
 from .markup import plain
 from .records import Record, Reject
 from .shapes import RETRACTED_TITLE
@@ -29,8 +31,12 @@ def read_pubmed(source: Source, chunks: Iterable[bytes]) -> Iterator[Record | Re
     try:
         for element in _elements(chunks):
             number += 1
-            data = {name: value for name, value in article(element).items() if value not in (None, "", [])}
-            yield Record(source.name, number, data, kind=KIND)
+            try:
+                data = {name: value for name, value in article(element).items() if value not in (None, "", [])}
+            except Exception as error:  # noqa: BLE001 - whatever one article does, the others are read
+                yield Reject(source.name, number, f"the article can't be read: {why_unread(error)}")
+            else:
+                yield Record(source.name, number, data, kind=KIND)
     except (ParseError, ValueError) as error:  # of defusedxml, too
         why = f"not valid XML ({error}). The rest of the file was skipped"
         yield Reject(source.name, number + 1, why)
@@ -112,7 +118,7 @@ def article(element: Element) -> dict[str, Any]:
         "date": date,
         "doi": normal_doi(ids.get("doi") or locations.get("doi")),
         "authors": [name for one in paper.iterfind("AuthorList/Author") if (name := _author(one))],
-        "year": int(date[:4]) if date[:4].isdigit() else None,
+        "year": whole_number(date[:4]),
         "journal": _text(paper.find("Journal/Title")),
         "volume": _text(paper.find("Journal/JournalIssue/Volume")),
         "issue": _text(paper.find("Journal/JournalIssue/Issue")),
@@ -156,6 +162,7 @@ def _date(element: Element | None) -> str:
         return _text(element.find("MedlineDate"))[:4]
     if month.lower()[:3] in _MONTHS:
         month = str(_MONTHS.index(month.lower()[:3]) + 1)
-    if not month.isdigit():
+    numbers = whole_number(month), whole_number(day)
+    if numbers[0] is None:
         return year
-    return f"{year}-{int(month):02}" + (f"-{int(day):02}" if day.isdigit() else "")
+    return f"{year}-{numbers[0]:02}" + (f"-{numbers[1]:02}" if numbers[1] is not None else "")

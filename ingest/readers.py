@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..articles.own import is_own_beyond_doubt
-from ..core.errors import InvalidData
+from ..core.errors import InvalidData, MissingExtra, UsageError, why_unread
 from ..core.text import is_unicode
 from .fields import Fields
 from .kinds import REFERENCES, TABLES
@@ -24,7 +24,7 @@ from .office import read_office
 from .pages import knowledge_row, read_html
 from .parquet import read_parquet
 from .pubmed import read_pubmed
-from .records import LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt
+from .records import LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt, reject_of
 from .references import read_references
 from .sniff import likely_delimiter, sniff, sniff_compression, sniff_encoding, unpacked_head
 from .sources import Given, Source, find_sources
@@ -63,11 +63,25 @@ def read_source(
     `on_notice` is told what was assumed about the file. Raises MissingExtra for Parquet, HTML, PDF, Word and Excel
     without what reads them.
     """
-    for record in _read_source(source, on_bytes, line_bytes, on_notice):
-        if isinstance(record, Record) and is_own_beyond_doubt(record.data):
-            yield _own_full_text(record, source)
-        else:
-            yield record if isinstance(record, Reject) else replace(record, data=knowledge_row(record.data))
+    line = 0
+    try:
+        for record in _read_source(source, on_bytes, line_bytes, on_notice):
+            line = record.line
+            yield record if isinstance(record, Reject) else _known(record, source)
+    except (MissingExtra, UsageError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's file does to its reader, what came before stands
+        why = f"the file can't be read on ({why_unread(error)}). The rest of the file was skipped"
+        yield Reject(source.name, line + 1, why)
+
+
+def _known(record: Record, source: Source) -> Record | Reject:
+    try:
+        if is_own_beyond_doubt(record.data):
+            return _own_full_text(record, source)
+        return replace(record, data=knowledge_row(record.data))
+    except Exception as error:  # noqa: BLE001 - of this record alone
+        return reject_of(record, why_unread(error))
 
 
 def _read_source(
@@ -239,17 +253,14 @@ def _full_text(source: Source, chunks: Iterable[bytes]) -> Record | Reject:
         return Reject(source.name, 1, str(error).removeprefix(f"{source.name}: "))
 
 
-def _own_full_text(record: Record, source: Source) -> Record | Reject:
+def _own_full_text(record: Record, source: Source) -> Record:
     """The same for ccheck's own JSON. An article without an id has the file's name, with the line after the first."""
     from ..articles.own import read_own
     from ..articles.reading import article_id
     from ..articles.stored import record_of
 
     identifier = article_id(source.name) + (f"-{record.line}" if record.line > 1 else "")
-    try:
-        return replace(record, data=record_of(read_own(record.data, identifier)), kind="full texts")
-    except InvalidData as error:
-        return Reject(record.file, record.line, str(error))
+    return replace(record, data=record_of(read_own(record.data, identifier)), kind="full texts")
 
 
 # NaN and Infinity are not JSON, but Python writes them for missing numbers: they count as absent.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,14 @@ class Reject:
     line: int
     reason: str
     record: str = ""
+
+
+def reject_of(record: Record, reason: str) -> Reject:
+    try:
+        held = json.dumps(record.data, ensure_ascii=False)
+    except (RecursionError, MemoryError, ValueError, TypeError):
+        held = ""  # nested too deeply to be written again
+    return Reject(record.file, record.line, reason, excerpt(held))
 
 
 def excerpt(raw: bytes | str) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..core.citation import normal_doi
+from ..core.errors import InvalidData, why_unread
+from ..core.text import whole_number
 from .lines import Line
 from .markup import plain
 from .records import NOT_UTF8, Record, Reject, excerpt
@@ -48,8 +50,8 @@ def read_references(source: Source, lines: Iterable[Line]) -> Iterator[Record | 
                 data = {name: value for name, value in convert(text).items() if value not in (None, "", [])}
             except _Skip:
                 continue
-            except ValueError as error:
-                problem = str(error)
+            except Exception as error:  # noqa: BLE001 - an entry makes the libraries raise whatever it likes
+                problem = str(error) if isinstance(error, InvalidData) else f"can't be read: {why_unread(error)}"
         if problem is not None:
             yield Reject(source.name, entry[0].number, problem, excerpt(raw))
             continue
@@ -85,12 +87,12 @@ def _ris(text: str) -> dict[str, Any]:
     import rispy
 
     if not re.search(r"^TY  -", text, re.MULTILINE):
-        raise ValueError('not a RIS entry: it has no line "TY  - "')
+        raise InvalidData('not a RIS entry: it has no line "TY  - "')
     if not re.search(r"^ER  -", text, re.MULTILINE):
         text += "\nER  - \n"
     entries = rispy.loads(text, skip_unknown_tags=False)
     if not entries:
-        raise ValueError("the RIS entry can't be read")
+        raise InvalidData("the RIS entry can't be read")
     one = entries[0]
     unknown = one.get("unknown_tag") or {}
 
@@ -103,7 +105,7 @@ def _ris(text: str) -> dict[str, Any]:
         return ""
 
     date = (first("date", "year", "publication_year", "Y1")).strip("/ ").split("//")[0]
-    date = "/".join(part for part in date.split("/")[:3] if part.isdigit())
+    date = "/".join(part for part in date.split("/")[:3] if whole_number(part) is not None)
     doi = next((doi for name in ("doi", "custom1", "custom3") if (doi := normal_doi(first(name)))), None)
     urls = one.get("urls") or []
     doi = doi or next((found for url in urls if (found := normal_doi(url))), None)
@@ -124,7 +126,7 @@ def _ris(text: str) -> dict[str, Any]:
         "keywords": one.get("keywords"),
         "language": first("language"),
         "url": urls[0] if urls else None,
-        "pmid": next((word for word in first("accession_number").split() if word.isdigit()), None),
+        "pmid": next((word for word in first("accession_number").split() if whole_number(word) is not None), None),
     }
 
 
@@ -169,7 +171,7 @@ def _bibtex(text: str) -> dict[str, Any]:
         parse_stack=[middlewares.RemoveEnclosingMiddleware(), middlewares.NormalizeFieldKeys()],
     )
     if not library.entries:
-        raise ValueError("the BibTeX entry can't be read: are its braces closed, and its fields separated by commas?")
+        raise InvalidData("the BibTeX entry can't be read: are its braces closed, and its fields separated by commas?")
     entry = library.entries[0]
     fields = {field.key.lower(): str(field.value) for field in entry.fields}
 
@@ -178,13 +180,13 @@ def _bibtex(text: str) -> dict[str, Any]:
 
     month = value("month").lower()[:3]
     year = value("year")
-    number = f"{_MONTHS.index(month) + 1:02}" if month in _MONTHS else month.zfill(2) if month.isdigit() else ""
+    number = _MONTHS.index(month) + 1 if month in _MONTHS else whole_number(month)
     doi = normal_doi(fields.get("doi")) or normal_doi(fields.get("url"))
     return {
         "_id": entry.key or doi,
         "title": value("title"),
         "text": value("abstract"),
-        "date": fields.get("date") or (f"{year}-{number}" if year and number else year),
+        "date": fields.get("date") or (f"{year}-{number:02}" if year and number else year),
         "doi": doi,
         "authors": [_from_latex(one) for one in re.split(r"\s+and\s+", fields.get("author", "")) if one.strip()],
         "year": _year(year or fields.get("date", "")),
@@ -247,7 +249,7 @@ def _medline_entries(lines: Iterable[Line]) -> Iterator[list[Line]]:
 def _medline(text: str) -> dict[str, Any]:
     tags = _tagged(text, _MEDLINE)
     if "PMID" not in tags:
-        raise ValueError('not a PubMed citation: it has no line "PMID- "')
+        raise InvalidData('not a PubMed citation: it has no line "PMID- "')
     dois = [
         value.removesuffix("[doi]").strip()
         for name in ("LID", "AID")
@@ -285,7 +287,8 @@ def _medline_date(text: str) -> str:
         return str(year) if year else ""
     if len(parts) > 1 and parts[1].lower() in _MONTHS:
         month = f"{parts[0]}-{_MONTHS.index(parts[1].lower()) + 1:02}"
-        return f"{month}-{int(parts[2]):02}" if len(parts) > 2 and parts[2].isdigit() else month
+        day = whole_number(parts[2]) if len(parts) > 2 else None
+        return f"{month}-{day:02}" if day is not None else month
     return parts[0]
 
 
@@ -318,7 +321,7 @@ def _wos(text: str) -> dict[str, Any]:
             continue
         last.append((match[2] if match else row).strip())
     if "PT" not in tags:
-        raise ValueError('not a Web of Science record: it has no line "PT "')
+        raise InvalidData('not a Web of Science record: it has no line "PT "')
 
     def value(name: str) -> str:
         return plain(" ".join(tags.get(name, ())))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import json
 import os
 import time
 from collections import Counter, deque
@@ -19,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..articles.stored import article_of, is_article
 from ..core.citation import doi_of, is_retracted
-from ..core.errors import CcheckError, InvalidData
+from ..core.errors import CcheckError, InvalidData, why_unread
 from ..core.types import Document, Entry, Usage
 from .documents import Made, digest, layout_bytes, make_document
 from .encoders import Encoders, layout_of, prepared
@@ -29,7 +29,7 @@ from .fields import Fields, check_fields
 from .options import IngestOptions, Kind, Phase, Progress, Report
 from .pages import members, with_members, without_members
 from .readers import read_source
-from .records import Record, Reject, excerpt
+from .records import Record, Reject, reject_of
 from .rejects import RejectFile
 from .seen import Seen
 from .sources import Given, Source, find_sources
@@ -454,9 +454,12 @@ def made_of(record: Record | Reject, fields: Fields) -> Made | Reject:
     if isinstance(record, Reject):
         return record
     try:
-        return make_document(record.data, fields, untyped=record.untyped)
-    except InvalidData as error:
-        return reject_of(record, str(error))
+        made = make_document(record.data, fields, untyped=record.untyped)
+        if is_article(made.document):
+            article_of(made.document)
+        return made
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's record does, it is the record that is rejected
+        return reject_of(record, why_unread(error))
 
 
 def _is_stored(mark: _Mark | None, store: Store) -> bool:
@@ -486,7 +489,3 @@ def _batches(items: Iterator[_Item], most: int) -> Iterator[list[_Item]]:
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def reject_of(record: Record, reason: str) -> Reject:
-    return Reject(record.file, record.line, reason, excerpt(json.dumps(record.data, ensure_ascii=False)))

@@ -64,7 +64,7 @@ def _date(parts: Any) -> str | None:
     first = numbers[0] if isinstance(numbers, list) and numbers and isinstance(numbers[0], list) else []
     try:
         known = [int(part) for part in first[:3] if part not in (None, "")]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return "-".join(f"{part:0{4 if i == 0 else 2}}" for i, part in enumerate(known)) or None
 
@@ -235,7 +235,7 @@ def _s2orc(data: Mapping[str, Any]) -> Plain:
         try:
             spans = json.loads(spans) if isinstance(spans, str) else spans
             return " ".join(text[int(one["start"]) : int(one["end"])] for one in _objects(spans)).strip()
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             return ""
 
     return {

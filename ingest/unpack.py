@@ -9,8 +9,9 @@ from typing import Any
 
 import orjson
 
+from ..core.errors import why_unread
 from .fields import Fields, field_of
-from .records import Record, Reject
+from .records import Record, Reject, reject_of
 from .shapes import recognise
 
 PAGES = (
@@ -39,9 +40,11 @@ def papers(records: Iterable[Record | Reject], fields: Fields) -> Iterator[Recor
             if isinstance(record, Reject):
                 yield record
                 continue
-            for place, one in _unpacked(record):
-                made = _recognised(one, fields, place)
-                corpus = made.data.get("corpusid") if made.kind == HALVES and "paperId" not in one.data else None
+            for raw, made in _recognised_in(record, fields):
+                if isinstance(made, Reject):
+                    yield made
+                    continue
+                corpus = made.data.get("corpusid") if made.kind == HALVES and "paperId" not in raw.data else None
                 if corpus is None or ("text" in made.data and "title" in made.data):
                     yield made
                     continue
@@ -53,6 +56,18 @@ def papers(records: Iterable[Record | Reject], fields: Fields) -> Iterator[Recor
     finally:
         if halves is not None:
             halves.close()
+
+
+def _recognised_in(record: Record, fields: Fields) -> Iterator[tuple[Record, Record | Reject]]:
+    """The papers of a record or page, each after what the file has of it. Whatever one does, the others come."""
+    try:
+        for place, one in _unpacked(record):
+            try:
+                yield one, _recognised(one, fields, place)
+            except Exception as error:  # noqa: BLE001 - a stranger's record raises whatever it likes
+                yield one, reject_of(one, why_unread(error))
+    except Exception as error:  # noqa: BLE001
+        yield record, reject_of(record, why_unread(error))
 
 
 def _unpacked(record: Record) -> Iterator[tuple[str, Record]]:

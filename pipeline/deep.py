@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..articles.stored import article_of, is_article
+from ..articles.stored import articles_of, is_article
 from ..core.errors import CcheckError
 from ..core.types import Result
 from .grounding import default_stages, figures_stage, open_figures, open_passages, passages_stage
@@ -34,8 +34,9 @@ def ground(result: Result, recipe: Recipe, resources: Resources) -> Result:
     figures = figures_stage(recipe) if recipe.figures is not None else figures
     passages = passages_stage(recipe) if recipe.passages is not None else passages
     try:
-        articles = [article_of(one) for one in papers.values()]
+        articles, unread = articles_of(papers.values())
         ranker, warnings = open_figures(articles, figures, resources)
+        warnings = [*warnings, *unread]
         finder = open_passages(articles, passages, resources)
         grounding = {
             one.id: {

@@ -17,6 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ValidationError
 
 from ... import __version__
+from ...core.text import whole_number
 from ..types import Scorer
 from .config import Access, Limits
 from .dialects import (
@@ -267,8 +268,7 @@ async def _unless_gone(request: Request, work: Awaitable[Response]) -> Response:
 async def _read(request: Request, most: int, add: Callable[[int], None]) -> bytes | None:
     """The body; None if the caller hung up."""
     too_large = Refusal(413, f"the body is larger than {most:,} bytes, the most that is allowed")
-    declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > most:
+    if (whole_number(request.headers.get("content-length", "0")) or 0) > most:
         raise too_large
     parts: list[bytes] = []
     size = 0
