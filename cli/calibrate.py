@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     opt.file("--corpus", help="Documents, if the pairs have only their ids."),
     click.option(
         "--verdict",
-        type=click.Choice(["auto", "llm", "local-llm", "stance"]),
+        type=click.Choice(["auto", "llm", "stance"]),
         help="Verdict method to calibrate.  [default: the recipe's, auto]",
     ),
     opt.stance,

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     ),
     click.option(
         "--verdict",
-        type=click.Choice(["auto", "stance", "llm", "local-llm"]),
+        type=click.Choice(["auto", "stance", "llm"]),
         help="Verdict method to measure with --pairs.  [default: the recipe's, auto]",
     ),
     opt.file(

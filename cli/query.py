@@ -99,9 +99,8 @@ MOST_WARNINGS = 5
         opt.number("--rerank-depth", least=1, most=10_000, help="Number of documents to rerank."),
         click.option(
             "--verdict",
-            type=click.Choice(["auto", "llm", "local-llm", "stance", "none"]),
-            help="Verdict method: a language model on a server (llm) or on this machine (local-llm), a stance "
-            "classifier, or none.  [default: the recipe's, auto]",
+            type=click.Choice(["auto", "llm", "stance", "none"]),
+            help="Verdict method: a language model (llm), a stance classifier, or none.  [default: the recipe's, auto]",
         ),
         opt.llm,
         opt.strategy,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.errors import UsageError
 from ..core.files import check_output
 from . import opt
 from . import train_shared as shared
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from ..lab.measure.types import Classified
     from ..lab.train.stance_figures import StanceReport
 
-_FILES = ("train", "dev", "test", "corpus", "output", "method")
+_FILES = ("train", "dev", "test", "corpus", "output")
 
 
 @click.command()
@@ -34,12 +33,6 @@ _FILES = ("train", "dev", "test", "corpus", "output", "method")
     opt.file("--corpus", help="Documents, if the pairs have only their ids."),
     shared.output,
     shared.base,
-    click.option(
-        "--method",
-        type=click.Choice(["classifier", "features"]),
-        help="Fine-tune the base model (classifier), or learn from its embeddings and shared words (features).  "
-        "[default: features for an embedding model, unless a setting of the classifier is given]",
-    ),
     click.option("--preset", metavar="NAME", help="Settings of a published system: climatecheck-hybrid."),
     shared.config,
     opt.number("--epochs", least=1, help="Number of passes over the data."),
@@ -75,36 +68,32 @@ def stance(**given: Any) -> None:
     from ..lab.train.inputs import read_stance_data
     from ..lab.train.options import StanceOptions
     from ..lab.train.stance import train_stance
-    from ..lab.train.stance_features import chosen_method, train_features
 
     chosen, files = shared.prepared(StanceOptions, given, _FILES, needed=("train", "output"))
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
-    if files["method"] not in ("classifier", "features", None):
-        raise UsageError(f"unknown method {files['method']!r}: use classifier or features")
-    method = chosen_method(files["method"], chosen)
     with shared.listening(given["quiet"]) as listener:
-        if files["method"] is None and method == "features":
-            listener.message(f"using --method features, because {chosen.base} is an embedding model")
         data = read_stance_data(
             trains, chosen, dev=files["dev"], test=files["test"], corpus=files["corpus"], notify=listener.message
         )
         for message in data.messages:
             listener.message(message)
-        where = {"device": given["device"], "overwrite": given["overwrite"], "listener": listener}
-        output = Path(files["output"])
-        if method == "features":
-            made = train_features(data, chosen, output, **where)
-        else:
-            made = train_stance(data, chosen, output, resume=given["resume"], **where)
-    _print_stance(made, method, chosen.base, given["as_json"])
+        made = train_stance(
+            data,
+            chosen,
+            Path(files["output"]),
+            device=given["device"],
+            overwrite=given["overwrite"],
+            resume=given["resume"],
+            listener=listener,
+        )
+    _print_stance(made, chosen.base, given["as_json"])
 
 
-def _print_stance(made: StanceReport, method: str, base: str, as_json: bool) -> None:
+def _print_stance(made: StanceReport, base: str, as_json: bool) -> None:
     if as_json:
         print_json(
             {
                 "kind": "stance",
-                "method": method,
                 "output": str(made.folder),
                 "base": base,
                 "phases": [
@@ -120,7 +109,7 @@ def _print_stance(made: StanceReport, method: str, base: str, as_json: bool) -> 
             }
         )
         return
-    fields = {"output": str(made.folder), "base": base, "method": method}
+    fields = {"output": str(made.folder), "base": base}
     for name, (own, floor) in made.figures.items():
         fields[f"weighted F1 {name} ({counted(own.count, 'pair')})"] = (
             f"{_with_interval(own)}; {floor.weighted.f1:.4f} for always answering {made.most}"

@@ -68,7 +68,7 @@ def _questions(recipe: Recipe, settings: Settings, changes: Changes) -> Question
                 "averitec-questions"
             )
         return None
-    if changes.strategy is not None or changes.examples is not None or changes.verdict in ("stance", "local-llm"):
+    if changes.strategy is not None or changes.examples is not None or changes.verdict == "stance":
         raise UsageError(
             f"the recipe {recipe.name} judges by the answers to questions. Leave out --strategy, --examples and "
             "--verdict, or use --verdict none"
@@ -143,7 +143,7 @@ def _verdict(recipe: Recipe, settings: Settings, changes: Changes) -> VerdictSta
     method = changes.verdict
     if method is None and llm is not None and stance is not None:
         method = recipe.verdict.method
-        if method not in ("llm", "local-llm", "stance"):
+        if method not in ("llm", "stance"):
             raise UsageError("--llm and --stance name two judges. Choose one with --verdict llm or --verdict stance")
     elif method is None and stance is not None:
         method = "stance"
@@ -161,7 +161,7 @@ def _verdict(recipe: Recipe, settings: Settings, changes: Changes) -> VerdictSta
             raise NotFound(f"the file of examples {changes.examples} does not exist")
         update["examples"] = path
     # A model that a flag names takes the place of the recipe's.
-    named = stance if method == "stance" else llm if method in ("llm", "local-llm") else None
+    named = stance if method == "stance" else llm if method == "llm" else None
     if named is not None:
         update["model"] = named
     return VerdictStage.model_validate({**recipe.verdict.model_dump(), **update})

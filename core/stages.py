@@ -363,11 +363,10 @@ class QuestionsStage(Stage):
 class VerdictStage(Stage):
     """Which judge gives the stances. `auto`: the best one that is configured; `none`: no judge.
 
-    `llm` asks a language model over HTTP, in the way that `strategy` names. `local-llm` compares how likely a causal
-    model on this machine finds each answer. `stance` is a sequence classifier.
+    `llm` asks a language model over HTTP, in the way that `strategy` names. `stance` is a sequence classifier.
     """
 
-    method: Literal["auto", "llm", "local-llm", "stance", "none"] = "auto"
+    method: Literal["auto", "llm", "stance", "none"] = "auto"
     model: str | None = Field(default=None, description="the model of the method; default: the one in the settings")
     strategy: Literal["one-step", "two-step", "few-shot", "hybrid", "batch"] = "one-step"
     documents: int = Field(default=10, ge=1, le=1000, description="how many hits are judged")

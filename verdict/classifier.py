@@ -13,19 +13,26 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.analysis import clean, sentence_spans, terms
-from ..core.errors import InvalidData
-from ..core.models import cpu_has_bfloat16, load_transformer, positions
+from ..core.errors import InvalidData, NotFound
+from ..core.models import (
+    best_device,
+    check_device,
+    cpu_has_bfloat16,
+    find_model,
+    load_transformer,
+    positions,
+    require_models,
+)
 from ..core.special_tokens import words_only
 from ..core.types import Document, Label, Stance, document_text
 from .judge import NO_TEXT, Case, Judged, in_groups, likeliest
 from .labels import STANCES, parse_stance
-from .local_model import LocalModel
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    pass
 
 # By licence, size and training: MIT; of the size of a base model; trained on MultiNLI, FEVER-NLI and ANLI, so on facts
 # to verify and not on pictures' captions alone. The smaller cross-encoder/nli-deberta-v3-xsmall and -small (Apache-2.0)
@@ -50,7 +57,7 @@ class _Window:
     tokens: int
 
 
-class StanceClassifier(LocalModel):
+class StanceClassifier:
     """Tells what documents say about claims, with a classifier of three labels. A `StanceMethod`."""
 
     def __init__(
@@ -73,9 +80,17 @@ class StanceClassifier(LocalModel):
         InvalidData where its labels are not the three that are needed, and, when it loads, UsageError for a device
         that does not exist.
         """
-        super().__init__(name, "judging with a stance model", device, on_load, allow_download)
-        self.name = f"stance:{self.model_name}"
+        require_models("judging with a stance model")
+        found = find_model(name, allow_download=allow_download)
+        if not any(found.path.glob("*.safetensors")):
+            raise NotFound(
+                f"{found.path} holds no safetensors weights, and ccheck loads no other format. Convert the model with "
+                "save_pretrained, or choose another one"
+            )
+        self.path = found.path
+        self.name = f"stance:{found.shown}"
         self.labels = read_labels(self.path)
+        self._device, self._on_load = device, on_load
         self._max_tokens, self._half = max_tokens, half
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
@@ -245,15 +260,28 @@ class StanceClassifier(LocalModel):
     def _in_half(self) -> bool:
         return self.network.device.type == "cpu" and cpu_has_bfloat16() if self._half is None else self._half
 
-    def load(self, path: Path, device: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    @property
+    def network(self) -> Any:
+        """The model itself, in evaluation mode: what changes its weights changes what is said next."""
+        return self._loaded[0]
+
+    @property
+    def tokenizer(self) -> Any:
+        return self._loaded[1]
+
+    @functools.cached_property
+    def _loaded(self) -> tuple[Any, Any]:
         """The model with its labels, and a tokenizer that pads and reads special tokens as words."""
+        if self._device is not None:
+            check_device(self._device)
+        self._on_load()
         kind, what = "AutoModelForSequenceClassification", "sequence classifier"
-        model, tokenizer = load_transformer(path, kind, what, "float32")
+        model, tokenizer = load_transformer(self.path, kind, what, "float32")
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
             model.config.pad_token_id = tokenizer.pad_token_id
         words_only(tokenizer)
-        return model.to(device), tokenizer
+        return model.to(self._device or best_device()), tokenizer
 
 
 def read_labels(folder: Path) -> tuple[Label, ...]:

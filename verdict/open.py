@@ -62,8 +62,6 @@ def open_method(
         made: StanceMethod = LlmStances(language_model(stage.model), stage, embed)
     elif method == "stance":
         made = _stance(stage, settings, notify)
-    elif method == "local-llm":
-        made = _local_llm(stage, settings, notify)
     else:
         raise UsageError(f"unknown verdict method {method!r}")
     return _calibrated(made, stage)
@@ -85,28 +83,14 @@ def default_stance_model() -> str:
 
 
 def _stance(stage: VerdictStage, settings: Settings, notify: Callable[[str], None]) -> StanceMethod:
-    from ..core.models import folder_of
     from .packaged_model import PACKAGED, PackagedStances
 
     name = stage.model or settings.stance_model or default_stance_model()
     if name == PACKAGED:
         return PackagedStances(on_load=lambda: notify("loading the packaged stance model"))
     from .classifier import StanceClassifier
-    from .features import FeatureStances, is_feature_model
 
-    folder = folder_of(name)
-    if folder is not None and is_feature_model(folder):
-        return FeatureStances(name, settings.device, on_load=lambda: notify(f"loading {name}"))
     return StanceClassifier(name, device=settings.device, on_load=lambda: notify(f"loading {name}"))
-
-
-def _local_llm(stage: VerdictStage, settings: Settings, notify: Callable[[str], None]) -> StanceMethod:
-    from .local_llm import LocalLlm
-
-    name = stage.model or settings.llm_model
-    if name is None:
-        raise UsageError("the verdict method local-llm needs a model. Name its folder with --llm FOLDER")
-    return LocalLlm(name, device=settings.device, on_load=lambda: notify(f"loading {name}"))
 
 
 def _calibrated(method: StanceMethod, stage: VerdictStage) -> StanceMethod:

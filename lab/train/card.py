@@ -84,27 +84,6 @@ def stance_card(
     )
 
 
-def features_card(
-    settings: Mapping[str, Any],
-    data: StanceData,
-    train: Sequence[StanceRow],
-    chosen: str,
-    measured: Measured,
-    notes: Sequence[str],
-) -> str:
-    """The card of a stance model of pair features. `chosen`: how the regularisation was chosen."""
-    return _card(
-        "Stance model of pair features",
-        "Logistic regression over its embeddings. To use it: `ccheck query CLAIM --stance FOLDER`.",
-        "text-classification",
-        settings,
-        data=[*data.messages, f"Trained on {counted(train)}"],
-        figures=_stance_figures(measured),
-        notes=notes,
-        training=[chosen],
-    )
-
-
 def counted(rows: Sequence[StanceRow]) -> str:
     """How many pairs there are, of each label."""
     counts = Counter(row.label for row in rows)

@@ -100,6 +100,6 @@ def test_a_person_sees_cost_published_figures_and_differences(tmp_path, server):
 
 def test_a_model_on_this_machine_costs_nothing():
     price = Price(2.0, 8.0)
-    assert cost_of(Usage(prompt_tokens=3_000), price) is None, "tokens that local-llm read"
+    assert cost_of(Usage(prompt_tokens=3_000), price) is None, "tokens without a call"
     assert cost_of(Usage(3, 3_000, 60), price) == pytest.approx(0.00648) and cost_of(Usage(3, 3_000, 60), None) is None
     assert cost_of(Usage(cached=3), price) == 0.0

@@ -1,4 +1,4 @@
-"""`ccheck train stance` on the command line, by both methods, and `ccheck query` with what it made."""
+"""`ccheck train stance` on the command line, and `ccheck query` with what it made."""
 
 from __future__ import annotations
 
@@ -53,21 +53,6 @@ def asked(folder: Path, output: Path) -> list[str | None]:
     return [piece["stance"]["label"] for piece in answer["evidence"]]
 
 
-def test_pair_features_from_files_to_a_query(files, tmp_path):
-    output = tmp_path / "out"
-    ran = ccheck("train", "stance", "--train", files / "pairs.jsonl", "-o", output, "--seed", "1", "--device", "cpu")
-    assert ran.code == 0, ran.err
-    # The base is an embedding model: nobody has to know which method is for it.
-    assert "--method features" in ran.err and "72 pairs (24 SUPPORTS, 24 REFUTES, 24 NOT_ENOUGH_INFO)" in ran.err
-    shown = " ".join(ran.out.split())
-    assert "weighted F1 by document (14 pairs)" in shown and "always" in shown
-    again = ccheck("train", "stance", "--train", files / "pairs.jsonl", "-o", output)
-    assert again.code == 2 and "--overwrite" in again.err
-    labels = asked(files, output)
-    assert labels.count("SUPPORTS") == labels.count("REFUTES") == 2
-    assert not list(tmp_path.glob("*.training"))
-
-
 def test_a_classifier_from_a_file_of_settings_to_a_query(files, tmp_path):
     config = tmp_path / "mine.toml"
     settings = {"train": str(files / "pairs.jsonl"), "base": str(files / "base"), "epochs": 9, "max_tokens": 64}
@@ -77,7 +62,7 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(files, tmp_path):
     ran = ccheck("train", "stance", *how, "--learning-rate", "1e-3", "--weak-pairs", "0", "--json")
     assert ran.code == 0, ran.err
     (report,) = ran.objects
-    assert (report["kind"], report["method"], report["output"]) == ("stance", "classifier", str(output))
+    assert (report["kind"], report["output"]) == ("stance", str(output))
     assert set(report["figures"]) == {"by document", "by claim"}
     figure = report["figures"]["by document"]
     assert figure["model"]["count"] == figure["floor"]["count"] == 14
@@ -94,12 +79,10 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(files, tmp_path):
         ([*records(6), {"claim": "c", "evidence": "e", "label": "perhaps"}], (), 5, "line 7: unknown label 'perhaps'"),
         ([*records(6), {"claim": "c", "label": "NEI"}], (), 5, "both the evidence and the id"),
         ([{**one, "label": "supports"} for one in records(30)], (), 5, "REFUTES"),
-        (records(30), ("--method", "classifier", "--base", "no-such-model"), 4, "no-such-model"),
         (records(30), ("--base", "no-such-model"), 4, "no-such-model"),
         (records(30), ("--corpus", "nothing.jsonl"), 4, "nothing.jsonl"),
         (records(30), ("--set", "balanced=2"), 2, "balanced"),
         (records(30), ("--set", "gama=2"), 5, "did you mean 'gamma'"),
-        (records(30), ("--method", "features", "--epochs", "3"), 2, "epochs"),
         (records(30), ("--set", "metric=nDCG"), 2, "'weighted F1' or 'macro F1'"),
         ([], (), 5, "pairs.jsonl is empty"),
     ],

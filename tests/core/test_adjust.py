@@ -54,7 +54,6 @@ def test_a_recipe_can_have_several_rerankers(tmp_path: Path):
 def test_naming_a_judge_chooses_the_method():
     assert change(llm="gpt").verdict.method == "llm" and change(llm="gpt").verdict.model == "gpt"
     assert change(stance="folder").verdict.method == "stance" and change(stance="folder").verdict.model == "folder"
-    assert change(llm="folder", verdict="local-llm").verdict.method == "local-llm"
     assert change(strategy="hybrid").verdict.method == "llm"
     assert change(verdict="none").verdict.method == "none"
     with pytest.raises(UsageError, match="two judges"):

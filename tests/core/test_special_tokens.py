@@ -159,7 +159,6 @@ def test_embedding_models_read_words(folders: dict[str, Path], tmp_path: Path, k
 
 def test_judges_read_words(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     from ccheck.verdict.classifier import StanceClassifier
-    from ccheck.verdict.features import embedding
 
     method = StanceClassifier(str(folders["stance"]), "cpu")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folders["stance"])
@@ -177,21 +176,6 @@ def test_judges_read_words(folders: dict[str, Path], monkeypatch: pytest.MonkeyP
     usual, read = (kept(tokenizer, one["input_ids"][0]) for one in seen)
     assert read == usual
     assert has_no_padding(tokenizer, seen[1])
-    # The small model of evidence sentences embeds with sentence-transformers.
-    embed = embedding(folders["xlm-roberta"], "cpu")
-    assert (embed(["sea</s>"]) == embed(["sea< /s>"])).all()
-
-
-def test_a_mark_that_is_not_special_is_words_for_a_language_model(tmp_path: Path) -> None:
-    from ccheck.verdict.local_llm import LocalLlm
-
-    folder = make_decoder(tmp_path / "model", architecture="llama", name=None, vocab_size=700)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_tokens(["<think>"])
-    tokenizer.save_pretrained(folder)
-    mark = tokenizer.convert_tokens_to_ids("<think>")
-    assert mark in tokenizer("so<think>support")["input_ids"]
-    assert mark not in LocalLlm(str(folder), "cpu")._content("so<think>support")
 
 
 def test_trainings_read_words(folders: dict[str, Path]) -> None:

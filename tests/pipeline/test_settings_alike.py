@@ -84,7 +84,7 @@ def test_the_reranker_of_the_environment(seen, papers, measured, monkeypatch, re
 )
 def test_a_judge_that_is_named(seen, papers, measured, tmp_path, flag, setting, method):
     """By a flag or an argument, over a recipe that has another."""
-    (tmp_path / "other.toml").write_text('extends = "bm25"\n[verdict]\nmethod = "local-llm"\nmodel = "other"\n')
+    (tmp_path / "other.toml").write_text('extends = "bm25"\n[verdict]\nmethod = "none"\nmodel = "other"\n')
     with pytest.raises(Stopped):
         package.open(str(papers), recipe="other.toml", **{setting: "mine"}).check(CLAIM)
     ccheck("query", CLAIM, "--store", papers, "--recipe", "other.toml", flag, "mine")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import math
 import random
 from collections import Counter
 from dataclasses import replace
@@ -20,17 +18,13 @@ from weights import saved_weights
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.settings import Settings
 from ccheck.core.stages import VerdictStage
-from ccheck.core.types import Claim, Document, Evidence, Hit
 from ccheck.lab.train.options import StanceOptions, load_options, preset_names
 from ccheck.lab.train.stance import BalancedSampler, class_weights, focal_loss, train_stance
 from ccheck.lab.train.stance_data import StanceData, join_files, stance_data
-from ccheck.lab.train.stance_features import train_features
 from ccheck.lab.train.stance_figures import judge_rows, measure_rows
 from ccheck.lab.train.stance_rows import StanceRows, read_rows, split_rows, without_leaks
 from ccheck.lab.train.synthetic import contradicted, shortened, weak_rows
 from ccheck.verdict.classifier import StanceClassifier
-from ccheck.verdict.features import COUNTS, FeatureStances, pair_features, scaled
-from ccheck.verdict.judge import Case
 from ccheck.verdict.open import open_method
 
 
@@ -275,94 +269,3 @@ def test_what_cant_be_trained_says_why(base, tmp_path):
     with pytest.raises(NotFound):
         options = options_for(tmp_path / "nothing")
         train_stance(stance_data(rows_of(), options), options, tmp_path / "model")
-
-
-# -- pair features
-
-
-def test_pair_features_are_learned_and_used(tmp_path):
-    rows = rows_of()
-    output = tmp_path / "model"
-    made = train_features(stance_data(rows, StanceOptions()), StanceOptions(), output, device="cpu")
-    own, floor = made.figures["by document"]
-    assert own.weighted.f1 > floor.weighted.f1 + 0.3
-    assert sorted(file.name for file in output.iterdir()) == [
-        "README.md",
-        "config.json",
-        "figures.json",
-        "model.safetensors",
-    ]
-    method = open_method(VerdictStage(method="stance", model=str(output)), Settings(device="cpu"), lambda name: None)
-    assert isinstance(method, FeatureStances)
-    documents = [
-        Document("a", "T", "We found that the sea rises."),
-        Document("b", "", " "),
-        Document("c", "Only a title", ""),
-    ]
-    evidence = tuple(Evidence(Hit(n, document, 1.0)) for n, document in enumerate(documents, 1))
-    first, empty, titled = next(method([Case(Claim("the sea rises"), evidence)])).stances
-    assert first.label == "SUPPORTS" and first.probabilities is not None
-    assert sum(first.probabilities.values()) == pytest.approx(1, abs=1e-5)
-    assert first.confidence == max(first.probabilities.values())
-    assert empty.label is None and "neither title nor text" in str(empty.error)
-    assert titled.label is not None
-    alone = next(method([Case(Claim("the sea rises"), evidence[:1])])).stances[0]
-    assert alone.probabilities == pytest.approx(first.probabilities, abs=1e-4)
-    config = json.loads((output / "config.json").read_text())
-    for spoiled, why in (
-        ({**config, "version": 9}, "version 9"),
-        ({**config, "embedding": {**config["embedding"], "dimensions": 3}}, "shape"),
-        ({**config, "embedding": {**config["embedding"], "fingerprint": "0"}}, "other weights"),
-    ):
-        (output / "config.json").write_text(json.dumps(spoiled))
-        with pytest.raises(InvalidData, match=why):
-            FeatureStances(str(output))
-
-
-def test_the_nearest_sentence_is_what_is_compared():
-    import numpy as np
-
-    def embed(texts):
-        return np.array([[1.0, 0.0] if "sea" in text else [0.0, 1.0] for text in texts], dtype=np.float32)
-
-    document = Document("a", "", "Corals bleach in 1998. The sea rose by 20 cm. Forests do not burn.")
-    (row,) = pair_features([("the sea rose by 20 cm", document)], embed)
-    assert row[:8].tolist() == [1, 0, 1, 0, 0, 0, 1, 0]  # u, v, |u - v|, u * v
-    assert row[8] == 1 and row[11:15].tolist() == [1, 0, 1, 1]  # all words; numbers shared, missing, of each
-    # The three nearest in the mean: one has all of the claim's words, and one of the two that have none denies.
-    assert row[21:25].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 8 / 3]) and row[34] == pytest.approx(1 / 3)
-    # The whole document has all words; of three sentences the middle one is nearest.
-    assert row[41:47].tolist() == pytest.approx([1, 0, math.log(4), 0.5, 0, 0])
-    # Cosines: the best, the second, their difference, the three nearest, all, their deviation; the title's.
-    assert row[47:].tolist() == pytest.approx([1, 0, 1, 1 / 3, 1 / 3, math.sqrt(2) / 3, 0])
-    assert len(row) == 8 + COUNTS
-
-
-def test_counts_are_standardised_and_cut():
-    import numpy as np
-
-    row = np.concatenate([np.full(4, 0.5), np.full(COUNTS, 3.0), np.zeros(0)]).astype(np.float32)
-    mean, scale = np.zeros(COUNTS), np.full(COUNTS, 2.0)
-    scale[0], mean[1] = 0.1, 1.0
-    taken = scaled(row, {"mean": mean, "scale": scale})
-    assert taken[:4].tolist() == [1.5] * 4 and taken[4:7].tolist() == [5.0, 1.0, 1.5]
-
-
-def test_the_regularisation_is_chosen_without_pairs_that_are_measured_on(tmp_path):
-    """Pairs that were given to choose by are not learned from; those that were split off are."""
-    rows = rows_of()
-    options = StanceOptions()
-    split_off = stance_data(rows, options)
-    given = stance_data([*split_off.train], options, dev=split_off.dev, test=split_off.groups["by document"])
-    assert not split_off.dev_given and given.dev_given
-    cards = []
-    for name, data in (("folds", split_off), ("given", given)):
-        train_features(data, options, tmp_path / name, device="cpu")
-        cards.append((tmp_path / name / "README.md").read_text())
-    count = len(split_off.train) + len(split_off.dev)
-    assert cards[0].count(f"on {count} pairs") == 2 and "in 3 folds" in cards[0]
-    assert f"- Trained on {len(given.train)} pairs" in cards[1]
-    assert f"on {len(split_off.dev)} pairs" in cards[1] and "in 3 folds" not in cards[1]
-    with pytest.raises(InvalidData, match="too few of the"):
-        few = [row for row in rows if row.label != "REFUTES"] + [row for row in rows if row.label == "REFUTES"][:1]
-        train_features(StanceData(tuple(few), (), {}), options, tmp_path / "few", device="cpu")
