@@ -1,7 +1,8 @@
 """Conditions on metadata: `year>=2010`, `journal=Nature`, published before a day.
 
 They mean the same in every store. A list matches if one of its values matches. A number is compared with numbers,
-including numbers written as text ("2010"). Other values are compared as text. Documents without the field pass `!=`.
+including numbers written as text ("2010"). Other values are compared as text, and with < and > only in documents whose
+field has no number. Documents without the field pass `!=`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import calendar
 import datetime
 import difflib
+import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
@@ -30,7 +33,7 @@ _FORM = re.compile(
     r"\s*(?P<field>'[^']+'|[^=!<>\"'\s](?:[^=!<>\"']*[^\s=!<>\"'])?)\s*(?P<operator>>=|<=|!=|==|=|<|>)\s*(?P<value>.+?)\s*",
     re.DOTALL,
 )
-_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2}([T ].*)?)?)?|[0-9]{5,}|now\b.*")
 NAMED = 20
 """The most fields that an error lists."""
@@ -43,14 +46,22 @@ Kind: TypeAlias = Literal["numbers", "text", "either", "words", "dates", "boolea
 """
 
 
+def as_number(text: str) -> float | None:
+    """The number that a text is for filters, or None: decimal digits, with an optional sign, point and exponent."""
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
 def number_of(one: Filter) -> float | None:
-    """The value as a number, if it is one."""
-    return float(one.value) if is_number(one.value) else None
+    """The number to compare with; None if values are compared with the filter's text.
 
-
-def is_number(text: str) -> bool:
-    """Whether filters treat the text as a number: digits, with an optional sign and fraction."""
-    return _NUMBER.fullmatch(text) is not None
+    = and != compare integers of more digits than a float keeps as text, so that long ids differ.
+    """
+    if one.operator in ("=", "!=") and one.value.lstrip("+-").isdecimal() and len(one.value) > sys.float_info.dig:
+        return None
+    return as_number(one.value)
 
 
 def refuse_unfit(filters: Sequence[Filter], fields: Mapping[str, Kind], store: str) -> None:
@@ -110,9 +121,9 @@ def _unfit(one: Filter, kind: Kind) -> str | None:
         case "dates" if not _DATE.fullmatch(one.value):
             example = f"{one.field}{one.operator}2015-01-31"
             return f"{one.field} holds dates, and {one.value!r} is not a date. Write, for example, {example}"
-        case "numbers" if number_of(one) is None:
+        case "numbers" if as_number(one.value) is None:
             return f"{one.field} holds numbers, and {one.value!r} is not a number"
-        case "text" if number_of(one) is not None and orders:
+        case "text" if as_number(one.value) is not None and orders:
             return (
                 f"{one.field} holds text, which {one.operator} compares letter by letter, but {one.value!r} is a number"
             )

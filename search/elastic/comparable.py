@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -52,7 +53,7 @@ def _with_text(client: Client, name: str, fields: Sequence[str]) -> set[str]:
             str(place): {
                 "bool": {
                     "filter": [{"exists": {"field": field}}],
-                    "must_not": [{"exists": {"field": field + _AS_NUMBER}}],
+                    "must_not": [{"range": {field + _AS_NUMBER: {"gte": -sys.float_info.max}}}],
                 }
             }
             for place, field in enumerate(some)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import analysis_key
 from ...core.stages import Bm25, Dense, Fusion, Retriever, Sparse
 from ...core.types import Filter, Query, SparseVector, Vector
-from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, number_of, refuse_ordered_ids
+from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, as_number, number_of, refuse_ordered_ids
 from ..missing import missing, not_held
 from . import reading, units
 from .fields import CONFLICT, NUMBERS, SEMANTIC
@@ -269,12 +270,15 @@ def _has_id(index: Index, filter_: Filter) -> Body:
 
 def _metadata(name: str, filter_: Filter) -> Body:
     """In an index that ccheck made: every field is a keyword, with its number beside it if it is one."""
-    number, text = number_of(filter_), _compare(name, filter_.operator, filter_.value)
-    as_number = f"{name}.as_number"
-    if number is None:
-        return text if filter_.operator == "=" else {"bool": {"filter": [text, _not({"exists": {"field": as_number}})]}}
-    numeric = _compare(as_number, filter_.operator, number)
-    return {"bool": {"should": [text, numeric]}} if filter_.operator == "=" else numeric
+    numbers = f"{name}.as_number"
+    if (number := number_of(filter_)) is not None:
+        return _compare(numbers, filter_.operator, number)
+    text = _compare(name, filter_.operator, filter_.value)
+    if filter_.operator == "=":
+        return text
+    # Not `exists`, which takes a * in a name for any letters.
+    has_number = _compare(numbers, ">=", -sys.float_info.max)
+    return {"bool": {"filter": [text, _not(has_number)]}}
 
 
 def _foreign(index: Index, filter_: Filter) -> Body:
@@ -283,9 +287,10 @@ def _foreign(index: Index, filter_: Filter) -> Body:
         return _NOTHING
     if known.type == CONFLICT:
         raise UsageError(f"the field {filter_.field!r} of {index.name} can't be compared: {known.why}")
-    number = number_of(filter_)
     if known.type in NUMBERS:
-        return _NOTHING if number is None else _compare(filter_.field, filter_.operator, number)
+        number = as_number(filter_.value)
+        value = filter_.value if filter_.value.isdecimal() else number
+        return _NOTHING if value is None else _compare(filter_.field, filter_.operator, value)
     if known.type == "boolean":
         is_truth = filter_.operator == "=" and filter_.value in ("true", "false")
         return {"term": {filter_.field: filter_.value}} if is_truth else _NOTHING

@@ -22,7 +22,7 @@ from ...core.types import Document, Entry, Filter, Unit
 from ..filters import Kind, refuse_ordered_ids
 from .entries import id_sum, packed_units, unpacked_units
 from .files import Damaged, mark
-from .filtering import condition, kinds
+from .filtering import add_functions, condition, kinds
 from .opening import connect_to_read, format_without_checksums, identity, is_damage, new_vector_file, other_version
 from .records import Counts, SparseState, VectorBlock, VectorFile, Words, unit_id, vector_fields, vectors_of
 from .sparse import Batch, Named
@@ -45,6 +45,7 @@ class Database:
         self._checked: set[str] = set()
         try:
             self._connection = connect_to_read(path)
+            add_functions(self._connection)
             self.identity = identity(path)
             # Each commit syncs the log, so that a finished write survives a loss of power.
             self._connection.execute("PRAGMA synchronous = FULL")

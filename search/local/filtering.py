@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterable
 
 from ...core.types import Filter
-from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, Kind, is_number, number_of
+from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, Kind, as_number, number_of
+
+_TEXT = "CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(atom AS TEXT) END"
+_NUMBER = "CASE WHEN type IN ('integer', 'real') THEN CAST(atom AS REAL) WHEN type = 'text' THEN as_number(atom) END"
 
 
 def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
@@ -19,7 +23,7 @@ def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
         for name, value in json.loads(metadata).items():
             for one in value if isinstance(value, list) else (value,):
                 if isinstance(one, str):
-                    (numbers if is_number(one) else texts).add(name)
+                    (texts if as_number(one) is None else numbers).add(name)
                 elif one is not None:
                     (texts if isinstance(one, bool) else numbers).add(name)
     found: dict[str, Kind] = {
@@ -32,29 +36,28 @@ def kinds(documents: Iterable[tuple[str | None, str]]) -> dict[str, Kind]:
     return found
 
 
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Give a connection what the conditions of `condition` call."""
+    connection.create_function("as_number", 1, as_number, deterministic=True)
+
+
 def condition(filter_: Filter) -> tuple[str, list[str | float]]:
-    """The SQL of a filter, with its parameters."""
-    if filter_.field == DOCUMENT_ID:
-        return f"id {filter_.operator} ?", [filter_.value]
-    if filter_.field == PUBLISHED:
-        compared = "<=" if filter_.operator == "not>" else filter_.operator
-        return f"coalesce(published {compared} ?, ?)", [filter_.value, int(filter_.operator in NEGATED)]
-    # json_each yields a scalar as one row and a list as one row for each of its values.
-    path = "$." + json.dumps(filter_.field, ensure_ascii=False)
-    negated = filter_.operator in NEGATED
+    """The SQL of a filter, with its parameters. No name or value becomes a part of the SQL or of a JSON path."""
     operator = NEGATED.get(filter_.operator, filter_.operator)
-    text = "CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE atom END"
-    parameters: list[str | float] = [filter_.value]
-    sql = f"type NOT IN ('integer', 'real') AND {text} {operator} ?"
+    negated = "NOT " * (filter_.operator in NEGATED)
+    if filter_.field == DOCUMENT_ID:
+        return f"{negated}id {operator} ?", [filter_.value]
+    if filter_.field == PUBLISHED:
+        return f"{negated}coalesce(published {operator} ?, 0)", [filter_.value]
     number = number_of(filter_)
-    if number is not None:
-        as_number = f"CAST(atom AS REAL) {operator} ?"
-        # As in `is_number`: digits, with an optional sign and fraction.
-        digits = "CASE WHEN atom GLOB '[+-]*' THEN substr(atom, 2) ELSE atom END"
-        numeric = (
-            f"type IN ('integer', 'real') OR (type = 'text' AND ({digits}) GLOB '[0-9]*' "
-            f"AND ({digits}) NOT GLOB '*[^0-9.]*' AND atom NOT GLOB '*.*.*' AND atom NOT GLOB '*.')"
-        )
-        sql = f"({numeric}) AND {as_number}" if operator != "=" else f"({sql}) OR (({numeric}) AND {as_number})"
-        parameters = [number] if operator != "=" else [filter_.value, number]
-    return f"{'NOT ' * negated}EXISTS (SELECT 1 FROM json_each(metadata, ?) WHERE {sql})", [path, *parameters]
+    value = filter_.value if number is None else number
+    sql, parameters = _any(f"{_TEXT if number is None else _NUMBER} {operator} ?"), [filter_.field, value, value]
+    if number is None and operator != "=":  # text has an order only where there are no numbers
+        sql += f" AND NOT {_any(f'{_NUMBER} IS NOT NULL')}"
+    return f"{negated}EXISTS (SELECT 1 FROM json_each(metadata) AS field WHERE field.key = ? AND {sql})", parameters
+
+
+def _any(passes: str) -> str:
+    """SQL: whether the value of a field, or one of those in its list, passes."""
+    among = f"EXISTS (SELECT 1 FROM json_each(field.value) WHERE {passes})"
+    return f"CASE field.type WHEN 'array' THEN {among} ELSE coalesce({passes}, 0) END"

@@ -149,7 +149,7 @@ def test_numbers_of_filters() -> None:
         2010.0,
         -1.5,
         3.0,
-        None,
+        1e5,
         None,
         None,
         None,
