@@ -24,10 +24,10 @@ from ccheck.articles import Article, iter_articles
 from ccheck.articles.builder import ArticleBuilder
 from ccheck.articles.figures import FigureRanker
 from ccheck.core.recipe import load_recipe
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.lab.measure.context24 import figure_scores, read_gold
 from ccheck.pipeline.grounding import figures_stage, open_figures, open_passages, passages_stage
-from ccheck.pipeline.resources import Resources
 
 WAYS = [
     *("captions", "captions-dense", "bm25-100", "bm25-100-captions", "bm25-semantic"),
@@ -51,7 +51,7 @@ def intervals(values: np.ndarray, articles: Sequence[str]) -> tuple[np.ndarray, 
 def measure(folder: Path, claims: Path, only: Sequence[str]) -> None:
     articles = [one for one in iter_articles(folder / "articles.zip") if isinstance(one, Article)]
     gold = read_gold(claims)
-    resources = Resources(resolve({}).settings)
+    runtime = Runtime(resolve({}).settings)
     names = [*WAYS, "the recipe"]
     captions: np.ndarray | None = None
     print(f"{len(gold)} claims, {len(articles)} articles")
@@ -64,7 +64,7 @@ def measure(folder: Path, claims: Path, only: Sequence[str]) -> None:
             rankings = {key: [e.id for e in shuffle.sample(some, len(some))] for key, some in ranked.items()}
         else:
             recipe = "context24-figures" if name == "the recipe" else f"context24-figures:{name}"
-            ranker, _ = open_figures(articles, figures_stage(load_recipe(recipe)), resources)
+            ranker, _ = open_figures(articles, figures_stage(load_recipe(recipe)), runtime)
             rankings = {one.id: [e.element.id for e in ranker.rank(one.claim, [one.article])] for one in gold}
         seconds = time.perf_counter() - started
         elements = {one.id: [e.id for e in ranker.elements(one.article)] for one in gold}
@@ -108,13 +108,13 @@ def times() -> None:
     words = figures_stage(load_recipe("context24-figures:no-dense"))
     claim = "word1 word2 word3 word4 word5 word6"
     for pages, figures in ((10, 10), (30, 30), (100, 100), (300, 100), (10, 0)):
-        article, resources, row = made(10 * pages, figures), Resources(settings), []
+        article, runtime, row = made(10 * pages, figures), Runtime(settings), []
         for way in (words, stage):
             started = time.perf_counter()
-            open_figures([article], way, resources)[0].rank(claim, [article.id])
+            open_figures([article], way, runtime)[0].rank(claim, [article.id])
             row.append(time.perf_counter() - started)
         started = time.perf_counter()
-        open_passages([article], passages_stage(load_recipe("context24-passages")), resources).find(claim, [article.id])
+        open_passages([article], passages_stage(load_recipe("context24-passages")), runtime).find(claim, [article.id])
         row.append(time.perf_counter() - started)
         said = f"figures, words alone {row[0]:.2f} s, the recipe {row[1]:.2f} s, passages {row[2]:.2f} s"
         print(f"{pages:4} pages, {figures:3} figures, {len(article.text):,} characters: {said}", flush=True)

@@ -23,10 +23,10 @@ from ccheck.articles.expressions import Expressions, learn, packaged
 from ccheck.articles.figures import FigureRanker
 from ccheck.articles.passages import PassageRanker
 from ccheck.core.grounding_stages import ElementRun, FiguresStage, PassagesStage
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.lab.measure.context24 import ROUGE, GoldClaim, figure_scores, passage_scores, read_gold
 from ccheck.pipeline.grounding import open_figures
-from ccheck.pipeline.resources import Resources
 
 HALVES = 20
 PARTS = (
@@ -86,11 +86,11 @@ def report(values: Mapping[str, Values], articles: Sequence[str], names: Sequenc
 def figures(folder: Path) -> None:
     articles = [one for one in iter_articles(folder / "articles.zip") if isinstance(one, Article)]
     gold = read_gold(folder / "claims.jsonl")
-    resources = Resources(resolve({}).settings)
+    runtime = Runtime(resolve({}).settings)
 
     def scores(run: ElementRun) -> list[dict[str, float]]:
         """For each claim its article's elements, in their order, with their scores divided by the best."""
-        ranker, _ = open_figures(articles, FiguresStage(runs={"one": run}, merge="scores", why=0), resources)
+        ranker, _ = open_figures(articles, FiguresStage(runs={"one": run}, merge="scores", why=0), runtime)
         found = []
         for claim in gold:
             by_id = {one.element.id: max(one.score, 0.0) for one in ranker.rank(claim.claim, [claim.article])}

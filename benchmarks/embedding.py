@@ -26,6 +26,9 @@ from typing import Any
 import click
 import data
 
+from ccheck.core.runtime import Runtime
+from ccheck.encode.dense import DEFAULT_MODEL
+
 ENGINES = ("numpy", "torch", "bfloat16")
 
 
@@ -87,7 +90,7 @@ def run(engine: str, texts: Path, to: Path) -> None:
 
     given: list[str] = json.loads(texts.read_text())
     started = time.process_time()
-    embedder: Any = load_embedder()
+    embedder: Any = load_embedder(DEFAULT_MODEL, Runtime())
     if engine == "numpy":
         embedder.encode_queries(["sea level"])
         encode = embedder.encode_queries

@@ -22,8 +22,10 @@ import click
 
 from ccheck.core.analysis import clean
 from ccheck.core.recipe import changed, load_recipe
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings, resolve
 from ccheck.core.types import Query
+from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
 from ccheck.ingest import IngestOptions
 from ccheck.lab.measure.evaluate import retrieval_only
 from ccheck.lab.measure.session import EvaluationData, open_session, read_evaluation_data
@@ -73,17 +75,14 @@ def main(folder: Path, rounds: int, limit: int | None, store: Path | None) -> No
         print(f"nDCG@10 of both: {figures[0]:.4f}")
 
 
-_MODELS: dict[str, object] = {}
-"""Resources once for both sides."""
+_RUNTIME = Runtime()
 
 
 def _command(settings: Settings, recipe: object, data: EvaluationData) -> float:
     """What the command does after its options are read."""
-    with open_session(settings) as opened:
-        opened.resources._things.update(_MODELS)
+    with open_session(_RUNTIME.using(**dict(settings))) as opened:  # models are loaded once for both sides
         opened.check(recipe, judged=False)
         made = opened.evaluate(recipe, data)
-        _MODELS.update(opened.resources._things)
     return made.measured.mean["nDCG@10"]
 
 
@@ -91,9 +90,7 @@ def _bare(settings: Settings, recipe: object, data: EvaluationData) -> float:
     import ir_measures
 
     with open_store(settings) as store:
-        if not _MODELS:
-            _command(settings.model_copy(update={"cache_bytes": 0}), recipe, data)
-        embedder = next(one for key, one in _MODELS.items() if key[0] == "embedder")
+        embedder = load_embedder(DEFAULT_MODEL, _RUNTIME.using(**dict(settings)))
         texts = [clean(claim.text) for claim in data.claims]
         queries = [Query(text, vector) for text, vector in zip(texts, embedder.encode_queries(texts), strict=True)]
         rankings = store.search(queries, recipe.retrievers, recipe.fusion, k=data.depth, details=False)

@@ -30,10 +30,10 @@ import data
 import numpy as np
 
 from ccheck.core.analysis import clean, sentence_spans
-from ccheck.core.settings import Settings
+from ccheck.core.runtime import Runtime
 from ccheck.core.types import Document
 from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
-from ccheck.pipeline.resources import Resources
+from ccheck.rerank.open import open_matcher
 from ccheck.verdict import evidence
 from ccheck.verdict.evidence import Embed, EvidenceMethod, Rerank, choose_sentences
 
@@ -52,7 +52,7 @@ def main(folder: Path, model: str) -> None:
     corpus = data.documents(folder / "corpus.jsonl.gz")
     rows = list(data.rows(folder / "verdicts.jsonl"))
     pairs = [row for row in rows if row["sentences"]]
-    embedder = load_embedder(model)
+    embedder = load_embedder(model, Runtime())
     rng = np.random.default_rng(0)
     ids = list(corpus)
     cases = []
@@ -80,7 +80,7 @@ def main(folder: Path, model: str) -> None:
         {cut[number][0] for number in pair["sentences"] if number < len(cut)}
         for pair, cut in zip(pairs, spans, strict=True)
     ]
-    matcher = Resources(Settings()).matcher()
+    matcher = open_matcher(Runtime())
     if matcher is None:
         raise SystemExit("the weights of all-MiniLM-L6-v2 are not installed")
     once = functools.cache(lambda claim, sentences: matcher(claim, sentences))
@@ -113,7 +113,7 @@ def main(folder: Path, model: str) -> None:
     methods: tuple[EvidenceMethod, ...] = ("lexical", "mix", "embedding")
     for method in methods:
         for count in (1, 3):
-            fresh = Resources(Settings()).matcher()  # which has read nothing yet
+            fresh = open_matcher(Runtime())  # which has read nothing yet
             started, used = time.perf_counter(), time.process_time()
             choose_sentences(some, count, method, embedder.encode_documents, match=fresh)
             wall, cpu = time.perf_counter() - started, time.process_time() - used

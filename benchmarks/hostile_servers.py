@@ -29,6 +29,7 @@ import hostile_replies
 from hostile_replies import CLAIM, KEY, STANCE, TEXT, HostileServer, Raw, completion, hostile
 
 from ccheck.core.errors import CcheckError
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import RewritingStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit
@@ -90,7 +91,7 @@ def main(mib: int, as_json: bool) -> None:
                 "llm_retry_seconds": 0,
                 "cache_bytes": 0,
             }
-            with open_llm(Settings.model_validate(values | {"llm_base_url": server.url} | settings)) as model:
+            with open_llm(Runtime(Settings.model_validate(values | {"llm_base_url": server.url} | settings))) as model:
                 note(name, asked(model))
 
         def note(name: str, error: str | None) -> None:

@@ -37,6 +37,8 @@ from stance_together import OPEN_ABOVE, Answered, Reading, adapter, fit_together
 
 from ccheck.core.analysis import clean
 from ccheck.core.models import find_model
+from ccheck.core.runtime import Runtime
+from ccheck.core.settings import Settings
 from ccheck.core.types import Document
 from ccheck.encode.dense import Embedder
 from ccheck.lab.train.stance_rows import StanceRow, read_rows
@@ -133,7 +135,7 @@ def read_parts(folder: Path, cache: Path | None, work: Path) -> tuple[list[Part]
         fever_rows(folder),
     ]
     found = find_model(EMBEDDING)
-    embedder = Embedder(found, "cpu")
+    embedder = Embedder(found, Runtime(Settings(device="cpu")))
     known: dict[str, NDArray[np.float32]] = {}
     if cache is not None and cache.exists():
         with np.load(cache) as kept:

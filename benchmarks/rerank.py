@@ -49,6 +49,10 @@ import click
 import data
 from processes import processes, received
 
+from ccheck.core.runtime import Runtime
+from ccheck.core.settings import Settings
+from ccheck.core.stages import ModelStage
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 COUNTS = (20, 100, 600)
@@ -309,7 +313,11 @@ def scorer(
         from ccheck.rerank.load import load_scorer
         from ccheck.rerank.packing import rows
 
-        ours = load_scorer(str(model), device=device, dtype="bfloat16" if half or name == "bfloat16" else "float32")
+        ours = load_scorer(
+            str(model),
+            Runtime(Settings(device=device)),
+            ModelStage(dtype="bfloat16" if half or name == "bfloat16" else "float32"),
+        )
         causal = type(ours.forward).__name__ == "PackedDecoder"
 
         def score(query: str, passages: list[str], batch: int) -> tuple[list[float], dict[str, Any]]:

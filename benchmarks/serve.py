@@ -24,6 +24,10 @@ from pathlib import Path
 import click
 import httpx
 
+from ccheck.core.runtime import Runtime
+from ccheck.core.settings import Settings
+from ccheck.core.stages import ModelStage
+
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / folder) for folder in ("", "rerank")]
 GOAL = 0.9
 Request = tuple[str, list[str]]
@@ -53,7 +57,7 @@ def main(model: str | None, callers: int, requests: int, passages: int, rounds: 
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
         name = model or str(_random_model(Path(folder) / "model"))
-        scorer = load_scorer(name, device=device)
+        scorer = load_scorer(name, Runtime(Settings(device=device)), ModelStage())
         asked = _requests(requests, passages)
         canary = "order" if model else "repeat"
         # Even on a slow machine: this does not measure the deadline of a request.

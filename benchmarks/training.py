@@ -34,7 +34,8 @@ import numpy as np
 import ccheck
 from ccheck.core.errors import UsageError
 from ccheck.core.recipe import load_recipe
-from ccheck.core.stages import EvidenceStage, VerdictStage
+from ccheck.core.runtime import Runtime
+from ccheck.core.stages import EvidenceStage, ModelStage, VerdictStage
 from ccheck.core.types import Claim
 from ccheck.ingest import IngestOptions, Record, read
 from ccheck.ingest.documents import make_document
@@ -237,7 +238,7 @@ class Found:
 
 def mixed(model: Path, data: RetrievalData, found: Found, depth: int = 50) -> None:
     """What the reranker adds to the retrieval that it reorders, as `ccheck query` would score it."""
-    scorer = load_scorer(str(model), max_tokens=256)
+    scorer = load_scorer(str(model), Runtime(), ModelStage(max_tokens=256))
     parts = {}
     for group, claims in data.groups.items():
         parts[group] = {}

@@ -46,6 +46,8 @@ import data
 from processes import processes, received
 
 from ccheck.core.models import find_model, loading_quietly
+from ccheck.core.runtime import Runtime
+from ccheck.core.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -415,7 +417,7 @@ def stance(side: str, job: Job, work: Path, clock: Clock) -> Callable[[], object
     read = read_rows(Path(job.folder) / "verdicts.jsonl", Path(job.folder) / "corpus.jsonl.gz")
     start = work / "start"
     ours._prepare(options, start)
-    method = StanceClassifier(str(start), job.device, max_tokens=job.max_tokens)
+    method = StanceClassifier(str(start), Runtime(Settings(device=job.device)), max_tokens=job.max_tokens)
     pairs = enough(ours._pairs(method, read.rows[: 2 * job.steps * job.batch], 0, Silent()), job)
     if side == "ccheck":
         clock.watch(method.network)

@@ -26,6 +26,7 @@ import data
 from packaged_stance import Held, judged_by, out_of_fold, read_parts, together_of_others, write_model
 
 from ccheck.core.analysis import clean
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.types import Document, Evidence, Hit, Label, Stance
 from ccheck.lab.measure.files import read_records
@@ -97,7 +98,7 @@ def found(folder: Path, most: int, held: Sequence[Held]) -> list[Case]:
             write_model(
                 Path(scratch, str(number)), fold.weights.model_copy(update={"together": together}), fold.adapter
             )
-            judges |= dict.fromkeys(fold.parts[0].claims, PackagedStances(folder=Path(scratch, str(number))))
+            judges |= dict.fromkeys(fold.parts[0].claims, PackagedStances(Runtime(), Path(scratch, str(number))))
         recipe = Path(scratch, "words.toml")
         recipe.write_text(RECIPE, encoding="utf-8")
         settings = resolve({"store": f"local:{scratch}/store", "recipe": str(recipe)}).settings

@@ -13,7 +13,7 @@ from ..core.files import check_outputs
 from . import opt
 from .common import counted, print_fields, print_json, settings_from, stdout
 from .opt import options
-from .progress import notifier, progress_bar
+from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
     from ..verdict.calibration import Kind
@@ -84,10 +84,10 @@ def calibrate(
     found = load_pairs(Path(pairs)) if corpus is None else _pairs_of(pairs, corpus)
     changes = Changes(verdict=verdict, strategy=strategy)
     with (
-        open_stance_method(settings, changes, notifier(quiet)) as method,
+        runtime(settings, quiet) as opened,
         progress_bar("judging", quiet, unit="pairs") as update,
     ):
-        report = measure(method, found, kind, update)
+        report = measure(open_stance_method(opened, changes), found, kind, update)
     if output is not None:
         save_calibration(report.calibration, Path(output))
     if plot is not None:

@@ -16,7 +16,7 @@ from ..core.files import check_folder, check_outputs
 from . import opt
 from .common import notice, notice_new, print_json, replacements, settings_from, stdout
 from .opt import completed, options
-from .progress import notifier, progress_bar
+from .progress import runtime
 from .tables import (
     LABEL_COLUMNS,
     confusion,
@@ -200,11 +200,11 @@ def evaluate(
     )
     done: dict[str, Evaluation] = {}
     seen: set[str] = set()
-    with open_session(settings, fresh=fresh, notify=notifier(quiet)) as session:
+    with runtime(settings, quiet) as opened, open_session(opened, fresh=fresh) as session:
         if session.memory.notice and not quiet:
             notice(session.memory.notice)
         try:
-            for name, one in session.evaluate_all(found, data, lambda name: progress_bar(name, quiet, unit="claims")):
+            for name, one in session.evaluate_all(found, data):
                 done[name] = one
                 if name in runs:
                     from ..lab.measure.runs import write_run

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.adjust import adjusted
 from ..core.errors import Incomplete, UsageError
 from .common import counted, notice, print_json, stdout, usage_said
-from .progress import checker, notifier, progress_bar
+from .progress import checker, progress_bar, runtime
 from .tables import figure, print_table, table
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def _measured(
     from ..lab.measure.ev2r import ev2r
     from ..llm import open_llm
 
-    with open_llm(settings, judge, notify=notifier(quiet)) as llm:
-        recall = ev2r(gold, predictions, llm)
+    with runtime(settings, quiet) as opened:
+        recall = ev2r(gold, predictions, open_llm(opened, judge))
     row["metrics"] |= recall.to_dict()
     row["ev2r"] = {"model": judge, "failed": recall.failed, "error": recall.error}
     return row

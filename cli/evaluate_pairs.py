@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..core.adjust import Changes
 from ..core.errors import Incomplete, UsageError
 from .common import counted, print_fields, print_json, stdout
-from .progress import notifier, progress_bar
+from .progress import progress_bar, runtime
 from .tables import differences, differences_json, figure, print_table, seconds, table
 
 if TYPE_CHECKING:
@@ -90,10 +90,10 @@ def _measured(pairs: Sequence[Pair], changes: Changes, settings: Settings, quiet
     from ..lab.measure.pairs import measure_pairs
 
     with (
-        open_stance_method(settings, changes, notifier(quiet), calibrated=True) as method,
+        runtime(settings, quiet) as opened,
         progress_bar("judging", quiet, unit="pairs") as update,
     ):
-        return measure_pairs(method, pairs, update)
+        return measure_pairs(open_stance_method(opened, changes, calibrated=True), pairs, update)
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:

@@ -43,9 +43,9 @@ def figures(*, images: str | None, **given: Any) -> None:
     """
     from ..pipeline.grounding import figures_stage, open_figures
 
-    with opened(given, figures_stage) as (asked, stage, resources):
+    with opened(given, figures_stage) as (asked, stage, models):
         ranker, warnings = open_figures(
-            asked.articles, stage, resources, _folders(images, given["arguments"], given["store"])
+            asked.articles, stage, models, _folders(images, given["arguments"], given["store"])
         )
         k, quiet = given["k"], given["quiet"]
         if not quiet:

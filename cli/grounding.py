@@ -14,13 +14,13 @@ from ..core.errors import CcheckError, InvalidData, NotFound, UsageError, batch_
 from . import opt
 from .common import argument_text, counted, notice, print_json, replacements, resolved_from
 from .opt import Command, options
-from .progress import notifier, progress_bar
+from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
     from ..articles import Article
     from ..core.recipe import Recipe
+    from ..core.runtime import Runtime
     from ..core.settings import Settings
-    from ..pipeline.resources import Resources
 
 Stage = TypeVar("Stage")
 
@@ -97,13 +97,12 @@ class Asked:
 
 
 @contextmanager
-def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Iterator[tuple[Asked, Stage, Resources]]:
+def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Iterator[tuple[Asked, Stage, Runtime]]:
     """Yields the command's input (from `grounding_options`), the recipe's stage, and the models, which it closes.
 
     Raises UsageError for options that don't fit together, NotFound or InvalidData for what can't be read.
     """
     from ..core.recipe import load_recipe
-    from ..pipeline.resources import Resources
 
     if given["gold"] is not None and given["claims"] is None:
         raise click.UsageError("--gold measures the answers to a file of claims. Add --claims FILE")
@@ -114,8 +113,8 @@ def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Ite
     asked = read_asked(given["arguments"], given["claims"], given["only"], settings, given["store"] is not None)
     if not given["quiet"]:
         _say_unread(asked.unread)
-    with Resources(settings, notify=notifier(given["quiet"])) as resources:
-        yield asked, stage, resources
+    with runtime(settings, given["quiet"]) as models:
+        yield asked, stage, models
 
 
 def read_asked(

@@ -14,7 +14,7 @@ from ..core.errors import Incomplete, ServerError, UsageError
 from . import opt
 from .common import confirmed, counted, notice, print_json, replacements, settings_from
 from .opt import options
-from .progress import notifier, progress_bar
+from .progress import progress_bar, runtime
 
 NAMED = 3
 """How many documents are named that failed for one reason."""
@@ -111,7 +111,10 @@ def _enrich(
 ) -> None:
     from ..pipeline.enrich import open_enricher
 
-    with open_enricher(settings, recipe, in_place=in_place, rate=rate, notify=notifier(quiet)) as enricher:
+    with (
+        runtime(settings, quiet) as models,
+        open_enricher(models, recipe, in_place=in_place, rate=rate) as enricher,
+    ):
         if said := enricher.consequences():
             notice(*said)
             if not confirmed(f"Change the documents of {enricher.target.name}?", yes=yes):

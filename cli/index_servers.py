@@ -12,7 +12,7 @@ from ..core.errors import InvalidData, UsageError
 from . import opt
 from .common import confirmed, counted, notice, print_fields, print_json, settings_from, stdout
 from .opt import options
-from .progress import notifier, progress_bar
+from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
     from ..pipeline.migrate import Migrated, Rankings
@@ -72,7 +72,6 @@ def create(
     from ..ingest.encoders import chunking_for, layout_of, with_chunking
     from ..pipeline.encoders import open_encoders
     from ..pipeline.ingest import recipe_to_ingest
-    from ..pipeline.resources import Resources
     from ..search import open_elastic_store
     from ..search.elastic import moving
 
@@ -81,8 +80,8 @@ def create(
         if opened.info() is not None:
             raise InvalidData(f"{opened.name} exists. To change it, run ccheck index migrate --store {opened.name}")
         dense = False if no_dense else True if model is not None else None
-        with Resources(settings, notify=notifier(quiet)) as resources:
-            encoders = open_encoders(resources, None, recipe_to_ingest(settings, recipe), dense)
+        with runtime(settings, quiet) as models:
+            encoders = open_encoders(models, None, recipe_to_ingest(settings, recipe), dense)
             encoders = with_chunking(encoders, chunking_for(encoders, passage_tokens, None))
         layout = layout_of(encoders)
         made = moving.create(opened.client, opened.index, layout, _options(index_type, shards, replicas))
@@ -190,6 +189,7 @@ def migrate(
     again and it continues. The old index is kept: ccheck index alias --back returns to it, ccheck index delete removes
     it.
     """
+    from ..core.runtime import Runtime, silent
     from ..pipeline.ingest import recipe_to_ingest
     from ..pipeline.migrate import Changes
     from ..pipeline.migrate import migrate as run
@@ -215,15 +215,17 @@ def migrate(
     def check(before: Rankings, after: Rankings, remade: bool) -> str:
         return _compared(before, after, agree if agree is not None else 0.3 if remade else 0.8, judged)
 
-    with progress_bar("copying", quiet, unit="documents") as update:
+    with (
+        progress_bar("copying", quiet, unit="documents") as update,
+        Runtime(settings, notice if not quiet else silent) as models,
+    ):
         done = run(
-            settings,
+            models,
             changes,
             check,
             claims=asked,
             files=files,
             switch=not no_switch,
-            notify=notice if not quiet else lambda message: None,
             on_documents=lambda some, total: update(some, total),
         )
     _say(done, settings.store, as_json=as_json, quiet=quiet)
@@ -257,7 +259,9 @@ def alias(*, store: str | None, back: bool, to: str | None, yes: bool, as_json: 
         raise UsageError("--back and --to exclude each other")
     settings = settings_from(store=store)
     if back:
-        _say(go_back(settings, notifier(quiet)), settings.store, as_json=as_json, quiet=quiet)
+        with runtime(settings, quiet) as models:
+            done = go_back(models)
+        _say(done, settings.store, as_json=as_json, quiet=quiet)
         return
     with open_elastic_store(settings, SERVER_ONLY) as opened:
         if to is not None:

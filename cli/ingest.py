@@ -15,7 +15,7 @@ from ..ingest.kinds import Format
 from . import opt
 from .common import counted, notice, print_fields, print_json, replacements, settings_from, stdout, usage_said
 from .opt import options
-from .progress import ingest_progress, notifier
+from .progress import ingest_progress, runtime
 
 if TYPE_CHECKING:
     from ..core.settings import Settings
@@ -155,7 +155,7 @@ def ingest(
     )
     needed = recipe_to_ingest(settings, recipe, replacements(replace), llm)
     dense = False if no_dense else True if model is not None else None
-    with open_ingest(settings, needed, dense, notifier(quiet)) as ingesting:
+    with runtime(settings, quiet) as models, open_ingest(models, needed, dense) as ingesting:
         opened, encoders = ingesting.store, ingesting.encoders
         titles = needed is None or needed.ingest.titles
         made_options = IngestOptions(
@@ -188,7 +188,7 @@ def ingest(
             told = {"store": opened.name, "seconds": round(report.seconds, 3), "rejects": rejects}
             print_json(asdict(report) | told)
         if not quiet:
-            notice(*_report(report, opened.name, dedupe is not None), *ingesting.resources.notices)
+            notice(*_report(report, opened.name, dedupe is not None), *models.notices())
     if report.exit_code:
         where = (
             f". {report.rejects} lists them with the reasons"

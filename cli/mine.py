@@ -10,7 +10,7 @@ from ..core.files import check_output
 from . import opt
 from .common import counted, notice, print_fields, print_json, replacements, settings_from, stdout
 from .opt import options
-from .progress import notifier, progress_bar
+from .progress import runtime
 
 
 @click.command()
@@ -96,9 +96,9 @@ def mine(
         store=store, recipe=recipe, device=device, rerank=rerank, trust_remote_code=trust_remote_code
     )
     chosen = MiningOptions(depth, keep, hard, others, margin or None, duplicates, seed)
-    with progress_bar("mining", quiet, unit="claims") as on_progress:
+    with runtime(settings, quiet) as opened:
         mined = mine_from_store(
-            settings,
+            opened,
             claims,
             qrels,
             target,
@@ -106,8 +106,6 @@ def mine(
             corpus=corpus,
             replace=replacements(replace),
             resume=resume,
-            notify=notifier(quiet),
-            on_progress=on_progress,
         )
     if not quiet:
         notice(*mined.messages[:5])

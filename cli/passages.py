@@ -43,8 +43,8 @@ def passages(*, expressions: str | None, **given: Any) -> None:
         stage = passages_stage(recipe)
         return stage if expressions is None else stage.model_copy(update={"expressions": expressions})
 
-    with opened(given, stage_of) as (asked, stage, resources):
-        ranker = open_passages(asked.articles, stage, resources)
+    with opened(given, stage_of) as (asked, stage, models):
+        ranker = open_passages(asked.articles, stage, models)
         k, quiet = given["k"], given["quiet"]
         if asked.claim is not None:
             found = ranker.find(asked.claim, ranker.articles)[:k]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
 
+    from ..core.runtime import Runtime
     from ..core.settings import Settings
     from ..ingest import Progress
     from ..pipeline.checker import Checker
@@ -116,10 +117,17 @@ def ingest_progress(quiet: bool) -> Iterator[Callable[[Progress], None]]:
         yield show
 
 
+def runtime(settings: Settings, quiet: bool) -> Runtime:
+    """The runtime of a command: it says on the terminal what takes long. Use it in `with`."""
+    from ..core.runtime import Runtime
+
+    return Runtime(settings, notifier(quiet), lambda name, unit: progress_bar(name, quiet, unit=unit))
+
+
 @contextmanager
 def checker(settings: Settings, *, quiet: bool, **parts: Any) -> Iterator[Checker]:
     """An open Checker, which says on the terminal what takes long."""
     from ..pipeline.checker import Checker
 
-    with Checker(settings, notify=notifier(quiet), **parts) as made:
+    with runtime(settings, quiet) as shared, Checker(shared, **parts) as made:
         yield made

@@ -83,7 +83,7 @@ def parts_here(recipe: Recipe, settings: Settings) -> list[tuple[str, str]]:
             why = _no_language_model(settings)
         else:
             try:
-                find_model(model, allow_download=False, tokenizer_only=kind == "tokenizer")
+                find_model(model, download=False, tokenizer_only=kind == "tokenizer")
             except NotFound:
                 why = "it is not installed"
         parts.append((model, why))
@@ -214,7 +214,7 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
             models[model] = "language model, on the configured server"
             continue
         try:
-            found = find_model(model, allow_download=False, tokenizer_only=kind == "tokenizer")
+            found = find_model(model, download=False, tokenizer_only=kind == "tokenizer")
             models[model] = f"{kind}, {found.path}"
         except NotFound:
             missing = True

@@ -173,6 +173,9 @@ def rerank(
     must send that key. On SIGTERM the server finishes the requests it has accepted.
     """
     from ..core.models import require_models
+    from ..core.runtime import Runtime
+    from ..core.settings import Settings
+    from ..core.stages import ModelStage
     from ..rerank.server.run import aliases, listen, named_models, public, require_server, run_server
 
     keep_secret(os.environ.get(KEY))
@@ -192,19 +195,22 @@ def rerank(
         key = os.environ.get(KEY) or None
         app = load_app(
             models,
+            Runtime(Settings(device=device), say),
+            ModelStage.model_validate(
+                {
+                    "dtype": dtype,
+                    "max_tokens": max_tokens,
+                    "long": long,
+                    "yes_token": yes_token,
+                    "prompt": prompt,
+                    "trust_remote_code": trust_remote_code,
+                }
+            ),
             limits=limits,
             access=Access(key, (host, *allow_host)),
             embedding_model=embedding_model,
-            device=device,
-            dtype=dtype,
-            max_tokens=max_tokens,
             batch_tokens=batch_tokens,
-            long=long,
-            yes_token=yes_token,
-            prompt=prompt,
-            trust_remote_code=trust_remote_code,
             canary=canary,
-            notify=say,
         )
 
         def started(url: str) -> None:

@@ -16,7 +16,7 @@ from ..core.redaction import redact
 from . import opt
 from .common import notice, notice_new, print_json, replacements, settings_from, stdout
 from .opt import completed, options
-from .progress import notifier, progress_bar
+from .progress import runtime
 from .tables import figure, print_table, seconds, table
 
 if TYPE_CHECKING:
@@ -98,12 +98,11 @@ def sweep(
         check_output(save, "the recipe", (claims, qrels, recipe))
     done: list[Point] = []
     seen: set[str] = set()
-    with open_session(settings, fresh=fresh, notify=notifier(quiet)) as session:
+    with runtime(settings, quiet) as opened, open_session(opened, fresh=fresh) as session:
         if session.memory.notice and not quiet:
             notice(session.memory.notice)
         try:
-            progress = lambda name: progress_bar(name, quiet, unit="claims")  # noqa: E731
-            for point in measure_grid(session, base, axes, data, progress):
+            for point in measure_grid(session, base, axes, data):
                 done.append(point)
                 if as_json:
                     print_json({"settings": dict(point.settings), **point.evaluation.to_dict()})

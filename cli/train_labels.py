@@ -12,7 +12,7 @@ from . import opt
 from . import train_shared as shared
 from .common import counted, notice, print_fields, print_json, settings_from, stdout
 from .opt import options
-from .progress import notifier, progress_bar
+from .progress import runtime
 
 if TYPE_CHECKING:
     from ..lab.measure.types import Classified
@@ -169,15 +169,13 @@ def learned_reranker(
 
     check_output(output, "the learned reranker", (claims, qrels, recipe))
     settings = settings_from(store=store, recipe=recipe, device=device, trust_remote_code=trust_remote_code)
-    with progress_bar("searching", quiet, unit="claims") as on_progress:
+    with runtime(settings, quiet) as opened:
         trained = learn_reranker_from_store(
-            settings,
+            opened,
             claims,
             qrels,
             LearnedRerankerOptions(depth=depth, seed=seed),
             rerankers=rerankers,
-            notify=notifier(quiet),
-            on_progress=on_progress,
         )
     save_learned_reranker(trained.model, Path(output))
     if as_json:

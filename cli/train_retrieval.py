@@ -148,6 +148,7 @@ def reranker(replace: tuple[str, ...], **given: Any) -> None:
     Unless --split says otherwise, the claims to measure on share no document with the training claims. To continue an
     interrupted training, use --resume.
     """
+    from ..core.runtime import Runtime
     from ..lab.train.from_store import open_candidates
     from ..lab.train.options import RerankerOptions
     from ..lab.train.reranker import train_reranker
@@ -157,9 +158,10 @@ def reranker(replace: tuple[str, ...], **given: Any) -> None:
         data = _data(files, chosen, listener)
         settings = settings_from(store=files["store"], recipe=chosen.recipe, device=given["device"])
         corpus = str(files["corpus"]) if files["store"] is None else None
-        with open_candidates(
-            settings, data.documents, corpus=corpus, replace=replacements(replace), notify=listener.message
-        ) as candidates:
+        with (
+            Runtime(settings, listener.message) as opened,
+            open_candidates(opened, data.documents, corpus=corpus, replace=replacements(replace)) as candidates,
+        ):
             report = train_reranker(chosen, data, Path(files["output"]), candidates, **shared.how(given, listener))
     _print(report, given["as_json"])
 

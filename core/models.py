@@ -103,7 +103,7 @@ def folder_of(name: str) -> Path | None:
 
 
 def find_model(
-    name: str, *, allow_download: bool = True, with_code: bool = False, tokenizer_only: bool = False
+    name: str, *, download: bool = True, with_code: bool = False, tokenizer_only: bool = False
 ) -> FoundModel:
     """Where a model's files are. Downloads them from the hub if they are nowhere else.
 
@@ -131,7 +131,7 @@ def find_model(
             return FoundModel(name, path, "package")
     wanted = _TOKENIZER if tokenizer_only else [*_WEIGHTS, *(_CODE if with_code else [])]
     try:
-        path = _from_hub(name, allow_download, wanted)
+        path = _from_hub(name, download, wanted)
     except NotFound as error:
         error.model = given
         raise
@@ -145,7 +145,7 @@ def _check_weights(file: Path, packaged: PackagedModel, what_to_do: str) -> None
         raise InvalidData(f"{file} is not the published model (its SHA-256 differs). {what_to_do}")
 
 
-def _from_hub(name: str, allow_download: bool, wanted: list[str]) -> Path:
+def _from_hub(name: str, download: bool, wanted: list[str]) -> Path:
     what = " ".join([name, *wanted]) if wanted == _TOKENIZER else name
     what_to_do = (
         f"Download it on a machine that can reach the hub (hf download {what}) and name the folder, "
@@ -153,7 +153,7 @@ def _from_hub(name: str, allow_download: bool, wanted: list[str]) -> Path:
     )
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    if not allow_download and not Path(HF_HUB_CACHE, f"models--{name.replace('/', '--')}").is_dir():
+    if not download and not Path(HF_HUB_CACHE, f"models--{name.replace('/', '--')}").is_dir():
         # The rest of the client takes longer to import than a claim to be judged.
         raise NotFound(f"the model {name} is not installed and the hub was not asked. {what_to_do}")
     import huggingface_hub
@@ -168,10 +168,10 @@ def _from_hub(name: str, allow_download: bool, wanted: list[str]) -> Path:
         raise NotFound(f"the model {name!r} is neither a folder nor a valid name on the hub") from error
     except LocalEntryNotFoundError:
         pass
-    if not allow_download or not hub_reachable():
+    if not download or not hub_reachable():
         if here is not None and wanted[-1:] == _CODE and _has_all(here, _WEIGHTS):
             return here  # most models have no code of their own
-        why = "the hub can't be reached" if allow_download else "the hub was not asked"
+        why = "the hub can't be reached" if download else "the hub was not asked"
         lacking = "is not installed" if here is None else f"is only partly downloaded ({here})"
         raise NotFound(f"the model {name} {lacking} and {why}. {what_to_do}")
     try:

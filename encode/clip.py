@@ -8,11 +8,14 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import InvalidData, MissingExtra
-from ..core.models import FoundModel, best_device, check_device, find_model, load_transformer, require_models
+from ..core.models import FoundModel, best_device, check_device, load_transformer, require_models
 from ..core.types import Vector
+
+if TYPE_CHECKING:
+    from ..core.runtime import Runtime
 
 _LOG = logging.getLogger(__name__)
 BATCH = 16
@@ -23,7 +26,7 @@ FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "TIFF")
 class Clip:
     """A CLIP model, loaded when it is first used. Vectors are float32 of unit length, shape [things, dimensions]."""
 
-    def __init__(self, found: FoundModel, device: str | None = None) -> None:
+    def __init__(self, found: FoundModel, device: str | None) -> None:
         """Raises MissingExtra or UsageError (no such device)."""
         require_models(f"the model of images {found.name}")
         if importlib.util.find_spec("PIL") is None:
@@ -89,9 +92,9 @@ class Clip:
             return None
 
 
-def load_clip(name: str, device: str | None = None) -> Clip:
+def load_clip(name: str, runtime: Runtime) -> Clip:
     """Find a model; see `Clip`. Raises MissingExtra or NotFound."""
-    return Clip(find_model(name), device)
+    return runtime.once("clip", name, make=lambda: Clip(runtime.find(name), runtime.device))
 
 
 def _unit(made: Any) -> Vector:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import InvalidData
@@ -11,7 +11,6 @@ from ..core.layout import Embedding
 from ..core.models import (
     FoundModel,
     cpu_has_bfloat16,
-    find_model,
     gpu_driver_here,
     load_encoder,
     models_installed,
@@ -23,6 +22,8 @@ from .spec import spec_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+    from ..core.runtime import Runtime
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH = 32
@@ -37,19 +38,16 @@ class Embedder:
     def __init__(
         self,
         found: FoundModel,
-        device: str | None = None,
+        runtime: Runtime,
         known: Embedding | None = None,
-        on_load: Callable[[], None] = lambda: None,
     ) -> None:
-        """`device` as torch names it, by default the fastest there is.
-
-        The model is loaded when it is needed: now to learn its dimensions, later where `known` has them of the same
-        weights. `on_load` is called before sentence-transformers loads it, which takes seconds. Raises MissingExtra for
-        a model that needs sentence-transformers if it is not installed, NotFound without safetensors weights,
-        InvalidData for a folder that holds no embedding model, and UsageError for a device that does not exist, here or
-        when it loads.
+        """The model is loaded when it is needed: now to learn its dimensions, later where `known` has them of the same
+        weights. Raises MissingExtra for a model that needs sentence-transformers if it is not installed, NotFound
+        without safetensors weights, InvalidData for a folder that holds no embedding model, and UsageError for a device
+        that does not exist, here or when it loads.
         """
-        self.found, self._device, self._on_load = found, device, on_load
+        self.found, self._runtime = found, runtime
+        self._device = device = runtime.device
         self._bert_folder = run_by_numpy(found, device)
         if self._bert_folder is None:
             require_models(f"the embedding model {found.name}{f' on {device}' if device else ''}")
@@ -65,7 +63,7 @@ class Embedder:
 
     @functools.cached_property
     def _model(self) -> SentenceTransformer:
-        self._on_load()
+        self._runtime.loading(self.found.name)
         return _load(self.found, self._device)
 
     @functools.cached_property
@@ -131,13 +129,12 @@ def run_by_numpy(found: FoundModel, device: str | None) -> BertFolder | None:
 
 
 def load_embedder(
-    name: str = DEFAULT_MODEL,
-    device: str | None = None,
+    name: str,
+    runtime: Runtime,
     known: Embedding | None = None,
-    on_load: Callable[[], None] = lambda: None,
 ) -> Embedder:
     """Find a model; see `Embedder`. Raises MissingExtra, NotFound or InvalidData."""
-    return Embedder(find_model(name), device, known, on_load)
+    return runtime.once("embedder", name, make=lambda: Embedder(runtime.find(name), runtime, known))
 
 
 def _load(found: FoundModel, device: str | None) -> SentenceTransformer:

@@ -21,7 +21,6 @@ from ..core.fingerprints import file_hash
 from ..core.models import (
     FoundModel,
     cpu_has_bfloat16,
-    find_model,
     load_encoder,
     positions,
     require_models,
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from sentence_transformers import MultiVectorEncoder
+
+    from ..core.runtime import Runtime
 
     Floats = NDArray[np.float32]
 
@@ -188,24 +189,20 @@ def _normalised(vectors: Floats) -> Floats:
 
 def load_late_encoder(
     name: str,
+    runtime: Runtime,
     *,
     documents: Literal["static", "contextual"] = "static",
-    device: str | None = None,
     max_tokens: int | None = None,
-    cache: Path | None = None,
-    allow_download: bool = True,
-    on_load: Callable[[str], None] = lambda why: None,
 ) -> LateEncoder:
     """Find a model for late interaction (a folder, or a name) and load it.
 
     `documents`: their tokens by the model's table, or in context. `max_tokens`: how many tokens of a document are read,
-    by default all (static), or as many as the model was made for. `cache`: where tables are kept, by default in the
-    user's cache folder. `on_load` is told, before what takes long, why it does.
+    by default all (static), or as many as the model was made for.
 
     Raises NotFound if there is no such model or it has no safetensors, MissingExtra for one that needs torch where
     that is not installed, UsageError for what the model can't do, InvalidData for a model of another kind.
     """
-    found = find_model(name, allow_download=allow_download)
+    found, device = runtime.find(name), runtime.device
     if not any(found.path.rglob("*.safetensors")):
         raise NotFound(f"{found.path} holds no safetensors weights, and ccheck loads no other format")
     trained = trained_for_it(found.path)
@@ -214,27 +211,20 @@ def load_late_encoder(
         if folder is None:
             what = "was trained for late interaction" if trained else "is not of a type that ccheck has a table for"
             raise UsageError(f'{found.name} {what}: its tokens need their context. Set documents = "contextual"')
-        return _static(found, folder, max_tokens, cache, on_load)
+        return _static(found, folder, max_tokens, runtime)
     if folder is not None and device in (None, "cpu"):
         _refuse_more(found, max_tokens, int(_value(folder.path / "config.json", "max_position_embeddings")))
         return BertEncoder(load_bert(dataclasses.replace(folder, max_tokens=max_tokens or folder.max_tokens)))
     require_models("reranking by late interaction with this model")
-    on_load(f"loading {found.name}")
+    runtime.loading(found.name)
     return _torch_encoder(found, device, max_tokens)
 
 
-def _static(
-    found: FoundModel, folder: BertFolder, max_tokens: int | None, cache: Path | None, on_load: Callable[[str], None]
-) -> StaticEncoder:
-    if cache is None:
-        import platformdirs
-
-        cache = platformdirs.user_cache_path("ccheck")
+def _static(found: FoundModel, folder: BertFolder, max_tokens: int | None, runtime: Runtime) -> StaticEncoder:
     bert = load_bert(folder)
     said = f"{found.name} reads each of its {bert.vocabulary:,} tokens, once: about a minute"
-    table = load_table(
-        bert, file_hash(folder.path / "model.safetensors"), cache / "token-tables", lambda: on_load(said)
-    )
+    tables = runtime.settings.cache_dir / "token-tables"
+    table = load_table(bert, file_hash(folder.path / "model.safetensors"), tables, lambda: runtime.notify(said))
     return StaticEncoder(bert, table, max_tokens)
 
 

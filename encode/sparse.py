@@ -10,19 +10,21 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import InvalidData
 from ..core.layout import SparseField
-from ..core.models import FoundModel, find_model, load_encoder, require_models
+from ..core.models import FoundModel, load_encoder, require_models
 from ..core.types import SparseVector
 from .spec import spec_of
 
 if TYPE_CHECKING:
     import torch
     from sentence_transformers import SparseEncoder
+
+    from ..core.runtime import Runtime
 
 BATCH = {"cpu": 8}
 """Texts in one forward pass, by the kind of device: each token has a logit for every word of the vocabulary, which
@@ -37,18 +39,15 @@ class SparseEmbedder:
     def __init__(
         self,
         found: FoundModel,
-        device: str | None = None,
+        runtime: Runtime,
         known: SparseField | None = None,
-        on_load: Callable[[], None] = lambda: None,
     ) -> None:
-        """`device` as torch names it, by default the fastest there is.
-
-        The model is loaded when it is needed: now to learn its vocabulary, later where `known` has it of the same
-        weights. `on_load` is called before. Raises MissingExtra without sentence-transformers, NotFound without
-        safetensors weights, InvalidData for a folder that holds no sparse encoder, and UsageError for a device that is
-        none, here or when it loads.
+        """The model is loaded when it is needed: now to learn its vocabulary, later where `known` has it of the same
+        weights. Raises MissingExtra without sentence-transformers, NotFound without safetensors weights, InvalidData
+        for a folder that holds no sparse encoder, and UsageError for a device that does not exist, here or when it
+        loads.
         """
-        self.found, self._device, self._on_load = found, device, on_load
+        self.found, self._runtime = found, runtime
         self.spec = spec_of(found, known, self._described)
 
     def _described(self, identity: str) -> SparseField:
@@ -59,8 +58,8 @@ class SparseEmbedder:
 
     @functools.cached_property
     def _model(self) -> SparseEncoder:
-        self._on_load()
-        return _load(self.found, self._device)
+        self._runtime.loading(self.found.name)
+        return _load(self.found, self._runtime.device)
 
     def encode_documents(self, texts: Sequence[str]) -> list[SparseVector]:
         """One for each text, which is cut at the model's window; a text without terms has none."""
@@ -87,13 +86,12 @@ class SparseEmbedder:
 
 def load_sparse_embedder(
     name: str,
-    device: str | None = None,
+    runtime: Runtime,
     known: SparseField | None = None,
-    on_load: Callable[[], None] = lambda: None,
 ) -> SparseEmbedder:
     """Find a model; see `SparseEmbedder`. Raises MissingExtra, NotFound or InvalidData."""
     require_models("sparse retrieval")
-    return SparseEmbedder(find_model(name), device, known, on_load)
+    return runtime.once("sparse", name, make=lambda: SparseEmbedder(runtime.find(name), runtime, known))
 
 
 def _rows(encoded: torch.Tensor, count: int, name: str) -> Iterator[SparseVector]:

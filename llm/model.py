@@ -19,12 +19,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ..core import event_loop
-from ..core.closing import Closing
 from ..core.errors import CcheckError, ServerError, UsageError
 from ..core.extras import require
 from ..core.http import Patience
 from ..core.keys import Key, key_for
 from ..core.redaction import redact
+from ..core.runtime import Connection, Runtime
 from ..core.settings import Settings
 from ..core.types import Usage
 from .budget import Budget, open_budget
@@ -64,7 +64,7 @@ class _Shape:
     max_tokens: int
 
 
-class LanguageModel(Closing):
+class LanguageModel(Connection):
     """A model that answers questions. `name` is the model's, as its server calls it.
 
     Questions are asked `llm_concurrency` at a time, with temperature 0 and a fixed seed where the server takes them.
@@ -335,23 +335,26 @@ class LanguageModel(Closing):
 
 
 def open_llm(
-    settings: Settings,
+    runtime: Runtime,
     model: str | None = None,
-    *,
-    budget: Budget | None = None,
-    notify: Callable[[str], None] = lambda message: None,
 ) -> LanguageModel:
     """The language model of the settings, or `model` on their server. Nothing is asked yet.
 
-    `budget` can be shared with other language models. `notify` is called once, from another thread, when ccheck has to
-    wait for the server. Raises MissingExtra without the openai package, and UsageError for incomplete settings.
+    All of a runtime spend from one budget. Notice is given once when ccheck has to wait for the server. Raises
+    MissingExtra without the openai package, and UsageError for incomplete settings.
     """
+    settings = runtime.settings
     model = model or settings.llm_model
     if not model:
         raise UsageError(
             "no language model is set: use --llm MODEL or CCHECK_LLM_MODEL, with the name that its server uses"
         )
     require("asking a language model", "llm", "openai")
+    return runtime.once("language model", model, make=lambda: _open(runtime, model))
+
+
+def _open(runtime: Runtime, model: str) -> LanguageModel:
+    settings = runtime.settings
     key = key_for(settings, "llm_api_key", settings.llm_base_url)
     if key == Key() and settings.llm_base_url.startswith(_OPENAI):
         raise UsageError(
@@ -359,10 +362,11 @@ def open_llm(
             "(such as http://127.0.0.1:11434/v1)"
         )
     cache = AnswerCache(settings.cache_dir, min(MAX_BYTES, settings.cache_bytes))
-    patience = Patience(settings.llm_retry_seconds, notify)
+    patience = Patience(settings.llm_retry_seconds, runtime.notify)
     client = ChatClient(settings.llm_base_url, key.value, settings.llm_timeout, patience)
     client.notice = client.notice or key.withheld
-    return LanguageModel(settings, model, client, budget or open_budget(settings), cache)
+    budget = runtime.once("budget", make=lambda: open_budget(settings))
+    return LanguageModel(settings, model, client, budget, cache)
 
 
 def _with_schema(messages: tuple[Message, ...], schema: dict[str, Any]) -> tuple[Message, ...]:

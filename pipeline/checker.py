@@ -13,6 +13,7 @@ from ..core.closing import Closing
 from ..core.errors import CcheckError, StoreChanged, UsageError
 from ..core.memory import Memory
 from ..core.recipe import Recipe
+from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import VerdictStage
 from ..core.types import Claim, Result
@@ -21,7 +22,6 @@ from ..search.filters import named, refuse_unfit
 from ..verdict import Judge
 from .empty import why_nothing
 from .plan import Plan, make_plan
-from .resources import Resources
 from .run import ClaimState, Run, going
 from .steps import cases, choose_evidence, estimate_relevance, judge_with, judged, rerank, retrieve, without_questions
 
@@ -44,35 +44,33 @@ class Checker(Closing):
 
     `judge` decides on stances and verdicts instead of the recipe's judge. If a reranker fails, the ranking stays as it
     was and the result has a warning; with `strict`, the failure is the claim's error. With `deep`, evidence has the
-    figures and passages that ground it, if the full text is stored. `notify` gets a short message when something takes
-    long. Several checkers can share `resources` and `store`, which stay open when one of the checkers is closed. The
-    memory of `resources` keeps what the stages compute. The default `recipe` is that of the settings, see `adjusted`.
+    figures and passages that ground it, if the full text is stored. Several checkers can share a `runtime` and a
+    `store`, which stay open when one of the checkers is closed; settings alone make a runtime of its own. The default
+    `recipe` is that of the settings, see `adjusted`.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        runtime: Runtime | Settings,
         *,
         recipe: Recipe | None = None,
+        store: Store | None = None,
         judge: Judge | None = None,
         strict: bool = False,
         deep: bool = False,
-        notify: Callable[[str], None] = lambda message: None,
-        resources: Resources | None = None,
-        store: Store | None = None,
     ) -> None:
         """Open the store of the settings. Raises UsageError, NotFound or InvalidData."""
-        self.settings = settings
+        self._owns_runtime, self._owns_store = isinstance(runtime, Settings), store is None
+        self.runtime = Runtime(runtime) if isinstance(runtime, Settings) else runtime
+        self.settings = settings = self.runtime.settings
         self.recipe = recipe or adjusted(settings)
         self.store: Store = store or open_store(settings)
         self._judge, self._strict, self._deep = judge, strict, deep
-        self._resources = resources or Resources(settings, notify=notify)
-        self._owns_models, self._owns_store = resources is None, store is None
         self._plan: Plan | None = None
 
     @property
     def memory(self) -> Memory | None:
-        return self._resources.memory
+        return self.runtime.memory
 
     # -- checking
 
@@ -122,7 +120,7 @@ class Checker(Closing):
             return result
         from .deep import ground
 
-        return ground(result, self.recipe, self._resources)
+        return ground(result, self.recipe, self.runtime)
 
     def prompts(
         self, claims: Iterable[Claim], *, k: int = 10, filters: str | Filter | Sequence[str | Filter] = ()
@@ -160,7 +158,7 @@ class Checker(Closing):
                 self.recipe,
                 self.store.info(figures=self.memory is not None),  # a memory asks whether the store is the same
                 self.store.name,
-                self._resources,
+                self.runtime,
                 strict=self._strict,
                 judges=self._judge is None,
             )
@@ -260,15 +258,15 @@ class Checker(Closing):
         options = options or IngestOptions(cache_dir=self.settings.cache_dir, cache_bytes=self.settings.cache_bytes)
         if not self.recipe.ingest.titles:
             options = replace(options, fields=replace(options.fields, titles=False))
-        encoders = open_encoders(self._resources, self.store.info(), needing, dense)
+        encoders = open_encoders(self.runtime, self.store.info(), needing, dense)
         with as_files(sources) as paths:
             return ingest(paths, self.store, encoders, options, on_progress)
 
     # --
 
     def close(self) -> None:
-        if self._owns_models:
-            self._resources.close()
+        if self._owns_runtime:
+            self.runtime.close()
         self._plan = None
         if self._owns_store:
             self.store.close()

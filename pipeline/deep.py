@@ -13,13 +13,13 @@ from .grounding import default_stages, figures_stage, open_figures, open_passage
 if TYPE_CHECKING:
     from ..articles.figures import RankedElement
     from ..core.recipe import Recipe
-    from .resources import Resources
+    from ..core.runtime import Runtime
 
 FIGURES = PASSAGES = 3
 """How many of each a paper shows."""
 
 
-def ground(result: Result, recipe: Recipe, resources: Resources) -> Result:
+def ground(result: Result, recipe: Recipe, runtime: Runtime) -> Result:
     """The result with the figures and passages of each paper. A failure is a warning: the rest of the answer stays.
 
     The recipe's `[figures]` and `[passages]` are used if it has them, else the packaged ones.
@@ -35,9 +35,9 @@ def ground(result: Result, recipe: Recipe, resources: Resources) -> Result:
     passages = passages_stage(recipe) if recipe.passages is not None else passages
     try:
         articles, unread = articles_of(papers.values())
-        ranker, warnings = open_figures(articles, figures, resources)
+        ranker, warnings = open_figures(articles, figures, runtime)
         warnings = [*warnings, *unread]
-        finder = open_passages(articles, passages, resources)
+        finder = open_passages(articles, passages, runtime)
         grounding = {
             one.id: {
                 "figures": [_figure(found) for found in ranker.rank(result.claim.text, [one.id])[:FIGURES]],

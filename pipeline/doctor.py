@@ -155,7 +155,7 @@ def _model(resolved: Resolved) -> Finding:
 
     named, device = resolved.settings.embedding_model, resolved.settings.device
     try:
-        found = find_model(named or DEFAULT_MODEL, allow_download=False)
+        found = find_model(named or DEFAULT_MODEL, download=False)
     except NotFound as error:
         if named is not None:
             raise
@@ -171,6 +171,7 @@ def _model(resolved: Resolved) -> Finding:
 def _reranker(resolved: Resolved) -> Finding:
     """The reranker that --rerank auto would choose. A server is asked whether it is there."""
     from ..core.models import find_model
+    from ..core.runtime import Runtime
     from ..core.stages import LateStage
     from ..rerank.open import choose_model, is_url, open_remote
 
@@ -182,11 +183,12 @@ def _reranker(resolved: Resolved) -> Finding:
     if name == "none":
         return Finding("reranker", "ok", "none (from the settings)")
     if is_url(name):
-        server = open_remote(name, settings, timeout=min(10, settings.rerank_timeout), retry_seconds=0)
+        brief = {"rerank_timeout": min(10, settings.rerank_timeout), "rerank_retry_seconds": 0}
+        server = open_remote(name, Runtime(settings.model_copy(update=brief)))
         server("a claim", ["a passage", "another passage"])
         return Finding("reranker", "ok", "; ".join(filter(None, (f"{server.name} answers", server.notice))))
     try:
-        found = find_model(LateStage().model if name == "late" else name, allow_download=False)
+        found = find_model(LateStage().model if name == "late" else name, download=False)
     except NotFound as error:
         if settings.rerank == name:
             raise
@@ -198,6 +200,7 @@ def _reranker(resolved: Resolved) -> Finding:
 def _verdict(resolved: Resolved) -> Finding:
     """The judge that --verdict auto would choose. A language model is not asked, since that may cost money."""
     from ..core.models import find_model, models_installed
+    from ..core.runtime import Runtime
     from ..verdict.open import default_stance_model
     from ..verdict.packaged_model import PACKAGED, PackagedStances
 
@@ -212,13 +215,13 @@ def _verdict(resolved: Resolved) -> Finding:
     name = settings.stance_model or default_stance_model()
     if name == PACKAGED:
         try:
-            return Finding("verdict", "ok", PackagedStances(allow_download=False).name)
+            return Finding("verdict", "ok", PackagedStances(Runtime(download=False)).name)
         except (NotFound, MissingExtra) as error:
             return Finding("verdict", "absent", f"no language model is configured, and {error}")
     if not models_installed():
         return Finding("verdict", "absent", f"{name} needs the models extra, and no language model is configured")
     try:
-        found = find_model(name, allow_download=False)
+        found = find_model(name, download=False)
     except NotFound as error:
         if settings.stance_model is not None:
             raise
@@ -334,7 +337,7 @@ def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
     away = []
     for name in sorted(used):
         try:
-            find_model(name, allow_download=False, tokenizer_only=models_used(recipe).get(name) == "tokenizer")
+            find_model(name, download=False, tokenizer_only=models_used(recipe).get(name) == "tokenizer")
         except NotFound:
             away.append(name)
     return ", ".join(away)

@@ -15,17 +15,17 @@ from ..ingest.encoders import DenseEncoder, Encoders, default_chunking, layout_o
 from .needs import DenseNeed, Needs, needs_of
 
 if TYPE_CHECKING:
+    from ..core.runtime import Runtime
     from ..encode.dense import Embedder
     from ..encode.sparse import SparseEmbedder
     from ..ingest.additional import AdditionalWriter
     from ..search import StoreInfo
-    from .resources import Resources
 
 T = TypeVar("T")
 
 
 def open_encoders(
-    resources: Resources, info: StoreInfo | None, recipe: Recipe | None = None, dense: bool | None = None
+    runtime: Runtime, info: StoreInfo | None, recipe: Recipe | None = None, dense: bool | None = None
 ) -> Encoders:
     """The encoders of an ingest into the store that `info` describes; None: it is new.
 
@@ -41,7 +41,7 @@ def open_encoders(
     needs = needs_of(recipe) if recipe is not None else Needs()
     layout = info.layout if info is not None else Layout()
     notices = [f"{new} stands in for {old}" for old, new in recipe.replace.items()] if recipe is not None else []
-    opening = _Opening(resources, info, recipe, notices)
+    opening = _Opening(runtime, info, recipe, notices)
     dense_encoders = _dense(opening, layout, needs, dense)
     encoders = Encoders(
         dense=dense_encoders,
@@ -59,8 +59,8 @@ def open_encoders(
 class _Opening:
     """The encoders that are opened, for which parts, with notices about them."""
 
-    def __init__(self, resources: Resources, info: StoreInfo | None, recipe: Recipe | None, notices: list[str]) -> None:
-        self.resources, self.info, self.recipe, self.notices = resources, info, recipe, notices
+    def __init__(self, runtime: Runtime, info: StoreInfo | None, recipe: Recipe | None, notices: list[str]) -> None:
+        self.runtime, self.info, self.recipe, self.notices = runtime, info, recipe, notices
 
     @property
     def recipe_name(self) -> str:
@@ -88,18 +88,18 @@ class _Opening:
 
 
 def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) -> tuple[DenseEncoder, ...]:
-    from ..encode.dense import DEFAULT_MODEL
+    from ..encode.dense import DEFAULT_MODEL, load_embedder
 
-    resources, recipe = opening.resources, opening.recipe
+    runtime, recipe = opening.runtime, opening.recipe
     if dense is False:
         if any(need.required for need in needs.dense):
             raise UsageError(f"the recipe {opening.recipe_name} searches embeddings. Leave out --no-dense")
         return ()
     made: list[DenseEncoder] = []
-    named = resources.settings.embedding_model
+    named = runtime.settings.embedding_model
     for number, field in enumerate(layout.dense.values()):
         name = (named if number == 0 else None) or field.embedding.model
-        made.append(DenseEncoder(resources.embedder(name, field.embedding), field.chunking))
+        made.append(DenseEncoder(load_embedder(name, runtime, field.embedding), field.chunking))
     own = next((need for need in needs.dense if need.model is None), None)
     # A store that a recipe shaped without embeddings gets none unasked.
     unshaped = recipe is None and layout == Layout()
@@ -109,7 +109,7 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
         # First, since the store's own model is that of its main field.
         name = named or DEFAULT_MODEL
         required = own.required or dense is True or named is not None
-        embedder = opening.needed(f"the embeddings of {name}", required, lambda: resources.embedder(name))
+        embedder = opening.needed(f"the embeddings of {name}", required, lambda: load_embedder(name, runtime))
         made += [_cut(embedder, own.passages)] if embedder is not None else []
     elif own is not None and not own.passages:
         _refuse_other_chunking(opening, made[0], own)
@@ -121,15 +121,16 @@ def _dense(opening: _Opening, layout: Layout, needs: Needs, dense: bool | None) 
 
 def _further(opening: _Opening, need: DenseNeed, model: str, made: Iterable[DenseEncoder]) -> list[DenseEncoder]:
     """The encoder of a model that the recipe names, if there is none yet."""
-    from ..core.models import find_model, fingerprint
+    from ..core.models import fingerprint
+    from ..encode.dense import load_embedder
 
     def have() -> Embedder | None:
-        identity = fingerprint(find_model(model).path)
+        identity = fingerprint(opening.runtime.find(model).path)
         for encoder in made:
             if encoder.embedder.spec.fingerprint == identity:
                 _refuse_other_chunking(opening, encoder, need)
                 return None
-        return opening.resources.embedder(model)
+        return load_embedder(model, opening.runtime)
 
     embedder = opening.needed(f"the embeddings of {model}", need.required, have)
     return [_cut(embedder, need.passages)] if embedder is not None else []
@@ -156,7 +157,9 @@ def _refuse_other_chunking(opening: _Opening, encoder: DenseEncoder, need: Dense
 
 
 def _sparse(opening: _Opening, layout: Layout, needs: Needs) -> SparseEmbedder | None:
-    resources, there = opening.resources, layout.sparse
+    from ..encode.sparse import load_sparse_embedder
+
+    runtime, there = opening.runtime, layout.sparse
     if opening.recipe is not None:
         stages = opening.recipe.retrievers.values()
         models = {stage.model for stage in stages if isinstance(stage, Sparse)}
@@ -166,11 +169,13 @@ def _sparse(opening: _Opening, layout: Layout, needs: Needs) -> SparseEmbedder |
                 "store has the vectors of only one. Remove the others"
             )
     if needs.sparse is None:
-        return resources.sparse_embedder(there.model, there) if there is not None else None
+        return load_sparse_embedder(there.model, runtime, there) if there is not None else None
     model = needs.sparse
     # A store that has sparse vectors can't go on without their model.
     required = needs.sparse_required or there is not None
-    return opening.needed(f"the sparse vectors of {model}", required, lambda: resources.sparse_embedder(model, there))
+    return opening.needed(
+        f"the sparse vectors of {model}", required, lambda: load_sparse_embedder(model, runtime, there)
+    )
 
 
 def _analyses(opening: _Opening, layout: Layout, needs: Needs) -> tuple[Analysis, ...]:
@@ -237,9 +242,10 @@ def _additional(opening: _Opening, layout: Layout, wanted: AdditionalStage | Non
     if wanted is None:
         return None
     from ..ingest.additional import AdditionalWriter
+    from ..llm import open_llm
 
     try:
-        return AdditionalWriter(opening.resources.language_model(wanted.llm), wanted)
+        return AdditionalWriter(open_llm(opening.runtime, wanted.llm), wanted)
     except UsageError as error:
         whose = f"the recipe {opening.recipe_name}" if opening.recipe is not None else "the store"
         raise UsageError(f"{whose} has texts that a language model writes about each document: {error}") from error

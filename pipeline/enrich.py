@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..core.errors import InvalidData, UsageError
 from ..core.layout import Chunking, Layout
+from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.text import is_unicode
 from ..core.types import Document, Entry
@@ -24,7 +25,6 @@ from ..ingest.encoders import DenseEncoder, Encoders, layout_of
 from ..ingest.entries import EntryMaker
 from ..search import open_store
 from .encoders import open_encoders
-from .resources import Resources
 
 if TYPE_CHECKING:
     from ..core.recipe import Recipe
@@ -115,12 +115,11 @@ class Enricher:
 
 @contextmanager
 def open_enricher(
-    settings: Settings,
+    runtime: Runtime,
     recipe: Recipe | None = None,
     *,
     in_place: bool = False,
     rate: float | None = None,
-    notify: Callable[[str], None] = lambda message: None,
 ) -> Iterator[Enricher]:
     """Open the settings' store, which ccheck did not make, and the models for what it gets.
 
@@ -130,20 +129,20 @@ def open_enricher(
     from ..search.elastic.enrich import Beside, open_source
     from ..search.elastic.inplace import InPlace
 
-    with open_store(settings) as store, Resources(settings, notify=notify) as resources:
+    with open_store(runtime.settings) as store:
         source = open_source(store)
         target: Target
         if in_place:
             if recipe is not None:
                 raise UsageError("--in-place adds the vectors of one model (--model). Leave out --recipe")
-            target, encoders = InPlace.of(source), _one_vector(resources)
+            target, encoders = InPlace.of(source), _one_vector(runtime)
         else:
             beside = _companion(source)
             info = beside.info()
-            encoders = open_encoders(resources, info, recipe, True if recipe is None else None)
+            encoders = open_encoders(runtime, info, recipe, True if recipe is None else None)
             _refuse_unread(encoders)
             target = Beside(source, beside)
-        yield Enricher(target, encoders, settings, rate)
+        yield Enricher(target, encoders, runtime.settings, rate)
 
 
 def undo(settings: Settings, confirm: Callable[[str], bool]) -> bool:
@@ -167,11 +166,11 @@ def _companion(source: Source) -> Companion:
     return Companion(source.store)
 
 
-def _one_vector(resources: Resources) -> Encoders:
+def _one_vector(runtime: Runtime) -> Encoders:
     """One vector for each document, of as much as the model reads."""
-    from ..encode.dense import DEFAULT_MODEL
+    from ..encode.dense import DEFAULT_MODEL, load_embedder
 
-    embedder = resources.embedder(resources.settings.embedding_model or DEFAULT_MODEL)
+    embedder = load_embedder(runtime.settings.embedding_model or DEFAULT_MODEL, runtime)
     return Encoders((DenseEncoder(embedder, Chunking.whole(embedder.spec.max_tokens)),))
 
 

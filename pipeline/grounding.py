@@ -18,9 +18,9 @@ from ..core.recipe import Recipe, load_recipe
 from ..core.settings import FLAG
 
 if TYPE_CHECKING:
+    from ..core.runtime import Runtime
     from ..core.types import Vector
     from ..llm import LanguageModel
-    from .resources import Resources
 
 FIGURES, PASSAGES = "context24-figures", "context24-passages"
 """The recipes that are used where the named one has no such table."""
@@ -46,7 +46,7 @@ def default_stages() -> tuple[FiguresStage, PassagesStage]:
 
 
 def open_figures(
-    articles: Sequence[Article], stage: FiguresStage, resources: Resources, images: Sequence[str | Path] = ()
+    articles: Sequence[Article], stage: FiguresStage, runtime: Runtime, images: Sequence[str | Path] = ()
 ) -> tuple[FigureRanker, list[str]]:
     """The ranker, and warnings about what it does without. `images` are folders with the articles' images.
 
@@ -62,19 +62,21 @@ def open_figures(
     for name, run in stage.runs.items():
         try:
             if isinstance(run, ImageRun):
+                from ..encode.clip import load_clip
+
                 _check_images(articles, stage, find_image, images)
                 if run.model not in pictures:
-                    clip = resources.clip(run.model)
+                    clip = load_clip(run.model, runtime)
                     pictures[run.model] = ImageEncoder(clip.encode_images, clip.encode_texts)
             elif run.retriever != "bm25" and run.model not in embedders:
-                embedders[run.model] = _encoder(run.model, resources)
+                embedders[run.model] = _encoder(run.model, runtime)
         except (NotFound, MissingExtra) as error:
             if run.required or len(runs) == 1:
                 raise
             del runs[name]
             warnings.append(f"without the run {name}: {error}")
     stage = stage.model_copy(update={"runs": runs})
-    asked = _language_model(resources)
+    asked = _language_model(runtime)
     ranker = FigureRanker(
         articles, stage, embedders, order_elements(asked), rephrase_elements(asked), pictures, find_image
     )
@@ -97,20 +99,22 @@ def _check_images(
         raise NotFound(f"no figure or table has an image here ({where}). Name the folder with --images FOLDER")
 
 
-def open_passages(articles: Sequence[Article], stage: PassagesStage, resources: Resources) -> PassageRanker:
+def open_passages(articles: Sequence[Article], stage: PassagesStage, runtime: Runtime) -> PassageRanker:
     """Raises what a model or the file of expressions lacks."""
     from ..articles.asking import select_texts
 
-    embedders: Embedders = {} if stage.retriever == "bm25" else {stage.model: _encoder(stage.model, resources)}
-    return PassageRanker(articles, stage, embedders, _expressions(stage), select_texts(_language_model(resources)))
+    embedders: Embedders = {} if stage.retriever == "bm25" else {stage.model: _encoder(stage.model, runtime)}
+    return PassageRanker(articles, stage, embedders, _expressions(stage), select_texts(_language_model(runtime)))
 
 
-def _language_model(resources: Resources) -> Callable[[str | None], LanguageModel]:
+def _language_model(runtime: Runtime) -> Callable[[str | None], LanguageModel]:
     """The language model of a name in the recipe; that of --llm, where the flag was given, as in every command."""
-    settings = resources.settings
+    from ..llm import open_llm
+
+    settings = runtime.settings
     if settings.llm_model is not None and settings.origins.get("llm_model") == FLAG:
-        return lambda name: resources.language_model(None)
-    return resources.language_model
+        return lambda name: open_llm(runtime)
+    return lambda name: open_llm(runtime, name)
 
 
 def _expressions(stage: PassagesStage) -> Expressions | None:
@@ -119,13 +123,13 @@ def _expressions(stage: PassagesStage) -> Expressions | None:
     return packaged() if stage.expressions == "packaged" else load(stage.expressions)
 
 
-def _encoder(model: str | None, resources: Resources) -> TextEncoder:
+def _encoder(model: str | None, runtime: Runtime) -> TextEncoder:
     """The model, with the vectors that it made before."""
     from ..encode.cache import EmbeddingCache, encode_once
-    from ..encode.dense import DEFAULT_MODEL
+    from ..encode.dense import DEFAULT_MODEL, load_embedder
 
-    settings = resources.settings
-    embedder = resources.embedder(model or settings.embedding_model or DEFAULT_MODEL)
+    settings = runtime.settings
+    embedder = load_embedder(model or settings.embedding_model or DEFAULT_MODEL, runtime)
 
     def cached(encode: Callable[[Sequence[str]], Iterable[Vector]]) -> Callable[[Sequence[str]], Sequence[Vector]]:
         def embed(texts: Sequence[str]) -> Sequence[Vector]:

@@ -1,30 +1,29 @@
 """Opens what an ingest works with: the recipe that it provides for, the store, and the encoders.
 
-with open_ingest(settings, recipe_to_ingest(settings, "mine.toml")) as opened:
+with Runtime(settings) as runtime, open_ingest(runtime, recipe_to_ingest(settings, "mine.toml")) as opened:
     report = ingest(["corpus.jsonl"], opened.store, opened.encoders, IngestOptions())
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..core.adjust import adjusted
 from ..core.recipe import Recipe, load_recipe
+from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..ingest import Encoders
 from ..search import Store, open_store
 from .encoders import open_encoders
 from .needs import needs_of
-from .resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedIngest:
     store: Store
     encoders: Encoders
-    resources: Resources
 
 
 def recipe_to_ingest(
@@ -48,14 +47,13 @@ def recipe_to_ingest(
 
 @contextmanager
 def open_ingest(
-    settings: Settings,
+    runtime: Runtime,
     recipe: Recipe | None = None,
     dense: bool | None = None,
-    notify: Callable[[str], None] = lambda message: None,
 ) -> Iterator[OpenedIngest]:
-    """The settings' store, and the encoders of its fields and the recipe's. Closes everything at the end.
+    """The settings' store, and the encoders of its fields and the recipe's. Closes the store at the end.
 
-    `dense` and the errors are those of `open_encoders`. `notify` is told what takes long.
+    `dense` and the errors are those of `open_encoders`.
     """
-    with open_store(settings) as store, Resources(settings, notify=notify) as resources:
-        yield OpenedIngest(store, open_encoders(resources, store.info(), recipe, dense), resources)
+    with open_store(runtime.settings) as store:
+        yield OpenedIngest(store, open_encoders(runtime, store.info(), recipe, dense))

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from ..core.errors import InvalidData, UsageError
 from ..core.layout import Layout
 from ..core.recipe import Recipe, load_recipe
+from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.types import Claim
 from ..ingest import Encoders, IngestOptions, ingest, layout_of
@@ -24,7 +25,6 @@ from ..search.elastic.mappings import IndexOptions
 from .checker import Checker
 from .doctor import only_searching
 from .encoders import open_encoders
-from .resources import Resources
 
 LOCAL = "Only an Elasticsearch store has indices behind an alias. Ingest into another local store instead"
 SAMPLED, TOP = 50, 10
@@ -68,14 +68,13 @@ class Migrated:
 
 
 def migrate(
-    settings: Settings,
+    runtime: Runtime,
     changes: Changes,
     check: Check,
     *,
     claims: Sequence[Claim] = (),
     files: Sequence[str] = (),
     switch: bool = True,
-    notify: Callable[[str], None] = lambda message: None,
     on_documents: Callable[[int, int], None] = lambda done, total: None,
 ) -> Migrated:
     """Fill a new index from the store's documents, or from files; check it, and put the alias on it.
@@ -84,12 +83,12 @@ def migrate(
     how many were copied. A run that was interrupted continues. Raises UsageError for a local store, InvalidData if the
     check fails or an unfinished copy has other settings, and what copying and encoding raise.
     """
+    settings = runtime.settings
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(open_elastic_store(settings, LOCAL))
         client, alias = store.client, store.index
         source = moving.in_use(client, alias)
-        resources = stack.enter_context(Resources(settings, notify=notify))
-        encoders = _encoders(resources, store, source.index.layout, changes) if changes.remakes or files else None
+        encoders = _encoders(runtime, store, source.index.layout, changes) if changes.remakes or files else None
         layout = layout_of(encoders) if encoders is not None else source.index.layout
         options = changes.options
         options = replace(options, index_type=options.index_type or source.index.meta.get("index_type"))
@@ -97,7 +96,7 @@ def migrate(
         if begun is not None:
             _refuse_other(begun, layout, options)
             moving.release(client, source.name)
-            notify(f"continuing with {begun.name}")
+            runtime.notify(f"continuing with {begun.name}")
         target = begun or moving.begin(client, alias, source, layout, options)
         move = moving.Move(client, alias, source, target)
         operations = stack.enter_context(_operations(settings, source, layout, encoders))
@@ -123,7 +122,7 @@ def migrate(
                 break
         surplus = move.remove_surplus()
         if files and surplus:
-            notify(
+            runtime.notify(
                 f"left out {surplus:,} of the files' documents, which the store does not have. Ingest them afterwards"
             )
         said = _checked(settings, store, move, claims, check)
@@ -133,12 +132,13 @@ def migrate(
         return Migrated(source.name, target.name, documents, done, begun is not None, switch, said)
 
 
-def go_back(settings: Settings, notify: Callable[[str], None] = lambda message: None) -> Migrated:
+def go_back(runtime: Runtime) -> Migrated:
     """Put the alias back on the index that it was on before the last migration.
 
     What was written since is copied there first. Raises NotFound if that index was deleted, and what `migrate` does.
     """
-    with open_elastic_store(settings, LOCAL) as store, Resources(settings, notify=notify) as resources:
+    settings = runtime.settings
+    with open_elastic_store(settings, LOCAL) as store:
         client, alias = store.client, store.index
         source = moving.in_use(client, alias)
         target = moving.former(client, alias, source)
@@ -150,7 +150,7 @@ def go_back(settings: Settings, notify: Callable[[str], None] = lambda message: 
             encoders = None
             if layout != source.index.layout:
                 with ElasticStore(client.connection, target.name) as former:
-                    encoders = open_encoders(resources, former.info(), None, None if layout.dense else False)
+                    encoders = open_encoders(runtime, former.info(), None, None if layout.dense else False)
             with _operations(settings, source, layout, encoders) as made:
                 yield from made(written)
 
@@ -163,7 +163,7 @@ def go_back(settings: Settings, notify: Callable[[str], None] = lambda message: 
         return Migrated(source.name, target.name, copying.count(client, target.name), done, False, True, "")
 
 
-def _encoders(resources: Resources, store: ElasticStore, layout: Layout, changes: Changes) -> Encoders:
+def _encoders(runtime: Runtime, store: ElasticStore, layout: Layout, changes: Changes) -> Encoders:
     """Returns the encoders for the new index. If a model is chosen, its vectors take the place of all others."""
     info = store.info()
     assert info is not None
@@ -172,7 +172,7 @@ def _encoders(resources: Resources, store: ElasticStore, layout: Layout, changes
         info = replace(info, layout=replace(layout, dense={}, units=units))
     # A store without vectors gets some only if they are asked for.
     dense = True if changes.model is not None else None if changes.recipe is not None or layout.dense else False
-    encoders = open_encoders(resources, info, changes.recipe, dense)
+    encoders = open_encoders(runtime, info, changes.recipe, dense)
     if encoders.additional is not None and layout.additional != encoders.additional.spec:
         raise UsageError(
             "a migration asks no language model, so it can't write additional texts. Ingest the files with this "

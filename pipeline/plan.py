@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound
 from ..core.recipe import Recipe, with_ways_to_get
+from ..core.runtime import Runtime
 from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
 from ..rerank import AnyReranker
-from ..rerank.open import AUTO
+from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
 from ..search.missing import not_held, refuse_missing
 from ..search.several import searched_units
-from ..verdict.open import Conclude, open_conclusion
-from .resources import Resources
+from ..verdict.open import Conclude, open_conclusion, open_method
 
 if TYPE_CHECKING:
     from ..core.types import Vector
@@ -68,7 +68,7 @@ class Plan:
 
 
 def make_plan(
-    recipe: Recipe, info: StoreInfo | None, store: str, resources: Resources, *, strict: bool, judges: bool
+    recipe: Recipe, info: StoreInfo | None, store: str, runtime: Runtime, *, strict: bool, judges: bool
 ) -> Plan:
     """The plan. `judges`: whether the recipe's judge is wanted. `strict`: nothing may be left out but retrievers.
 
@@ -88,17 +88,17 @@ def make_plan(
             f"{info.pending:,} documents are not yet in the BM25 index: an ingest is running or was interrupted. "
             "To finish it, run it again"
         )
-    retrievers, encoders = _open_retrievers(recipe, info, resources, warnings)
+    retrievers, encoders = _open_retrievers(recipe, info, runtime, warnings)
     used = [encoder.dense for encoder in encoders.values() if encoder.dense is not None]
     main = info.layout.embedding
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
-    rewriter = _open_rewriter(recipe, retrievers, resources, warnings)
+    rewriter = _open_rewriter(recipe, retrievers, runtime, warnings)
     rerankers: dict[str, tuple[RerankerStage, AnyReranker]] = {}
     for name, stage in recipe.rerankers.items():
         if isinstance(stage, LateStage) and not stage.required and embedder is None:
             continue  # what is searched by words alone needs no model
         try:
-            rerankers[name] = stage, resources.reranker(stage)
+            rerankers[name] = stage, open_reranker(stage, runtime)
         except (NotFound, MissingExtra) as error:
             if isinstance(stage, ModelStage) and stage.model == AUTO and len(recipe.rerankers) > 1:
                 continue  # `auto` takes what there is beside the others
@@ -107,9 +107,9 @@ def make_plan(
             warnings.append(f"not reranked: {error}")
     told = (getattr(reranker, "notice", None) for _, reranker in rerankers.values())
     warnings += [notice for notice in told if notice]
-    asking = _open_asking(recipe, resources)
+    asking = _open_asking(recipe, runtime)
     judges = judges and asking is None
-    method, no_method = _open_method(recipe, embedder, resources) if judges else (None, "")
+    method, no_method = _open_method(recipe, embedder, runtime) if judges else (None, "")
     sentences_by = recipe.evidence.method
     if (sentences_by == "reranker" and not any(scores_texts(stage) for stage, _ in rerankers.values())) or (
         sentences_by == "embedding" and embedder is None
@@ -118,9 +118,9 @@ def make_plan(
             f"evidence sentences are chosen by shared words, because there is no model for the method {sentences_by}"
         )
         sentences_by = "mix"
-    match = resources.matcher() if sentences_by == "mix" and (embedder is not None or rerankers) else None
+    match = open_matcher(runtime) if sentences_by == "mix" and (embedder is not None or rerankers) else None
     judged_by = method.name if method is not None else "none"
-    conclude = open_conclusion(recipe.verdict, resources.language_model, judged_by)
+    conclude = open_conclusion(recipe.verdict, runtime, judged_by)
     return Plan(
         retrievers,
         encoders,
@@ -132,35 +132,35 @@ def make_plan(
         method,
         no_method,
         conclude,
-        (*warnings, *resources.notices),
+        (*warnings, *runtime.notices()),
         info.state,
         asking,
     )
 
 
-def embedder_for(info: StoreInfo, resources: Resources, model: str | None = None) -> Embedder:
+def embedder_for(info: StoreInfo, runtime: Runtime, model: str | None = None) -> Embedder:
     """The model that made a store's vectors: by the name given, the settings', or what the store remembers.
 
     Raises NotFound or MissingExtra if it is not here, InvalidData for other weights than the store's.
     """
-    from ..core.models import find_model, fingerprint
-    from ..encode.dense import DEFAULT_MODEL
+    from ..core.models import fingerprint
+    from ..encode.dense import DEFAULT_MODEL, load_embedder
 
     made_with = info.layout.embedding
-    name = model or resources.settings.embedding_model or info.model
+    name = model or runtime.settings.embedding_model or info.model
     name = name or (made_with.model if made_with else DEFAULT_MODEL)
-    found = fingerprint(find_model(name).path) if made_with is not None or model is not None else ""
+    found = fingerprint(runtime.find(name).path) if made_with is not None or model is not None else ""
     known = next((one.embedding for one in info.layout.dense.values() if one.embedding.fingerprint == found), None)
     if model is None and made_with is not None and found != made_with.fingerprint:
         raise InvalidData(
             f"the store {info.name} was made with {info.layout.describe()}. {name} has other weights here "
             f"({found[:8]}). Name the folder of the right model with --model, or ingest into another store"
         )
-    return resources.embedder(name, known)
+    return load_embedder(name, runtime, known)
 
 
 def _open_retrievers(
-    recipe: Recipe, info: StoreInfo, resources: Resources, warnings: list[str]
+    recipe: Recipe, info: StoreInfo, runtime: Runtime, warnings: list[str]
 ) -> tuple[dict[str, Retriever], dict[str, Encoder]]:
     retrievers: dict[str, Retriever] = {}
     encoders: dict[str, Encoder] = {}
@@ -168,17 +168,17 @@ def _open_retrievers(
     how = _ingesting(recipe, info.name)
     for name, stage in recipe.retrievers.items():
         try:
-            if isinstance(stage, Dense) and (field := _embedded_there(stage, info, resources)) is not None:
+            if isinstance(stage, Dense) and (field := _embedded_there(stage, info, runtime)) is not None:
                 retrievers[name] = stage.model_copy(update={"field": field})
             elif isinstance(stage, Dense):
-                retrievers[name], encoders[name] = _open_dense(stage, info, resources, how)
+                retrievers[name], encoders[name] = _open_dense(stage, info, runtime, how)
             elif isinstance(stage, Sparse):
-                retrievers[name], encoders[name] = _open_sparse(stage, info, resources, how)
+                retrievers[name], encoders[name] = _open_sparse(stage, info, runtime, how)
             else:
                 retrievers[name] = _checked_bm25(stage, info, how)
         except (NotFound, MissingExtra) as error:
             # A model that somebody named and that is not there is an error, not a reason to go on with less.
-            named = isinstance(stage, Dense) and resources.settings.embedding_model is not None and stage.model is None
+            named = isinstance(stage, Dense) and runtime.settings.embedding_model is not None and stage.model is None
             insisted = named and isinstance(error, NotFound) and info.dimensions is not None
             # The words of an index can all be in fields that its server embeds.
             wordless = isinstance(stage, Bm25) and not info.words
@@ -206,19 +206,19 @@ def _ingesting(recipe: Recipe, store: str) -> str:
     return " ".join(["ccheck ingest FILE --recipe", name, *stand_ins, "--store", shlex.quote(store)])
 
 
-def _embedded_there(stage: Dense, info: StoreInfo, resources: Resources) -> str | None:
+def _embedded_there(stage: Dense, info: StoreInfo, runtime: Runtime) -> str | None:
     """The field that the store's server embeds itself, claims too; None if the retriever searches vectors."""
     if stage.units is not None:
         return None
     if stage.field is not None:
         return stage.field if stage.field in info.semantic else None
-    named = stage.model or resources.settings.embedding_model or info.model
+    named = stage.model or runtime.settings.embedding_model or info.model
     return None if named and info.dimensions is not None else next(iter(info.semantic), None)
 
 
-def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -> tuple[Dense, Encoder]:
+def _open_dense(stage: Dense, info: StoreInfo, runtime: Runtime, how: str) -> tuple[Dense, Encoder]:
     if stage.units is not None:
-        return _open_dense_units(stage, info, resources, how)
+        return _open_dense_units(stage, info, runtime, how)
     if info.dimensions is None and not info.made_here:
         from ..search.elastic.companion import SEVERAL, may_have_one
 
@@ -229,12 +229,12 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
         )
     if info.dimensions is None:
         raise NotFound(f"the store {info.name} has no vectors. To add them, ingest again")
-    if info.layout.embedding is None and not (stage.model or resources.settings.embedding_model or info.model):
+    if info.layout.embedding is None and not (stage.model or runtime.settings.embedding_model or info.model):
         raise NotFound(
             f"{info.name} does not say which model made its vectors ({info.dimensions} dimensions). To search them, "
             "name that model with --model (or CCHECK_EMBEDDING_MODEL, or in the store's profile)"
         )
-    embedder = embedder_for(info, resources, stage.model)
+    embedder = embedder_for(info, runtime, stage.model)
     field, dimensions = stage.field, info.dimensions
     if field is None and stage.model is not None and info.layout.embedding is not None:
         field = info.layout.field_of(embedder.spec.fingerprint)
@@ -248,42 +248,53 @@ def _open_dense(stage: Dense, info: StoreInfo, resources: Resources, how: str) -
             f"the vectors of the store {info.name} have {dimensions} dimensions, but those of "
             f"{embedder.spec.model} have {embedder.spec.dimensions}. Name the model that made them with --model"
         )
-    adapter = resources.adapter(stage.adapter, embedder.spec.fingerprint) if stage.adapter is not None else None
+    adapter = _adapter(stage, embedder.spec.fingerprint, runtime)
     return stage.model_copy(update={"field": field}), Encoder(embedder, adapter)
 
 
-def _open_dense_units(stage: Dense, info: StoreInfo, resources: Resources, how: str) -> tuple[Dense, Encoder]:
+def _open_dense_units(stage: Dense, info: StoreInfo, runtime: Runtime, how: str) -> tuple[Dense, Encoder]:
     """A retriever of units, with the model that made their vectors."""
-    from ..core.models import find_model, fingerprint
+    from ..core.models import fingerprint
+    from ..encode.dense import load_embedder
 
     refuse_missing({stage.kind: stage}, info.layout, info.name, how)
     embedding = info.layout.units[str(stage.units)].embedding
     assert embedding is not None
-    model = stage.model or resources.settings.embedding_model or embedding.model
-    if (found := fingerprint(find_model(model).path)) != embedding.fingerprint:
+    model = stage.model or runtime.settings.embedding_model or embedding.model
+    if (found := fingerprint(runtime.find(model).path)) != embedding.fingerprint:
         raise InvalidData(
             f"the vectors for the units {stage.units!r} of the store {info.name} were made with {embedding.model} "
             f"(weights {embedding.fingerprint[:8]}), but {model} has other weights here ({found[:8]}). Name the right "
             "model with --model, or ingest into another store"
         )
-    adapter = resources.adapter(stage.adapter, embedding.fingerprint) if stage.adapter is not None else None
-    return stage, Encoder(resources.embedder(model, embedding), adapter)
+    adapter = _adapter(stage, embedding.fingerprint, runtime)
+    return stage, Encoder(load_embedder(model, runtime, embedding), adapter)
 
 
-def _open_sparse(stage: Sparse, info: StoreInfo, resources: Resources, how: str) -> tuple[Sparse, Encoder]:
-    from ..core.models import find_model, fingerprint, require_models
+def _adapter(stage: Dense, fingerprint: str, runtime: Runtime) -> Callable[[Vector], Vector] | None:
+    if stage.adapter is None:
+        return None
+    from ..encode.adapter import load_adapter
+
+    folder = stage.adapter
+    return runtime.once("adapter", str(folder), fingerprint, make=lambda: load_adapter(folder, fingerprint))
+
+
+def _open_sparse(stage: Sparse, info: StoreInfo, runtime: Runtime, how: str) -> tuple[Sparse, Encoder]:
+    from ..core.models import fingerprint, require_models
+    from ..encode.sparse import load_sparse_embedder
 
     refuse_missing({stage.kind: stage}, info.layout, info.name, how)
     known = info.layout.sparse
     assert known is not None
     require_models("sparse retrieval")
-    if (found := fingerprint(find_model(stage.model).path)) != known.fingerprint:
+    if (found := fingerprint(runtime.find(stage.model).path)) != known.fingerprint:
         raise InvalidData(
             f"the sparse vectors of the store {info.name} were made with {known.model} (weights "
             f"{known.fingerprint[:8]}). {stage.model} has other weights here ({found[:8]}). Name that model with "
             f"--replace {stage.model}={known.model}, or ingest into another store"
         )
-    return stage, Encoder(sparse=resources.sparse_embedder(stage.model, known))
+    return stage, Encoder(sparse=load_sparse_embedder(stage.model, runtime, known))
 
 
 def _checked_bm25(stage: Bm25, info: StoreInfo, how: str) -> Bm25:
@@ -295,12 +306,14 @@ def _checked_bm25(stage: Bm25, info: StoreInfo, how: str) -> Bm25:
 
 
 def _open_rewriter(
-    recipe: Recipe, retrievers: dict[str, Retriever], resources: Resources, warnings: list[str]
+    recipe: Recipe, retrievers: dict[str, Retriever], runtime: Runtime, warnings: list[str]
 ) -> LanguageModel | None:
     if all(stage.query == "claim" for stage in retrievers.values()):
         return None
+    from ..llm import open_llm
+
     try:
-        return resources.language_model(recipe.rewriting.llm)
+        return open_llm(runtime, recipe.rewriting.llm)
     except CcheckError as error:
         if recipe.rewriting.required:
             raise
@@ -308,26 +321,27 @@ def _open_rewriter(
         return None
 
 
-def _open_asking(recipe: Recipe, resources: Resources) -> Asking | None:
+def _open_asking(recipe: Recipe, runtime: Runtime) -> Asking | None:
     """The language model that asks and answers questions, if the recipe checks with them."""
     if recipe.questions is None:
         return None
+    from ..llm import open_llm
     from ..verdict.llm import PROMPTS, PROMPTS_ELSEWHERE
     from ..verdict.questions.asking import Asking
 
     try:
-        return Asking(resources.language_model(recipe.questions.llm), recipe.questions, (*PROMPTS, *PROMPTS_ELSEWHERE))
+        return Asking(open_llm(runtime, recipe.questions.llm), recipe.questions, (*PROMPTS, *PROMPTS_ELSEWHERE))
     except NotFound as error:
         raise with_ways_to_get(error, recipe) from error
 
 
-def _open_method(recipe: Recipe, embedder: Embedder | None, resources: Resources) -> tuple[StanceMethod | None, str]:
+def _open_method(recipe: Recipe, embedder: Embedder | None, runtime: Runtime) -> tuple[StanceMethod | None, str]:
     """The judge, or None and the reason."""
-    stage, settings = recipe.verdict, resources.settings
+    stage, settings = recipe.verdict, runtime.settings
     if stage.method == "none":
         return None, ""
     try:
-        return resources.stance_method(stage, embedder.encode_queries if embedder is not None else None), ""
+        return open_method(stage, runtime, embedder.encode_queries if embedder is not None else None), ""
     except (NotFound, MissingExtra) as error:
         if stage.method != "auto" or settings.llm_model or settings.stance_model:
             raise with_ways_to_get(error, recipe) from error

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +23,8 @@ from ..core.models import (
     positions,
     require_models,
 )
+from ..core.runtime import Runtime
+from ..core.stages import ModelStage
 from ..core.text import first_line
 from . import crossencoder, decoder, encoder, layerwise
 from .decoder import PaddedDecoder
@@ -33,7 +34,6 @@ from .tokens import Long, Prompt, PromptPairs, SpecialPairs, own_ids, prompt_pai
 from .types import Forward
 
 DEFAULT_MAX_TOKENS = 512
-DTYPES = ("float32", "bfloat16", "float16")
 _BGE = Prompt(
     "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing a "
     "prediction of either 'Yes' or 'No'."
@@ -65,74 +65,57 @@ _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*")
 
 def load_scorer(
     name: str,
-    *,
-    device: str | None = None,
-    max_tokens: int | None = None,
-    long: Long = "cut",
-    cutoff_layer: int | None = None,
-    yes_token: str | None = None,
-    prompt: str | None = None,
-    dtype: str | None = None,
+    runtime: Runtime,
+    stage: ModelStage,
     batch_tokens: int | None = None,
-    trust_remote_code: bool = False,
-    on_load: Callable[[], None] = lambda: None,
 ) -> ModelScorer:
-    """Find a reranking model (a folder, or a name) and load it.
+    """Find a reranking model (a folder, or a name) and load it, with the options of a stage.
 
-    `device` as torch names it, by default the fastest there is. `max_tokens`: how many ids a pair may have, by default
-    the model's own limit, at most 512; of decoders this is FlagEmbedding's `max_length`, to which the prompt is added.
-    `long`: whether a longer passage is cut, or scored in windows, where the best one counts. `cutoff_layer`: the layer
-    of a layerwise model that scores. `yes_token` and `prompt`: how a decoder is asked that is not in `PROMPTS`.
-    `dtype`: one of `DTYPES`; by default bfloat16 on a GPU that has it, else float32. `batch_tokens`: the ids in one
-    forward pass. `trust_remote_code`: run the Python code beside the weights, which jina-reranker-v2 needs:
-    only of an author whom you trust with this machine. `on_load` is called before what takes long.
+    `stage.max_tokens`: how many ids a pair may have; of decoders this is FlagEmbedding's `max_length`, to which the
+    prompt is added. `prompt` and `yes_token`: how a decoder is asked that is not in `PROMPTS`. `trust_remote_code` runs
+    the Python code beside the weights, which jina-reranker-v2 needs: only of an author whom you trust with this
+    machine. `batch_tokens`: the ids in one forward pass.
 
     Raises MissingExtra without torch, NotFound for a missing model or one without safetensors, UsageError for invalid
     options (or an unknown decoder without prompt and token), InvalidData for a folder that is not a reranker.
     """
     require_models("reranking on this machine")
-    found = find_model(name, with_code=trust_remote_code)
+    found = runtime.find(name, with_code=stage.trust_remote_code)
     if not any(found.path.glob("*.safetensors")):
         raise NotFound(f"{found.path} has no safetensors weights, and ccheck does not load other formats")
     config = _config(found)
-    if max_tokens is not None and max_tokens < 32:
-        raise UsageError(f"max_tokens is {max_tokens}: it must be at least 32")
-    if dtype is not None and dtype not in DTYPES:
-        raise UsageError(f"dtype is {dtype!r}: choose one of {', '.join(DTYPES)}")
-    if long not in ("cut", "windows"):
-        raise UsageError(f"long is {long!r}: choose cut or windows")
     parts = crossencoder.modules(found.path)
     architecture = " + ".join(parts) or (config.get("architectures") or ["nothing"])[0]
     is_decoder = architecture.endswith("ForCausalLM")
     if not is_decoder and not parts and not architecture.endswith("ForSequenceClassification"):
         raise InvalidData(f"{found.name} is not a reranker: its config.json says {architecture}")
-    if not is_decoder and (yes_token is not None or prompt is not None):
+    if not is_decoder and (stage.yes_token is not None or stage.prompt is not None):
         raise UsageError(f"{found.name} is not a decoder ({architecture}): remove prompt and yes_token")
     is_layerwise = architecture == layerwise.ARCHITECTURE
-    if cutoff_layer is not None and not is_layerwise:
+    if stage.cutoff_layer is not None and not is_layerwise:
         raise UsageError(f"{found.name} is not a layerwise model: remove cutoff_layer")
-    layer = layerwise.check(found.name, config, cutoff_layer) if is_layerwise else 0
-    if parts and long != "cut":
+    layer = layerwise.check(found.name, config, stage.cutoff_layer) if is_layerwise else 0
+    if parts and stage.long != "cut":
         raise UsageError(f'{found.name} ({architecture}) can\'t read long passages in windows: use long = "cut"')
-    if config.get("auto_map") and not trust_remote_code and not is_layerwise and not _is_known(config):
+    if config.get("auto_map") and not stage.trust_remote_code and not is_layerwise and not _is_known(config):
         raise UsageError(
             f"{found.name} has an architecture that transformers lacks, and brings its author's Python code. That code "
             "runs only if you trust it: use --trust-remote-code, and trust_remote_code = true for it in a recipe"
         )
-    asked = _prompt(found, config, prompt, yes_token) if is_decoder else _BGE
-    if device is not None:
-        check_device(device)
-    on_load()
-    device = device or best_device()
+    asked = _prompt(found, config, stage.prompt, stage.yes_token) if is_decoder else _BGE
+    if runtime.device is not None:
+        check_device(runtime.device)
+    runtime.loading(found.name)
+    device = runtime.device or best_device()
     options = _Options(
         found,
         config,
         device,
-        _dtype(device, dtype),
-        max_tokens,
-        long,
+        _dtype(device, stage.dtype),
+        stage.max_tokens,
+        stage.long,
         batch_tokens or batch_tokens_for(device),
-        trust_remote_code,
+        stage.trust_remote_code,
     )
     keep_few_shapes()
     with loading_quietly(), warnings.catch_warnings():

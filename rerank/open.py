@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import MissingExtra, NotFound, UsageError
 from ..core.keys import is_yours, key_for
-from ..core.memory import Memory
+from ..core.runtime import Runtime
 from ..core.settings import Settings
 from ..core.stages import EnsembleStage, LateStage, LearnedStage, ListwiseStage, ModelStage, RerankerStage
 from .ensemble import EnsembleReranker
 from .types import AnyReranker, Reranker
 
 if TYPE_CHECKING:
-    from ..llm import LanguageModel
     from .remote import RemoteReranker
 
 BEST_MODEL = "BAAI/bge-reranker-v2-gemma"
@@ -25,33 +24,55 @@ AUTO = "auto"
 
 def open_reranker(
     stage: RerankerStage,
-    settings: Settings,
-    language_model: Callable[[str | None], LanguageModel],
-    notify: Callable[[str], None] = lambda message: None,
-    memory: Memory | None = None,
+    runtime: Runtime,
 ) -> AnyReranker:
-    """The reranker of a stage. `language_model` opens a language model by its name; `notify` is called with a few words
-    before a model is loaded. A `memory` keeps the scores of models on this machine.
+    """The reranker of a stage. The memory keeps the scores of models on this machine.
 
     Raises NotFound or MissingExtra for a model that is missing, with what to do; UsageError and InvalidData for one
     that can't be used.
     """
+    key = stage.model_dump_json(exclude={"depth", "required", "alpha"})
+    return runtime.once("reranker", key, runtime.settings.rerank_url, make=lambda: _opened(stage, runtime))
+
+
+def _opened(stage: RerankerStage, runtime: Runtime) -> AnyReranker:
     if isinstance(stage, ListwiseStage):
+        from ..llm import open_llm
         from .listwise import ListwiseReranker
 
         prompt = "paper-listwise" if stage.prompts == "paper" else "listwise"
-        return ListwiseReranker(language_model(stage.llm), stage.window, stage.stride, stage.examples, prompt)
+        return ListwiseReranker(open_llm(runtime, stage.llm), stage.window, stage.stride, stage.examples, prompt)
     if isinstance(stage, LearnedStage):
         from .learned import load_learned
 
         return load_learned(stage.model)
     if isinstance(stage, LateStage):
-        return _open_late(stage, settings, notify, memory)
+        return _open_late(stage, runtime)
     if isinstance(stage, EnsembleStage):
         options = ModelStage(max_tokens=stage.max_tokens, long=stage.long)
-        models = [_open(name, options, settings, notify, memory) for name in stage.models]
+        models = [_open(name, options, runtime) for name in stage.models]
         return EnsembleReranker(models, stage.method, stage.k)
-    return _open(stage.model, stage, settings, notify, memory)
+    return _open(stage.model, stage, runtime)
+
+
+def open_matcher(runtime: Runtime) -> Callable[[str, Sequence[str]], Sequence[float]] | None:
+    """Returns the function that compares a claim's tokens with those of sentences; None without its model.
+
+    See `StaticEncoder`.
+    """
+    from ..encode.dense import DEFAULT_MODEL
+    from ..encode.late import load_late_encoder
+    from .late import LateReranker
+
+    def load() -> Callable[[str, Sequence[str]], Sequence[float]] | None:
+        try:
+            encoder = load_late_encoder(DEFAULT_MODEL, runtime.offline())
+        except (NotFound, MissingExtra):
+            return None
+        late = LateReranker(encoder, DEFAULT_MODEL, window=0)
+        return lambda claim, sentences: late(claim, sentences).values
+
+    return runtime.once("matcher", make=load)
 
 
 def choose_model(settings: Settings) -> str:
@@ -81,58 +102,49 @@ def is_url(name: str) -> bool:
 
 def open_remote(
     url: str,
-    settings: Settings,
-    timeout: float,
-    retry_seconds: float,
-    notify: Callable[[str], None] = lambda message: None,
+    runtime: Runtime,
 ) -> RemoteReranker:
-    """The reranker at a URL. It gets the user's key only if the user named that server for it. `notify` is called when
-    ccheck has to wait for it."""
+    """The reranker at a URL. It gets the user's key only if the user named that server for it."""
     from .remote import RemoteReranker
 
+    settings = runtime.settings
     key = key_for(settings, "rerank_api_key", url)
-    reranker = RemoteReranker(url, api_key=key.value, timeout=timeout, retry_seconds=retry_seconds, notify=notify)
+    reranker = RemoteReranker(
+        url,
+        api_key=key.value,
+        timeout=settings.rerank_timeout,
+        retry_seconds=settings.rerank_retry_seconds,
+        notify=runtime.notify,
+    )
     if not is_yours(settings, "rerank_api_key", url):
         reranker.notice = f"claims and passages are sent to {reranker.name}, which was set by a recipe or ./ccheck.toml"
         reranker.notice += f"; {key.withheld}" if key.withheld else ""
     return reranker
 
 
-def _open(
-    name: str, stage: ModelStage, settings: Settings, notify: Callable[[str], None], memory: Memory | None
-) -> Reranker:
+def _open(name: str, stage: ModelStage, runtime: Runtime) -> Reranker:
+    settings = runtime.settings
     automatic = name == AUTO
     if automatic:
         name = choose_model(settings)
     if is_url(name):
-        return open_remote(name, settings, settings.rerank_timeout, settings.rerank_retry_seconds, notify)
+        return open_remote(name, runtime)
     if stage.trust_remote_code and not settings.trust_remote_code:
         raise UsageError(
             f"the recipe says that {name} needs its authors' Python code (trust_remote_code). Read that code, "
             "then allow it to run with --trust-remote-code (in Python, trust_remote_code=True), or choose another "
             "reranker with --rerank"
         )
-    from ..core.models import find_model, require_models, slow_to_load
+    from ..core.models import require_models
 
     require_models("reranking on this machine")
     try:
         if automatic:
-            find_model(name)  # before the seconds that importing torch takes
+            runtime.find(name)  # before the seconds that importing torch takes
         from .load import load_scorer
         from .local import LocalReranker
 
-        scorer = load_scorer(
-            name,
-            device=settings.device,
-            max_tokens=stage.max_tokens,
-            long=stage.long,
-            cutoff_layer=stage.cutoff_layer,
-            prompt=stage.prompt,
-            yes_token=stage.yes_token,
-            dtype=stage.dtype,
-            trust_remote_code=stage.trust_remote_code,
-            on_load=lambda: notify(slow_to_load(name)),
-        )
+        scorer = load_scorer(name, runtime, stage)
     except NotFound as error:
         if automatic:
             raise NotFound(
@@ -144,39 +156,31 @@ def _open(
         raise NotFound(
             f"{error}; or choose another reranker with --rerank, or --rerank none", model=error.model
         ) from error
-    return _remembered(LocalReranker(scorer), stage, name, settings, memory)
+    return _remembered(LocalReranker(scorer), stage, name, runtime)
 
 
-def _open_late(stage: LateStage, settings: Settings, notify: Callable[[str], None], memory: Memory | None) -> Reranker:
+def _open_late(stage: LateStage, runtime: Runtime) -> Reranker:
     from ..encode.late import load_late_encoder
     from .late import LateReranker
 
-    encoder = load_late_encoder(
-        stage.model,
-        documents=stage.documents,
-        device=settings.device,
-        max_tokens=stage.max_tokens,
-        cache=settings.cache_dir,
-        on_load=notify,
-    )
+    encoder = load_late_encoder(stage.model, runtime, documents=stage.documents, max_tokens=stage.max_tokens)
     reranker = LateReranker(encoder, stage.model, stage.window, stage.idf)
-    return _remembered(reranker, stage, stage.model, settings, memory, together=stage.idf)
+    return _remembered(reranker, stage, stage.model, runtime, together=stage.idf)
 
 
 def _remembered(
     reranker: Reranker,
     stage: ModelStage | LateStage,
     name: str,
-    settings: Settings,
-    memory: Memory | None,
+    runtime: Runtime,
     *,
     together: bool = False,
 ) -> Reranker:
-    if memory is None:
+    if runtime.memory is None:
         return reranker
-    from ..core.models import find_model, fingerprint
+    from ..core.models import fingerprint
     from .remembered import RememberedReranker
 
     options = stage.model_dump_json(exclude={"model", "depth", "alpha", "required"})
-    identity = f"{fingerprint(find_model(name).path)} {settings.device} {options}"
-    return RememberedReranker(reranker, memory, identity, together=together)
+    identity = f"{fingerprint(runtime.find(name).path)} {runtime.device} {options}"
+    return RememberedReranker(reranker, runtime.memory, identity, together=together)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from runtimes import on_cpu
 
 from ccheck.cli import main, run
 from ccheck.core import models
@@ -93,7 +94,7 @@ _load_embedder = dense.load_embedder
 
 @functools.cache
 def _loaded(name: str) -> dense.Embedder:
-    return _load_embedder(name, "cpu")
+    return _load_embedder(name, on_cpu())
 
 
 def needs_models() -> None:

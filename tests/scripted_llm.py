@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from http_stub import Asked, Reply, http_stub
 
+from ccheck.core.runtime import Runtime
+
 if TYPE_CHECKING:
     from ccheck.llm import LanguageModel
 
@@ -134,7 +136,7 @@ def open_model(tmp_path: Path) -> Iterator[Callable[..., LanguageModel]]:
 
     def open_one(url: str, **settings: Any) -> LanguageModel:
         values = {"llm_model": "m", "llm_api_key": KEY, "cache_dir": tmp_path / "cache", "llm_retry_seconds": 0}
-        opened.append(open_llm(Settings.model_validate(values | {"llm_base_url": url} | settings)))
+        opened.append(open_llm(Runtime(Settings.model_validate(values | {"llm_base_url": url} | settings))))
         return opened[-1]
 
     yield open_one

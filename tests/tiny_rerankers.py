@@ -9,9 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccheck.core.models import loading_quietly
+from ccheck.core.runtime import Runtime
+from ccheck.core.settings import Settings
+from ccheck.core.stages import ModelStage
+
+if TYPE_CHECKING:
+    from ccheck.rerank.local import ModelScorer
 
 TEXTS = (
     "Global mean sea level has risen by about 20 cm since 1900.",
@@ -300,3 +306,12 @@ def _wordpiece(texts: Sequence[str], vocab_size: int) -> Any:
         model_max_length=512,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
+
+
+def load_scorer(
+    name: str, *, device: str | None = "cpu", batch_tokens: int | None = None, **options: Any
+) -> ModelScorer:
+    """The scorer of a model, with options of a recipe's stage."""
+    from ccheck.rerank.load import load_scorer
+
+    return load_scorer(name, Runtime(Settings(device=device)), ModelStage.model_validate(options), batch_tokens)

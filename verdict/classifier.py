@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,11 @@ from ..core.models import (
     best_device,
     check_device,
     cpu_has_bfloat16,
-    find_model,
     load_transformer,
     positions,
     require_models,
 )
+from ..core.runtime import Runtime
 from ..core.special_tokens import words_only
 from ..core.types import Document, Label, Stance, document_text
 from .judge import NO_TEXT, Case, Judged, in_groups, likeliest
@@ -62,17 +62,15 @@ class StanceClassifier:
 
     def __init__(
         self,
-        name: str = DEFAULT_STANCE_MODEL,
-        device: str | None = None,
+        name: str,
+        runtime: Runtime,
         *,
         max_tokens: int | None = None,
         half: bool | None = None,
-        on_load: Callable[[], None] = lambda: None,
-        allow_download: bool = True,
     ) -> None:
-        """Find the model and read what its labels are; its weights are loaded with the first claim, after `on_load`.
+        """Find the model and read what its labels are; its weights are loaded with the first claim.
 
-        `device` as torch names it, by default the fastest there is. `max_tokens` is how much is read at a time, by
+        `max_tokens` is how much is read at a time, by
         default the model's own limit and at most 512. `half`: calculate in bfloat16, by default on a processor that
         does so itself (two fifths of the time; probabilities differ by up to .002).
 
@@ -81,7 +79,7 @@ class StanceClassifier:
         that does not exist.
         """
         require_models("judging with a stance model")
-        found = find_model(name, allow_download=allow_download)
+        found = runtime.find(name)
         if not any(found.path.glob("*.safetensors")):
             raise NotFound(
                 f"{found.path} holds no safetensors weights, and ccheck loads no other format. Convert the model with "
@@ -90,7 +88,7 @@ class StanceClassifier:
         self.path = found.path
         self.name = f"stance:{found.shown}"
         self.labels = read_labels(self.path)
-        self._device, self._on_load = device, on_load
+        self._runtime = runtime
         self._max_tokens, self._half = max_tokens, half
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
@@ -272,16 +270,16 @@ class StanceClassifier:
     @functools.cached_property
     def _loaded(self) -> tuple[Any, Any]:
         """The model with its labels, and a tokenizer that pads and reads special tokens as words."""
-        if self._device is not None:
-            check_device(self._device)
-        self._on_load()
+        if self._runtime.device is not None:
+            check_device(self._runtime.device)
+        self._runtime.notify(f"loading {self.path.name}")
         kind, what = "AutoModelForSequenceClassification", "sequence classifier"
         model, tokenizer = load_transformer(self.path, kind, what, "float32")
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
             model.config.pad_token_id = tokenizer.pad_token_id
         words_only(tokenizer)
-        return model.to(self._device or best_device()), tokenizer
+        return model.to(self._runtime.device or best_device()), tokenizer
 
 
 def read_labels(folder: Path) -> tuple[Label, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..core.errors import MissingExtra, NotFound, UsageError
-from ..core.settings import Settings
+from ..core.runtime import Runtime
 from ..core.stages import VerdictStage
 from ..core.types import Claim, Evidence, Usage, Verdict
 from .conclude import conclude
@@ -14,54 +14,58 @@ from .judge import StanceMethod
 
 if TYPE_CHECKING:
     from ..core.types import Vector
-    from ..llm import LanguageModel
 
 NOT_SET_UP = (
     "no verdict model is configured. Use --llm MODEL for a language model (and OPENAI_BASE_URL for its server), or "
     "--stance FOLDER for a stance model"
 )
 
-LanguageModels: TypeAlias = "Callable[[str | None], LanguageModel]"
 Conclude: TypeAlias = Callable[[Claim, Sequence[Evidence]], tuple[Verdict, Usage]]
 
 
-def open_conclusion(stage: VerdictStage, language_model: LanguageModels, method: str) -> Conclude:
+def open_conclusion(stage: VerdictStage, runtime: Runtime, method: str) -> Conclude:
     """The function that makes a claim's verdict from its evidence with stances: the rule, or a language model."""
     if stage.conclude == "rule":
         return lambda claim, evidence: (conclude(evidence, method), Usage())
+    from ..llm import open_llm
     from .llm import conclude_by_model
 
-    llm = language_model(stage.model if stage.method == "llm" else None)
+    llm = open_llm(runtime, stage.model if stage.method == "llm" else None)
     return lambda claim, evidence: conclude_by_model(llm, claim, evidence)
 
 
 def open_method(
     stage: VerdictStage,
-    settings: Settings,
-    language_model: LanguageModels,
-    notify: Callable[[str], None] = lambda message: None,
+    runtime: Runtime,
     embed: Callable[[Sequence[str]], Vector] | None = None,
 ) -> StanceMethod:
-    """The method of a stage. `language_model` gives the one of a name; `embed` serves examples that are chosen by
-    similarity.
+    """The method of a stage. `embed` serves examples that are chosen by similarity.
 
     Raises NotFound or MissingExtra for what is not installed, and UsageError for missing settings. With `auto`, they
     mean that nothing is configured, and the message says what to do.
     """
+    key = stage.model_dump_json(exclude={"documents", "conclude"})
+    chosen = runtime.settings.llm_model, runtime.settings.stance_model
+    return runtime.once("stances", key, *chosen, make=lambda: _opened(stage, runtime, embed))
+
+
+def _opened(stage: VerdictStage, runtime: Runtime, embed: Callable[[Sequence[str]], Vector] | None) -> StanceMethod:
+    settings = runtime.settings
     method = stage.method
     if method == "auto":
         method = "llm" if settings.llm_model or stage.model else "stance"
         if method == "stance" and settings.stance_model is None:
             try:
-                return _calibrated(_stance(stage, settings, notify), stage)
+                return _calibrated(_stance(stage, runtime), stage)
             except (MissingExtra, NotFound) as error:
                 raise NotFound(f"{NOT_SET_UP}. The packaged stance model can't run here: {error}") from error
     if method == "llm":
+        from ..llm import open_llm
         from .llm import LlmStances
 
-        made: StanceMethod = LlmStances(language_model(stage.model), stage, embed)
+        made: StanceMethod = LlmStances(open_llm(runtime, stage.model), stage, embed)
     elif method == "stance":
-        made = _stance(stage, settings, notify)
+        made = _stance(stage, runtime)
     else:
         raise UsageError(f"unknown verdict method {method!r}")
     return _calibrated(made, stage)
@@ -76,21 +80,21 @@ def default_stance_model() -> str:
     if not models_installed():
         return PACKAGED
     try:
-        find_model(DEFAULT_STANCE_MODEL, allow_download=False)
+        find_model(DEFAULT_STANCE_MODEL, download=False)
     except NotFound:
         return PACKAGED
     return DEFAULT_STANCE_MODEL
 
 
-def _stance(stage: VerdictStage, settings: Settings, notify: Callable[[str], None]) -> StanceMethod:
+def _stance(stage: VerdictStage, runtime: Runtime) -> StanceMethod:
     from .packaged_model import PACKAGED, PackagedStances
 
-    name = stage.model or settings.stance_model or default_stance_model()
+    name = stage.model or runtime.settings.stance_model or default_stance_model()
     if name == PACKAGED:
-        return PackagedStances(on_load=lambda: notify("loading the packaged stance model"))
+        return PackagedStances(runtime)
     from .classifier import StanceClassifier
 
-    return StanceClassifier(name, device=settings.device, on_load=lambda: notify(f"loading {name}"))
+    return StanceClassifier(name, runtime)
 
 
 def _calibrated(method: StanceMethod, stage: VerdictStage) -> StanceMethod:

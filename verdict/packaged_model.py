@@ -11,7 +11,7 @@ adapted model reads the claim with the nearest sentences, and both answers are p
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ..core.analysis import clean
 from ..core.errors import InvalidData
-from ..core.models import find_model, require_models
+from ..core.models import require_models
+from ..core.runtime import Runtime
 from ..core.types import Document, Label, Stance
 from .features import COUNTS, ONE_SENTENCE, counts_and_nearest, sentences_of
 from .judge import NO_TEXT, Case, Judged, in_groups
@@ -89,21 +90,21 @@ class PackagedStances:
     """Tells what documents say about claims, with the model that ccheck carries. A `StanceMethod`."""
 
     def __init__(
-        self, on_load: Callable[[], None] = lambda: None, folder: Path = FOLDER, *, allow_download: bool = True
+        self,
+        runtime: Runtime,
+        folder: Path = FOLDER,
     ) -> None:
-        """`on_load` is called before the embedding model is loaded, with the first claim.
-
-        Raises NotFound if the embedding model is missing, MissingExtra if it can't run here, InvalidData for a broken
-        file.
+        """The embedding model is loaded with the first claim. Raises NotFound if the embedding model is missing,
+        MissingExtra if it can't run here, InvalidData for a broken file.
         """
         from ..encode.dense import run_by_numpy
 
         self._folder, self._weights = folder, read_weights(folder)
-        self._found = find_model(self._weights.embedding, allow_download=allow_download)
+        self._found = runtime.find(self._weights.embedding)
         if run_by_numpy(self._found, "cpu") is None:
             name = self._found.name
             require_models(f"the packaged stance model, whose embedding model {name} is of another kind here,")
-        self._on_load = on_load
+        self._runtime = runtime.using(device="cpu")
         self.name = f"packaged stance model; weighted F1 {self._weights.weighted_f1:.2f} on unseen papers"
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
@@ -151,7 +152,7 @@ class PackagedStances:
     def _embedder(self) -> Embedder:
         from ..encode.dense import Embedder
 
-        return Embedder(self._found, "cpu", on_load=self._on_load)
+        return Embedder(self._found, self._runtime)
 
 
 def read_weights(folder: Path = FOLDER) -> PackagedWeights:

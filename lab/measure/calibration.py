@@ -1,28 +1,25 @@
 """Measures how reliable a stance method's confidences are on labelled pairs, and calibrates them.
 
-with open_stance_method(resolve({"stance_model": "my-stance"}).settings) as method:
-    report = calibrate(method, load_pairs(Path("pairs.jsonl")))
+with Runtime(resolve({"stance_model": "my-stance"}).settings) as runtime:
+    report = calibrate(open_stance_method(runtime), load_pairs(Path("pairs.jsonl")))
 report.before.error, report.after.error
 save_calibration(report.calibration, Path("calibration.json"))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.adjust import Changes, adjusted
 from ...core.errors import InvalidData, UsageError
+from ...core.runtime import Runtime
 from ...core.types import Claim, Document, Evidence, Hit, Label, Stance
-from ...pipeline.resources import Resources
 from ...verdict import Case, StanceMethod, all_judged
 from ...verdict.calibration import MIN_PAIRS, Calibration, Kind, Reliability, fit_calibration, reliability
 from ...verdict.examples import LabelledPair
-
-if TYPE_CHECKING:
-    from ...core.settings import Settings
+from ...verdict.open import open_method
 
 FOLDS = 5
 
@@ -57,25 +54,22 @@ class CalibrationReport:
         }
 
 
-@contextmanager
 def open_stance_method(
-    settings: Settings,
+    runtime: Runtime,
     changes: Changes | None = None,
-    notify: Callable[[str], None] = lambda message: None,
     *,
     calibrated: bool = False,
-) -> Iterator[StanceMethod]:
+) -> StanceMethod:
     """The stance method of the settings' recipe; without the recipe's calibration unless `calibrated`.
 
     Raises UsageError if the recipe has no judge, NotFound or MissingExtra for a model that is not here.
     """
-    stage = adjusted(settings, changes or Changes()).verdict
+    stage = adjusted(runtime.settings, changes or Changes()).verdict
     if not calibrated:
         stage = stage.model_copy(update={"calibration": None})
     if stage.method == "none":
         raise UsageError("the recipe has no judge. Name one with --stance or --llm")
-    with Resources(settings, notify=notify) as resources:
-        yield resources.stance_method(stage, None)
+    return open_method(stage, runtime)
 
 
 def calibrate(

@@ -1,6 +1,7 @@
 """Measures a judge on labelled pairs of claim and evidence, without retrieval.
 
-with open_stance_method(settings, Changes(verdict="auto"), calibrated=True) as method:
+with Runtime(settings) as runtime:
+    method = open_stance_method(runtime, Changes(verdict="auto"), calibrated=True)
     measured = measure_pairs(method, read_pairs("pairs.jsonl"))
 measured.metrics["weighted_f1"], measured.intervals["weighted_f1"]
 """

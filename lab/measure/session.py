@@ -1,8 +1,7 @@
 """A session of evaluations: data are read once, and any number of recipes share one store and its models.
 
 data = read_evaluation_data("queries.jsonl", "qrels.tsv")
-settings = resolve({"store": "local:papers"}).settings
-with open_session(settings) as session:
+with Runtime(resolve({"store": "local:papers"}).settings) as runtime, open_session(runtime) as session:
     for name, evaluation in session.evaluate_all(load_recipes(["bm25", "default"]), data):
         print(name, evaluation.measured.mean)
 """
@@ -12,15 +11,15 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...core.adjust import adjusted
 from ...core.errors import UsageError
 from ...core.recipe import load_recipe, models_of
+from ...core.runtime import Runtime
 from ...pipeline.checker import Checker
-from ...pipeline.resources import Resources
 from ...search import Store, open_store
 from .datasets import read_claims, read_gold, read_qrels
 from .evaluate import Evaluation, evaluate, retrieval_only
@@ -30,7 +29,6 @@ from .types import Gold, Qrels
 
 if TYPE_CHECKING:
     from ...core.recipe import Recipe
-    from ...core.settings import Settings
     from ...core.types import Claim
 
 DEPTH = 100
@@ -108,14 +106,13 @@ def load_recipes(names: Sequence[str], replacements: Mapping[str, str] | None = 
 class Session:
     """A store, models that are loaded once, and what earlier evaluations computed, for any number of recipes."""
 
-    settings: Settings
+    runtime: Runtime
     store: Store
-    resources: Resources
     memory: DiskMemory
 
     def prepare(self, recipe: Recipe, data: EvaluationData) -> Recipe:
         """The recipe with the changes from settings and data: without verdicts if none are measured."""
-        recipe = adjusted(self.settings, recipe=recipe)
+        recipe = adjusted(self.runtime.settings, recipe=recipe)
         return recipe if data.gold is not None else retrieval_only(recipe)
 
     def check(self, recipe: Recipe, *, judged: bool) -> None:
@@ -128,7 +125,7 @@ class Session:
 
     def checker(self, recipe: Recipe) -> Checker:
         """A checker that shares this session's store and models."""
-        return Checker(self.settings, recipe=recipe, resources=self.resources, store=self.store)
+        return Checker(self.runtime, recipe=recipe, store=self.store)
 
     def known(self, ids: Sequence[str]) -> Collection[str]:
         """Those of the given document ids that the store has."""
@@ -160,33 +157,27 @@ class Session:
         self,
         recipes: Mapping[str, Recipe],
         data: EvaluationData,
-        progress: Callable[[str], AbstractContextManager[OnProgress]] | None = None,
     ) -> Iterator[tuple[str, Evaluation]]:
         """Measure recipes by name, each as it is asked for: what `ccheck evaluate` does.
 
-        All of them are prepared and checked before the first one runs. `progress` opens a bar for a name. Raises what
+        All of them are prepared and checked before the first one runs. Raises what
         `check` and `evaluate` raise.
         """
         prepared = {name: self.prepare(recipe, data) for name, recipe in recipes.items()}
         for recipe in prepared.values():
             self.check(recipe, judged=data.gold is not None)
         for name, recipe in prepared.items():
-            with progress(name) if progress is not None else nullcontext(lambda done, total: None) as on_progress:
+            with self.runtime.progress(name, "claims") as on_progress:
                 made = self.evaluate(recipe, data, on_progress)
             yield name, made
 
 
 @contextmanager
-def open_session(
-    settings: Settings, *, fresh: bool = False, notify: Callable[[str], None] = lambda message: None
-) -> Iterator[Session]:
-    """Open the store of the settings. `fresh` computes everything again; `notify` is told what takes long.
+def open_session(runtime: Runtime, *, fresh: bool = False) -> Iterator[Session]:
+    """Open the store of the settings. `fresh` computes everything again.
 
     Raises UsageError, NotFound or InvalidData.
     """
-    with (
-        open_memory(settings, fresh=fresh) as memory,
-        open_store(settings) as store,
-        Resources(settings, memory, notify) as resources,
-    ):
-        yield Session(settings, store, resources, memory)
+    settings = runtime.settings
+    with open_memory(settings, fresh=fresh) as memory, open_store(settings) as store:
+        yield Session(replace(runtime, memory=memory), store, memory)

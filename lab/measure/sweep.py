@@ -7,8 +7,7 @@ import math
 import random
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from .types import Interval
 if TYPE_CHECKING:
     from ...core.recipe import Recipe
     from .evaluate import Evaluation
-    from .session import EvaluationData, OnProgress, Session
+    from .session import EvaluationData, Session
 
 MAX_POINTS = 1000
 _PLAIN = re.compile(r"[\w./:@+-]+")
@@ -105,7 +104,6 @@ def sweep(
     recipe: Recipe,
     axes: Mapping[str, Sequence[Any]],
     data: EvaluationData,
-    progress: Callable[[str], AbstractContextManager[OnProgress]] = lambda name: nullcontext(lambda done, total: None),
 ) -> Iterator[Point]:
     """Measure the rankings of a recipe at each point of a grid, as it is asked for: what `ccheck sweep` does.
 
@@ -116,7 +114,7 @@ def sweep(
     for _, changed_recipe in points:
         session.check(changed_recipe, judged=False)
     for number, (settings, changed_recipe) in enumerate(points, 1):
-        with progress(f"{number}/{len(points)} {describe(settings)}") as on_progress:
+        with session.runtime.progress(f"{number}/{len(points)} {describe(settings)}", "claims") as on_progress:
             evaluation = session.evaluate(changed_recipe, data, on_progress)
         yield Point(settings, evaluation)
 

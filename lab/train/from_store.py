@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ...core.adjust import Changes, adjusted
 from ...core.errors import InvalidData, UsageError
 from ...core.redaction import redact
-from ...core.settings import Settings
+from ...core.runtime import Runtime
 from ...core.types import Claim, Document
 from ...pipeline.checker import Checker
 from ..measure.datasets import read_claims, read_corpus, read_qrels
 from ..measure.evaluate import retrieval_only
-from ..measure.session import OnProgress, open_session
+from ..measure.session import open_session
 from .learned_reranker import LearnedReport, LearnedRerankerOptions, train_learned_reranker
 from .mining import Mined, MiningOptions, mine
 from .reranker import Candidates
 
 
-def _silent(*said: object) -> None:
-    """Ignore it."""
-
-
 def mine_from_store(
-    settings: Settings,
+    runtime: Runtime,
     claims: str,
     qrels: str,
     output: Path,
@@ -36,8 +32,6 @@ def mine_from_store(
     corpus: str | None = None,
     replace: Mapping[str, str] | None = None,
     resume: bool = False,
-    notify: Callable[[str], None] = _silent,
-    on_progress: OnProgress = _silent,
 ) -> Mined:
     """Mine hard negatives with the retrieval of the settings' recipe: what `ccheck mine` does.
 
@@ -47,13 +41,14 @@ def mine_from_store(
     """
     if options.hard + options.random == 0:
         raise UsageError("nothing to mine: ask for hard or random negatives")
-    if settings.rerank is None:
-        settings = settings.model_copy(update={"rerank": "none"})
+    if runtime.settings.rerank is None:
+        runtime = runtime.using(rerank="none")
+    settings = runtime.settings
     depth = options.depth if settings.rerank != "none" else None
     recipe = retrieval_only(adjusted(settings, Changes(rerank_depth=depth, replace=replace)))
     judged = read_qrels(qrels)
     ids = sorted(read_corpus(corpus).documents if corpus else {key for grades in judged.values() for key in grades})
-    with Checker(settings, recipe=recipe, notify=notify) as checker:
+    with Checker(runtime, recipe=recipe) as checker, runtime.progress("mining", "claims") as on_progress:
         about = {
             "recipe": redact(recipe.model_dump_json(include={"retrievers", "fusion", "rerankers"})),
             "store": checker.store.name,
@@ -74,21 +69,19 @@ def mine_from_store(
 
 
 def learn_reranker_from_store(
-    settings: Settings,
+    runtime: Runtime,
     claims: str,
     qrels: str,
     options: LearnedRerankerOptions,
     *,
     rerankers: bool = False,
-    notify: Callable[[str], None] = _silent,
-    on_progress: OnProgress = _silent,
 ) -> LearnedReport:
     """Train a reranker over the scores of the settings' recipe: what `ccheck train learned-reranker` does.
 
     With `rerankers` those of the recipe run first, and it learns from their scores too. Raises what
     `train_learned_reranker` raises, and NotFound, UsageError or InvalidData for files, store and recipe.
     """
-    whole = adjusted(settings)
+    whole = adjusted(runtime.settings)
     before = {
         name: stage.model_copy(update={"required": True})
         for name, stage in whole.rerankers.items()
@@ -98,7 +91,11 @@ def learn_reranker_from_store(
         raise UsageError(f"the recipe {whole.name} has no rerankers to learn from. Leave out --rerankers")
     recipe = retrieval_only(whole).model_copy(update={"rerankers": before})
     judged = read_qrels(qrels)
-    with open_session(settings, notify=notify) as session, session.checker(recipe) as checker:
+    with (
+        open_session(runtime) as session,
+        session.checker(recipe) as checker,
+        runtime.progress("searching", "claims") as on_progress,
+    ):
         plan = checker.plan()
         return train_learned_reranker(
             checker,
@@ -114,12 +111,11 @@ def learn_reranker_from_store(
 
 @contextmanager
 def open_candidates(
-    settings: Settings,
+    runtime: Runtime,
     documents: Mapping[str, Document],
     *,
     corpus: str | None = None,
     replace: Mapping[str, str] | None = None,
-    notify: Callable[[str], None] = _silent,
 ) -> Iterator[Candidates]:
     """Rankings by the retrieval of the settings' recipe, without its rerankers, of some documents.
 
@@ -129,11 +125,13 @@ def open_candidates(
     """
     with tempfile.TemporaryDirectory(prefix="ccheck-train-") as scratch:
         if corpus is not None:
-            settings = settings.model_copy(update={"store": f"{scratch}/store"})
-        recipe = retrieval_only(adjusted(settings, Changes(replace=replace))).model_copy(update={"rerankers": {}})
-        with Checker(settings, recipe=recipe) as checker:
+            runtime = runtime.using(store=f"{scratch}/store")
+        recipe = retrieval_only(adjusted(runtime.settings, Changes(replace=replace))).model_copy(
+            update={"rerankers": {}}
+        )
+        with Checker(runtime, recipe=recipe) as checker:
             if corpus is not None:
-                notify("ingesting the corpus into a temporary store, to find candidates")
+                runtime.notify("ingesting the corpus into a temporary store, to find candidates")
                 checker.ingest(corpus)
 
             def candidates(claims: Sequence[Claim], depth: int) -> dict[str, dict[str, float]]:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.analysis import clean, sentence_spans, terms
 from ...core.errors import InvalidData, UsageError
 from ...core.models import find_model, loading_quietly
+from ...core.runtime import Runtime
+from ...core.settings import Settings
 from ...core.text import first_line
 from ...core.types import Document, Label
 from ...verdict.classifier import StanceClassifier, read_labels
@@ -85,7 +87,7 @@ def train_stance(
     start = work / "start"
     if not start.is_dir():
         _prepare(options, start)
-    method = StanceClassifier(str(start), device, max_tokens=options.max_tokens)
+    method = StanceClassifier(str(start), Runtime(Settings(device=device)), max_tokens=options.max_tokens)
     phases = []
     if data.weak:
         weak = options.model_copy(update={"gamma": 0.0, "class_weights": False, "balanced": 0.0})

@@ -15,6 +15,7 @@ import pytest
 from cli_runs import BM25, ccheck, command, jsonl
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.lab.measure.calibration import calibrate, open_stance_method
 from ccheck.verdict.calibration import load_calibration
@@ -207,8 +208,8 @@ def test_calibrate_mends_what_a_judge_is_too_sure_of(at, papers, pairs, tmp_path
         assert facts["pairs"] == 90 and facts["accuracy"] == pytest.approx(2 / 3, abs=0.001)
         assert facts["error_before"] > 0.25 and facts["error_after"] < 0.1
         assert (tmp_path / "reliability.png").stat().st_size > 1000
-        with open_stance_method(resolve({"llm_model": "m"}).settings) as method:  # as a script does it
-            report = calibrate(method, load_pairs(pairs))
+        with Runtime(resolve({"llm_model": "m"}).settings) as runtime:  # as a script does it
+            report = calibrate(open_stance_method(runtime), load_pairs(pairs))
         assert facts == {**report.to_dict(), "output": str(made), "plot": str(tmp_path / "reliability.png")}
         assert load_calibration(made) == report.calibration
         rows = [json.loads(line) for line in pairs.read_text().splitlines()]  # with the documents in another file

@@ -15,7 +15,9 @@ from tiny_training import claims, corpus, qrels
 from ccheck import Checker
 from ccheck.core.adjust import Changes, adjusted
 from ccheck.core.errors import CcheckError, NotFound, UsageError
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings, resolve
+from ccheck.core.stages import ModelStage
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.ingest import IngestOptions, ingest
 from ccheck.lab.measure.batch import check_batch, earlier_answers, settings_key
@@ -46,7 +48,7 @@ def test_evaluate(papers, files, monkeypatch, rerank):
     ran = ccheck("evaluate", *recipes, *files.options, "--store", papers, "--json", "--metric", "R@5")
     assert ran.code == 0, ran.err
     data = read_evaluation_data(str(files.claims), str(files.qrels), metrics=["R@5"])
-    with open_session(settings(papers)) as session:
+    with Runtime(settings(papers)) as runtime, open_session(runtime) as session:
         made = dict(session.evaluate_all(load_recipes(recipes), data))
     assert [untimed(one) for one in ran.objects] == [untimed(one.to_dict()) for one in made.values()]
     assert rerank is None or not made["default"].recipe.rerankers
@@ -58,7 +60,7 @@ def test_sweep(papers, files):
     ran = ccheck("sweep", "bm25", *files.options, *arguments)
     assert ran.code == 0, ran.err
     data = read_evaluation_data(str(files.claims), str(files.qrels), metrics=["R@5"])
-    with open_session(settings(papers)) as session:
+    with Runtime(settings(papers)) as runtime, open_session(runtime) as session:
         points = list(sweep(session, load_recipes(["bm25"])["bm25"], parse_grid([grid]), data))
     *told, _ = ran.objects
     assert [untimed(one) for one in told] == [
@@ -79,7 +81,7 @@ def test_mine(tmp_path):
     ran = ccheck("mine", *where, "--corpus", documents, "-o", tmp_path / "command.jsonl", "--json")
     assert ran.code == 0, ran.err
     mined = mine_from_store(
-        settings(tmp_path / "store", recipe="bm25"),
+        Runtime(settings(tmp_path / "store", recipe="bm25")),
         str(asked),
         str(judged),
         tmp_path / "script.jsonl",
@@ -123,7 +125,7 @@ def test_ingest(papers, tmp_path):
     ran = ccheck("ingest", CORPUS, "--store", stores["command"], "--recipe", recipe, "--json")
     assert ran.code == 0, ran.err
     own = settings(Path(stores["script"]))
-    with open_ingest(own, recipe_to_ingest(own, str(recipe))) as opened:
+    with Runtime(own) as runtime, open_ingest(runtime, recipe_to_ingest(own, str(recipe))) as opened:
         report = ingest([str(CORPUS)], opened.store, opened.encoders, IngestOptions())
     assert ran.objects[0]["added"] == report.added > 0
     described = []
@@ -169,8 +171,8 @@ def test_serve_has_the_defaults_of_the_function(monkeypatch):
     }
     given = {}
 
-    def load_app(models, **options):
-        given.update(options)
+    def load_app(models, runtime, stage, **options):
+        given.update(options, stage=stage)
         raise NotFound("not loaded here")
 
     monkeypatch.setattr(load, "load_app", load_app)
@@ -179,7 +181,7 @@ def test_serve_has_the_defaults_of_the_function(monkeypatch):
     assert {name: given[name] for name in defaults if name in given} == {
         name: default for name, default in defaults.items() if name in given
     }
-    assert len(given) > 5
+    assert given["stage"] == ModelStage()
 
 
 # -- claims have one reader

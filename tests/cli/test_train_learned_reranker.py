@@ -9,6 +9,7 @@ import pytest
 import tiny_training
 from cli_runs import ccheck, jsonl
 
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.lab.train.from_store import learn_reranker_from_store
 from ccheck.lab.train.learned_reranker import LearnedRerankerOptions, save_learned_reranker
@@ -63,7 +64,8 @@ def test_a_script_trains_the_same(files, tmp_path):
     assert train(files, tmp_path / "command.json", "bm25", "--depth", "10").code == 0
     settings = resolve({"store": str(files / "store"), "recipe": "bm25"}).settings
     options = LearnedRerankerOptions(depth=10)
-    report = learn_reranker_from_store(settings, str(files / "claims.jsonl"), str(files / "qrels.tsv"), options)
+    claims, qrels = str(files / "claims.jsonl"), str(files / "qrels.tsv")
+    report = learn_reranker_from_store(Runtime(settings), claims, qrels, options)
     save_learned_reranker(report.model, tmp_path / "script.json")
     assert (tmp_path / "script.json").read_bytes() == (tmp_path / "command.json").read_bytes()
 

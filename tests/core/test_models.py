@@ -112,7 +112,7 @@ def test_a_tokenizer_is_had_without_the_weights_and_the_weights_after_it(hub: Hu
     alone = {"tokenizer_only": True}
     assert ask(hub, tmp_path, alone, alone) == [["tokenizer.json"], ["tokenizer.json"]]
     assert hub.given == ["tokenizer.json"]
-    here = {"allow_download": False}
+    here = {"download": False}
     (missing, tokenizer) = ask(hub, tmp_path, here, alone | here)
     assert f"the model {NAME} is" in missing and "the hub was not asked" in missing
     assert tokenizer == ["tokenizer.json"]
@@ -125,7 +125,7 @@ def test_weights_of_which_a_part_was_downloaded_are_completed(hub: Hub, tmp_path
     (error,) = ask(hub, tmp_path, {})
     assert "could not be downloaded from the hub" in error
     hub.broken = set()
-    assert ask(hub, tmp_path, {}, {"allow_download": False}) == [WEIGHTS] * 2
+    assert ask(hub, tmp_path, {}, {"download": False}) == [WEIGHTS] * 2
 
 
 def test_code_comes_only_where_it_is_asked_for(hub: Hub, tmp_path: Path) -> None:

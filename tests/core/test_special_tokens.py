@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from runtimes import on_cpu
 
 from ccheck.core.special_tokens import broken_up, words_only
 from ccheck.core.types import Claim, Document, Evidence, Hit
@@ -90,7 +91,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("kind", ["gemma", "gemma2", "layerwise", "xlm-roberta", "bert", "modernbert"])
 def test_rerankers_read_words(folders: dict[str, Path], kind: str) -> None:
-    from ccheck.rerank.load import load_scorer
+    from tiny_rerankers import load_scorer
 
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folders[kind])
     prompt = {} if kind != "gemma2" else {"prompt": "<eos>Yes or no?", "yes_token": "<bos>"}
@@ -108,8 +109,7 @@ def test_rerankers_of_modules_read_words(folders: dict[str, Path], tmp_path: Pat
     from sentence_transformers import CrossEncoder
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.cross_encoder.modules import LogitScore
-
-    from ccheck.rerank.load import load_scorer
+    from tiny_rerankers import load_scorer
 
     for chat in (False, True):
         folder, saved = tmp_path / f"model-{chat}", str(tmp_path / f"saved-{chat}")
@@ -137,7 +137,7 @@ def test_embedding_models_read_words(folders: dict[str, Path], tmp_path: Path, k
     elif kind == "queries":
         folder, task = make_inference_free(tmp_path / "free"), {"task": "query"}
     if kind == "MultiVectorEncoder":
-        model = load_late_encoder(str(folder), documents="contextual", device="cpu")._model
+        model = load_late_encoder(str(folder), on_cpu(), documents="contextual")._model
     else:
         if kind == "prompts":
             plain = sentence_transformers.SentenceTransformer(str(folder), prompts={"query": "ask</s>"}, device="cpu")
@@ -160,7 +160,7 @@ def test_embedding_models_read_words(folders: dict[str, Path], tmp_path: Path, k
 def test_judges_read_words(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     from ccheck.verdict.classifier import StanceClassifier
 
-    method = StanceClassifier(str(folders["stance"]), "cpu")
+    method = StanceClassifier(str(folders["stance"]), on_cpu())
     tokenizer = transformers.AutoTokenizer.from_pretrained(folders["stance"])
     seen: list[Any] = []
     forward = type(method.network).forward

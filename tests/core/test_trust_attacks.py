@@ -16,6 +16,7 @@ from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.keys import key_for
 from ccheck.core.models import CHOSEN, find_model
 from ccheck.core.recipe import load_recipe, models_of, recipe_names
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import config_files, resolve
 from ccheck.core.stages import LateStage, ModelStage, Sparse
 from ccheck.encode.dense import DEFAULT_MODEL
@@ -85,7 +86,7 @@ def test_code_beside_weights_runs_where_the_user_says_so(evil, papers):
 def test_the_flag_is_for_what_the_recipe_or_the_user_names(evil):
     """A model of whose code nobody spoke does not get to run it."""
     settings = resolve({"trust_remote_code": True}, {}, trust_folder=True).settings
-    open_reranker(ModelStage(model=str(evil / "weights")), settings, lambda name: pytest.fail())
+    open_reranker(ModelStage(model=str(evil / "weights")), Runtime(settings))
     assert not (evil / "ran").exists()
 
 

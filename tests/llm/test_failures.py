@@ -180,7 +180,8 @@ class Number(Reply):
     number: int
     share: float = Field(ge=0, le=1)
 
-llm = open_llm(Settings(llm_model="m", llm_base_url=sys.argv[1], cache_dir=Path(sys.argv[2]), llm_concurrency=4))
+settings = Settings(llm_model="m", llm_base_url=sys.argv[1], cache_dir=Path(sys.argv[2]), llm_concurrency=4)
+llm = open_llm(Runtime(settings))
 questions = [Question(({"role": "user", "content": f"question {n}"},), Number) for n in range(20)]
 try:
     for outcome in llm.ask_many(questions):

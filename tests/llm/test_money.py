@@ -11,6 +11,7 @@ from llm_questions import GOOD, Number, many, numbered, patient_models, words  #
 from scripted_llm import KEY, Said, error, say, scripted
 
 from ccheck.core.errors import ServerError, UsageError
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.types import Usage
 from ccheck.llm import Answer, BudgetSpent, Failure, Question, Reply, open_budget, open_llm
@@ -164,8 +165,8 @@ def test_a_limit_of_cost_needs_prices():
 def test_two_models_can_share_a_budget(tmp_path):
     with scripted([say(GOOD)]) as server:
         settings = Settings(llm_model="a", llm_base_url=server.url, cache_dir=tmp_path, llm_max_calls=1)
-        budget = open_budget(settings)
-        with open_llm(settings, budget=budget) as first, open_llm(settings, "b", budget=budget) as second:
+        with Runtime(settings) as runtime:
+            first, second = open_llm(runtime), open_llm(runtime, "b")
             first.ask(words(), Number)
             with pytest.raises(BudgetSpent):
                 second.ask(words(), Number)

@@ -13,6 +13,7 @@ from smollm2 import model_folder, served
 from ccheck import Checker
 from ccheck.core.errors import ServerError
 from ccheck.core.recipe import load_recipe
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings, resolve
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit
@@ -41,7 +42,7 @@ def open_model(server: tuple[str, str], tmp_path: Path):
     def open_one(**settings: Any) -> LanguageModel:
         url, name = server
         values = {"llm_model": name, "llm_base_url": url, "cache_dir": tmp_path / "cache", "llm_timeout": 200}
-        opened.append(open_llm(Settings.model_validate(values | settings)))
+        opened.append(open_llm(Runtime(Settings.model_validate(values | settings))))
         return opened[-1]
 
     yield open_one

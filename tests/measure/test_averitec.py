@@ -17,6 +17,7 @@ from scripted_llm import KEY, Said, say, scripted, user_text
 from ccheck import Checker
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.recipe import load_recipe
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.types import Citation, Claim, Document, Evidence, Hit, QuestionAnswer, Result, Verdict
 from ccheck.lab.measure.averitec import (
@@ -178,7 +179,7 @@ def test_a_recipe_is_measured(checker: Any, files: tuple[Path, Path]) -> None:
     assert scores.accuracy == 0.3 and 0 < scores.questions_and_answers < 1
     from ccheck.llm import open_llm
 
-    with open_llm(judge_settings) as llm:
+    with open_llm(Runtime(judge_settings)) as llm:
         recall = ev2r(read_gold(files[0]), made.predictions, llm)
     assert (recall.questions, recall.questions_and_answers, recall.score) == (0.5, 0.5, 0.3)
 

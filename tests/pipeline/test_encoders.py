@@ -14,11 +14,13 @@ from ccheck.core.install import install_command
 from ccheck.core.layout import Chunking, Layout
 from ccheck.core.models import find_model
 from ccheck.core.recipe import Recipe, load_recipe
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Analysis
+from ccheck.encode.dense import load_embedder
+from ccheck.encode.sparse import load_sparse_embedder
 from ccheck.ingest import default_chunking, layout_of
 from ccheck.pipeline.encoders import open_encoders
-from ccheck.pipeline.resources import Resources
 from ccheck.search import StoreInfo
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
@@ -28,8 +30,8 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 @pytest.fixture
-def loaded(tmp_path: Path) -> Iterator[Resources]:
-    made = Resources(Settings.model_validate({"cache_dir": tmp_path / "cache", "device": "cpu"}))
+def loaded(tmp_path: Path) -> Iterator[Runtime]:
+    made = Runtime(Settings.model_validate({"cache_dir": tmp_path / "cache", "device": "cpu"}))
     yield made
     made.close()
 
@@ -66,7 +68,7 @@ def store(layout: Layout, dimensions: int | None = None) -> StoreInfo:
 # -- without a recipe
 
 
-def test_a_new_store_gets_the_default_model(loaded: Resources) -> None:
+def test_a_new_store_gets_the_default_model(loaded: Runtime) -> None:
     encoders = open_encoders(loaded, None)
     (main,) = encoders.dense
     assert main.embedder.spec.model == MINILM and main.chunking == default_chunking(main.embedder.spec)
@@ -74,19 +76,19 @@ def test_a_new_store_gets_the_default_model(loaded: Resources) -> None:
     assert open_encoders(loaded, None, dense=False).dense == ()
 
 
-def test_a_store_keeps_its_model_and_its_passages(loaded: Resources, other: str) -> None:
-    spec = loaded.embedder(other).spec
+def test_a_store_keeps_its_model_and_its_passages(loaded: Runtime, other: str) -> None:
+    spec = load_embedder(other, loaded).spec
     layout = Layout.with_vectors(spec, Chunking(100, 100, 10))
     assert layout_of(open_encoders(loaded, store(layout))) == layout
     with pytest.raises(InvalidData, match=r"was made with.*would use no embeddings"):
         open_encoders(loaded, store(layout), dense=False)
-    named = Resources(loaded.settings.model_copy(update={"embedding_model": MINILM}))
+    named = Runtime(loaded.settings.model_copy(update={"embedding_model": MINILM}))
     with pytest.raises(InvalidData, match="index delete"):
         open_encoders(named, store(layout))
     named.close()
 
 
-def test_everything_that_a_store_has_is_made_again(loaded: Resources, splade: str, other: str, tmp_path: Path) -> None:
+def test_everything_that_a_store_has_is_made_again(loaded: Runtime, splade: str, other: str, tmp_path: Path) -> None:
     wanted = recipe(
         tmp_path,
         f"""
@@ -106,7 +108,7 @@ def test_everything_that_a_store_has_is_made_again(loaded: Resources, splade: st
     assert main.embedding.model == MINILM and main.chunking.cuts
     assert further.embedding.model == other and not further.chunking.cuts
     assert layout.sparse is not None and layout.analyses == (Analysis(stemming=True),)
-    again = Resources(loaded.settings)
+    again = Runtime(loaded.settings)
     assert layout_of(open_encoders(again, store(layout))) == layout
     assert layout_of(open_encoders(again, store(layout), wanted)) == layout
     again.close()
@@ -115,12 +117,12 @@ def test_everything_that_a_store_has_is_made_again(loaded: Resources, splade: st
 # -- with one
 
 
-def test_a_recipe_of_words_needs_no_model(loaded: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recipe_of_words_needs_no_model(loaded: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     assert layout_of(open_encoders(loaded, None, load_recipe("bm25"))) == Layout()
 
 
-def test_the_first_dense_retriever_makes_the_main_field(loaded: Resources, other: str, tmp_path: Path) -> None:
+def test_the_first_dense_retriever_makes_the_main_field(loaded: Runtime, other: str, tmp_path: Path) -> None:
     one = f'[retrievers.a]\nkind = "dense"\nmodel = "{other}"\n'
     encoders = open_encoders(loaded, None, recipe(tmp_path, one))
     assert [encoder.embedder.spec.model for encoder in encoders.dense] == [other]
@@ -129,13 +131,13 @@ def test_the_first_dense_retriever_makes_the_main_field(loaded: Resources, other
     assert [encoder.embedder.spec.model for encoder in both.dense] == [MINILM, other]
 
 
-def test_a_model_by_two_names_is_one_field(loaded: Resources, tmp_path: Path) -> None:
+def test_a_model_by_two_names_is_one_field(loaded: Runtime, tmp_path: Path) -> None:
     copy = shutil.copytree(find_model(MINILM).path, tmp_path / "copy")
     text = f'[retrievers.a]\nkind = "dense"\n[retrievers.b]\nkind = "dense"\nmodel = "{copy}"\n'
     assert len(open_encoders(loaded, None, recipe(tmp_path, text)).dense) == 1
 
 
-def test_one_model_can_not_make_two_fields(loaded: Resources, tmp_path: Path) -> None:
+def test_one_model_can_not_make_two_fields(loaded: Runtime, tmp_path: Path) -> None:
     text = f'[retrievers.a]\nkind = "dense"\n[retrievers.b]\nkind = "dense"\nmodel = "{MINILM}"\npassages = false\n'
     with pytest.raises(InvalidData, match=r"embedded whole by .*MiniLM.* embedded in passages"):
         open_encoders(loaded, None, recipe(tmp_path, text))
@@ -146,14 +148,14 @@ def test_one_model_can_not_make_two_fields(loaded: Resources, tmp_path: Path) ->
     assert layout_of(open_encoders(loaded, store(layout), load_recipe("default"))) == layout  # as the store has it
 
 
-def test_two_sparse_encoders_are_too_many(loaded: Resources, splade: str, tmp_path: Path) -> None:
+def test_two_sparse_encoders_are_too_many(loaded: Runtime, splade: str, tmp_path: Path) -> None:
     text = f'[retrievers.sparse]\nmodel = "{splade}"\n[retrievers.b]\nkind = "sparse"\n'
     with pytest.raises(InvalidData, match="several sparse encoders"):
         open_encoders(loaded, None, recipe(tmp_path, text))
 
 
-def test_a_store_of_another_sparse_encoder_is_refused(loaded: Resources, splade: str, tmp_path: Path) -> None:
-    layout = Layout(sparse=loaded.sparse_embedder(splade).spec)
+def test_a_store_of_another_sparse_encoder_is_refused(loaded: Runtime, splade: str, tmp_path: Path) -> None:
+    layout = Layout(sparse=load_sparse_embedder(splade, loaded).spec)
     another = str(make_splade(tmp_path / "another", seed=1))
     with pytest.raises(InvalidData, match="was made with no dense embeddings; sparse vectors made with"):
         open_encoders(loaded, store(layout), recipe(tmp_path, f'[retrievers.sparse]\nmodel = "{another}"\n'))
@@ -171,7 +173,7 @@ train = "ccheck train embedder --preset tuned"
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_a_model_that_can_not_be_had_is_named_with_what_to_do(loaded: Resources, kind: str, tmp_path: Path) -> None:
+def test_a_model_that_can_not_be_had_is_named_with_what_to_do(loaded: Runtime, kind: str, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="nobody/tuned") as caught:
         open_encoders(loaded, None, recipe(tmp_path, MISSING.format(kind=kind, required="true")))
     assert "ccheck train embedder --preset tuned" in str(caught.value)
@@ -181,21 +183,21 @@ def test_a_model_that_can_not_be_had_is_named_with_what_to_do(loaded: Resources,
     assert encoders.notices[0].startswith("without the ") and "nobody/tuned" in encoders.notices[0]
 
 
-def test_what_the_store_has_can_not_be_left_out(loaded: Resources, splade: str, tmp_path: Path) -> None:
-    layout = Layout(sparse=loaded.sparse_embedder(splade).spec)
+def test_what_the_store_has_can_not_be_left_out(loaded: Runtime, splade: str, tmp_path: Path) -> None:
+    layout = Layout(sparse=load_sparse_embedder(splade, loaded).spec)
     gone = recipe(tmp_path, MISSING.format(kind="sparse", required="false"))
     with pytest.raises(NotFound, match="nobody/tuned"):
         open_encoders(loaded, store(layout), gone)
 
 
-def test_stand_ins_are_named(loaded: Resources, splade: str, tmp_path: Path) -> None:
+def test_stand_ins_are_named(loaded: Runtime, splade: str, tmp_path: Path) -> None:
     wanted = recipe(tmp_path, MISSING.format(kind="sparse", required="true"), **{"nobody/tuned": splade})
     encoders = open_encoders(loaded, None, wanted)
     assert encoders.sparse is not None and encoders.sparse.spec.model == splade
     assert encoders.notices == (f"{splade} stands in for nobody/tuned",)
 
 
-def test_a_tokenizer_that_can_not_be_had_is_named(loaded: Resources, tmp_path: Path) -> None:
+def test_a_tokenizer_that_can_not_be_had_is_named(loaded: Runtime, tmp_path: Path) -> None:
     text = '[retrievers.a]\nkind = "bm25"\n[retrievers.bm25]\nrequired = {}\n'
     text += 'analysis = {{ subwords = "nobody/tokenizer" }}\n'
     with pytest.raises(NotFound, match=r"nobody/tokenizer.*--replace nobody/tokenizer=OTHER"):
@@ -204,11 +206,11 @@ def test_a_tokenizer_that_can_not_be_had_is_named(loaded: Resources, tmp_path: P
     assert encoders.analyses == () and "nobody/tokenizer" in encoders.notices[0]
 
 
-def test_without_the_models_extra(loaded: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_models_extra(loaded: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """numpy runs the default model; one of another kind is left out, or named with what installs what it needs."""
     layout = layout_of(open_encoders(loaded, None))
     monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
-    bare = Resources(loaded.settings)
+    bare = Runtime(loaded.settings)
     for encoders in (
         open_encoders(bare, None),
         open_encoders(bare, store(layout)),
@@ -217,7 +219,7 @@ def test_without_the_models_extra(loaded: Resources, monkeypatch: pytest.MonkeyP
         assert layout_of(encoders) == layout and not encoders.notices
     bare.close()
     monkeypatch.setattr("ccheck.encode.dense.read_bert_folder", lambda path: None)
-    bare = Resources(loaded.settings)
+    bare = Runtime(loaded.settings)
     encoders = open_encoders(bare, None)
     assert encoders.dense == ()
     assert encoders.notices[0].startswith("without the embeddings of sentence-transformers/all-MiniLM-L6-v2: ")
@@ -235,23 +237,23 @@ def test_without_the_models_extra(loaded: Resources, monkeypatch: pytest.MonkeyP
     bare.close()
 
 
-def test_no_embeddings_for_a_recipe_that_searches_them(loaded: Resources) -> None:
+def test_no_embeddings_for_a_recipe_that_searches_them(loaded: Runtime) -> None:
     with pytest.raises(UsageError, match=r"the recipe dense searches embeddings\. Leave out --no-dense"):
         open_encoders(loaded, None, load_recipe("dense"), dense=False)
     assert open_encoders(loaded, None, load_recipe("default"), dense=False).dense == ()
 
 
-def test_additional_texts_need_a_language_model(loaded: Resources, tmp_path: Path) -> None:
+def test_additional_texts_need_a_language_model(loaded: Runtime, tmp_path: Path) -> None:
     pytest.importorskip("openai", reason="needs the extra llm")
     wanted = recipe(tmp_path, "[retrievers.bm25]\n[ingest.additional]\nposts = 2\n")
     with pytest.raises(UsageError, match=r"the recipe mine has texts.*--llm MODEL"):
         open_encoders(loaded, None, wanted)
     flags = {"llm_model": "m", "llm_base_url": "http://127.0.0.1:9/v1"}
-    asking = Resources(loaded.settings.model_copy(update=flags))
+    asking = Runtime(loaded.settings.model_copy(update=flags))
     layout = layout_of(open_encoders(asking, None, wanted))
     assert layout.additional is not None and (layout.additional.model, layout.additional.posts) == ("m", 2)
     # Later ingests write what the store has, by the same model, also where the settings name another.
-    another = Resources(loaded.settings.model_copy(update=flags | {"llm_model": "n"}))
+    another = Runtime(loaded.settings.model_copy(update=flags | {"llm_model": "n"}))
     assert layout_of(open_encoders(another, store(layout))) == layout
     with pytest.raises(InvalidData, match=r"a summary and 2 posts for each document, written by m.*by n"):
         open_encoders(another, store(layout), wanted)

@@ -19,6 +19,7 @@ from scripted_llm import Said, error, say, scripted
 
 from ccheck.core import http
 from ccheck.core.errors import CcheckError, ServerError
+from ccheck.core.runtime import Runtime
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Stance
 from ccheck.llm import LanguageModel, Refused
@@ -95,7 +96,8 @@ from ccheck.core.settings import Settings
 class Number(Reply):
     number: int
 
-llm = open_llm(Settings(llm_model="m", llm_base_url=sys.argv[1], cache_dir=Path(sys.argv[2]), llm_retry_seconds=0))
+settings = Settings(llm_model="m", llm_base_url=sys.argv[1], cache_dir=Path(sys.argv[2]), llm_retry_seconds=0)
+llm = open_llm(Runtime(settings))
 ask = RemoteReranker(sys.argv[1], retry_seconds=0)
 def one_by_one(n):
     for asked in (lambda: llm.ask(({"role": "user", "content": str(n)},), Number), lambda: ask("sea", ["a", "b"])):
@@ -254,7 +256,7 @@ def open_model_or_reranker(tmp_path) -> Callable[..., Callable[[], object]]:
             reranker = RemoteReranker(url, retry_seconds=600, notify=notify)
             return lambda: reranker("sea", ["a", "b"])
         settings = Settings(llm_model="m", llm_base_url=url, cache_dir=tmp_path, llm_retry_seconds=600)
-        model = open_llm(settings, notify=notify)
+        model = open_llm(Runtime(settings, notify))
         return lambda: model.ask(({"role": "user", "content": "?"},), hostile_reply())
 
     return open_one

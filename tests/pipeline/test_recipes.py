@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from runtimes import on_cpu
 from scripted_llm import KEY, say, scripted, user_text
 
 from ccheck import Checker, Claim
 from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.fusion import fuse
 from ccheck.core.recipe import Recipe, load_recipe
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings, resolve
 from ccheck.core.types import Query, Result
 from ccheck.demo import CORPUS
-from ccheck.pipeline.resources import Resources
+from ccheck.encode.dense import DEFAULT_MODEL
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
 pytest.importorskip("openai", reason="needs the extra llm")
@@ -152,8 +154,8 @@ def test_measuring_leaves_retrievers_at_their_own_depth(settings: Settings, reci
 
 def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, recipe: Recipe, monkeypatch) -> None:
     memory = Kept()
-    loaded = Resources(settings, memory)
-    with Checker(settings, recipe=recipe, resources=loaded) as checker:
+    loaded = Runtime(settings, memory=memory)
+    with Checker(loaded, recipe=recipe) as checker:
         first = list(checker.check_many(CLAIMS, k=8, trace=True))
         assert memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
         monkeypatch.setattr(checker.store, "rankings", lambda *_, **__: pytest.fail("searched again"))
@@ -163,7 +165,7 @@ def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, rec
     assert strip == [(result.stages, [piece.hit for piece in result.evidence]) for result in second]
     # Another fusion or weight is no other search.
     other = recipe.model_copy(update={"fusion": recipe.fusion.model_copy(update={"k": 1})})
-    with Checker(settings, recipe=other, resources=loaded) as checker:
+    with Checker(loaded, recipe=other) as checker:
         monkeypatch.setattr(checker.store, "rankings", lambda *_, **__: pytest.fail("searched again"))
         assert list(checker.check_many(CLAIMS, k=8, trace=True))
     loaded.close()
@@ -175,8 +177,8 @@ def test_a_second_run_with_a_memory_loads_no_model(settings: Settings, recipe: R
     def run() -> tuple[list[Result], dict[str, Query]]:
         """The results, and what the store was asked for each claim."""
         asked: dict[str, Query] = {}
-        loaded = Resources(settings, memory)
-        with Checker(settings, recipe=recipe, resources=loaded) as checker:
+        loaded = Runtime(settings, memory=memory)
+        with Checker(loaded, recipe=recipe) as checker:
             search = checker.store.rankings
 
             def rankings(queries: Sequence[Query], *given: Any, **more: Any) -> Any:
@@ -207,8 +209,8 @@ def test_a_memory_forgets_what_another_state_of_the_store_gave(tmp_path: Path) -
     made = resolve({"store": str(tmp_path / "store"), "cache_dir": tmp_path}).settings
     bm25 = load_recipe("bm25")
     memory = Kept()
-    loaded = Resources(made, memory)
-    with Checker(made, recipe=bm25, resources=loaded) as checker:
+    loaded = Runtime(made, memory=memory)
+    with Checker(loaded, recipe=bm25) as checker:
         checker.ingest(str(CORPUS), dense=False)
         before = next(checker.check_many(CLAIMS[:1], trace=True))
         (tmp_path / "more.jsonl").write_text(
@@ -306,7 +308,7 @@ def test_each_retriever_searches_for_what_its_query_says(settings, recipe, llm_s
     (query,) = asked
     assert query.text == CLAIMS[0].text
     assert query.words("bm25").startswith(CLAIMS[0].text) and "tide gauge records" in query.words("bm25")
-    embedder = load_embedder(device="cpu")
+    embedder = load_embedder(DEFAULT_MODEL, on_cpu())
     texts = ["Tide gauges\nSea level by tide gauges."] * 2 + [CLAIMS[0].text]
     mean = embedder.encode_documents(texts).mean(axis=0)
     assert float(np.dot(query.embedding("dense"), mean / np.linalg.norm(mean))) > 0.999

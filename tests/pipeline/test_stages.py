@@ -45,8 +45,8 @@ def opened(folder: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         stages = {} if rerank is None else {"rerank": ModelStage(model="x", depth=12, required=False)}
         verdict = VerdictStage(method="none" if method is None else "stance")
         recipe = base.model_copy(update={"rerankers": stages, "verdict": verdict, **update})
-        monkeypatch.setattr("ccheck.pipeline.resources.open_reranker", lambda *_: rerank)
-        monkeypatch.setattr("ccheck.pipeline.resources.open_method", lambda *_: method)
+        monkeypatch.setattr("ccheck.pipeline.plan.open_reranker", lambda *_: rerank)
+        monkeypatch.setattr("ccheck.pipeline.plan.open_method", lambda *_: method)
         made.append(_checker(folder, recipe, strict))
         return made[-1]
 
@@ -145,7 +145,7 @@ def test_a_reranker_that_is_not_there_is_a_warning_or_an_error(folder, monkeypat
     def absent(*_: object) -> None:
         raise NotFound("the model x is not here; do this")
 
-    monkeypatch.setattr("ccheck.pipeline.resources.open_reranker", absent)
+    monkeypatch.setattr("ccheck.pipeline.plan.open_reranker", absent)
     recipe = load_recipe("bm25").model_copy(update={"verdict": VerdictStage(method="none")})
     for stage, strict in ((ModelStage(required=True), False), (ModelStage(required=False), True)):
         checker = _checker(folder, recipe.model_copy(update={"rerankers": {"r": stage}}), strict)
@@ -227,7 +227,7 @@ def test_nobody_to_judge_is_said_in_the_verdict(folder, monkeypatch):
     def absent(*_: object) -> None:
         raise NotFound("no verdict model is set up: do this")
 
-    monkeypatch.setattr("ccheck.pipeline.resources.open_method", absent)
+    monkeypatch.setattr("ccheck.pipeline.plan.open_method", absent)
     recipe = load_recipe("bm25")
     with _checker(folder, recipe.model_copy(update={"verdict": VerdictStage(method="auto")})) as checker:
         verdict = checker.check(SEA).verdict

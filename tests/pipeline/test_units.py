@@ -11,11 +11,11 @@ import pytest
 from ccheck import Checker, Claim, Stance
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.recipe import Recipe, load_recipe
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.types import Hit, Query, Sentence, Unit
 from ccheck.ingest import layout_of
 from ccheck.pipeline.encoders import open_encoders
-from ccheck.pipeline.resources import Resources
 from ccheck.pipeline.retrieval import search
 from ccheck.pipeline.run import Run
 from ccheck.pipeline.steps import cases, choose_evidence, judged
@@ -121,8 +121,8 @@ def test_rerankers_and_judges_read_the_unit(tmp_path: Path, checker: Checker, mo
                 )
                 yield Judged((Stance("SUPPORTS", 0.9),) * len(texts), quotes)
 
-    monkeypatch.setattr("ccheck.pipeline.resources.open_reranker", lambda *_: ByLength())
-    monkeypatch.setattr("ccheck.pipeline.resources.open_method", lambda *_: Quotes())
+    monkeypatch.setattr("ccheck.pipeline.plan.open_reranker", lambda *_: ByLength())
+    monkeypatch.setattr("ccheck.pipeline.plan.open_method", lambda *_: Quotes())
     made = recipe(tmp_path, '[rerankers.length]\nmodel = "x"')
     made = made.model_copy(update={"verdict": made.verdict.model_copy(update={"method": "stance"})})
     with opened(tmp_path, made) as judging:
@@ -198,7 +198,7 @@ def test_units_with_vectors_make_the_store_have_a_model(tmp_path: Path) -> None:
         '[ingest.units.windows]\ncut = "window"\ntokens = 20\noverlap = 4\ndense = true\n[retrievers.bm25]\n'
     )
     with opened(tmp_path, load_recipe(str(file))) as checker:
-        layout = layout_of(open_encoders(Resources(checker.settings), None, checker.recipe))
+        layout = layout_of(open_encoders(Runtime(checker.settings), None, checker.recipe))
     windows = layout.units["windows"]
     assert (windows.cut, windows.tokens, windows.overlap) == ("window", 20, 4)
     assert windows.embedding is not None and windows.embedding == layout.embedding

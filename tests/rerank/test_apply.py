@@ -12,6 +12,7 @@ import pytest
 from ccheck.core import models
 from ccheck.core.errors import MissingExtra, NotFound, UsageError
 from ccheck.core.install import install_command
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import LateStage, ModelStage
 from ccheck.core.types import Document, Hit, Ranking
@@ -50,10 +51,6 @@ def ranking(*ids: str) -> Ranking:
 
 def ids(found: Ranking) -> list[str]:
     return [hit.document.id for hit in found.hits]
-
-
-def no_llm(name: str | None):
-    raise AssertionError("no language model is wanted")
 
 
 STAGE = ModelStage(model="x", depth=3)
@@ -131,9 +128,9 @@ def test_a_model_that_is_not_there_says_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(models, "best_device", lambda: "cuda")
     with pytest.raises(NotFound, match=r"bge-reranker-v2-gemma is not installed.*--rerank.*late .*or none"):
-        opening.open_reranker(ModelStage(), Settings(), no_llm)
+        opening.open_reranker(ModelStage(), Runtime(Settings()))
     with pytest.raises(NotFound, match=r"some/thing .*or choose another reranker with --rerank"):
-        opening.open_reranker(ModelStage(model="some/thing"), Settings(), no_llm)
+        opening.open_reranker(ModelStage(model="some/thing"), Runtime(Settings()))
 
 
 # -- the share of the scores before

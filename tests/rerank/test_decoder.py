@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from reranker_pairs import PASSAGES, QUERIES, flag_embedding, plain_ids, score
-from tiny_rerankers import PROMPT, TEXTS, make_decoder, make_layerwise
+from tiny_rerankers import PROMPT, TEXTS, load_scorer, make_decoder, make_layerwise
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.rerank.decoder import PackedDecoder, PaddedDecoder
-from ccheck.rerank.load import load_scorer
 from ccheck.rerank.local import LocalReranker
 from ccheck.rerank.types import Encoded
 

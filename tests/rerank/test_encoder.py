@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from reranker_pairs import HOSTILE, PASSAGES, QUERIES, flag_embedding, score
-from tiny_rerankers import TEXTS, make_encoder
+from tiny_rerankers import TEXTS, load_scorer, make_encoder
 
 from ccheck.rerank.encoder import PackedEncoder, PaddedEncoder
-from ccheck.rerank.load import load_scorer
 from ccheck.rerank.tokens import longest_first
 from ccheck.rerank.types import Encoded
 

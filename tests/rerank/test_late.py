@@ -7,9 +7,11 @@ import math
 import numpy as np
 import pytest
 from cli_runs import ccheck
+from runtimes import on_cpu
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.models import find_model
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import LateStage
 from ccheck.encode.late import BertEncoder, TorchEncoder, _load, load_late_encoder, trained_for_it
@@ -27,12 +29,12 @@ PASSAGES = [
 
 @pytest.fixture(scope="module")
 def late() -> LateReranker:
-    return LateReranker(load_late_encoder(MODEL), MODEL)
+    return LateReranker(load_late_encoder(MODEL, on_cpu()), MODEL)
 
 
 @pytest.fixture(scope="module")
 def in_context() -> LateReranker:
-    encoder = load_late_encoder(MODEL, documents="contextual", device="cpu")
+    encoder = load_late_encoder(MODEL, on_cpu(), documents="contextual")
     assert isinstance(encoder, BertEncoder)
     return LateReranker(encoder, MODEL)
 
@@ -121,15 +123,15 @@ def test_what_bears_on_the_claim_comes_first(documents, request):
 
 
 def test_long_documents_are_cut_and_said_to_be():
-    short = LateReranker(load_late_encoder(MODEL, documents="contextual", device="cpu", max_tokens=32), "short")
+    short = LateReranker(load_late_encoder(MODEL, on_cpu(), documents="contextual", max_tokens=32), "short")
     # In context two special tokens count.
     assert short(CLAIM, [" ".join(["word"] * 31), " ".join(["word"] * 30)]).cut == (True, False)
     with pytest.raises(UsageError, match="512 tokens at most"):
-        load_late_encoder(MODEL, documents="contextual", device="cpu", max_tokens=513)
-    static = LateReranker(load_late_encoder(MODEL, max_tokens=32), "static")
+        load_late_encoder(MODEL, on_cpu(), documents="contextual", max_tokens=513)
+    static = LateReranker(load_late_encoder(MODEL, on_cpu(), max_tokens=32), "static")
     long = " ".join(["word"] * 5000)
     assert static(CLAIM, [f"{long} {CLAIM}", " ".join(["word"] * 32)]).cut == (True, False)
-    whole = LateReranker(load_late_encoder(MODEL), "whole")(CLAIM, [f"{long} {CLAIM}", long])
+    whole = LateReranker(load_late_encoder(MODEL, on_cpu()), "whole")(CLAIM, [f"{long} {CLAIM}", long])
     assert whole.cut == (False, False) and whole.values[0] > whole.values[1] + 0.2
 
 
@@ -145,14 +147,14 @@ def test_a_model_that_was_trained_for_it_is_used_as_it_is(tmp_path):
         384, 16, bias=False, activation_function=torch.nn.Identity(), module_input_name="token_embeddings"
     )
     parts = [base, projection, MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
-    model = MultiVectorEncoder(modules=parts, device="cpu")
+    model = MultiVectorEncoder(modules=parts)
     model.save_pretrained(str(tmp_path / "colbert"))
     assert trained_for_it(tmp_path / "colbert") and not trained_for_it(find_model(MODEL).path)
     own = model.similarity(model.encode_query([CLAIM]), model.encode_document(PASSAGES))[0].tolist()
     tokens = len(model.tokenizer(CLAIM).input_ids)
     with pytest.raises(UsageError, match='documents = "contextual"'):
-        load_late_encoder(str(tmp_path / "colbert"))
-    encoder = load_late_encoder(str(tmp_path / "colbert"), documents="contextual", device="cpu")
+        load_late_encoder(str(tmp_path / "colbert"), on_cpu())
+    encoder = load_late_encoder(str(tmp_path / "colbert"), on_cpu(), documents="contextual")
     found = LateReranker(encoder, "colbert", window=0, idf=False)(CLAIM, PASSAGES)
     assert np.array(found.values) * tokens == pytest.approx(own, abs=0.05)
     assert np.argsort(found.values).tolist() == np.argsort(own).tolist()
@@ -160,16 +162,16 @@ def test_a_model_that_was_trained_for_it_is_used_as_it_is(tmp_path):
 
 def test_what_is_no_such_model_is_an_error(tmp_path):
     with pytest.raises(NotFound):
-        load_late_encoder(str(tmp_path / "nothing"))
+        load_late_encoder(str(tmp_path / "nothing"), on_cpu())
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(NotFound, match="safetensors"):
-        load_late_encoder(str(tmp_path))
+        load_late_encoder(str(tmp_path), on_cpu())
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(UsageError, match="not of a type"):
-        load_late_encoder(str(tmp_path))
+        load_late_encoder(str(tmp_path), on_cpu())
     pytest.importorskip("torch")
     with pytest.raises(InvalidData, match="can't be loaded"):
-        load_late_encoder(str(tmp_path), documents="contextual")
+        load_late_encoder(str(tmp_path), on_cpu(), documents="contextual")
 
 
 class Kept:
@@ -186,10 +188,7 @@ class Kept:
 
 
 def test_a_memory_keeps_scores_by_all_that_they_depend_on():
-    def no_llm(name):
-        raise AssertionError(name)
-
-    reranker = open_reranker(LateStage(), Settings(), no_llm, memory=Kept())
+    reranker = open_reranker(LateStage(), Runtime(Settings(), memory=Kept()))
     three, two = reranker(CLAIM, PASSAGES).values, reranker(CLAIM, PASSAGES[:2]).values
     assert three[:2] != two  # rarity is among the passages
     reranker._reranker = None  # from now on the memory alone can answer

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from needs import does_not_apply
 from reranker_pairs import flag_embedding, plain_ids, score
-from tiny_rerankers import TEXTS, make_decoder, make_layerwise
+from tiny_rerankers import TEXTS, load_scorer, make_decoder, make_layerwise
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.rerank.decoder import PackedDecoder
-from ccheck.rerank.load import load_scorer
 
 pytest.importorskip("sentence_transformers", reason="the models extra is not installed")
 PASSAGES = [*TEXTS, "", "sea " * 400, "x\x00😀"]

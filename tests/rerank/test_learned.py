@@ -10,7 +10,7 @@ import pytest
 from programs import loaded
 
 from ccheck.core.errors import InvalidData, NotFound
-from ccheck.core.settings import Settings
+from ccheck.core.runtime import Runtime
 from ccheck.core.stages import LearnedStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Ranking, Result, Unit
 from ccheck.lab.train.learned_reranker import (
@@ -173,7 +173,7 @@ def test_it_learns_what_tells_documents_apart(trained, tmp_path):
         assert figure.difference_interval[0] > 0.3
     save_learned_reranker(trained.model, tmp_path / "learned.json")
     stage = LearnedStage(model=tmp_path / "learned.json", depth=15)
-    reranker = open_reranker(stage, Settings(), lambda name: pytest.fail("no language model is needed"))
+    reranker = open_reranker(stage, Runtime())
     claim = "coral ocean 1850"
     ranking = Ranking(tuple(hits_of(claim, 99, "wanted")))
     done, usage = rerank(claim, ranking, reranker, stage, "learned", "rrf")

@@ -360,7 +360,7 @@ def test_a_server_that_is_killed_and_comes_back(tmp_path: Path, papers: Path):
     """Who asks meanwhile gets the true scores, late: a caller in a loop, and a `ccheck query`."""
     pytest.importorskip("fastapi", reason="the server extra is not installed")
     pytest.importorskip("transformers", reason="the models extra is not installed")
-    from ccheck.rerank.load import load_scorer
+    from tiny_rerankers import load_scorer
 
     folder = make_encoder(tmp_path / "model")
     scorer = load_scorer(str(folder), device="cpu")

@@ -127,7 +127,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("kind", ["decoder", "encoder"])
 def test_32_callers_get_the_scores_of_the_bare_scorer(serve, folders, kind):
     """Their texts share batches; queries, lengths and duplicates differ."""
-    from ccheck.rerank.load import load_scorer
+    from tiny_rerankers import load_scorer
 
     scorer = load_scorer(str(folders[kind]), device="cpu", max_tokens=128)
     asked = [
@@ -177,7 +177,7 @@ def test_health_info_metrics_and_the_openapi_page(serve, caplog):
 
 
 def test_the_canary(folders):
-    from ccheck.rerank.load import load_scorer
+    from tiny_rerankers import load_scorer
 
     good = WordScorer()
     check_scorer(good)

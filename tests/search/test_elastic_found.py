@@ -15,11 +15,11 @@ from elastic_stub import Answer, Stub
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.layout import Layout
 from ccheck.core.recipe import load_recipe
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Query, Ranking
 from ccheck.pipeline.plan import Plan, make_plan
-from ccheck.pipeline.resources import Resources
 from ccheck.search import StoreInfo, parse_filter
 from ccheck.search.elastic import Connection, ElasticStore, FieldNames
 from ccheck.search.elastic.fields import CONFLICT, Field, fields_of
@@ -341,7 +341,7 @@ def planned(model: str | None = None, **info: Any) -> Plan:
     """The plan of the default recipe for an index that ccheck did not make."""
     about = StoreInfo("here", 3, 3, Layout(), made_here=False, **info)
     recipe = load_recipe("default").model_copy(update={"rerankers": {}})
-    return make_plan(recipe, about, "here", Resources(Settings(embedding_model=model)), strict=False, judges=False)
+    return make_plan(recipe, about, "here", Runtime(Settings(embedding_model=model)), strict=False, judges=False)
 
 
 def test_vectors_of_an_unknown_model_are_not_searched_unasked() -> None:

@@ -20,6 +20,7 @@ from filling import fill
 from ccheck.cli.index_servers import INDEX_TYPES
 from ccheck.core.errors import CcheckError, InvalidData, StoreChanged
 from ccheck.core.layout import Embedding, Layout
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.stages import Bm25, Dense, Fusion
 from ccheck.core.types import Claim, Entry, Query
@@ -68,12 +69,15 @@ def test_searches_and_writes_go_on(filled: ElasticStore, settings: Settings, mon
     entries = [numbered(number) for number in range(DOCUMENTS)]
     with Busy(filled, LAYOUT, entries, lambda number: numbered(DOCUMENTS + number), k=5, pause=PAUSE) as busy:
         done = migrate(
-            settings, Changes(IndexOptions("hnsw", shards=2, replicas=0)), answered, claims=[Claim("sea level")]
+            Runtime(settings),
+            Changes(IndexOptions("hnsw", shards=2, replicas=0)),
+            answered,
+            claims=[Claim("sea level")],
         )
         at_switch = busy.counts.copy()
         while min(busy.counts[one] - at_switch[one] for one in ("answered", "written")) < 3 and not busy.failures:
             time.sleep(PAUSE)
-        back = go_back(settings)
+        back = go_back(Runtime(settings))
     assert busy.failures == [] and busy.counts["answered"] > 3 and not busy.counts["short"] + busy.counts["empty"]
     first, second = f"{filled.index}-000001", f"{filled.index}-000002"
     assert (done.source, done.target, done.checked) == (first, second, "checked")
@@ -93,6 +97,7 @@ import os, signal, sys
 from ccheck.pipeline.migrate import Changes, migrate
 from ccheck.search.elastic import changes, moving
 from ccheck.search.elastic.mappings import IndexOptions
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 
 def halfway(done, total):
@@ -100,7 +105,7 @@ def halfway(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 changes.AT_ONCE, moving.SAVED_SECONDS = 20, 0
-migrate(Settings(store=sys.argv[1]), Changes(IndexOptions("hnsw")), None, on_documents=halfway)
+migrate(Runtime(Settings(store=sys.argv[1])), Changes(IndexOptions("hnsw")), None, on_documents=halfway)
 """
 
 
@@ -111,10 +116,10 @@ def test_a_killed_migration_goes_on(filled: ElasticStore, settings: Settings) ->
     first, second = f"{filled.index}-000001", f"{filled.index}-000002"
     assert behind(filled) == {first: True, second: False} and filled.count() == DOCUMENTS
     with pytest.raises(InvalidData, match="unfinished copy of a migration with other settings"):
-        migrate(settings, Changes(IndexOptions("flat")), agreeing)
+        migrate(Runtime(settings), Changes(IndexOptions("flat")), agreeing)
     # As if it had been killed during the last step: nobody can write any more.
     httpx.put(f"{filled.name}-000001/_block/write").raise_for_status()
-    done = migrate(settings, wanted, agreeing)
+    done = migrate(Runtime(settings), wanted, agreeing)
     assert done.resumed and done.copied < DOCUMENTS and done.documents == DOCUMENTS
     assert behind(filled) == {first: False, second: True}
     assert filled.upsert([numbered(1, "2")]) == {}
@@ -124,11 +129,11 @@ def test_a_killed_migration_goes_on(filled: ElasticStore, settings: Settings) ->
 def test_vectors_are_copied(request: pytest.FixtureRequest, server: str) -> None:
     """One server keeps them beside `_source`, the other within, and refuses a request that asks for them."""
     with indexed(request.getfixturevalue(server), LAYOUT, [numbered(number) for number in range(9)]) as store:
-        done = migrate(Settings(store=store.name, recipe="bm25"), Changes(IndexOptions("hnsw")), agreeing)
+        done = migrate(Runtime(Settings(store=store.name, recipe="bm25")), Changes(IndexOptions("hnsw")), agreeing)
         assert (done.documents, done.target) == (9, f"{store.index}-000002")
         (found,) = store.search([Query("x", vector_of("d5 0"))], {"dense": Dense(depth=1)}, Fusion(), k=1)
         assert ids(found) == ["d5"] and getattr(found, "hits", ())[0].score == pytest.approx(1, abs=1e-4)
-        assert go_back(Settings(store=store.name)).target == f"{store.index}-000001"
+        assert go_back(Runtime(Settings(store=store.name))).target == f"{store.index}-000001"
 
 
 def test_a_check_that_fails_leaves_the_alias(filled: ElasticStore, settings: Settings) -> None:
@@ -136,7 +141,7 @@ def test_a_check_that_fails_leaves_the_alias(filled: ElasticStore, settings: Set
         raise InvalidData("too different")
 
     with pytest.raises(InvalidData, match="too different"):
-        migrate(settings, Changes(IndexOptions("flat")), different)
+        migrate(Runtime(settings), Changes(IndexOptions("flat")), different)
     assert behind(filled)[f"{filled.index}-000001"]
     assert filled.upsert([numbered(1, "2")]) == {}
 

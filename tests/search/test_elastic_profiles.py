@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from cli_runs import ccheck
 from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
+from runtimes import on_cpu
 from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import InvalidData
@@ -30,7 +31,7 @@ def spec(client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str)
     english = {"fields": {"en": {"type": "text", "analyzer": "english"}}}
     fields = {"heading": {"type": "text"}, "body": {"type": "text", **english}, "text": {"type": "text"}}
     make(client, elasticsearch_index, fields | {"embedding": vector, "year": {"type": "integer"}})
-    vectors = load_embedder(MODEL).encode_documents([f"Heading {text}" for text in TEXTS])
+    vectors = load_embedder(MODEL, on_cpu()).encode_documents([f"Heading {text}" for text in TEXTS])
     for number, text in enumerate(TEXTS):
         source = {"heading": "Heading", "body": text, "text": "Notes.", "year": 2000 + number, "secret": "x"}
         put(client, elasticsearch_index, str(number), source | {"embedding": vectors[number].tolist()})

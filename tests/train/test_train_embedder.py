@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import tiny_training as tiny
+from runtimes import on_cpu
 from weights import saved_weights
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
@@ -161,7 +162,7 @@ def test_the_packaged_model_is_trained_and_used(tmp_path):
     out = tmp_path / "out"
     (phase,) = report.phases
     assert phase.gained == (f"to use it, run ccheck ingest CORPUS --model {out}" in report.notes)
-    trained = load_embedder(str(out), device="cpu")
+    trained = load_embedder(str(out), on_cpu())
     assert trained.spec.dimensions == 384 and trained.spec.max_tokens == 256
     assert trained.spec.fingerprint != fingerprint(find_model(MINILM).path)
     claims, documents = DATA.groups[UNSEEN], [*DATA.documents.values()]
@@ -262,7 +263,7 @@ def test_an_adapter_is_trained_and_used(tmp_path):
     ]
     files = [(tmp_path / name / "adapter.safetensors").read_bytes() for name in ("out", "again")]
     assert files[0] == files[1]
-    model = load_embedder(MINILM, device="cpu")
+    model = load_embedder(MINILM, on_cpu())
     adapt = load_adapter(tmp_path / "out", model.spec.fingerprint)
     claims, documents = DATA.groups[UNSEEN], [*DATA.documents.values()]
     queries = model.encode_queries([claim.text for claim in claims])

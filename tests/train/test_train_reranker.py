@@ -20,11 +20,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
 from killed import kill_training  # noqa: E402
+from tiny_rerankers import load_scorer  # noqa: E402
 
 from ccheck.lab.train import reranker  # noqa: E402
 from ccheck.lab.train.loop import MARK, Silent, last_checkpoint, run_phase  # noqa: E402
 from ccheck.lab.train.rerank_model import load_rerank_model  # noqa: E402
-from ccheck.rerank.load import load_scorer  # noqa: E402
 
 DATA = tiny.DATA
 QUICK = {"epochs": 1, "batch": 16, "depth": 10, "hard": 1, "random": 1, "eval_depth": 4, "eval_claims": 3, "warmup": 0}

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 from killed import kill_training
+from runtimes import on_cpu
 from tiny_rerankers import make_encoder
 from tiny_stances import LABELS, options_for, rows_of
 from weights import saved_weights
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
-from ccheck.core.settings import Settings
 from ccheck.core.stages import VerdictStage
 from ccheck.lab.train.options import StanceOptions, load_options, preset_names
 from ccheck.lab.train.stance import BalancedSampler, class_weights, focal_loss, train_stance
@@ -179,7 +179,7 @@ def test_a_trained_folder_is_a_stance_model(base, tmp_path):
     assert "## Figures" in (output / "README.md").read_text() and "by document" in (output / "README.md").read_text()
     log = (output / "log.csv").read_text().splitlines()
     assert log[0].startswith("phase,step") and any(",weighted F1," in line for line in log)
-    method = open_method(VerdictStage(method="stance", model=str(output)), Settings(device="cpu"), lambda name: None)
+    method = open_method(VerdictStage(method="stance", model=str(output)), on_cpu())
     assert isinstance(method, StanceClassifier) and method.max_tokens == 64
     said = [stance.label for stance in judge_rows(method, rows[:30])]
     assert sum(label == row.label for label, row in zip(said, rows, strict=False)) > 15
@@ -196,7 +196,7 @@ def test_the_figures_are_those_of_the_model_that_is_saved(base, tmp_path):
     options = options_for(dropping, epochs=1)
     data = stance_data(rows_of(), options)
     made = train_stance(data, options, tmp_path / "model", device="cpu")
-    saved = StanceClassifier(str(tmp_path / "model"), "cpu")
+    saved = StanceClassifier(str(tmp_path / "model"), on_cpu())
     for name, rows in data.groups.items():
         known = measure_rows(rows, judge_rows(saved, rows)).reliability
         assert made.figures[name][0].reliability.error == pytest.approx(known.error, abs=1e-4), "confidences and all"
@@ -213,7 +213,7 @@ def test_a_classifier_that_learns_nothing_says_the_most_frequent_label(base, tmp
     )
     options = options_for(base, epochs=2, learning_rate=3e-4)
     made = train_stance(StanceData(rows[:64], rows[:64], {"other": rows[64:]}), options, tmp_path / "m", device="cpu")
-    said = Counter(stance.label for stance in judge_rows(StanceClassifier(str(made.folder), "cpu"), rows[64:]))
+    said = Counter(stance.label for stance in judge_rows(StanceClassifier(str(made.folder), on_cpu()), rows[64:]))
     assert made.most == "SUPPORTS" and said["SUPPORTS"] >= 30
     assert made.notes == ("other: on 32 pairs the model can't be distinguished from always saying SUPPORTS",)
     assert "can't be distinguished from always saying SUPPORTS." in (made.folder / "README.md").read_text()

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from runtimes import on_cpu
 
 from ccheck.core.analysis import sentence_spans
 from ccheck.core.errors import InvalidData, UsageError
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.types import Document, Sentence
-from ccheck.encode.dense import load_embedder
-from ccheck.pipeline.resources import Resources
+from ccheck.encode.dense import DEFAULT_MODEL, load_embedder
+from ccheck.rerank.open import open_matcher
 from ccheck.verdict.evidence import EMBEDDED_SENTENCES, Rerank, choose_sentences
 
 TEXT = (
@@ -101,7 +103,7 @@ class Embedding:
     """MiniLM, with what it was asked."""
 
     def __init__(self) -> None:
-        self.model = load_embedder(device="cpu")
+        self.model = load_embedder(DEFAULT_MODEL, on_cpu())
         self.calls: list[list[str]] = []
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
@@ -120,7 +122,7 @@ HEART = Document("h", "", "Heart attacks were rarer. The cost was moderate. Pati
 @pytest.fixture(scope="module")
 def match() -> Rerank:
     """The comparison of tokens that ccheck has."""
-    made = Resources(Settings()).matcher()
+    made = open_matcher(Runtime(Settings()))
     assert made is not None
     return made
 

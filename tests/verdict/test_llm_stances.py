@@ -307,7 +307,7 @@ from ccheck.verdict.judge import Case
 from ccheck.verdict.llm import LlmStances
 
 url, folder, strategy = sys.argv[1:]
-llm = open_llm(Settings(llm_model="m", llm_base_url=url, cache_dir=Path(folder), llm_concurrency=2))
+llm = open_llm(Runtime(Settings(llm_model="m", llm_base_url=url, cache_dir=Path(folder), llm_concurrency=2)))
 method = LlmStances(llm, VerdictStage(strategy=strategy))
 paper = "Tide gauges show that sea level rose by 20 cm."
 cases = [

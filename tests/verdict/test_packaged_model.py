@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ccheck.core.errors import InvalidData, MissingExtra, NotFound
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit
@@ -33,7 +34,7 @@ FISH = Document("fish", "", "Cod live in cold water and eat small fish.")
 
 def judged(claim: str, *documents: Document):
     evidence = tuple(Evidence(Hit(rank, one, 1.0)) for rank, one in enumerate(documents, 1))
-    (answer,) = PackagedStances()([Case(Claim(claim), evidence)])
+    (answer,) = PackagedStances(Runtime())([Case(Claim(claim), evidence)])
     return answer.stances
 
 
@@ -73,7 +74,7 @@ def test_a_document_of_one_sentence_has_weights_of_its_own():
 
 
 def test_only_what_the_counts_do_not_leave_open_is_read_and_by_its_nearest_sentences():
-    made = PackagedStances()
+    made = PackagedStances(Runtime())
     asked: list[tuple[str, str]] = []
 
     def refuted(pairs):
@@ -113,7 +114,7 @@ def test_a_broken_file_is_named(tmp_path):
     data = json.loads((FOLDER / "model.json").read_text())
     (tmp_path / "model.json").write_text(json.dumps(data))
     with pytest.raises(InvalidData, match=r"adapter\.safetensors"):
-        next(PackagedStances(folder=tmp_path)([Case(Claim("Sea level rose."), (Evidence(Hit(1, SEA, 1.0)),))]))
+        next(PackagedStances(Runtime(), tmp_path)([Case(Claim("Sea level rose."), (Evidence(Hit(1, SEA, 1.0)),))]))
 
 
 def test_the_card_tells_the_figures_of_the_file():
@@ -134,9 +135,9 @@ def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
 
     monkeypatch.setattr("ccheck.core.models.find_model", missing)
     settings = resolve({}).settings
-    made = opening.open_method(VerdictStage(method=method), settings, lambda name: pytest.fail("no language model"))
+    made = opening.open_method(VerdictStage(method=method), Runtime(settings))
     assert isinstance(made, PackagedStances) and "packaged stance model; weighted F1" in made.name
-    named = opening.open_method(VerdictStage(method="stance", model="packaged"), settings, lambda name: pytest.fail(""))
+    named = opening.open_method(VerdictStage(method="stance", model="packaged"), Runtime(settings))
     assert isinstance(named, PackagedStances)
 
 
@@ -145,9 +146,9 @@ def test_it_is_left_out_where_its_embedding_model_cannot_run(monkeypatch):
     monkeypatch.setattr("ccheck.core.models.models_installed", lambda: False)
     settings = resolve({}).settings
     with pytest.raises(NotFound, match=r"no verdict model is configured.*can't run here.*of another kind"):
-        opening.open_method(VerdictStage(method="auto"), settings, lambda name: pytest.fail(""))
+        opening.open_method(VerdictStage(method="auto"), Runtime(settings))
     with pytest.raises(MissingExtra, match="of another kind"):
-        opening.open_method(VerdictStage(method="stance", model="packaged"), settings, lambda name: pytest.fail(""))
+        opening.open_method(VerdictStage(method="stance", model="packaged"), Runtime(settings))
 
 
 def test_it_needs_no_torch():
@@ -157,7 +158,7 @@ def test_it_needs_no_torch():
         "from ccheck.verdict.judge import Case\n"
         "from ccheck.core.types import Claim, Document, Evidence, Hit\n"
         "case = Case(Claim('tea helps'), (Evidence(Hit(1, Document('a', '', 'Tea does not help.'), 1.0)),))\n"
-        "print(next(PackagedStances()([case])).stances[0].label)\n"
+        "print(next(PackagedStances(Runtime())([case])).stances[0].label)\n"
         "heavy = {'torch', 'transformers', 'sentence_transformers', 'sklearn', 'pandas', 'scipy'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )

@@ -8,6 +8,7 @@ import pytest
 from scripted_llm import KEY, say, scripted, user_text
 
 from ccheck.core.recipe import load_recipe
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.stages import RewritingStage, VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit
@@ -35,7 +36,7 @@ def ask(tmp_path, monkeypatch):
             settings = resolve(
                 {"llm_base_url": server.url, "llm_api_key": KEY, "llm_model": "m", "cache_dir": str(tmp_path / "cache")}
             ).settings
-            with open_llm(settings) as llm:
+            with open_llm(Runtime(settings)) as llm:
                 return use(llm), server.requests
 
     return asked

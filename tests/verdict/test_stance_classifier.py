@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from runtimes import on_cpu
 from tiny_rerankers import TEXTS, make_encoder
 
 from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.models import find_model
 from ccheck.core.types import Claim, Document, Evidence, Hit
-from ccheck.verdict.classifier import MAX_WINDOWS, StanceClassifier, read_labels
+from ccheck.verdict.classifier import DEFAULT_STANCE_MODEL, MAX_WINDOWS, StanceClassifier, read_labels
 from ccheck.verdict.judge import Case
 
 NAMES = {0: "entailment", 1: "neutral", 2: "contradiction"}
@@ -59,7 +60,7 @@ DOCUMENTS = [
 
 
 def test_probabilities_are_the_models_own(deberta):
-    method = StanceClassifier(str(deberta), "cpu", half=False)
+    method = StanceClassifier(str(deberta), on_cpu(), half=False)
     assert method.name == f"stance:{deberta.name}"
     (judged,) = method([case("The sea rises.", *DOCUMENTS)])
     premises = [f"Sea level. {TEXTS[0]}", TEXTS[1], f"Corals? {TEXTS[3]} {TEXTS[4]}", "Only a title"]
@@ -75,7 +76,7 @@ def test_probabilities_are_the_models_own(deberta):
 
 def test_half_the_precision_changes_little(deberta):
     one = case("The sea rises.", *DOCUMENTS)
-    (exact,), (half,) = (list(StanceClassifier(str(deberta), "cpu", half=half)([one])) for half in (False, True))
+    (exact,), (half,) = (list(StanceClassifier(str(deberta), on_cpu(), half=half)([one])) for half in (False, True))
     for stance, other in zip(exact.stances, half.stances, strict=True):
         assert other.probabilities == pytest.approx(stance.probabilities, abs=0.02)
     assert [s.probabilities for s in exact.stances] != [s.probabilities for s in half.stances]
@@ -86,7 +87,7 @@ def test_other_architectures_and_the_names_in_any_order(tmp_path, architecture):
     names = {0: "REFUTED", 1: "Not Enough Info", 2: "Supported"}
     folder = make(tmp_path / "model", architecture, names)
     assert read_labels(folder) == ("REFUTES", "NOT_ENOUGH_INFO", "SUPPORTS")
-    (judged,) = StanceClassifier(str(folder), "cpu", half=False)([case("The sea rises.", DOCUMENTS[1])])
+    (judged,) = StanceClassifier(str(folder), on_cpu(), half=False)([case("The sea rises.", DOCUMENTS[1])])
     expected = reference(folder, TEXTS[1], "The sea rises.")
     assert judged.stances[0].probabilities == pytest.approx(
         dict(zip(("REFUTES", "NOT_ENOUGH_INFO", "SUPPORTS"), expected, strict=True)), abs=1e-4
@@ -95,7 +96,7 @@ def test_other_architectures_and_the_names_in_any_order(tmp_path, architecture):
 
 def test_a_document_longer_than_the_model_is_read_in_windows(deberta):
     text = " ".join(TEXTS)
-    method = StanceClassifier(str(deberta), "cpu", max_tokens=64, half=False)
+    method = StanceClassifier(str(deberta), on_cpu(), max_tokens=64, half=False)
     claim, document = "The sea rises.", Document("a", "On things", text)
     (judged,) = method([case(claim, document)])
     room = 64 - 3 - method._count([claim])[0]
@@ -111,7 +112,7 @@ def test_a_document_longer_than_the_model_is_read_in_windows(deberta):
 
 
 def test_endless_documents_and_endless_sentences_cost_no_more_than_the_limit(deberta):
-    method = StanceClassifier(str(deberta), "cpu", max_tokens=64, half=False)
+    method = StanceClassifier(str(deberta), on_cpu(), max_tokens=64, half=False)
     claim = "Penguins swim"
     room = 64 - 3 - method._count([claim])[0]
     endless = Document("a", "", " ".join([*TEXTS * 30, "Penguins swim in winter.", *TEXTS * 30]))
@@ -124,7 +125,7 @@ def test_endless_documents_and_endless_sentences_cost_no_more_than_the_limit(deb
 
 
 def test_a_stance_does_not_depend_on_what_is_read_beside_it(deberta):
-    method = StanceClassifier(str(deberta), "cpu", half=False)
+    method = StanceClassifier(str(deberta), on_cpu(), half=False)
     cases = [case(claim, *DOCUMENTS) for claim in ("The sea rises.", TEXTS[5])] + [case("Nothing was found.")]
     together = list(method(cases))
     assert [len(judged.stances) for judged in together] == [4, 4, 0]
@@ -144,14 +145,14 @@ def test_claims_are_answered_before_all_are_read(deberta):
                 yield item
 
     cases = Watched(case("The sea rises.", *DOCUMENTS * 6) for _ in range(6))
-    answers = StanceClassifier(str(deberta), "cpu", half=False)(cases)
+    answers = StanceClassifier(str(deberta), on_cpu(), half=False)(cases)
     next(answers)
     assert len(asked) == 3
     assert len(list(answers)) == 5
 
 
 def test_what_cant_be_read_is_an_error_of_that_pair(deberta):
-    method = StanceClassifier(str(deberta), "cpu", half=False)
+    method = StanceClassifier(str(deberta), on_cpu(), half=False)
     surrogate = Document("s", "Sea \ud83d", "It rises\0. \udc00")
     empty, fine = next(method([case("The sea \ud83d rises.", Document("e", " ", ""), surrogate)])).stances
     assert empty.label is None and "neither title nor text" in empty.error
@@ -168,7 +169,7 @@ def test_numbers_that_are_none_are_errors_and_no_label(tmp_path):
     weights = load_file(folder / "model.safetensors")
     weights["classifier.weight"][0, 0] = float("nan")
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    (judged,) = StanceClassifier(str(folder), "cpu", half=False)([case("The sea rises.", *DOCUMENTS[:2])])
+    (judged,) = StanceClassifier(str(folder), on_cpu(), half=False)([case("The sea rises.", *DOCUMENTS[:2])])
     assert [stance.label for stance in judged.stances] == [None, None]
     assert all("not numbers" in stance.error for stance in judged.stances)
 
@@ -189,13 +190,13 @@ def test_outputs_without_a_meaning_are_refused_before_anything_is_loaded(tmp_pat
     (folder / "config.json").write_text(json.dumps({"id2label": names}))
     (folder / "model.safetensors").write_bytes(b"")
     with pytest.raises(InvalidData, match=r"\bset ") as caught:
-        StanceClassifier(str(folder))
+        StanceClassifier(str(folder), on_cpu())
     assert '"id2label"' in str(caught.value) and str(folder / "config.json") in str(caught.value)
 
 
 def test_a_model_without_a_classifier_is_refused():
     with pytest.raises(InvalidData, match=r"are not named|LABEL_0"):
-        StanceClassifier("all-MiniLM-L6-v2")
+        StanceClassifier("all-MiniLM-L6-v2", on_cpu())
 
 
 def test_a_classifier_whose_head_is_missing_is_refused(tmp_path):
@@ -206,7 +207,7 @@ def test_a_classifier_whose_head_is_missing_is_refused(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "id2label": NAMES}))
     with pytest.raises(InvalidData, match="weights lack"):
-        list(StanceClassifier(str(folder), "cpu", half=False)([case("The sea rises.", DOCUMENTS[0])]))
+        list(StanceClassifier(str(folder), on_cpu(), half=False)([case("The sea rises.", DOCUMENTS[0])]))
 
 
 def test_other_formats_and_broken_files_are_refused(tmp_path, deberta):
@@ -216,9 +217,9 @@ def test_other_formats_and_broken_files_are_refused(tmp_path, deberta):
     shutil.copytree(deberta, folder)
     (folder / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0broken")
     with pytest.raises(InvalidData, match="can't be loaded"):
-        list(StanceClassifier(str(folder), "cpu", half=False)([case("The sea rises.", DOCUMENTS[0])]))
+        list(StanceClassifier(str(folder), on_cpu(), half=False)([case("The sea rises.", DOCUMENTS[0])]))
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(NotFound, match="safetensors"):
-        StanceClassifier(str(folder))
+        StanceClassifier(str(folder), on_cpu())
     with pytest.raises(NotFound, match="not installed"):
-        StanceClassifier(allow_download=False)
+        StanceClassifier(DEFAULT_STANCE_MODEL, on_cpu().offline())
