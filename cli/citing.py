@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import re
+import unicodedata
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from ..core.citation import Citation, citation_of
+from ..core.citation import Citation, citation_of, doi_url, family_name, is_corporate
 from ..core.text import printable
 from ..core.types import Document, Result
+
+if TYPE_CHECKING:
+    from pylatexenc.latexencode import UnicodeToLatexEncoder
 
 FORMATS = ("bibtex", "csv", "md")
 COLUMNS = (
     *("claim_id", "claim", "verdict", "relevance", "rank", "doc_id", "title", "authors", "year", "journal", "doi"),
     *("retracted", "stance", "sentences"),
 )
+FORMULA = tuple("=+-@＝＋－＠")
+"""Spreadsheets take a cell that begins with one of these for a formula."""
 
 
 class Citing:
@@ -49,12 +58,12 @@ class Citing:
             cited = citation_of(piece.document)
             row = (
                 *(result.claim.id or "", result.claim.text, verdict, _number(result.relevance)),
-                *(piece.hit.rank, piece.document.id, piece.document.title, "; ".join(cited.authors)),
+                *(str(piece.hit.rank), piece.document.id, piece.document.title, "; ".join(cited.authors)),
                 *(cited.year, cited.journal, cited.doi or "", "true" if cited.retracted else ""),
                 (piece.stance.label if piece.stance is not None else None) or "",
                 " ".join(sentence.text for sentence in piece.sentences),
             )
-            writer.writerow([_cell(value) for value in row])
+            writer.writerow(map(_cell, row))
         yield out.getvalue()
 
     def _markdown(self, result: Result) -> Iterator[str]:
@@ -70,41 +79,45 @@ class Citing:
 
 
 def reference(document: Document) -> str:
-    """A reference in Markdown: `Smith et al. (2019). Title. *Journal*. https://doi.org/…`."""
+    """A reference in Markdown: `Smith et al. (2019). Title. *Journal*. <https://doi.org/…>`."""
     cited = citation_of(document)
     who = _md(cited.names())
     head = f"{who} ({cited.year}). " if who and cited.year else f"{who or cited.year}. " if who or cited.year else ""
     title = _md(document.title or document.text[:80])
     where = f" *{_md(cited.journal)}*." if cited.journal else ""
-    link = f" <https://doi.org/{_md(cited.doi)}>" if cited.doi else f" ({_md(document.id)})"
+    url = doi_url(cited.doi)
+    link = f" <{url}>" if url else f" ({_md(document.id)})"
     retracted = "**RETRACTED:** " if cited.retracted else ""
     return f"{head}{retracted}{title}.{where}{link}"
 
 
 def bibtex(document: Document, key: str) -> str:
-    """The document as an entry of BibTeX."""
+    """The document as an entry of BibTeX, in LaTeX where LaTeX has a name for a character."""
+    from bibtexparser import Library, write_string
+    from bibtexparser.model import Entry, Field
+
     cited = citation_of(document)
     data = document.metadata
+    authors = [_tex(one) for one in cited.authors]
     fields = {
-        "title": document.title or document.text[:80],
-        "author": " and ".join(cited.authors),
-        "year": cited.year,
-        "journal": cited.journal,
-        "volume": str(data.get("volume", "")),
-        "number": str(data.get("issue", "")),
-        "pages": re.sub(r"(?<=\d)-(?=\w)", "--", str(data.get("pages", ""))),
-        "url": str(data.get("url", "")),
+        "title": _tex(document.title or document.text[:80]),
+        # In braces, BibTeX takes a name as a whole.
+        "author": " and ".join(f"{{{one}}}" if is_corporate(one) or " and " in one else one for one in authors),
+        "year": _tex(cited.year),
+        "journal": _tex(cited.journal),
+        "volume": _tex(str(data.get("volume", ""))),
+        "number": _tex(str(data.get("issue", ""))),
+        "pages": re.sub(r"(?<=\d)-(?=\w)", "--", _tex(str(data.get("pages", "")))),
+        "url": _verbatim(str(data.get("url", ""))),
+        "doi": _verbatim(cited.doi or ""),
         "note": "Retracted" if cited.retracted else "",
     }
-    lines = [f"  {name} = {{{_tex(value)}}},\n" for name, value in fields.items() if value]
-    doi = [f"  doi = {{{cited.doi}}},\n"] if cited.doi and not re.search(r"[{}\\]", cited.doi) else []
-    return f"@{'article' if cited.journal else 'misc'}{{{key},\n{''.join([*lines, *doi])}}}\n\n"
+    entry = Entry("article" if cited.journal else "misc", key, [Field(*one) for one in fields.items() if one[1]])
+    return write_string(Library([entry])) + "\n"
 
 
 def _key(cited: Citation, taken: set[str]) -> str:
     """`smith2019`, or with a letter if that is taken."""
-    from ..core.citation import family_name
-
     name = re.sub(r"[^a-z]", "", _ascii(family_name(cited.authors[0]) if cited.authors else "").lower()) or "paper"
     key = f"{name}{cited.year}"
     others = (f"{key}{letter}" for letter in "bcdefghijklmnopqrstuvwxyz")
@@ -113,27 +126,52 @@ def _key(cited: Citation, taken: set[str]) -> str:
 
 
 def _ascii(text: str) -> str:
-    import unicodedata
-
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
-_TEX = {**{character: f"\\{character}" for character in "&%$#_{}"}, "\\": r"\textbackslash{}"}
-_TEX |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split())
+
+
+@functools.cache
+def _encoder() -> UnicodeToLatexEncoder:
+    from pylatexenc.latexencode import RULE_DICT, UnicodeToLatexConversionRule, UnicodeToLatexEncoder
+
+    # BibTeX counts \{ as a brace, too, so these need names.
+    names = {ord("{"): r"\ensuremath{\lbrace}", ord("}"): r"\ensuremath{\rbrace}"}
+    return UnicodeToLatexEncoder(
+        conversion_rules=[UnicodeToLatexConversionRule(RULE_DICT, names), "defaults"],
+        replacement_latex_protection="braces-after-macro",
+        unknown_char_policy="keep",
+        unknown_char_warning=False,
+    )
 
 
 def _tex(text: str) -> str:
-    return "".join(_TEX.get(character, character) for character in " ".join(printable(text).split()))
+    made = _encoder().unicode_to_latex(_one_line(text))
+    assert isinstance(made, str)
+    return made
+
+
+def _verbatim(address: str) -> str:
+    """An address in a field that LaTeX takes as it is, so that no escape of LaTeX may stand in it."""
+    return quote(_one_line(address), safe="/:;()[].,-_~@!$&*+=?#%'<>")
 
 
 def _md(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    return re.sub(r"([\\`*_\[\]<>#|])", r"\\\1", " ".join(printable(text).split()))
+    """Text that Markdown shows as it is: neither markup, nor the beginning of a list, nor mathematics."""
+    escaped = re.sub(r"([\\`*_\[\]<>#|&~$])", r"\\\1", _one_line(text))
+    return re.sub(r"^([-+=]|\d+(?=[.)]))", lambda found: _not_a_list(found[1]), escaped)
 
 
-def _cell(value: object) -> object:
-    """A spreadsheet takes what begins like this for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+def _not_a_list(start: str) -> str:
+    return f"\\{start}" if not start.isdigit() else f"{start}\\"
+
+
+def _cell(value: str) -> str:
+    """A value for a cell: one line, and no formula."""
+    text = _one_line(value)
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def _number(value: float | None) -> str:

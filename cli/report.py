@@ -17,12 +17,11 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, get_args
-from urllib.parse import quote
 
 from .. import __version__
-from ..core.citation import citation_of
+from ..core.citation import citation_of, doi_url
 from ..core.files import writing
-from ..core.page import environment, inert
+from ..core.page import environment
 from ..core.settings import SECRETS, shown
 from ..core.stages import Fusion
 from ..core.text import shortened
@@ -141,19 +140,6 @@ def _plain(value: object) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{key}^{inner}" for key, inner in value.items())
     return " ".join(placeless(str(one)) for one in value) if isinstance(value, list) else placeless(str(value))
-
-
-# -- text
-
-
-def doi_url(value: object) -> str | None:
-    """The address of a well-formed DOI (10.1000/182), also of one that is written doi:… or https://doi.org/…."""
-    if not isinstance(value, str):
-        return None
-    doi = re.sub(r"^(?:doi:\s*|https?://(?:dx\.)?doi\.org/)", "", value.strip(), flags=re.IGNORECASE)
-    if len(doi) > 500 or not doi.isprintable() or not re.fullmatch(r"10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\\]+", doi):
-        return None
-    return f"https://doi.org/{quote(inert(doi), safe='/:;().,-_~@!$&*+=')}"
 
 
 @functools.cache

@@ -6,13 +6,23 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
+from .redaction import without_secrets
 from .types import Document, Value
 
 DOI_CHARS = 500
 _DOI_PREFIX = re.compile(r"^(?:doi:\s*|(?:https?://)?(?:dx\.|www\.)?doi\.org/)", re.IGNORECASE)
 _DOI = re.compile(r"10\.[0-9]{4,9}(?:\.[0-9]+)*/[^\s\\]+")
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
+
+_CORPORATE = re.compile(
+    r"^the\b|\b(?:agency|association|cent(?:er|re)|college|collaborat(?:ion|ors)|commission|committee|consortium|"
+    r"council|department|federation|foundation|group|initiative|institut(?:e|es|ion)|investigators|ministry|network|"
+    r"organi[sz]ation|panel|program(?:me)?|registry|society|task force|team|trialists|union|world bank|"
+    r"university|working party)\b",
+    re.IGNORECASE,
+)
 
 AUTHORS = ("authors", "author", "authors.name", "author.name", "author full names")
 JOURNAL = ("journal", "journal.name", "source title", "publication title", "venue", "container title", "journaltitle")
@@ -27,12 +37,21 @@ def folded(name: str) -> str:
 
 def normal_doi(value: object) -> str | None:
     """A DOI as others compare it: lower case, without `doi:` or `https://doi.org/`; None if it is not a DOI."""
+    doi = _bare_doi(value)
+    return None if doi is None else doi.lower()
+
+
+def _bare_doi(value: object) -> str | None:
     if not isinstance(value, str):
         return None
     doi = _DOI_PREFIX.sub("", value.strip())
-    if len(doi) > DOI_CHARS or not doi.isprintable() or not _DOI.fullmatch(doi):
-        return None
-    return doi.lower()
+    return doi if len(doi) <= DOI_CHARS and doi.isprintable() and _DOI.fullmatch(doi) else None
+
+
+def doi_url(value: object) -> str | None:
+    """The address of a DOI, also of one that is written doi:… or https://doi.org/…; None if it is not a DOI."""
+    doi = _bare_doi(value)
+    return None if doi is None else f"https://doi.org/{quote(without_secrets(doi), safe='/:;().,-_~@!$&*+=')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +118,15 @@ def authors_of(value: Value) -> tuple[str, ...]:
     return tuple(part.strip().rstrip(",") for part in parts if part.strip())
 
 
+def is_corporate(author: str) -> bool:
+    """Whether the author is a group and not a person, by the words of its name: `SPRINT Research Group`."""
+    return _CORPORATE.search(author) is not None
+
+
 def family_name(author: str) -> str:
-    """The family name of `Smith, Anna`, `Anna Smith`, or `Smith A`."""
+    """The family name of `Smith, Anna`, `Anna Smith`, or `Smith A`; of a group its whole name."""
+    if is_corporate(author):
+        return author.strip()
     family, comma, _ = author.partition(",")
     if comma:
         return family.strip()
