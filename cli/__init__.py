@@ -24,6 +24,7 @@ COMMANDS = {
     "fetch": "Fetch papers on a topic from OpenAlex, PubMed or Europe PMC.",
     "ingest": "Read papers into a store.",
     "query": "Check a claim against the papers of a store.",
+    "report": "Make a page of saved answers.",
     "figures": "Rank the figures and tables of an article for a claim.",
     "passages": "Find the passages of an article that show how it arrived at a claim.",
     "evaluate": "Measure recipes on claims with judgements.",

@@ -34,9 +34,10 @@ from .outputs import REPORT, RUN, outputs
 from .progress import checker, progress_bar
 
 if TYPE_CHECKING:
+    from ..core.answers import Saved
     from ..core.settings import Resolved
     from ..core.types import Usage
-    from ..lab.measure.batch import Answer, Answered, Key
+    from ..lab.measure.batch import Answered, Key
     from ..lab.measure.datasets import ClaimRecord
     from ..pipeline.checker import Checker
     from ..search import Filter
@@ -201,8 +202,6 @@ def query(
         raise click.UsageError("give either a claim or a file of claims (--claims)")
     if resume is not None and (claims is None or dry_run):
         raise click.UsageError("--resume needs a file of claims (--claims), and does not work with --dry-run")
-    if resume is not None and report is not None:
-        raise click.UsageError("--resume does not work with --report: earlier answers lack the texts of the documents")
     flags: dict[str, Any] = {
         "store": store,
         "recipe": recipe,
@@ -306,21 +305,21 @@ def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], 
     why = ""
     errors: list[CcheckError] = []
     by_stage: Mapping[str, Usage] = {}
-    earlier: Mapping[Key, Answer] = {}
+    earlier: Mapping[Key, Saved] = {}
     if asked.resume is not None:
         claims = list(claims)
         _refuse_own_output(asked.resume)
         earlier = earlier_answers(asked.resume, key, {(claim.id, claim.text) for claim, _ in claims})
     with outputs(asked.run, asked.report, about) as write:
         answers = check_batch(checked, claims, k=asked.k, filters=asked.filters, key=key, earlier=earlier)
-        for result, answer in _with_progress(answers, file, asked.quiet):
+        for result, answer, kept in _with_progress(answers, file, asked.quiet):
             done += 1
             errors += [result.error] if result.error is not None else []
             if unjudged(result):
                 failed += 1
                 why = why or (result.verdict.error or "" if result.verdict is not None else "")
-            warned.update(one for one in dict.fromkeys(result.warnings) if one not in warnings)
-            for stage, usage in result.usage_by_stage.items():
+            warned.update(one for one in dict.fromkeys(result.warnings) if one not in warnings and not kept)
+            for stage, usage in result.usage_by_stage.items() if not kept else ():
                 by_stage = add_usage(by_stage, stage, usage)
             if asked.citing is not None:
                 print_text(asked.citing.text(result))

@@ -18,14 +18,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, get_args
 
+import click
+
 from .. import __version__
+from ..core.answers import saved_answers
 from ..core.citation import citation_of, doi_url
+from ..core.errors import InvalidData
 from ..core.files import writing
-from ..core.page import environment
+from ..core.page import environment, inert
 from ..core.settings import SECRETS, shown
 from ..core.stages import Fusion
 from ..core.text import shortened
-from .common import counted
+from . import opt
+from .common import counted, notice
 from .excerpt import Piece, evidence_spans, in_place, pieces
 
 if TYPE_CHECKING:
@@ -82,18 +87,52 @@ def write_report(path: str | Path, results: Iterable[Result], about: About) -> N
             add(result)
 
 
+@click.command()
+@click.argument("answers", metavar="ANSWERS")
+@opt.file("--output", "-o", help="Page to write.  [default: ANSWERS with the ending .html]")
+@opt.quiet
+def report(answers: str, *, output: str | None, quiet: bool) -> None:
+    """Make a page of saved answers.
+
+    \b
+    ccheck query --claims claims.jsonl > answers.jsonl
+    ccheck report answers.jsonl
+
+    ANSWERS is what ccheck query printed with --claims or --json. Nothing is searched or judged again. Saved answers do
+    not have the documents' texts, so the page has the evidence sentences alone. To see them in their texts, use ccheck
+    query --report.
+    """
+    path = output or ("answers.html" if answers == "-" else str(Path(answers).with_suffix(".html")))
+    source = "standard input" if answers == "-" else inert(Path(answers).name)
+    about = {
+        "Answers": [
+            f"read from {source}",
+            "Documents are shown by their evidence sentences. Their texts are not saved.",
+        ]
+    }
+    count = 0
+    with writing_report(path, about, reads=[answers]) as add:
+        for saved in saved_answers(answers):
+            add(saved.result)
+            count += 1
+        if not count:
+            raise InvalidData(f"{answers} has no answers")
+    if not quiet:
+        notice(f"{counted(count, 'claim')} in {path}")
+
+
 @contextmanager
-def writing_report(path: str | Path, about: About) -> Iterator[Callable[[Result], None]]:
+def writing_report(path: str | Path, about: About, reads: Sequence[str] = ()) -> Iterator[Callable[[Result], None]]:
     """Yields what takes each result in turn; the page is there when the context ends well, and else nothing changes.
 
     `about` is what the page says at its end of models, recipe and settings, by heading; it is read when the page is
     put together. It must hold no secrets: `about_run` makes one without. Results are put into words as they come and
-    kept on disk, so their number is not bounded by memory. Raises UsageError, at once, where the file can't be
-    written.
+    kept on disk, so their number is not bounded by memory. Files in `reads` are not overwritten. Raises UsageError, at
+    once, where the file can't be written.
     """
     summary = _Summary()
     with (
-        writing(path, "the report") as page,
+        writing(path, "the report", reads) as page,
         tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n", dir=Path(path).parent) as claims,
     ):
         section = _environment().get_template("report_claim.html")
@@ -208,6 +247,8 @@ def _document(evidence: Evidence) -> dict[str, Any]:
     doi = metadata.get("doi") or metadata.get("DOI")
     spans = evidence_spans(document, evidence.sentences, "text")
     parts = pieces(document.text, spans, CONTEXT_CHARS)
+    # A saved answer has the sentences of a text, and not the text.
+    alone = [one for one in evidence.sentences if one.field == "text" and not document.text]
     far = sum(part.end - part.start for part in parts if part.kind == "far")
     return {
         "evidence": evidence,
@@ -224,7 +265,8 @@ def _document(evidence: Evidence) -> dict[str, Any]:
         "whole": list(_up_to(MAX_TEXT, document.text, parts)),
         "characters": len(document.text),
         "too_long": len(document.text) > MAX_TEXT,
-        "astray": [sentence for sentence in evidence.sentences if not in_place(sentence, document)],
+        "alone": alone,
+        "astray": [one for one in evidence.sentences if one not in alone and not in_place(one, document)],
     }
 
 

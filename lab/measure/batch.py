@@ -12,12 +12,12 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.errors import InvalidData, NotFound, UsageError
+from ...core.answers import Saved, saved_answers
+from ...core.errors import InvalidData
 from ...core.text import printable
-from ...core.types import Claim, Document, Evidence, Hit, Result
+from ...core.types import Claim, Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +35,11 @@ Answer = Mapping[str, Any]
 
 
 class Answered(NamedTuple):
-    """The result of a claim and its JSON object. A result from an earlier answer has no document texts."""
+    """The result of a claim and its JSON object. If it was `kept` from an earlier run, its documents have no texts."""
 
     result: Result
     answer: Answer
+    kept: bool = False
 
 
 _DECIDING = {
@@ -68,7 +69,7 @@ def check_batch(
     k: int = 10,
     filters: Sequence[Filter] = (),
     key: str = "",
-    earlier: Mapping[Key, Answer] | None = None,
+    earlier: Mapping[Key, Saved] | None = None,
 ) -> Iterator[Answered]:
     """Check claims in their order: what `ccheck query --claims` does.
 
@@ -83,9 +84,9 @@ def check_batch(
         yield from (Answered(result, result.to_dict() | {"settings": key}) for result in results)
         return
     for claim, problem in claims:
-        answer = earlier.get(_key(claim)) if problem is None else None
-        if answer is not None:
-            yield Answered(result_of(answer), answer)
+        saved = earlier.get(_key(claim)) if problem is None else None
+        if saved is not None:
+            yield Answered(saved.result, saved.answer, kept=True)
         else:
             result = next(results)
             yield Answered(result, result.to_dict() | {"settings": key})
@@ -120,82 +121,24 @@ def unjudged(result: Result) -> bool:
     )
 
 
-def earlier_answers(file: str, key: str, claims: Collection[Key]) -> dict[Key, Answer]:
+def earlier_answers(file: str, key: str, claims: Collection[Key]) -> dict[Key, Saved]:
     """The answers of an earlier run that can be kept: those in which nothing failed.
 
-    A last line that was cut off is passed over. Raises NotFound, UsageError, or InvalidData if
-    the file does not hold answers to these claims with these settings.
+    Raises NotFound, UsageError, or InvalidData if the file does not hold answers to these claims with these settings.
     """
-    answers: dict[Key, Answer] = {}
-    for number, line, last in _lines(file):
-        where = f"{file}, line {number}"
-        try:
-            answer = json.loads(line)
-        except ValueError as error:
-            if last:
-                break
-            raise InvalidData(f"{where} is not JSON: --resume takes the output of ccheck query --claims") from error
-        claim = _claim(answer)
-        if claim is None:
-            raise InvalidData(f"{where} is not an answer: --resume takes the output of ccheck query --claims")
-        if answer.get("settings") != key:
+    answers: dict[Key, Saved] = {}
+    for saved in saved_answers(file):
+        claim = _key(saved.result.claim)
+        if saved.answer.get("settings") != key:
             raise InvalidData(
-                f"{where} was answered with a different recipe, model, store, filter or number of documents. Use the "
-                "same ones to continue, or leave out --resume to start over"
+                f"{saved.where} was answered with a different recipe, model, store, filter or number of documents. Use "
+                "the same ones to continue, or leave out --resume to start over"
             )
         if claim not in claims:
             raise InvalidData(
-                f"{where} answers the claim {printable(claim[1][:80])!r} (id {printable(str(claim[0]))}), which is not "
-                "among these claims. Is it from another file?"
+                f"{saved.where} answers the claim {printable(claim[1][:80])!r} (id {printable(str(claim[0]))}), which "
+                "is not among these claims. Is it from another file?"
             )
-        if not _failed(answer):
-            answers[claim] = answer
+        if saved.result.error is None and not unjudged(saved.result):
+            answers[claim] = saved
     return answers
-
-
-def result_of(answer: Answer) -> Result:
-    """The parts of an answer that a run needs: the claim, and the documents with their scores."""
-    evidence = tuple(
-        Evidence(Hit(one["rank"], Document(one["doc_id"], one["title"], ""), one["score"]))
-        for one in answer["evidence"]
-    )
-    claim = Claim(answer["claim"]["text"], answer["claim"]["id"])
-    return Result(claim, evidence, None, answer["recipe"], answer["store"])
-
-
-def _lines(file: str) -> Iterator[tuple[int, bytes, bool]]:
-    """Number, bytes, and whether the line is a last one that does not end."""
-    try:
-        with Path(file).open("rb") as stream:
-            for number, line in enumerate(stream, 1):
-                if line.strip():
-                    yield number, line, not line.endswith(b"\n")
-    except FileNotFoundError as error:
-        raise NotFound(f"there is no file {file} to resume from") from error
-    except OSError as error:
-        raise UsageError(f"the answers {file} can't be read: {error.strerror}") from error
-
-
-def _claim(answer: Any) -> Key | None:
-    """The claim that an object answers; None if it is not an answer."""
-    if not isinstance(answer, dict) or not {"claim", "evidence", "verdict", "recipe", "store"} <= answer.keys():
-        return None
-    claim, evidence = answer["claim"], answer["evidence"]
-    if not isinstance(claim, dict) or not isinstance(claim.get("text"), str) or not isinstance(evidence, list):
-        return None
-    if not all(isinstance(one, dict) and {"rank", "doc_id", "title", "score"} <= one.keys() for one in evidence):
-        return None
-    return claim.get("id"), claim["text"]
-
-
-def _failed(answer: Answer) -> bool:
-    """Whether the claim could not be checked, or was only partly judged."""
-    verdict = answer["verdict"]
-    judged = isinstance(verdict, dict) and verdict.get("method") != "none"
-    stances = [one.get("stance") for one in answer["evidence"]]
-    return (
-        "error" in answer
-        or (judged and verdict.get("error") is not None and bool(stances or "questions" in answer))
-        or any(one.get("error") is not None for one in answer.get("questions") or ())
-        or any(isinstance(stance, dict) and stance.get("error") is not None for stance in stances)
-    )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cli_runs import BM25, Ran, ccheck, command, jsonl
+from html_page import parse
 
 from ccheck.core.errors import ServerError
 from ccheck.pipeline.checker import Checker
@@ -64,10 +65,11 @@ def test_a_batch_that_ended_early_is_gone_on_with(batch: Any, asked: list[str], 
     lines = whole.out.splitlines(keepends=True)
     (tmp_path / "part.jsonl").write_text("".join(lines[:2]) + lines[2][:50])  # killed while it wrote
     asked.clear()
-    ran = batch("--resume", "part.jsonl", "--run", "resumed.run")
+    ran = batch("--resume", "part.jsonl", "--run", "resumed.run", "--report", "resumed.html")
     assert ran.code == 0 and asked == ["c2", "c3", "c4", "c5"] and same(ran, whole)
     assert ran.out.splitlines(keepends=True)[:2] == lines[:2]
     assert "2 answers kept from part.jsonl" in ran.err
+    assert len(parse(Path("resumed.html").read_text()).all("section", class_="claim")) == 6
     assert Path("resumed.run").read_text() == Path("whole.run").read_text() != ""
 
 
@@ -140,7 +142,6 @@ def test_what_does_not_go_with_resume(batch: Any, papers: Path, tmp_path: Path) 
     for ran, code, said in (
         (batch("--resume", "nothing.jsonl"), 4, "there is no file nothing.jsonl"),
         (batch("--resume", tmp_path), 2, "can't be read"),
-        (batch("--resume", "x.jsonl", "--report", "r.html"), 2, "does not work with --report"),
         (ccheck("query", "sea", "--resume", "x.jsonl", "--store", papers), 2, "needs a file of claims"),
     ):
         assert (ran.code, ran.out) == (code, "") and said in ran.err
