@@ -93,7 +93,8 @@ def reference(document: Document) -> str:
 
 def bibtex(document: Document, key: str) -> str:
     """The document as an entry of BibTeX, in LaTeX where LaTeX has a name for a character."""
-    from bibtexparser import Library, write_string
+    from bibtexparser.entrypoint import write_string
+    from bibtexparser.library import Library
     from bibtexparser.model import Entry, Field
 
     cited = citation_of(document)
