@@ -20,7 +20,7 @@ from stance_findings import findings, variants
 
 from ccheck.core.analysis import clean, sentence_spans, terms
 from ccheck.core.types import Document
-from ccheck.lab.measure.files import read_records
+from ccheck.ingest.rows import read_records
 from ccheck.lab.train.stance_rows import StanceRow, read_rows
 from ccheck.lab.train.synthetic import contradicted
 from ccheck.verdict.features import sentences_of

@@ -39,7 +39,7 @@ from ccheck.core.stages import EvidenceStage, ModelStage, VerdictStage
 from ccheck.core.types import Claim
 from ccheck.ingest import IngestOptions, Record, read
 from ccheck.ingest.documents import make_document
-from ccheck.lab.measure.datasets import read_claims, read_qrels
+from ccheck.lab.measure.datasets import read_qrels
 from ccheck.lab.measure.metrics import bootstrap, measure, only
 from ccheck.lab.train.adapter import train_adapter
 from ccheck.lab.train.embedder import load_base, pool_of, rank, train_embedder
@@ -48,6 +48,7 @@ from ccheck.lab.train.loop import Silent
 from ccheck.lab.train.options import AdapterOptions, EmbedderOptions, RerankerOptions
 from ccheck.lab.train.reranker import train_reranker
 from ccheck.lab.train.retrieval_data import SEEN, UNSEEN, RetrievalData, retrieval_data
+from ccheck.pipeline.claims import read_claims
 from ccheck.rerank.load import load_scorer
 
 METRIC = "nDCG@10"

@@ -452,8 +452,9 @@ def enough(rows: Any, job: Job, spare: float = 0) -> list[Any]:
 @functools.cache
 def retrieval(folder: str) -> Any:
     from ccheck.ingest.documents import make_document
-    from ccheck.lab.measure.datasets import read_claims, read_qrels
+    from ccheck.lab.measure.datasets import read_qrels
     from ccheck.lab.train.retrieval_data import retrieval_data
+    from ccheck.pipeline.claims import read_claims
 
     path = Path(folder)
     documents = [make_document(row).document for row in data.rows(path / "corpus.jsonl.gz")]

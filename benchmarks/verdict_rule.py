@@ -29,7 +29,7 @@ from ccheck.core.analysis import clean
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.types import Document, Evidence, Hit, Label, Stance
-from ccheck.lab.measure.files import read_records
+from ccheck.ingest.rows import read_records
 from ccheck.pipeline.checker import Checker
 from ccheck.verdict.judge import Case as JudgeCase
 from ccheck.verdict.labels import parse_label

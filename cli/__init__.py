@@ -40,6 +40,8 @@ COMMANDS = {
     "doctor": "Check the installation and say how to fix what does not work.",
 }
 """Every command with its line in `ccheck --help`, which is the first sentence of its own help."""
+LABORATORY = frozenset({"evaluate", "compare", "sweep", "mine", "train", "calibrate"})
+"""Those whose modules are in `lab/`, which alone may import the laboratory."""
 COMPLETE = "_CCHECK_COMPLETE"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -53,7 +55,8 @@ class LazyGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(f".{name}", __name__), name)
+        folder = ".lab" if name in LABORATORY else ""
+        command = getattr(importlib.import_module(f"{folder}.{name}", __name__), name)
         assert isinstance(command, click.Command)
         return command
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.errors import InvalidData
-from .common import counted, notice, print_hanging, print_json, stdout
+from .common import notice, print_hanging, print_json, stdout
 from .grounding import Asked, AskedClaim, answer_rows, grounding_options, opened
 
 _NOTHING = "there are no figures or tables"
@@ -57,9 +56,7 @@ def figures(*, images: str | None, **given: Any) -> None:
         def answer(claim: AskedClaim) -> list[dict[str, Any]]:
             return [_of_row(one, claim.article is None) for one in ranker.rank(claim.text, asked.scope(claim))[:k]]
 
-        answers = answer_rows(asked, "elements", answer, _NOTHING, quiet)
-        if given["gold"] is not None:
-            _measure(answers, given["gold"], ranker)
+        answer_rows(asked, "elements", answer, _NOTHING, quiet)
 
 
 def _folders(images: str | None, arguments: tuple[str, ...], store: str | None) -> list[str]:
@@ -83,28 +80,6 @@ def _answer(asked: Asked, claim: str, ranker: FigureRanker, k: int | None, as_js
         notice(_NOTHING)
 
 
-def _measure(answers: dict[str, list[dict[str, Any]]], file: str, ranker: FigureRanker) -> None:
-    """Say the measures of Context24's task 1. Gold elements are ids of the article or the task's (FIG 1)."""
-    from ..lab.measure.context24 import figure_scores, read_gold
-
-    gold = {one.id: one for one in read_gold(file)}
-    rankings: dict[str, list[str]] = {}
-    elements: dict[str, list[str]] = {}
-    for claim, found in answers.items():
-        if claim in gold and gold[claim].elements:
-            known = ranker.elements(gold[claim].article) if gold[claim].article in ranker.articles else []
-            own = {one.id for one in known}
-            names = {one.id: one.id if own & set(gold[claim].elements) else one.task_id for one in known}
-            rankings[claim] = [names.get(one["id"], one["id"]) for one in found]
-            elements[claim] = list(names.values())
-    scores = figure_scores(rankings, {key: one.elements for key, one in gold.items()}, elements)
-    if not scores:
-        raise InvalidData(f"{file} has gold elements for none of these claims")
-    means = {name: sum(one[name] for one in scores.values()) / len(scores) for name in next(iter(scores.values()))}
-    said = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
-    notice(f"{said} over {counted(len(scores), 'claim')}")
-
-
 def _own(one: RankedElement, several: bool) -> dict[str, Any]:
     """An element of the answer to a single claim."""
     data: dict[str, Any] = {"id": one.element.task_id, "rank": one.rank, "score": one.score}
@@ -115,6 +90,7 @@ def _of_row(one: RankedElement, several: bool) -> dict[str, Any]:
     """An element of the answer to a claim of a file."""
     return {
         "id": one.element.id,
+        "task_id": one.element.task_id,
         "label": one.element.label,
         "rank": one.rank,
         "score": one.score,

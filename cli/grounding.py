@@ -40,11 +40,6 @@ def grounding_options(recipe: str, table: str, what: str, *own: Callable[[Any], 
             "--claims",
             help="Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.",
         ),
-        opt.file(
-            "--gold",
-            help="With --claims, measure the answers: rows with claim_id and element_ids, findings, passages or "
-            "context.",
-        ),
         click.option(
             "--article",
             "only",
@@ -104,8 +99,6 @@ def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Ite
     """
     from ..core.recipe import load_recipe
 
-    if given["gold"] is not None and given["claims"] is None:
-        raise click.UsageError("--gold measures the answers to a file of claims. Add --claims FILE")
     settings = resolved_from(
         store=given["store"], embedding_model=given["model"], device=given["device"], llm_model=given["llm"]
     ).settings
@@ -234,18 +227,17 @@ def _say_unread(reasons: Sequence[str]) -> None:
 
 def answer_rows(
     asked: Asked, key: str, answer: Callable[[AskedClaim], list[dict[str, Any]]], nothing: str, quiet: bool
-) -> dict[str, list[dict[str, Any]]]:
+) -> None:
     """Print an object for each claim of the file, with what `answer` gives under `key`, else the reason.
 
-    Returns what was found by claim. Raises Incomplete if some could not be answered.
+    Raises Incomplete if some could not be answered.
     """
-    answers: dict[str, list[dict[str, Any]]] = {}
     errors: list[CcheckError] = []
     with progress_bar("reading articles", quiet or sys.stdout.isatty(), unit="claims") as update:
         for done, claim in enumerate(asked.claims, 1):
             row: dict[str, Any] = {"claim_id": claim.id, "article": claim.article}
             try:
-                found = answers[claim.id] = answer(claim)
+                found = answer(claim)
                 print_json({**row, key: found} if found else {**row, key: found, "reason": nothing})
             except CcheckError as error:
                 errors.append(error)
@@ -256,4 +248,3 @@ def answer_rows(
     if errors:
         said = f"{len(errors):,} of {counted(len(asked.claims), 'claim')} could not be answered"
         raise batch_error(f"{said}. Their objects have the errors", errors, len(asked.claims))
-    return answers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -146,7 +145,6 @@ def stats(*, store: str | None, as_json: bool) -> None:
     passage_option,
     opt.number("--overlap", least=0, help="Number of tokens that a passage shares with the one before."),
     opt.file("--claims", help="Claims to compare rankings with.  [default: titles of stored documents]"),
-    opt.file("--qrels", help="Judgements of these claims: nDCG@10 may not fall by more than 0.02."),
     opt.decimal(
         "--agree",
         least=0,
@@ -170,7 +168,6 @@ def migrate(
     passage_tokens: int | None,
     overlap: int | None,
     claims: str | None,
-    qrels: str | None,
     agree: float | None,
     no_switch: bool,
     as_json: bool,
@@ -194,8 +191,6 @@ def migrate(
     from ..pipeline.migrate import Changes
     from ..pipeline.migrate import migrate as run
 
-    if qrels is not None and claims is None:
-        raise UsageError("--qrels needs --claims FILE, the claims that it judges")
     changed = {"store": store, "device": device} | ({"embedding_model": model} if model is not None else {})
     settings = settings_from(**changed)
     chosen = _options(index_type, shards, replicas)
@@ -205,15 +200,14 @@ def migrate(
             "nothing would change. Say what to change with --index-type, --shards, --replicas, --model, --recipe or "
             "--passage-tokens, or give FILEs to fill the new index from"
         )
-    judged, asked = None, []
+    asked = []
     if claims is not None:
-        from ..lab.measure.datasets import read_claims, read_qrels
+        from ..pipeline.claims import read_claims
 
         asked = read_claims(claims)
-        judged = read_qrels(qrels) if qrels is not None else None
 
     def check(before: Rankings, after: Rankings, remade: bool) -> str:
-        return _compared(before, after, agree if agree is not None else 0.3 if remade else 0.8, judged)
+        return _compared(before, after, agree if agree is not None else 0.3 if remade else 0.8)
 
     with (
         progress_bar("copying", quiet, unit="documents") as update,
@@ -298,35 +292,18 @@ def _options(index_type: str | None, shards: int | None, replicas: int | None) -
     return IndexOptions(index_type, shards, replicas)  # type: ignore[arg-type]  # click has checked it
 
 
-def _compared(before: Rankings, after: Rankings, least: float, judged: Mapping[str, Mapping[str, int]] | None) -> str:
-    """The comparison in words. Raises InvalidData if the new rankings are too different, or worse."""
+def _compared(before: Rankings, after: Rankings, least: float) -> str:
+    """The comparison in words. Raises InvalidData if the new rankings are too different."""
     from ..pipeline.migrate import TOP, overlap
 
     share = overlap(before, after)
     said = f"of the top {TOP} of {counted(len(before), 'claim')} both indices have {share:.0%} in common"
-    if judged is not None:
-        was, now = (_ndcg(one, judged) for one in (before, after))
-        said += f"; nDCG@10 was {was:.4f} and is {now:.4f}"
-        if now < was - MOST_LOST:
-            raise InvalidData(f"{said}: the new index ranks worse, so the alias stays where it is")
-        return said
     if share < least:
         raise InvalidData(
             f"{said}, less than {least:.0%}, so the alias stays where it is. The new index is kept: run the same "
-            "command with a smaller --agree, or judge with --claims and --qrels"
+            "command with a smaller --agree"
         )
     return said
-
-
-MOST_LOST = 0.02
-"""How much nDCG@10 may fall."""
-
-
-def _ndcg(rankings: Rankings, judged: Mapping[str, Mapping[str, int]]) -> float:
-    from ..lab.measure.metrics import measure, only
-
-    run = {claim: {id_: -float(place) for place, id_ in enumerate(ids)} for claim, ids in rankings.items()}
-    return measure(run, only(judged, rankings), ["nDCG@10"], resamples=2).mean["nDCG@10"]
 
 
 def _say(done: Migrated, store: str, *, as_json: bool, quiet: bool) -> None:

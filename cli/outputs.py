@@ -34,7 +34,7 @@ def outputs(run: str | None, report: str | None, about: Callable[[], About]) -> 
     try:
         with ExitStack() as stack:
             if run is not None:
-                from ..lab.measure.runs import result_lines
+                from ..core.trec import result_lines
 
                 stream = stack.enter_context(writing(run, RUN))
                 writers.append(lambda result: stream.writelines(result_lines(result)))

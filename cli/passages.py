@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import counted, notice, print_hanging, print_json, stdout
+from .common import notice, print_hanging, print_json, stdout
 from .grounding import AskedClaim, answer_rows, grounding_options, opened
 
 if TYPE_CHECKING:
@@ -57,9 +57,7 @@ def passages(*, expressions: str | None, **given: Any) -> None:
             found = ranker.find(claim.text, asked.scope(claim))[:k]
             return [_as_data(one, claim.article is None) for one in found]
 
-        answers = answer_rows(asked, "passages", answer, _NOTHING, quiet)
-        if given["gold"] is not None:
-            _measure(answers, given["gold"])
+        answer_rows(asked, "passages", answer, _NOTHING, quiet)
 
 
 def _show(found: list[GroundingPassage], several: bool, as_json: bool) -> None:
@@ -75,13 +73,3 @@ def _show(found: list[GroundingPassage], several: bool, as_json: bool) -> None:
 
 def _as_data(one: GroundingPassage, several: bool) -> dict[str, Any]:
     return {**one.to_dict(), **({"article": one.article} if several else {})}
-
-
-def _measure(answers: dict[str, list[dict[str, Any]]], file: str) -> None:
-    """Say the measures of Context24's task 2."""
-    from ..lab.measure.context24 import passage_scores, read_gold
-
-    marked = {one.id: one.passages for one in read_gold(file) if one.passages and one.id in answers}
-    scores = passage_scores({key: [one["text"] for one in found] for key, found in answers.items()}, marked)
-    said = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
-    notice(f"{said} over {counted(len(marked), 'claim')}")

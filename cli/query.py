@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from ..core.answers import Saved
     from ..core.settings import Resolved
     from ..core.types import Usage
-    from ..lab.measure.batch import Answered, Key
-    from ..lab.measure.datasets import ClaimRecord
+    from ..pipeline.batch import Answered, Key
     from ..pipeline.checker import Checker
+    from ..pipeline.claims import ClaimRecord
     from ..search import Filter
     from .citing import Citing
     from .report import About
@@ -196,7 +196,7 @@ def query(
     from standard input. With --claims, a claim that can't be checked gets an object with its error, the other claims
     are still checked, and the exit code is 7. With --resume, the output has all claims, in the order of the file.
     """
-    from ..lab.measure.batch import settings_key
+    from ..pipeline.batch import settings_key
 
     if (claim is None) == (claims is None):
         raise click.UsageError("give either a claim or a file of claims (--claims)")
@@ -258,7 +258,7 @@ def _check_one(
     checked: Checker, asked: _Asked, text: str, as_json: bool, explain: bool, about: Callable[[], About], key: str
 ) -> None:
     from ..core.types import Claim
-    from ..lab.measure.batch import unjudged
+    from ..pipeline.batch import unjudged
 
     checked.plan()  # what is missing says so before an old file is overwritten
     with outputs(asked.run, asked.report, about) as write:
@@ -294,8 +294,8 @@ def _check_one(
 def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About], key: str) -> None:
     """Print an object for each claim of a file, in order. Raises Incomplete if some could not be checked."""
     from ..core.types import add_usage
-    from ..lab.measure.batch import check_batch, earlier_answers, unjudged
-    from ..lab.measure.datasets import iter_claims
+    from ..pipeline.batch import check_batch, earlier_answers, unjudged
+    from ..pipeline.claims import iter_claims
 
     # What is missing, the claims or the store, says so before an old run is overwritten.
     claims: Iterable[ClaimRecord] = iter_claims(file)
@@ -385,7 +385,7 @@ def _about(resolved: Resolved, checked: Checker) -> About:
 def _show_prompts(checked: Checker, asked: _Asked, file: str | None, text: str) -> None:
     """Print what a language model would be asked, as JSON Lines, with an estimate on standard error."""
     from ..core.types import Claim
-    from ..lab.measure.datasets import iter_claims
+    from ..pipeline.claims import iter_claims
 
     claims = [Claim(text)] if file is None else [claim for claim, problem in iter_claims(file) if problem is None]
     calls = tokens = answers = cached = 0

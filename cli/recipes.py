@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +12,7 @@ from ..core.text import without_controls
 from . import opt
 from .common import (
     print_fields,
-    print_hanging,
     print_json,
-    printable,
     replacements,
     resolved_from,
     settings_from,
@@ -34,7 +32,6 @@ def recipes() -> None:
     \b
     ccheck recipes list
     ccheck recipes show default > mine.toml
-    ccheck recipes tables climatecheck-hybrid
     ccheck recipes check mine.toml
     ccheck query "..." --recipe mine.toml
     """
@@ -111,77 +108,6 @@ def show(name: str) -> None:
     from ..core.recipe import recipe_text
 
     click.echo(without_controls(redact(recipe_text(name))), nl=False)
-
-
-@recipes.command()
-@click.argument("name", shell_complete=completed("recipes"))
-@click.option("--table", "only", metavar="NUMBER", help="Print only this table of the source.")
-@opt.file("--measured", help="Your own figures: what ccheck evaluate --json printed.  [default: the project's]")
-@opt.json
-def tables(name: str, *, only: str | None, measured: str | None, as_json: bool) -> None:
-    """Print the tables that a recipe's source published.
-
-    \b
-    ccheck recipes tables climatecheck-hybrid
-    ccheck recipes tables climatecheck-hybrid --table 6 --json
-    ccheck evaluate climatecheck-hybrid --ablation all --claims C --qrels Q --json
-    ccheck recipes tables climatecheck-hybrid --measured mine.jsonl
-
-    Each row shows the command that reproduces it. Figures that were measured stand
-    below the published ones, with their data and the models that replaced others.
-
-    RECIPE:ABLATION names a recipe with one of its ablations. Every command that takes a recipe takes it too.
-    """
-    from ..core.recipe import load_recipe
-    from .recipe_tables import line_json, lines_of, read_measured
-
-    recipe = load_recipe(name)
-    if only is not None and only not in recipe.tables:
-        raise NotFound(f"the recipe {name} has no table {only!r}. Its tables: {', '.join(recipe.tables) or 'none'}")
-    known = read_measured(measured)
-    if as_json:
-        for number, table in recipe.tables.items():
-            for line in lines_of(recipe, table, known) if only in (None, number) else ():
-                print_json(line_json(recipe, number, table, line))
-        return
-    if not recipe.tables and not recipe.ablations:
-        stdout().print(f"{recipe.name} has no published tables", markup=False)
-    _print_tables(recipe, only, known)
-
-
-def _print_tables(recipe: Recipe, only: str | None, known: list[dict[str, Any]]) -> None:
-    from .recipe_tables import changes_of, lines_of, measured_on, table_command
-    from .tables import print_table
-    from .tables import table as new_table
-
-    console = stdout()
-    for number, table in recipe.tables.items():
-        if only not in (None, number):
-            continue
-        title = f"Table {number}: {table.title} ({table.on}, {table.split})"
-        made = new_table("row", "recipe", *table.metrics)
-        notes: dict[str, int] = {}
-        for line in lines_of(recipe, table, known):
-            name = f"{line.row} [{notes.setdefault(line.note, len(notes) + 1)}]" if line.note else line.row
-            figures = [f"{line.published[m]:.4g}" if m in line.published else "–" for m in table.metrics]
-            made.add_row(name, line.recipe or line.command or "–", *figures)
-            for one in line.measured:
-                place = notes.setdefault(measured_on(one), len(notes) + 1)
-                own = [f"{one['metrics'][m]:.4g}" if m in one["metrics"] else "" for m in table.metrics]
-                made.add_row(f"  measured [{place}]", "", *own, style="dim")
-        console.print(printable(title), style="bold", markup=False)
-        print_table(console, made)
-        for note, place in notes.items():
-            print_hanging(console, f"[{place}] ", printable(note), 4)
-        if table.command != "none" and any(line.recipe is not None for line in lines_of(recipe, table, ())):
-            console.print(printable(table_command(table)), markup=False, soft_wrap=True)
-        console.print()
-    if recipe.ablations and only is None:
-        console.print("Ablations", style="bold")
-        for name, ablation in recipe.ablations.items():
-            print_hanging(
-                console, f"{printable(name)}  ", printable(f"{ablation.description} ({changes_of(ablation)})"), 4
-            )
 
 
 @recipes.command()

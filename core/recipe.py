@@ -17,9 +17,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import Field, ValidationError, model_validator
 
+from .ablations import Ablation
 from .errors import CcheckError, InvalidData, NotFound, UsageError
 from .grounding_stages import FiguresStage, PassagesStage
-from .published import Ablation, Table
 from .redaction import keep_secrets_of
 from .stages import (
     EvidenceStage,
@@ -37,7 +37,7 @@ from .stages import (
 
 _MODEL_KEYS = ("model", "models", "llm", "subwords")
 """The keys of stages that name models."""
-_NO_STAGES = ("fine_tuned", "replace", "ablations", "tables")
+_NO_STAGES = ("fine_tuned", "replace", "ablations")
 """The tables of a recipe that name models and yet load none."""
 _SENT_KEYS = ("examples",)
 """The keys of stages that name files whose content is sent to language models."""
@@ -62,7 +62,6 @@ class Recipe(Stage):
     source: Source | None = None
     ablation: str | None = Field(default=None, description="the ablation in use; commands set this")
     ablations: dict[str, Ablation] = Field(default={}, description="changes that the source measured, by name")
-    tables: dict[str, Table] = Field(default={}, description="the source's tables, by number")
     decisions: list[str] = Field(
         default=[], description="where it differs from its source, or decides what the source leaves open"
     )
@@ -295,7 +294,7 @@ def _whole(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
     if base is None:
         return data
     below = _tables(base, (*seen, key))
-    for inherited in ("name", "source", "tables", "description", "ablation", "decisions"):
+    for inherited in ("name", "source", "description", "ablation", "decisions"):
         below.pop(inherited, None)  # another pipeline than the one that was published
     return _laid_over(below, data)
 

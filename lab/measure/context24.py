@@ -4,12 +4,15 @@ Task 1 is nDCG with partial credit: 1 for a gold element, .5 for one whose id is
 (FIG 1 and FIG 1D). The ideal ranking is that of the paper's own elements. Task 2 takes for each predicted passage the
 best F over the gold passages; a claim's score is the mean over its predictions, and the result the mean over gold
 claims. BERTScore depends on its model: figures made with another one are not comparable.
+
+    python -m ccheck.lab.measure.context24 GOLD ANSWERS
 """
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,6 +127,30 @@ def passage_scores(
     return {name: total / len(gold) for name, total in totals.items()} if gold else totals
 
 
+def measure_answers(gold: str | Path, answers: str | Path) -> tuple[dict[str, float], int]:
+    """The means of what `ccheck figures` or `ccheck passages` answered to a file of claims, and of how many claims.
+
+    Gold elements are ids of the article or the task's (FIG 1). Raises NotFound, MissingExtra, or InvalidData if no
+    answered claim has gold.
+    """
+    marked = {one.id: one for one in read_gold(gold)}
+    given = [json.loads(line) for line in read_text(answers, "the answers").splitlines() if line.strip()]
+    found = {one["claim_id"]: one for one in given if one.get("claim_id") in marked}
+    if any("passages" in one for one in found.values()):
+        wanted = {claim: marked[claim].passages for claim in found if marked[claim].passages}
+        texts = {claim: [passage["text"] for passage in one["passages"]] for claim, one in found.items()}
+        return passage_scores(texts, wanted), len(wanted)
+    rankings = {}
+    for claim, one in found.items():
+        own = {element["id"] for element in one["elements"]} & set(marked[claim].elements)
+        rankings[claim] = [element["id" if own else "task_id"] for element in one["elements"]]
+    scores = figure_scores(rankings, {claim: one.elements for claim, one in marked.items()}, rankings)
+    if not scores:
+        raise InvalidData(f"{gold} has gold elements for none of these claims")
+    names = next(iter(scores.values()))
+    return {name: sum(one[name] for one in scores.values()) / len(scores) for name in names}, len(scores)
+
+
 def _bert(predicted: Mapping[str, Sequence[str]], gold: Mapping[str, Sequence[str]], model: str) -> float:
     require("BERTScore", "bertscore", "bert_score")
     from bert_score import BERTScorer
@@ -145,3 +172,8 @@ def _bert(predicted: Mapping[str, Sequence[str]], gold: Mapping[str, Sequence[st
             best[passage] = max(value, best.get(passage, value))
         total += sum(best.values()) / len(given)
     return total
+
+
+if __name__ == "__main__":
+    measured, claims = measure_answers(sys.argv[1], sys.argv[2])
+    sys.stdout.write(json.dumps(measured | {"claims": claims}) + "\n")

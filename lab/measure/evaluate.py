@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...core.errors import CcheckError, InvalidData, UsageError, batch_error
-from ...core.published import published
 from ...core.stages import EvidenceStage, VerdictStage
 from ...core.types import Claim, Label, Result, Stance, Usage, Verdict, add_usage, strictly_decreasing
+from ..papers.published import published
 from .metrics import measure
 from .runs import run_of_ids
 from .types import Classified, Gold, Measured, Qrels, Run

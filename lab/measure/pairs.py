@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InvalidData
 from ...core.types import Claim, Document, Evidence, Hit, Label, Stance, Usage
+from ...ingest.rows import take_all
 from ...verdict import Case, StanceMethod, all_judged
 from ...verdict.calibration import BINS
 from ...verdict.labels import STANCES, parse_stance
-from .files import take_all
 from .metrics import RESAMPLES
 from .types import Interval
 from .verdicts import label_figures, resampled

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ... import __version__
 from ...core.files import writing
 from ...core.page import environment
-from ...core.published import published
 from ...core.text import figure, seconds, shortened
+from ..papers.published import published
 from . import plots
 from .compare import compare
 from .evaluate import Evaluation, as_run

@@ -20,8 +20,9 @@ from ...core.errors import UsageError
 from ...core.recipe import load_recipe, models_of
 from ...core.runtime import Runtime
 from ...pipeline.checker import Checker
+from ...pipeline.claims import read_claims
 from ...search import Store, open_store
-from .datasets import read_claims, read_gold, read_qrels
+from .datasets import read_gold, read_qrels
 from .evaluate import Evaluation, evaluate, retrieval_only
 from .memory import DiskMemory, open_memory
 from .metrics import DEFAULT_METRICS, check_metrics, only

@@ -14,7 +14,8 @@ from ...core.redaction import redact
 from ...core.runtime import Runtime
 from ...core.types import Claim, Document
 from ...pipeline.checker import Checker
-from ..measure.datasets import read_claims, read_corpus, read_qrels
+from ...pipeline.claims import read_claims
+from ..measure.datasets import read_corpus, read_qrels
 from ..measure.evaluate import retrieval_only
 from ..measure.session import open_session
 from .learned_reranker import LearnedReport, LearnedRerankerOptions, train_learned_reranker

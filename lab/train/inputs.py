@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..measure.datasets import read_claims, read_corpus, read_qrels
+from ...pipeline.claims import read_claims
+from ..measure.datasets import read_corpus, read_qrels
 from .options import RetrievalOptions, StanceOptions
 from .retrieval_data import RetrievalData, retrieval_data
 from .stance_data import StanceData, join_files, stance_data

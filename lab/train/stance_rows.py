@@ -10,9 +10,9 @@ from typing import Any
 
 from ...core.errors import InvalidData, UsageError
 from ...core.types import Claim, Label
+from ...ingest.rows import take_all
 from ...verdict.labels import STANCES, parse_label
 from ..measure.datasets import read_corpus
-from ..measure.files import take_all
 from .split import Split, split_by_claim, split_by_document
 
 _COLUMNS = frozenset(

@@ -13,7 +13,7 @@ import pytest
 from cli_runs import BM25, ccheck, jsonl
 
 from ccheck.core.text import is_unicode, json_line, printable, without_controls
-from ccheck.lab.measure.runs import trec_lines
+from ccheck.core.trec import trec_lines
 
 STEERING = [*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F]
 STEERING += [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]

@@ -9,7 +9,7 @@ import pytest
 from cli_runs import ccheck
 from scripted_llm import KEY, say, scripted
 
-from ccheck.cli.evaluate_pairs import cost_of
+from ccheck.cli.lab.evaluate_pairs import cost_of
 from ccheck.core.types import Usage
 from ccheck.llm.budget import Price
 

@@ -20,12 +20,12 @@ from ccheck.core.settings import Settings, resolve
 from ccheck.core.stages import ModelStage
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.ingest import IngestOptions, ingest
-from ccheck.lab.measure.batch import check_batch, earlier_answers, settings_key
-from ccheck.lab.measure.datasets import iter_claims, read_claims
 from ccheck.lab.measure.session import load_recipes, open_session, read_evaluation_data
 from ccheck.lab.measure.sweep import parse_grid, sweep
 from ccheck.lab.train.from_store import mine_from_store
 from ccheck.lab.train.mining import MiningOptions
+from ccheck.pipeline.batch import check_batch, earlier_answers, settings_key
+from ccheck.pipeline.claims import iter_claims, read_claims
 from ccheck.pipeline.doctor import findings
 from ccheck.pipeline.ingest import open_ingest, recipe_to_ingest
 from ccheck.search import open_local_store, open_store

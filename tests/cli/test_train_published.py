@@ -14,8 +14,8 @@ from tiny_qwen2 import make_qwen2
 from tiny_rerankers import make_encoder
 from tiny_sparse import make_splade
 
-from ccheck.cli import recipe_pages
 from ccheck.core.recipe import load_recipe, recipe_names
+from ccheck.lab.papers.pages import page
 
 pytest.importorskip("torch")
 pytest.importorskip("peft")
@@ -76,10 +76,10 @@ def command_of(recipe: str, model: str) -> str:
 
 
 def test_every_fine_tuned_model_has_a_whole_command_on_the_page():
-    page = recipe_pages.page()
+    whole = page()
     for name in recipe_names():
         for made in load_recipe(name).fine_tuned.values():
-            assert f"`{made.train}`" in page
+            assert f"`{made.train}`" in whole
             files = (
                 ("--train TRAIN",)
                 if " stance " in made.train

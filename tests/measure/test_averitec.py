@@ -30,9 +30,9 @@ from ccheck.lab.measure.averitec import (
     score,
     write_predictions,
 )
-from ccheck.lab.measure.datasets import read_claims
 from ccheck.lab.measure.ev2r import ev2r
 from ccheck.lab.measure.meteor import open_meteor
+from ccheck.pipeline.claims import read_claims
 
 PUBLISHED = {
     "Q-METEOR": 0.5565537593740518,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.lab.measure.datasets import read_claims
+from ccheck.pipeline.claims import read_claims
 
 TEXTS = ["Seas, they rise.", "Ice melts; it does."]
 

@@ -16,8 +16,9 @@ from conftest import SHARED
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.types import Claim
 from ccheck.demo import CLAIMS
-from ccheck.lab.measure.datasets import read_claims, read_corpus, read_gold, read_qrels
+from ccheck.lab.measure.datasets import read_corpus, read_gold, read_qrels
 from ccheck.lab.measure.runs import read_run
+from ccheck.pipeline.claims import read_claims
 
 
 def text(name: str, *lines: str) -> Path:

@@ -15,9 +15,10 @@ from needs import does_not_apply
 
 from ccheck.core.errors import InvalidData, MissingExtra, UsageError
 from ccheck.core.types import Claim
-from ccheck.lab.measure.datasets import read_claims, read_qrels
+from ccheck.lab.measure.datasets import read_qrels
 from ccheck.lab.measure.metrics import bootstrap, check_metrics, coverage, measure, only
 from ccheck.lab.measure.runs import read_run, write_run
+from ccheck.pipeline.claims import read_claims
 
 METRICS = [
     *("nDCG@10", "nDCG@3", "R@2", "R@100", "RR@5", "RR", "P@5", "AP", "AP@10", "Bpref", "Judged@10", "Success@1"),

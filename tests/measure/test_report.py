@@ -15,13 +15,14 @@ from evaluation_data import ScriptedChecker
 from html_page import HOSTILE, Element, parse
 
 from ccheck.core.errors import ServerError, UsageError
-from ccheck.core.published import Row, Table
 from ccheck.core.recipe import load_recipe
 from ccheck.core.types import Claim, Stance, Verdict
 from ccheck.lab.measure import plots
 from ccheck.lab.measure.evaluate import Evaluation, evaluate
 from ccheck.lab.measure.report import MAX_WAYS, write_report
 from ccheck.lab.measure.types import Gold
+from ccheck.lab.papers import published
+from ccheck.lab.papers.published import Row, Table
 
 IDS = [str(n) for n in range(6)]
 CLAIMS = [Claim(f"the claim {n}", n) for n in IDS]
@@ -35,10 +36,20 @@ STAGES = {
     for n in IDS
 }
 METRICS = ("nDCG@10", "R@100")
+TABLES: dict[str, Table] = {}
+"""The published table of each recipe that a test made."""
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(name: str) -> dict[str, Table]:
+        return {"2": next(table for word, table in TABLES.items() if word.partition(":")[0] == name)}
+
+    monkeypatch.setattr(published, "tables_of", of)
 
 
 def made(word: str = "default", **told: Any) -> Evaluation:
-    published = Table(
+    TABLES[word] = Table(
         title=word,
         on=f"{word} claims",
         split=word,
@@ -46,7 +57,7 @@ def made(word: str = "default", **told: Any) -> Evaluation:
         rows={word: Row(published=(0.5, 0.7), note=word)},
     )
     recipe = load_recipe("default").model_copy(
-        update={"name": word, "description": word, "replace": {f"{word} big": word}, "tables": {"2": published}}
+        update={"name": word, "description": word, "replace": {f"{word} big": word}}
     )
     final: dict[str, Any] = {n: STAGES[n]["rrf"] for n in IDS}
     final |= {"4": [], "5": ServerError(word)}

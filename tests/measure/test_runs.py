@@ -13,8 +13,9 @@ import pytest
 from cli_runs import jsonl
 
 from ccheck.core.errors import Incomplete, InvalidData, NotFound, UsageError
+from ccheck.core.trec import result_lines
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Stance, Unit
-from ccheck.lab.measure.runs import ranked, read_run, result_lines, run_of, run_of_ids, write_run
+from ccheck.lab.measure.runs import ranked, read_run, run_of, run_of_ids, write_run
 
 
 def lines(path: str = "a.run") -> list[list[str]]:

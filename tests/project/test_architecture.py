@@ -184,6 +184,18 @@ def test_nobody_calls_the_command_line():
     assert callers == set()
 
 
+def test_the_product_never_imports_the_laboratory():
+    """Not even for types: only the laboratory's own commands do."""
+    wrong = [
+        f"{module} imports {name}"
+        for module in MODULES
+        if not module.startswith(("ccheck.lab", "ccheck.cli.lab"))
+        for name in names_from(module)
+        if name.startswith("ccheck.lab")
+    ]
+    assert wrong == []
+
+
 def test_no_module_imports_itself_by_way_of_others():
     graph: dict[str, set[str]] = {}
     for _, module, imported in calls():

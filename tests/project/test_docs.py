@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from cli_runs import ccheck
 
-from ccheck.cli import recipe_pages
 from ccheck.core import errors, settings
 from ccheck.core.errors import InvalidData
+from ccheck.core.recipe import recipe_names
 from ccheck.core.settings import Settings, unasked
 from ccheck.core.types import Claim, Document, Evidence, Hit, Result, Sentence, Stance, Verdict
 from ccheck.demo import CLAIMS, CORPUS
@@ -121,8 +121,8 @@ def test_the_page_on_the_command_line_names_exit_codes_and_what_a_folder_may_set
         assert all(name in page for name in names)
 
 
-def test_the_page_on_recipes_is_that_of_these_recipes():
-    assert read("docs/recipes.md") == recipe_pages.page(), "python -m ccheck.cli.recipe_pages > docs/recipes.md"
+def test_the_page_on_recipes_has_every_recipe():
+    assert [name for name in recipe_names() if f"| `{name}` |" not in read("docs/recipes.md")] == []
 
 
 def test_the_page_on_json_names_every_key():

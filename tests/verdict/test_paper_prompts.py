@@ -150,7 +150,7 @@ def test_the_table_of_pieces_has_words_that_the_prompts_have():
     """docs/recipes.md compares the papers' prompts with ccheck's piece by piece."""
     from paths import ROOT
 
-    from ccheck.cli.recipe_prompts import pieces
+    from ccheck.lab.papers.pages import pieces
 
     for one in pieces():
         text = " ".join((ROOT / one.prompt).read_text(encoding="utf-8").split())

@@ -1,4 +1,7 @@
-"""Records of evaluation files, whose format is told by what is in them: JSON Lines, JSON, CSV, TSV, TREC's, Parquet."""
+"""Records of files of claims, judgements and pairs, whose format is told by their content.
+
+JSON Lines, JSON, CSV, TSV, TREC's, Parquet.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import InvalidData, NotFound
-from ...core.files import no_file
-from ...ingest import Record, Reject
-from ...ingest.kinds import Compression, Format
-from ...ingest.lines import read_lines
-from ...ingest.readers import read_source
-from ...ingest.records import LINE_BYTES, NOT_UTF8
-from ...ingest.sources import STDIN, Source, find_sources
+from ..core.errors import InvalidData, NotFound
+from ..core.files import no_file
+from .kinds import Compression, Format
+from .lines import read_lines
+from .readers import read_source
+from .records import LINE_BYTES, NOT_UTF8, Record, Reject
+from .sources import STDIN, Source, find_sources
 
 SHOWN = 5
 """How many bad lines a message lists."""

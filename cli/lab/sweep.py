@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.adjust import in_place_of_rerankers
-from ..core.errors import Incomplete
-from ..core.files import check_output, write_text
-from ..core.redaction import redact
-from . import opt
-from .common import notice, notice_new, print_json, replacements, settings_from, stdout
-from .opt import completed, options
-from .progress import runtime
+from ...core.adjust import in_place_of_rerankers
+from ...core.errors import Incomplete
+from ...core.files import check_output, write_text
+from ...core.redaction import redact
+from .. import opt
+from ..common import notice, notice_new, print_json, replacements, settings_from, stdout
+from ..opt import completed, options
+from ..progress import runtime
 from .tables import figure, print_table, seconds, table
 
 if TYPE_CHECKING:
-    from ..core.recipe import Recipe
-    from ..lab.measure.sweep import HeldOut, Point
+    from ...core.recipe import Recipe
+    from ...lab.measure.sweep import HeldOut, Point
 
 
 @click.command()
@@ -82,9 +82,9 @@ def sweep(
     held-out figure is measured on other claims. What does not change between points is computed only
     once and cached, so an interrupted sweep continues where it stopped.
     """
-    from ..lab.measure.session import load_recipes, open_session, read_evaluation_data
-    from ..lab.measure.sweep import best, describe, empty_points, hold_out, parse_grid
-    from ..lab.measure.sweep import sweep as measure_grid
+    from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
+    from ...lab.measure.sweep import best, describe, empty_points, hold_out, parse_grid
+    from ...lab.measure.sweep import sweep as measure_grid
 
     ((name, base),) = load_recipes([recipe], replacements(replace)).items()
     settings = settings_from(store=store, embedding_model=model, device=device, trust_remote_code=trust_remote_code)
@@ -129,7 +129,7 @@ def sweep(
 
 
 def _show(points: Sequence[Point], metric: str) -> None:
-    from ..lab.measure.sweep import best, written
+    from ...lab.measure.sweep import best, written
 
     keys = list(points[0].settings)
     made = table("", *keys, metric, "claims", "per claim")
@@ -150,7 +150,7 @@ def _show(points: Sequence[Point], metric: str) -> None:
 
 
 def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str, save: str | None) -> None:
-    from ..lab.measure.sweep import as_good, describe
+    from ...lab.measure.sweep import as_good, describe
 
     console = stdout()
     one = points[place]
@@ -168,7 +168,7 @@ def _tell(points: Sequence[Point], place: int, held: HeldOut, metric: str, save:
 
 
 def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point], save: str | None) -> dict[str, Any]:
-    from ..lab.measure.sweep import as_good
+    from ...lab.measure.sweep import as_good
 
     measured = point.evaluation.measured
     return {
@@ -190,8 +190,8 @@ def _chosen(point: Point, metric: str, held: HeldOut, points: Sequence[Point], s
 
 
 def _saved(target: Path, recipe: str, base: Recipe, point: Point, metric: str, held: HeldOut) -> str:
-    from ..core.recipe import recipe_names, without_ablations
-    from ..lab.measure.sweep import describe, recipe_toml
+    from ...core.recipe import recipe_names, without_ablations
+    from ...lab.measure.sweep import describe, recipe_toml
 
     packaged = without_ablations(recipe)[0] in recipe_names()
     extends = recipe if packaged else os.path.relpath(recipe, target.absolute().parent)

@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 import click
 
-from ..core.files import check_output
-from . import opt
-from .common import counted, notice, print_fields, print_json, replacements, settings_from, stdout
-from .opt import options
-from .progress import runtime
+from ...core.files import check_output
+from .. import opt
+from ..common import counted, notice, print_fields, print_json, replacements, settings_from, stdout
+from ..opt import options
+from ..progress import runtime
 
 
 @click.command()
@@ -88,8 +88,8 @@ def mine(
     near duplicates. Each line has claim_id, claim, positive_id, positive and negatives. The margin is meant for
     cosines and reranker scores; with reciprocal ranks it skips whatever ranks above the relevant document.
     """
-    from ..lab.train.from_store import mine_from_store
-    from ..lab.train.mining import MiningOptions
+    from ...lab.train.from_store import mine_from_store
+    from ...lab.train.mining import MiningOptions
 
     target = check_output(output, "the mined negatives", (claims, qrels, corpus, recipe))
     settings = settings_from(

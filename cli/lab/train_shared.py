@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..core.errors import UsageError
-from . import opt
-from .common import notice
+from ...core.errors import UsageError
+from .. import opt
+from ..common import notice
 
 if TYPE_CHECKING:
-    from ..lab.train.figures import Figure
-    from ..lab.train.loop import Listener
-    from ..lab.train.options import TrainingOptions
+    from ...lab.train.figures import Figure
+    from ...lab.train.loop import Listener
+    from ...lab.train.options import TrainingOptions
 
 output = click.option("--output", "-o", metavar="FOLDER", help="Folder to write the model to.")
 base = click.option("--base", metavar="MODEL", help="Model to start from.  [default: all-MiniLM-L6-v2]")
@@ -54,8 +54,8 @@ def prepared(
     `files` are the names of the latter, which are not settings. Raises UsageError if one that is needed is missing,
     NotFound or InvalidData.
     """
-    from ..lab.train.loop import require_training
-    from ..lab.train.options import load_options, read_config
+    from ...lab.train.loop import require_training
+    from ...lab.train.options import load_options, read_config
 
     require_training()
     config = read_config(Path(given["config"])) if given["config"] else {}
@@ -92,8 +92,8 @@ def settings_of(given: Sequence[str]) -> dict[str, Any]:
 @contextmanager
 def listening(quiet: bool) -> Iterator[Listener]:
     """A line for what happens, and on a terminal a bar with the loss and the time left."""
-    from ..lab.train.loop import Silent
-    from .progress import progress_bar
+    from ...lab.train.loop import Silent
+    from ..progress import progress_bar
 
     if quiet:
         yield Silent()

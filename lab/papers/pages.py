@@ -1,23 +1,24 @@
-"""Generate docs/recipes.md from the recipes and the figures measured with them.
+"""The page on all recipes: what each one runs, its source's tables beside what was measured, and every key.
 
-    python -m ccheck.cli.recipe_pages > docs/recipes.md
+    python -m ccheck.lab.papers > recipes.md
 
-The figures are lines of `ccheck evaluate --json` in recipes/measured.jsonl, each with an optional `note`.
+The measured figures are lines of `ccheck evaluate --json` in `measured.jsonl`, each with an optional `note`.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Mapping, Sequence
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from ..core.grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
-from ..core.models import PACKAGED
-from ..core.published import Table
-from ..core.recipe import Recipe, load_recipe, recipe_names
-from ..core.stages import (
+from ...core.ablations import Ablation
+from ...core.grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
+from ...core.recipe import Recipe, load_recipe, recipe_names
+from ...core.stages import (
     AdditionalStage,
     Analysis,
     Bm25,
@@ -36,70 +37,31 @@ from ..core.stages import (
     UnitsStage,
     VerdictStage,
 )
-from ..pipeline.needs import Needs, models_used, needs_of
-from .recipe_prompts import prompts_section
-from .recipe_tables import Line, changes_of, lines_of, measured_on, read_measured, table_command
+from ...pipeline.needs import Needs, models_used, needs_of
+from .published import Table, row_command, row_recipe, tables_of
 
 LONGEST_CHANGES = 300
 """Characters of an ablation's changes in the table of a recipe's ablations."""
-_HEAD = """# Recipes
+_HEAD = """# All recipes
 
-Generated with `python -m ccheck.cli.recipe_pages > docs/recipes.md`. Do not edit this page.
+Written by `python -m ccheck.lab.papers`.
 
-A recipe describes a whole pipeline. `ccheck recipes show NAME` prints one, and `--recipe NAME|FILE` runs it.
-Every command also takes `NAME:ABLATION`, which is the recipe with one of its ablations; `NAME:ONE+OTHER` has both.
-`ccheck recipes tables NAME` prints the tables of the recipe's source, and `ccheck evaluate NAME --ablation ONE,OTHER`
-measures ablations side by side and tests the differences.
-Published figures are the source's own, on its own data. In the tables below, CLAIMS and QRELS stand for that data, and
-what was measured here is in the rows below the published ones. The figures measured here are on other data, and
-another model stands in where the original was not available. They show that the pipeline runs and what each stage
-contributes, not that it reproduces the published figures. Intervals are 95% bootstrap intervals over the claims.
+Published figures are the source's own, on its own data; CLAIMS and QRELS stand for that data. What was measured here is
+in the rows below the published ones. It is on other data, and other models stand in where the originals were not
+available. It shows that the pipeline runs and what each stage contributes, not that it reproduces the published
+figures.
+Intervals are 95% bootstrap intervals over the claims.
 """
+_PROMPTS = """## The papers' prompts
 
+With `prompts = "paper"`, a language model is asked as the paper asks it, in ccheck's words. The replies are the
+paper's: a label, a digit or a permutation, without reason, quotation or confidence. Three things differ on purpose.
+Replies are JSON objects with that one value, because every reply is checked against a shape. Claims and abstracts are
+quoted as JSON, and the model is told that they are data. If a reply can't be used, ccheck asks once more. If that fails
+too, the result is an error, never a label.
 
-_WORTH = """## What each stage is worth
-
-One metric of each comparison that a source published, on the source's data. The last column has what was measured here,
-on other data and with the stand-ins that the recipe's own section names. The recipe is in bold.
-"""
-
-
-_ABSENT = """## Systems without a recipe
-
-**CheckThat! 2026, task 1** (find the paper behind a post in English, German or French). We do not know which
-system won. One with public code and figures of its own
-([MatejBudos/CheckThat26-source-retrieval](https://github.com/MatejBudos/CheckThat26-source-retrieval), MRR@5 .650 on
-development, .574 on test) searches with three views of a post: translated, in its own language, and rewritten by a
-language model. Its BM25 on GPT-2's subwords counts titles and words with digits four times. It fuses the lists with RRF
-(k = 15; BM25 .75, dense retrieval 1.5, 1.5 and .5), and a fine-tuned SciBERT reorders the first five papers. ccheck has
-no translated view of a claim, no prefixes for a claim or paper (which E5 needs), and no weights for titles and numbers
-under an analysis, so no recipe can express it. `checkthat-4b` is the closest.
-"""
-
-
-_TABLES = """## Writing one
-
-    ccheck recipes show default > mine.toml
-    ccheck recipes check mine.toml
-
-A recipe is a TOML file. An unknown key is an error that names the closest known key.
-
-- `extends` names another recipe, or a file next to this one, and lays this recipe's tables over it. `false` in place of
-  a table or key removes it.
-- `[ablations.NAME]` has a `description` and the tables that it lays over the recipe, for example
-  `retrievers.sparse = false`.
-- `[tables.NUMBER]` is a table of the source, with its `title`, the data (`on`) and their `split`, its `metrics`, and
-  `rows`: `"BM25" = {ablation = "bm25-only", published = [0.07, 0.12]}`. A row can name an `ablation` (or several joined
-  with `+`), another `recipe`, or its own `command`. `"-"` stands for a figure that was not published.
-- `[replace]` names models that stand in for others, like `--replace`.
-- Relative file names are looked up next to the recipe first. `examples` must be in the recipe's own folder.
-- A retriever's or reranker's name is its kind, unless you set `kind`. A reranker with any other name is a model.
-- Results list scores under these names, so each stage needs a unique name, other than `rrf` and `minmax`.
-
-The flags and settings that choose a reranker or a judge (`--rerank`, `CCHECK_RERANK`, `--llm`, `--stance`) change a
-recipe in the same way in every command and in `ccheck.open()`. For a recipe from a stranger,
-[security.md](security.md) says what it can't do.
-"""
+| source | piece of the paper's prompt | ccheck's prompt | its words |
+| --- | --- | --- | --- |"""
 _STAGES: dict[str, type[Stage]] = {
     "[retrievers.bm25]": Bm25,
     "[retrievers.bm25.analysis]": Analysis,
@@ -125,16 +87,12 @@ _STAGES: dict[str, type[Stage]] = {
 }
 
 
-def main() -> None:
-    sys.stdout.write(page())
-
-
 def page() -> str:
-    """The whole page."""
+    """The whole page, in Markdown."""
     measured = read_measured()
-    recipes = {name: load_recipe(name) for name in recipe_names()}
-    lines = [_HEAD, *_contents(recipes), *_worth(recipes, measured)]
-    for name, recipe in recipes.items():
+    lines = [_HEAD]
+    for name in recipe_names():
+        recipe = load_recipe(name)
         lines += [f"## {name}", "", recipe.description, ""]
         lines += _source(recipe)
         lines += _stages(recipe)
@@ -143,41 +101,34 @@ def page() -> str:
         lines += _ablations(recipe)
         lines += _published(recipe, measured)
         lines += _runs([run for run in measured if run["recipe"].partition(":")[0] == name])
-    lines += [_ABSENT]
-    lines += prompts_section()
-    lines += [_TABLES]
+    lines += [_PROMPTS, *(f"| {one.source} | {one.piece} | `{one.prompt}` | {one.words} |" for one in pieces()), ""]
+    lines += ["## Stages and their keys", ""]
     for title, stage in _STAGES.items():
         lines += _keys(title, stage)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _contents(recipes: Mapping[str, Recipe]) -> list[str]:
-    sections = ("What each stage is worth", "Systems without a recipe", "The papers' prompts", "Writing one")
-    links = [f"[{name}](#{name.lower().replace(' ', '-').replace(chr(39), '')})" for name in sections]
-    listed = [f"- [{name}](#{name}): {recipe.description}" for name, recipe in recipes.items()]
-    return [*listed, "", f"And: {', '.join(links)}, with every stage and its keys.", ""]
+def read_measured() -> list[dict[str, Any]]:
+    """What was measured: objects that `ccheck evaluate --json` printed, some with a `note`."""
+    text = (files(__package__ or "") / "measured.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
 
 
-def _worth(recipes: Mapping[str, Recipe], measured: list[dict[str, Any]]) -> list[str]:
-    """For each table that says what stages are worth: its rows by one metric, and how far they are from the recipe."""
-    lines = [_WORTH]
-    for name, recipe in recipes.items():
-        for number, table in recipe.tables.items():
-            if table.worth is None:
-                continue
-            found = [line for line in lines_of(recipe, table, measured) if line.recipe or line.published]
-            whole = next((one.published.get(table.worth) for one in found if one.recipe == name), None)
-            lines += [f"**[{name}](#{name}), table {number}: {table.title}**", ""]
-            lines += [f"| what runs | {table.worth} | to the recipe | here |", "| --- | --- | --- | --- |"]
-            for line in found:
-                value = line.published.get(table.worth)
-                apart = "" if value is None or whole is None or line.recipe == name else f"{value - whole:+.3f}"
-                here = [one["metrics"][table.worth] for one in line.measured if table.worth in one["metrics"]]
-                said = f"**{line.row}**" if line.recipe == name else line.row
-                cells = ["–" if value is None else _figure(value), apart, ", ".join(map(_figure, here))]
-                lines += [f"| {said} | {' | '.join(cells)} |"]
-            lines += [""]
-    return lines
+class Piece(NamedTuple):
+    """A piece of a prompt in a paper, and words of the prompt (a file of the repository) that say the same."""
+
+    source: str
+    piece: str
+    prompt: str
+    words: str
+
+
+def pieces() -> Iterator[Piece]:
+    """Every piece, in the order of the papers."""
+    text = (files(__package__ or "") / "prompts.toml").read_text(encoding="utf-8")
+    for source in tomllib.loads(text)["source"]:
+        for piece, words in source["pieces"]:
+            yield Piece(source["name"], piece, source["prompt"], words)
 
 
 def _keys(title: str, stage: type[Stage]) -> list[str]:
@@ -303,12 +254,31 @@ def _ablations(recipe: Recipe) -> list[str]:
     for name, ablation in recipe.ablations.items():
         loaded = load_recipe(f"{recipe.name}:{name}")
         own = " Needs a separate ingest." if _needs_more(needs_of(loaded), needs_of(recipe)) else ""
-        rows.append(f"| `{name}` | {ablation.description}.{own} | {_shortened(changes_of(ablation))} |")
+        rows.append(f"| `{name}` | {ablation.description}.{own} | {_shortened(_changes_of(ablation))} |")
     return [*rows, ""]
 
 
+def _changes_of(ablation: Ablation) -> str:
+    """The changes of an ablation, as dotted keys: `retrievers.sparse = false`."""
+    return ", ".join(f"{key} = {_as_toml(value)}" for key, value in _dotted(ablation.changes))
+
+
+def _dotted(tables: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tables.items():
+        if isinstance(value, dict) and value:
+            yield from _dotted(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def _as_toml(value: Any) -> str:
+    if isinstance(value, str) and Path(value).is_absolute():
+        value = Path(value).name  # a file beside the recipe
+    return json.dumps(value, ensure_ascii=False) if not isinstance(value, bool) else str(value).lower()
+
+
 def _shortened(changes: str) -> str:
-    """Shortens a long list of changes; `ccheck recipes tables` prints all of them."""
+    """Shortens a long list of changes, which are all in the recipe's file."""
     kept = changes[: changes.rindex(", ", 0, LONGEST_CHANGES)] if len(changes) > LONGEST_CHANGES else changes
     return f"`{kept}`" + (", and more of this kind" if kept != changes else "")
 
@@ -327,51 +297,32 @@ def _needs_more(needs: Needs, known: Needs) -> bool:
 def _published(recipe: Recipe, measured: list[dict[str, Any]]) -> list[str]:
     """The source's tables, with what was measured below what was published."""
     lines: list[str] = []
-    for number, table in recipe.tables.items():
+    for number, table in tables_of(recipe.name).items():
         lines += [f"**Table {number}: {table.title}** ({table.on}, {table.split}).", ""]
-        rows = [
-            f"| row | recipe | {' | '.join(table.metrics)} |",
-            f"| --- | --- |{' --- |' * len(table.metrics)}",
-        ]
-        found = list(lines_of(recipe, table, measured))
-        for line in found:
-            note = f" ({line.note})" if line.note else ""
-            about = f"`{line.recipe}`" if line.recipe else f"`{line.command}`" if line.command else "–"
-            rows.append(f"| {line.row}{note} | {about} | {_cells(table, line.published, {})} |")
-            for one in line.measured:
-                cells = _cells(table, one["metrics"], one.get("intervals", {}))
-                rows.append(f"| measured here: {measured_on(one)} | | {cells} |")
-        lines += [*rows, ""]
-        if table.command != "none" and any(line.recipe for line in found):
-            lines += [f"    {table_command(table)}", ""]
-        lines += _unmeasured(table, found)
+        lines += [f"| row | runs | {' | '.join(table.metrics)} |", f"| --- | --- |{' --- |' * len(table.metrics)}"]
+        for name, row in table.rows.items():
+            reference = row_recipe(recipe, row)
+            note = f" ({row.note})" if row.note else ""
+            runs = reference or row_command(recipe, table, row)
+            cells = _cells(table, table.figures(name), {})
+            lines.append(f"| {name}{note} | {f'`{runs}`' if runs else '–'} | {cells} |")
+            for one in measured:
+                if one["recipe"] == reference and set(table.metrics) & one["metrics"].keys():
+                    cells = _cells(table, one["metrics"], one.get("intervals", {}))
+                    lines.append(f"| measured here: {_measured_on(one)} | | {cells} |")
+        if table.command != "none":
+            metrics = " ".join(f"--metric {metric}" for metric in table.metrics)
+            command = table.command.replace("{recipe}", "RECIPE").replace("{metrics}", metrics).rstrip()
+            lines += ["", f"    {command}"]
+        lines += [""]
     return lines
 
 
-def _unmeasured(table: Table, found: Sequence[Line]) -> list[str]:
-    """The rows that were not measured here, by the models that they need."""
-    rows: dict[str, list[str]] = {}
-    for line in found:
-        if line.recipe is not None and not line.measured and (needed := _needed(table, line.recipe)):
-            rows.setdefault(", ".join(needed), []).append(line.row)
-    if not rows:
-        return []
-    return [
-        "Not measured here, because these models were not available:",
-        "",
-        *(f"- {needed}: {', '.join(names)}" for needed, names in rows.items()),
-        "",
-    ]
-
-
-def _needed(table: Table, reference: str) -> list[str]:
-    """The models that a row of the table needs beside those that are packaged."""
-    recipe = load_recipe(reference)
-    if "--pairs" in table.command:  # the judge alone
-        recipe = recipe.model_copy(update={"retrievers": {}, "rerankers": {}})
-    elif "{metrics}" in table.command and "--verdicts" not in table.command:  # no judge
-        recipe = recipe.model_copy(update={"verdict": VerdictStage(method="none")})
-    return [name for name in models_used(recipe) if name not in PACKAGED]
+def _measured_on(one: Mapping[str, Any]) -> str:
+    """The conditions of a measurement: its note, its number of claims, and which models stood in for others."""
+    swapped = [f"{new} for {old}" for old, new in one.get("replaced", {}).items()]
+    claims = [f"{one['claims']:,} claims"] if isinstance(one.get("claims"), int) else []
+    return "; ".join([*filter(None, [str(one.get("note", ""))]), *claims, *swapped])
 
 
 def _cells(table: Table, figures: Mapping[str, float], intervals: Mapping[str, list[float]]) -> str:
@@ -415,7 +366,3 @@ def _figure(value: float) -> str:
 
 def _interval(interval: list[float] | None) -> str:
     return f" ({_figure(interval[0])} to {_figure(interval[1])})" if interval else ""
-
-
-if __name__ == "__main__":
-    main()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ..core.errors import InvalidData
-from . import opt
-from .common import counted, notice
+from ...core.errors import InvalidData
+from .. import opt
+from ..common import counted, notice
 
 
 @click.command()
@@ -27,9 +27,9 @@ def expressions(*, passages: str, output: str, quiet: bool) -> None:
     An expression is the longest sequence of words that a passage shares with a passage of another article, if one of
     the words can be a verb, an adjective or a noun. The file is JSON that you can edit.
     """
-    from ..articles.expressions import learn
-    from ..core.files import check_output
-    from ..lab.measure.context24 import read_gold
+    from ...articles.expressions import learn
+    from ...core.files import check_output
+    from ...lab.measure.context24 import read_gold
 
     check_output(output, "-o", (passages,))
     labelled = [(claim.article or claim.id, text) for claim in read_gold(passages) for text in claim.passages]

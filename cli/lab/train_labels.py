@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.files import check_output
-from . import opt
+from ...core.files import check_output
+from .. import opt
+from ..common import counted, notice, print_fields, print_json, settings_from, stdout
+from ..opt import options
+from ..progress import runtime
 from . import train_shared as shared
-from .common import counted, notice, print_fields, print_json, settings_from, stdout
-from .opt import options
-from .progress import runtime
 
 if TYPE_CHECKING:
-    from ..lab.measure.types import Classified
-    from ..lab.train.stance_figures import StanceReport
+    from ...lab.measure.types import Classified
+    from ...lab.train.stance_figures import StanceReport
 
 _FILES = ("train", "dev", "test", "corpus", "output")
 
@@ -65,9 +65,9 @@ def stance(**given: Any) -> None:
     Unless --split says otherwise, test pairs share no document with the training pairs. To continue an interrupted
     training, use --resume.
     """
-    from ..lab.train.inputs import read_stance_data
-    from ..lab.train.options import StanceOptions
-    from ..lab.train.stance import train_stance
+    from ...lab.train.inputs import read_stance_data
+    from ...lab.train.options import StanceOptions
+    from ...lab.train.stance import train_stance
 
     chosen, files = shared.prepared(StanceOptions, given, _FILES, needed=("train", "output"))
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
@@ -164,8 +164,8 @@ def learned_reranker(
     with the claim. To use it, name the file as the model of a table [rerankers.learned] in a recipe: before its other
     rerankers or, if trained with --rerankers, after them.
     """
-    from ..lab.train.from_store import learn_reranker_from_store
-    from ..lab.train.learned_reranker import LearnedRerankerOptions, save_learned_reranker
+    from ...lab.train.from_store import learn_reranker_from_store
+    from ...lab.train.learned_reranker import LearnedRerankerOptions, save_learned_reranker
 
     check_output(output, "the learned reranker", (claims, qrels, recipe))
     settings = settings_from(store=store, recipe=recipe, device=device, trust_remote_code=trust_remote_code)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.errors import UsageError
-from . import opt
+from ...core.errors import UsageError
+from .. import opt
+from ..common import notice, print_fields, print_json, replacements, settings_from, stdout
+from ..opt import options
 from . import train_shared as shared
-from .common import notice, print_fields, print_json, replacements, settings_from, stdout
-from .opt import options
 
 if TYPE_CHECKING:
-    from ..lab.train.figures import Report
-    from ..lab.train.loop import Listener
-    from ..lab.train.options import RetrievalOptions
-    from ..lab.train.retrieval_data import RetrievalData
+    from ...lab.train.figures import Report
+    from ...lab.train.loop import Listener
+    from ...lab.train.options import RetrievalOptions
+    from ...lab.train.retrieval_data import RetrievalData
 
 NEEDED = ("corpus", "claims", "qrels", "output")
 FILES = (*NEEDED, "dev_claims", "dev_qrels")
@@ -88,8 +88,8 @@ def embedder(**given: Any) -> None:
     Unless --split says otherwise, the claims to measure on share no document with the training claims. To continue an
     interrupted training, use --resume.
     """
-    from ..lab.train.embedder import train_embedder
-    from ..lab.train.options import EmbedderOptions
+    from ...lab.train.embedder import train_embedder
+    from ...lab.train.options import EmbedderOptions
 
     chosen, files = shared.prepared(EmbedderOptions, given, FILES, NEEDED)
     with shared.listening(given["quiet"]) as listener:
@@ -109,8 +109,8 @@ def adapter(**given: Any) -> None:
 
     To use it, set adapter = "out" on a recipe's dense retriever. --base is the embedding model of the store.
     """
-    from ..lab.train.adapter import train_adapter
-    from ..lab.train.options import AdapterOptions
+    from ...lab.train.adapter import train_adapter
+    from ...lab.train.options import AdapterOptions
 
     chosen, files = shared.prepared(AdapterOptions, given, FILES, NEEDED)
     with shared.listening(given["quiet"]) as listener:
@@ -148,10 +148,10 @@ def reranker(replace: tuple[str, ...], **given: Any) -> None:
     Unless --split says otherwise, the claims to measure on share no document with the training claims. To continue an
     interrupted training, use --resume.
     """
-    from ..core.runtime import Runtime
-    from ..lab.train.from_store import open_candidates
-    from ..lab.train.options import RerankerOptions
-    from ..lab.train.reranker import train_reranker
+    from ...core.runtime import Runtime
+    from ...lab.train.from_store import open_candidates
+    from ...lab.train.options import RerankerOptions
+    from ...lab.train.reranker import train_reranker
 
     chosen, files = shared.prepared(RerankerOptions, given, (*FILES, "store"), NEEDED)
     with shared.listening(given["quiet"]) as listener:
@@ -167,7 +167,7 @@ def reranker(replace: tuple[str, ...], **given: Any) -> None:
 
 
 def _data(files: Mapping[str, Any], chosen: RetrievalOptions, listener: Listener) -> RetrievalData:
-    from ..lab.train.inputs import read_retrieval_data
+    from ...lab.train.inputs import read_retrieval_data
 
     if files["dev_qrels"] and not files["dev_claims"]:
         raise UsageError("--dev-qrels needs --dev-claims")

@@ -14,19 +14,19 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.answers import Saved, saved_answers
-from ...core.errors import InvalidData
-from ...core.text import printable
-from ...core.types import Claim, Result
+from ..core.answers import Saved, saved_answers
+from ..core.errors import InvalidData
+from ..core.text import printable
+from ..core.types import Claim, Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...core.recipe import Recipe
-    from ...core.settings import Settings
-    from ...pipeline.checker import Checker
-    from ...search import Filter
-    from .datasets import ClaimRecord
+    from ..core.recipe import Recipe
+    from ..core.settings import Settings
+    from ..search import Filter
+    from .checker import Checker
+    from .claims import ClaimRecord
 
 Key = tuple[str | None, str]
 """A claim's id and text."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..core.text import figure as figure
-from ..core.text import seconds as seconds
-from .common import NO_WIDTH, printable
+from ...core.text import figure as figure
+from ...core.text import seconds as seconds
+from ..common import NO_WIDTH, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from ..lab.measure.types import Classified, Comparison, Difference
+    from ...lab.measure.types import Classified, Comparison, Difference
 
 
 def table(*columns: str, title: str | None = None) -> Table:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..core.adjust import Changes
-from ..core.errors import Incomplete, UsageError
-from .common import counted, print_fields, print_json, stdout
-from .progress import progress_bar, runtime
+from ...core.adjust import Changes
+from ...core.errors import Incomplete, UsageError
+from ..common import counted, print_fields, print_json, stdout
+from ..progress import progress_bar, runtime
 from .tables import differences, differences_json, figure, print_table, seconds, table
 
 if TYPE_CHECKING:
-    from ..core.published import Published
-    from ..core.recipe import Recipe
-    from ..core.settings import Settings
-    from ..core.types import Usage
-    from ..lab.measure.pairs import Pair, PairsMeasured
-    from ..llm.budget import Price
+    from ...core.recipe import Recipe
+    from ...core.settings import Settings
+    from ...core.types import Usage
+    from ...lab.measure.pairs import Pair, PairsMeasured
+    from ...lab.papers.published import Published
+    from ...llm.budget import Price
 
 
 def evaluate_pairs(
@@ -35,11 +35,11 @@ def evaluate_pairs(
     other models for those that the recipes name. Raises what reading, opening the store and opening a judge raise, and
     Incomplete where pairs could not be judged.
     """
-    from ..lab.measure.compare_judges import compare_judges
-    from ..lab.measure.pairs import read_pairs, with_documents
-    from ..lab.measure.session import load_recipes
-    from ..llm.budget import price_of
-    from ..search import open_store
+    from ...lab.measure.compare_judges import compare_judges
+    from ...lab.measure.pairs import read_pairs, with_documents
+    from ...lab.measure.session import load_recipes
+    from ...llm.budget import price_of
+    from ...search import open_store
 
     names = [name for name in judges if name is not None]
     if replace and not names:
@@ -86,8 +86,8 @@ def evaluate_pairs(
 
 
 def _measured(pairs: Sequence[Pair], changes: Changes, settings: Settings, quiet: bool) -> PairsMeasured:
-    from ..lab.measure.calibration import open_stance_method
-    from ..lab.measure.pairs import measure_pairs
+    from ...lab.measure.calibration import open_stance_method
+    from ...lab.measure.pairs import measure_pairs
 
     with (
         runtime(settings, quiet) as opened,
@@ -105,7 +105,7 @@ def cost_of(usage: Usage, price: Price | None) -> float | None:
 
 def _published(recipe: Recipe, measured: PairsMeasured) -> list[Published]:
     """The rows of the recipe's source that have one of the metrics."""
-    from ..core.published import published
+    from ...lab.papers.published import published
 
     return [row for row in published(recipe) if row.metrics.keys() & measured.metrics.keys()]
 

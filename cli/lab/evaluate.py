@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..core.adjust import in_place_of_rerankers
-from ..core.errors import Incomplete, UsageError
-from ..core.files import check_folder, check_outputs
-from . import opt
-from .common import notice, notice_new, print_json, replacements, settings_from, stdout
-from .opt import completed, options
-from .progress import runtime
+from ...core.adjust import in_place_of_rerankers
+from ...core.errors import Incomplete, UsageError
+from ...core.files import check_folder, check_outputs
+from .. import opt
+from ..common import notice, notice_new, print_json, replacements, settings_from, stdout
+from ..opt import completed, options
+from ..progress import runtime
 from .tables import (
     LABEL_COLUMNS,
     confusion,
@@ -32,10 +32,10 @@ from .tables import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..core.published import Published
-    from ..lab.measure.evaluate import Evaluation
-    from ..lab.measure.session import EvaluationData
-    from ..lab.measure.types import Comparison
+    from ...lab.measure.evaluate import Evaluation
+    from ...lab.measure.session import EvaluationData
+    from ...lab.measure.types import Comparison
+    from ...lab.papers.published import Published
 
 
 @click.command()
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         "--ablation",
         metavar="A,B",
         help="Also measure the recipe with these ablations, or with all of them, and test the differences. ccheck "
-        "recipes tables lists them.",
+        "recipes show prints them.",
     ),
     opt.depth,
     click.option(
@@ -158,7 +158,7 @@ def evaluate(
         evaluate_pairs(pairs, verdict, judges, replacements(replace), as_json=as_json, quiet=quiet)
         return
     if averitec is not None:
-        from ..lab.measure.session import load_recipes
+        from ...lab.measure.session import load_recipes
         from .evaluate_averitec import evaluate_averitec
 
         settings = chosen()
@@ -184,7 +184,7 @@ def evaluate(
         raise click.MissingParameter(ctx=context, param_type="option", param_hint=f"'{missing}'")
     if verdict is not None:
         raise UsageError("--verdict is for --pairs. Set the verdict method of a recipe in its [verdict] table")
-    from ..lab.measure.session import load_recipes, open_session, read_evaluation_data
+    from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
 
     found = load_recipes(with_ablations(recipes, ablation), replacements(replace))
     settings = chosen()
@@ -207,7 +207,7 @@ def evaluate(
             for name, one in session.evaluate_all(found, data):
                 done[name] = one
                 if name in runs:
-                    from ..lab.measure.runs import write_run
+                    from ...lab.measure.runs import write_run
 
                     write_run(runs[name], one.run, name)
                 if as_json:
@@ -219,12 +219,12 @@ def evaluate(
             if done and not as_json:
                 _show(stdout(), done, data, _against(done, data) if ablation is not None else None)
             if done and not quiet:
-                from ..lab.measure.metrics import coverage
+                from ...lab.measure.metrics import coverage
 
                 first = next(iter(done.values()))
                 notice(*coverage(data.claims, first.run, data.qrels, session.known))
         if report is not None:
-            from ..lab.measure.report import write_report
+            from ...lab.measure.report import write_report
 
             write_report(report, done, data.qrels, {claim.id or "": claim.text for claim in data.claims})
     if failed := [f"{name}: {failure}" for name, one in done.items() for failure in one.failures]:
@@ -282,7 +282,7 @@ def with_ablations(recipes: tuple[str, ...], ablation: str | None) -> list[str]:
         raise UsageError("--ablation needs the recipe that it changes")
     if len(recipes) > 1:
         raise UsageError("--ablation changes one recipe. Give only one, or name ablations as RECIPE:ABLATION")
-    from ..core.recipe import load_recipe
+    from ...core.recipe import load_recipe
 
     (recipe,) = recipes
     names = [one.strip() for one in ablation.split(",") if one.strip()]
@@ -297,7 +297,7 @@ def _against(done: Mapping[str, Evaluation], data: EvaluationData) -> Comparison
     """Every recipe so far against the first one, over the claims that all of them answered."""
     if len(done) < 2:
         return None
-    from ..lab.measure.compare import compare
+    from ...lab.measure.compare import compare
 
     return compare({name: one.run for name, one in done.items()}, data.qrels, data.metrics, changes=0, common=True)
 
@@ -308,7 +308,7 @@ def _against(done: Mapping[str, Evaluation], data: EvaluationData) -> Comparison
 def _show(
     console: Console, done: Mapping[str, Evaluation], data: EvaluationData, compared: Comparison | None = None
 ) -> None:
-    from ..core.published import published
+    from ...lab.papers.published import published
 
     made = table("recipe", *data.metrics, "claims", "per claim")
     left: dict[str, None] = {}
@@ -357,7 +357,7 @@ def _asked_of_llms(one: Evaluation) -> str:
 
 
 def _show_stages(console: Console, one: Evaluation, data: EvaluationData) -> None:
-    from ..lab.measure.trace import gains, trace_documents
+    from ...lab.measure.trace import gains, trace_documents
 
     if len(one.stages) < 2:
         return
@@ -407,7 +407,7 @@ def _among(name: str, shown: Mapping[str, str]) -> bool:
 
 def _canonical(metric: str) -> str:
     """The name by which ir-measures knows a metric; as it is where a source measured something else."""
-    from ..lab.measure.metrics import check_metrics
+    from ...lab.measure.metrics import check_metrics
 
     with suppress(UsageError):
         return check_metrics([metric])[0]

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.adjust import adjusted
-from ..core.errors import Incomplete, UsageError
-from .common import counted, notice, print_json, stdout, usage_said
-from .progress import checker, progress_bar, runtime
+from ...core.adjust import adjusted
+from ...core.errors import Incomplete, UsageError
+from ..common import counted, notice, print_json, stdout, usage_said
+from ..progress import checker, progress_bar, runtime
 from .tables import figure, print_table, table
 
 if TYPE_CHECKING:
-    from ..core.recipe import Recipe
-    from ..core.settings import Settings
-    from ..lab.measure.averitec import Gold, Meteor, Prediction
+    from ...core.recipe import Recipe
+    from ...core.settings import Settings
+    from ...lab.measure.averitec import Gold, Meteor, Prediction
 
 _SHOWN = ("Q-METEOR", "QA-METEOR", "AVeriTeC@0.25", "accuracy", "macro-F1")
 
@@ -34,9 +34,9 @@ def evaluate_averitec(
     quiet: bool,
 ) -> None:
     """Print the measures of each recipe, or of a file of predictions. Raises Incomplete if claims failed."""
-    from ..lab.measure.averitec import predict, read_gold, read_predictions, write_predictions
-    from ..lab.measure.datasets import read_claims
-    from ..lab.measure.meteor import open_meteor
+    from ...lab.measure.averitec import predict, read_gold, read_predictions, write_predictions
+    from ...lab.measure.meteor import open_meteor
+    from ...pipeline.claims import read_claims
 
     if (score_file is None) == (not recipes):
         raise UsageError("name recipes to run, or a file of predictions with --score, but not both")
@@ -85,13 +85,13 @@ def _measured(
     settings: Settings,
     quiet: bool,
 ) -> dict[str, Any]:
-    from ..lab.measure.averitec import score
+    from ...lab.measure.averitec import score
 
     row = score(gold, predictions, meteor).to_dict()
     if judge is None:
         return row
-    from ..lab.measure.ev2r import ev2r
-    from ..llm import open_llm
+    from ...lab.measure.ev2r import ev2r
+    from ...llm import open_llm
 
     with runtime(settings, quiet) as opened:
         recall = ev2r(gold, predictions, open_llm(opened, judge))

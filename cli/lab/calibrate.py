@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..core.adjust import Changes
-from ..core.errors import Incomplete
-from ..core.files import check_outputs
-from . import opt
-from .common import counted, print_fields, print_json, settings_from, stdout
-from .opt import options
-from .progress import progress_bar, runtime
+from ...core.adjust import Changes
+from ...core.errors import Incomplete
+from ...core.files import check_outputs
+from .. import opt
+from ..common import counted, print_fields, print_json, settings_from, stdout
+from ..opt import options
+from ..progress import progress_bar, runtime
 
 if TYPE_CHECKING:
-    from ..verdict.calibration import Kind
-    from ..verdict.examples import LabelledPair
+    from ...verdict.calibration import Kind
+    from ...verdict.examples import LabelledPair
 
 
 @click.command()
@@ -74,10 +74,10 @@ def calibrate(
     cross-fitting, on claims that the calibration has not seen. To use the file, name it as `calibration` in the
     [verdict] table of a recipe.
     """
-    from ..lab.measure.calibration import calibrate as measure
-    from ..lab.measure.calibration import open_stance_method
-    from ..verdict.calibration import save_calibration
-    from ..verdict.examples import load_pairs
+    from ...lab.measure.calibration import calibrate as measure
+    from ...lab.measure.calibration import open_stance_method
+    from ...verdict.calibration import save_calibration
+    from ...verdict.examples import load_pairs
 
     settings = settings_from(recipe=recipe, device=device, llm_model=llm, stance_model=stance)
     check_outputs([(output, "the calibration"), (plot, "the plot")], (pairs, corpus, settings.recipe))
@@ -91,7 +91,7 @@ def calibrate(
     if output is not None:
         save_calibration(report.calibration, Path(output))
     if plot is not None:
-        from ..lab.measure.plots import save_reliability
+        from ...lab.measure.plots import save_reliability
 
         save_reliability({"before": report.before, "after": report.after}, Path(plot))
     facts = {**report.to_dict(), "output": output, "plot": plot}
@@ -109,9 +109,9 @@ def calibrate(
 
 def _pairs_of(pairs: str, corpus: str) -> list[LabelledPair]:
     """Pairs whose documents are in a corpus: the files that `ccheck train stance` reads."""
-    from ..core.types import document_text
-    from ..lab.train.stance_rows import read_rows
-    from ..verdict.examples import LabelledPair
+    from ...core.types import document_text
+    from ...lab.train.stance_rows import read_rows
+    from ...verdict.examples import LabelledPair
 
     return [
         LabelledPair(row.claim, document_text(row.title, row.text), row.label) for row in read_rows(pairs, corpus).rows

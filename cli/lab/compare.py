@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.errors import UsageError
-from . import opt
-from .common import counted, notice, print_hanging, print_json, printable, stdout
-from .opt import options
+from ...core.errors import UsageError
+from .. import opt
+from ..common import counted, notice, print_hanging, print_json, printable, stdout
+from ..opt import options
 from .tables import difference_json, differences, figure, print_table, table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..lab.measure.types import Change, Comparison, Difference, Measured
+    from ...lab.measure.types import Change, Comparison, Difference, Measured
 
 _CLAIM_CHARS = 200
 
@@ -60,10 +60,11 @@ def compare(
     """
     if len(runs) < 2:
         raise UsageError("give at least two runs to compare. The first is the baseline")
-    from ..lab.measure.compare import compare as compare_runs
-    from ..lab.measure.datasets import read_claims, read_qrels
-    from ..lab.measure.metrics import DEFAULT_METRICS, check_metrics
-    from ..lab.measure.runs import read_run
+    from ...lab.measure.compare import compare as compare_runs
+    from ...lab.measure.datasets import read_qrels
+    from ...lab.measure.metrics import DEFAULT_METRICS, check_metrics
+    from ...lab.measure.runs import read_run
+    from ...pipeline.claims import read_claims
 
     names = check_metrics(metrics or DEFAULT_METRICS)
     judged = read_qrels(qrels)

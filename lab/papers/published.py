@@ -1,61 +1,35 @@
-"""The tables of a recipe's source, and the ablations that their rows are about.
+"""The tables that a packaged recipe's source published, in `published/RECIPE.toml`:
 
-Both are part of the recipe's file:
-
-    [ablations.no-sparse]
-    description = "without SPLADE"
-    retrievers.sparse = false
-
-    [tables.6]
+    [6]
     title = "Retrieval by stage"
     on = "ClimateCheck 2025, 394,269 abstracts"
     split = "test"
     metrics = ["ClimateCheck-R@2", "ClimateCheck-R@5"]
 
-    [tables.6.rows]
+    [6.rows]
     "BM25 + Dense" = {ablation = "no-sparse", published = [0.1115, 0.2204]}
 
-Everything but the description of an ablation is laid over the recipe, as a recipe that `extends` it would be. A figure
-is found by its table, row and metric; `split` names the part of the data that it was measured on.
+A figure is found by its table, row and metric; `split` names the part of the data that it was measured on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from .stages import Stage
+from ...core.stages import Stage
 
 if TYPE_CHECKING:
-    from .recipe import Recipe
+    from ...core.recipe import Recipe
 
 EVALUATE = "ccheck evaluate {recipe} --claims CLAIMS --qrels QRELS {metrics}"
 """The command of a row, unless its table or the row itself has another. CLAIMS and QRELS are files of the split."""
-_ABOUT_THE_RECIPE = {"name", "extends", "source", "fine_tuned", "replace", "tables", "ablations"}
-
-
-class Ablation(BaseModel):
-    """A change of the recipe that its source, or somebody else, measured."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
-
-    description: str
-
-    @model_validator(mode="after")
-    def _only_stages(self) -> Ablation:
-        if not self.changes:
-            raise ValueError("an ablation changes at least one stage, for example with retrievers.dense = false")
-        if other := sorted(_ABOUT_THE_RECIPE & self.changes.keys()):
-            raise ValueError(f"an ablation changes stages, not {', '.join(other)}")
-        return self
-
-    @property
-    def changes(self) -> dict[str, Any]:
-        """The tables that are laid over the recipe."""
-        return dict(self.model_extra or {})
 
 
 class Row(Stage):
@@ -95,15 +69,10 @@ class Table(Stage):
         description="the command of each row: {recipe} stands for the recipe, {metrics} for --metric with each metric; "
         "or none",
     )
-    worth: str | None = Field(
-        default=None, description="the metric that says what each stage is worth; docs/recipes.md begins with it"
-    )
     rows: dict[str, Row] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _whole_rows(self) -> Table:
-        if self.worth is not None and self.worth not in self.metrics:
-            raise ValueError(f"worth is {self.worth!r}, which is not one of the metrics")
         for name, row in self.rows.items():
             if row.published and len(row.published) != len(self.metrics):
                 raise ValueError(
@@ -138,11 +107,22 @@ class Published:
         return asdict(self)
 
 
+@functools.cache
+def tables_of(name: str) -> Mapping[str, Table]:
+    """The tables of a packaged recipe's source by their numbers; none if it has no such source."""
+    file = files(__package__ or "") / "published" / f"{name}.toml"
+    if not file.is_file():
+        return {}
+    return {
+        number: Table.model_validate(table) for number, table in tomllib.loads(file.read_text(encoding="utf-8")).items()
+    }
+
+
 def published(recipe: Recipe) -> list[Published]:
     """The rows of the source's tables that are about this recipe, or about the ablation of it that was loaded."""
     return [
         Published(number, name, table.on, table.split, figures, row.note)
-        for number, table in recipe.tables.items()
+        for number, table in tables_of(recipe.name.partition(":")[0]).items()
         for name, row in table.rows.items()
         if row.recipe is None and row.command is None and row.ablation == recipe.ablation
         if (figures := table.figures(name))
@@ -164,10 +144,3 @@ def row_command(recipe: Recipe, table: Table, row: Row) -> str | None:
         return None if row.command == "none" else row.command
     metrics = " ".join(f"--metric {metric}" for metric in table.metrics)
     return table.command.replace("{recipe}", reference).replace("{metrics}", metrics).rstrip()
-
-
-def rows(recipe: Recipe, only: str | None = None) -> Iterator[tuple[str, Table, str, Row]]:
-    """Number, table, name and row of every row, or of those of the table `only`."""
-    for number, table in recipe.tables.items():
-        for name, row in table.rows.items() if only in (None, number) else ():
-            yield number, table, name, row

@@ -1,0 +1,55 @@
+"""The tables that recipes' sources published, and the page that sets measured figures beside them."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from ccheck.core.recipe import load_recipe, recipe_names
+from ccheck.lab.papers.pages import page
+from ccheck.lab.papers.published import Table, published, row_command, tables_of
+
+TABLE = {"title": "t", "on": "o", "split": "s", "metrics": ["RR"], "rows": {"a": {}}}
+
+
+def test_figures_are_found_by_recipe_table_row_and_metric():
+    """Of the split that the source names; rows of other recipes and commands are about something else."""
+    (fused,) = (one for one in published(load_recipe("climatecheck-hybrid:rrf-only")) if one.table == "6")
+    assert (fused.row, fused.metrics["ClimateCheck"]) == ("BM25 + SPLADE + Dense", 0.2771)
+    seven = tables_of("climatecheck-hybrid")["7"]
+    assert seven.figures("SPLADE + BM25 + Dense")["R@600"] == 0.9583
+    assert seven.split == "not stated", "not of the test claims of table 6"
+    assert published(load_recipe("default")) == []
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_row_loads_and_has_its_command(name):
+    recipe = load_recipe(name)
+    for ablation in recipe.ablations:
+        assert load_recipe(f"{name}:{ablation}").ablation == ablation
+    for number, table in tables_of(name).items():
+        for row in table.rows.values():
+            if row.ablation or row.recipe:
+                load_recipe(row.recipe or f"{name}:{row.ablation}")
+            said = row_command(recipe, table, row) or row.note or table.command == "none"
+            if name.startswith(("climatecheck", "checkthat")):  # other tables list other teams' systems
+                assert said, f"table {number}: a row that nothing runs says why"
+
+
+@pytest.mark.parametrize("rows", [{"a": {"published": [1, 2]}}, {"a": {"ablation": "x", "recipe": "y"}}, {}])
+def test_tables_that_contradict_themselves_are_refused(rows):
+    Table.model_validate(TABLE)
+    with pytest.raises(ValidationError):
+        Table.model_validate(TABLE | {"rows": rows})
+
+
+def test_the_page_has_what_was_published_and_measured_and_every_key():
+    made = page()
+    for said in (
+        "| BM25 + SPLADE + Dense | `climatecheck-hybrid:rrf-only` |",
+        "| ClimateSense | `climatecheck-2026` | .466 | 1.183 |",  # as published, to the last digit
+        "| measured here: SciFact's training claims, local store",
+        "and more of this kind",
+        "### [retrievers.bm25.analysis]",
+    ):
+        assert said in made, said
