@@ -11,8 +11,8 @@ Gemma-2B and bge-reranker-v2-m3. The default sizes are small and medium. max_len
 Each side has its own process and one thread. A run of ccheck follows each run of a reference, and a ratio compares
 their CPU times. A reference runs with its default batch (128; CrossEncoder 32) and with 1, 2, 4, 8, 16 and 32. The
 fastest is its best batch; for 600 passages the script uses the best batch of 100, or 4 if 100 was not asked for.
-Figures are medians over the turns, with the smallest and the largest in brackets. FlagEmbedding runs its first batch twice to find
-out whether it fits. With its default batch, that doubles its time for up to 128 passages.
+Figures are medians over the turns, with the smallest and the largest in brackets. FlagEmbedding runs its first batch
+twice to find out whether it fits. With its default batch, that doubles its time for up to 128 passages.
 
 The limit is the most that arithmetic allows over the reference's best batch: the multiplications of the shapes that it
 ran, including padding and the first batch, over those that the exact scores need. These process what passages share

@@ -155,7 +155,7 @@ def test_what_is_there_is_looked_at(tmp_path: Path, files: list[str], wanted: st
 
 ASK_PACKAGED = """
 import sys
-from ccheck import models
+from ccheck.core import models
 from ccheck.core.errors import CcheckError
 
 models.PACKAGED[sys.argv[1]] = models.PackagedModel("none", "ccheck_no_such_module", "model", sys.argv[2])
@@ -179,7 +179,7 @@ def test_packaged_weights_without_their_package_come_from_the_hub_and_are_checke
 
 ASK_OFTEN = """
 import sys
-from ccheck import models
+from ccheck.core import models
 
 for name in sys.argv[1:]:
     try:

@@ -87,7 +87,7 @@ def test_the_error_says_where_a_redirect_leads(server, open_model):
 CHILD = """
 import resource, sys, tempfile
 from pathlib import Path
-from ccheck import http
+from ccheck.core import http
 from ccheck.core.errors import CcheckError
 from ccheck.llm import open_llm, Reply
 from ccheck.rerank.remote import RemoteReranker
