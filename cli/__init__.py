@@ -64,10 +64,10 @@ class LazyGroup(click.Group):
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not context.resilient_parsing:
-            import difflib
+            from ..core.text import did_you_mean
 
-            if near := difflib.get_close_matches(args[0], COMMANDS, n=1):
-                context.fail(f"No such command {args[0]!r}: did you mean {near[0]!r}?")
+            if hint := did_you_mean(args[0], COMMANDS):
+                context.fail(f"No such command {args[0]!r}: {hint}")
         return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

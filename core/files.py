@@ -8,7 +8,6 @@ of the file that it replaces; a new one gets what the umask leaves.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import io
 import itertools
 import os
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .errors import Incomplete, InvalidData, NotFound, UsageError
+from .text import nearest
 
 STORE_FILE = "documents.sqlite"
 """The file that every local store's folder has."""
@@ -33,11 +33,11 @@ MOST_NAMES = 1_000
 
 def no_file(given: AnyPath) -> NotFound:
     """The error for an input that is not there, with the name in its folder that is most like it."""
-    path, near = Path(given).expanduser(), []
+    path, near = Path(given).expanduser(), None
     with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
         names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
-        near = difflib.get_close_matches(path.name, names, n=1)
-    return NotFound(f"there is no file {given}" + "".join(f": did you mean {path.with_name(name)}?" for name in near))
+        near = nearest(path.name, names)
+    return NotFound(f"there is no file {given}" + (f": did you mean {path.with_name(near)}?" if near else ""))
 
 
 def read_text(path: AnyPath, what: str) -> str:

@@ -6,7 +6,6 @@ known one.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -34,6 +33,7 @@ from .stages import (
     Stage,
     VerdictStage,
 )
+from .text import did_you_mean
 
 _MODEL_KEYS = ("model", "models", "llm", "subwords")
 """The keys of stages that name models."""
@@ -134,8 +134,7 @@ def recipe_text(name: str) -> str:
         return _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
     path = Path(name)
     if not path.is_file():
-        near = difflib.get_close_matches(name, recipe_names(), 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the packaged recipes are {', '.join(recipe_names())}"
+        hint = did_you_mean(name, recipe_names(), f"the packaged recipes are {', '.join(recipe_names())}")
         raise NotFound(f"there is no packaged recipe and no file named {name!r}: {hint}")
     try:
         return path.read_text(encoding="utf-8")
@@ -184,8 +183,7 @@ def _changes(name: str, known: Any, ablation: str) -> dict[str, Any]:
     """The tables of an ablation."""
     if not isinstance(known, dict) or not isinstance(known.get(ablation), dict):
         names = list(known) if isinstance(known, dict) else []
-        near = difflib.get_close_matches(ablation, names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"its ablations are: {', '.join(names) or 'none'}"
+        hint = did_you_mean(ablation, names, f"its ablations are: {', '.join(names) or 'none'}")
         raise NotFound(f"the recipe {name} has no ablation {ablation!r}: {hint}")
     try:
         return Ablation.model_validate(known[ablation]).changes
@@ -210,8 +208,7 @@ def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
     known = models_of(recipe)
     for old in replace:
         if old not in known:
-            near = difflib.get_close_matches(old, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"its models are: {', '.join(known) or 'none'}"
+            hint = did_you_mean(old, known, f"its models are: {', '.join(known) or 'none'}")
             raise UsageError(f"the recipe {recipe.name} has no model {old!r} to replace: {hint}")
     if not replace:
         return recipe
@@ -249,8 +246,7 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
         place, known = data, recipe.model_dump()
         for table in tables:
             if not isinstance(known.get(table), dict):
-                near = difflib.get_close_matches(table, known, 1, cutoff=0.4)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+                hint = did_you_mean(table, known, f"known: {', '.join(known)}", cutoff=0.4)
                 raise UsageError(f"the recipe {recipe.name} has no {table!r} of {key!r}: {hint}")
             place, known = place.setdefault(table, {}), known[table]
         if len(tables) == 1 and tables[0] in ("retrievers", "rerankers") and isinstance(value, bool):
@@ -433,8 +429,7 @@ def _explain(error: ValidationError) -> Iterable[str]:
             continue
         key = str(problem["loc"][-1])
         known = _known_keys(problem["loc"])
-        near = difflib.get_close_matches(key, known, 1, cutoff=0.4)
-        yield f"unknown key {where}" + (f", did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+        yield f"unknown key {where}: " + did_you_mean(key, known, f"known: {', '.join(known)}", cutoff=0.4)
 
 
 def _known_keys(path: tuple[int | str, ...]) -> list[str]:

@@ -14,7 +14,6 @@ Whatever a folder or a recipe names, keys go only to the user's own servers: see
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import stat
@@ -31,7 +30,7 @@ from .errors import InvalidData, NotFound, UsageError
 from .files import write_text
 from .profiles import StoreProfile, as_toml, names_models
 from .redaction import keep_secret, keep_secrets_of, redact
-from .text import printable, shortened
+from .text import did_you_mean, printable, shortened
 from .trust import VARIABLE, digest, distrust, is_trusted, trust
 
 FILE = "ccheck.toml"
@@ -282,9 +281,8 @@ def resolve(
         problem = error.errors()[0]
         name = str(problem["loc"][0])
         if name not in Settings.model_fields:
-            near = difflib.get_close_matches(name, Settings.model_fields, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else "ccheck config shows the settings"
-            raise UsageError(f"there is no setting {name!r}. {hint}") from error
+            hint = did_you_mean(name, Settings.model_fields, "ccheck config shows the settings")
+            raise UsageError(f"there is no setting {name!r}: {hint}") from error
         raise UsageError(f"the setting {name} (from {origins.get(name)}): {problem['msg']}") from error
     settings._origins = origins
     settings._yours = {
@@ -406,9 +404,8 @@ def _read(file: Path) -> _Read:
         if name in FLAGS_ONLY:
             raise InvalidData(f"{file} sets {name}, which only --{name.replace('_', '-')} on the command line can set")
         if name not in Settings.model_fields:
-            near = difflib.get_close_matches(name, Settings.model_fields, 1)
-            hint = f", did you mean {near[0]!r}?" if near else ""
-            raise InvalidData(f"{file} has an unknown setting {name!r}{hint}")
+            hint = did_you_mean(name, Settings.model_fields, "ccheck config shows the settings")
+            raise InvalidData(f"{file} has an unknown setting {name!r}: {hint}")
     return _Read(values, content)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _TURNING = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -21,6 +21,21 @@ _SEPARATOR = re.compile(rf"[{_SEPARATORS}]")
 _SPACE = re.compile(rf"[\t\n{_SEPARATORS}]")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _UNSAFE_IN_JSON = re.compile(rf"[\x7f-\x9f{_TURNING}{_SEPARATORS}\ud800-\udfff]")
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name that is most like this one, whatever its case; None if none is. `cutoff` is the least likeness."""
+    import difflib
+
+    folded = {one.casefold(): one for one in sorted(known, reverse=True)}
+    near = difflib.get_close_matches(name.casefold(), folded, 1, cutoff)
+    return folded[near[0]] if near else None
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """The end of a message about an unknown name: the one that it is most like, else what `otherwise` says."""
+    near = nearest(name, known, cutoff)
+    return f"did you mean {near!r}?" if near is not None else otherwise
 
 
 def without_controls(text: str) -> str:

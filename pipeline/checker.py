@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -76,7 +76,6 @@ class Checker(Closing):
 
     def check(self, claim: str | Claim, *, k: int = 10, filters: str | Filter | Sequence[str | Filter] = ()) -> Result:
         """Check one claim against the `k` documents that bear on it most. Raises CcheckError."""
-        claim = Claim(claim) if isinstance(claim, str) else claim
         result = next(self.check_many([claim], k=k, filters=filters))
         if result.error is not None:
             raise result.error
@@ -102,7 +101,7 @@ class Checker(Closing):
         recipe's depth, and chooses sentences only for the documents that are judged.
         """
         run = self._run(k, filters, details=details, trace=trace)
-        asked = (Claim(one) if isinstance(one, str) else one for one in claims)
+        asked = _claims(claims)
         if run.plan.asking is not None:
             yield from self._questioned(run, asked)
             return
@@ -270,6 +269,22 @@ class Checker(Closing):
         self._plan = None
         if self._owns_store:
             self.store.close()
+
+
+def _claims(given: Iterable[str | Claim]) -> Iterator[Claim]:
+    """The claims. Raises UsageError for anything else, such as one text, whose letters would be claims."""
+    if isinstance(given, str | bytes | Claim | Mapping) or not isinstance(given, Iterable):
+        what = "one claim" if isinstance(given, str | Claim) else f"a {type(given).__name__}"
+        raise UsageError(f"check_many takes several claims, not {what}. Use check(claim), or check_many([claim])")
+    if hasattr(given, "columns"):
+        raise UsageError("check_many takes claims, not a data frame. Name its column: check_many(frame['claim'])")
+    return (_claim(one) for one in given)
+
+
+def _claim(given: str | Claim) -> Claim:
+    if not isinstance(given, str | Claim):
+        raise UsageError(f"a claim is a text or a ccheck.Claim, not a {type(given).__name__} ({given!r:.80})")
+    return Claim(given) if isinstance(given, str) else given
 
 
 def at_once(verdict: VerdictStage, claims: int) -> int:

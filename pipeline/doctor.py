@@ -6,7 +6,6 @@ for finding in findings(resolve({"store": "local:papers"})):
 
 from __future__ import annotations
 
-import difflib
 import importlib.metadata
 import importlib.util
 import os
@@ -22,7 +21,7 @@ from ..core.install import install_command
 from ..core.keys import key_for
 from ..core.redaction import redact
 from ..core.settings import FILE, remember, shown, waiting
-from ..core.text import counted
+from ..core.text import counted, nearest
 from ..core.trust import VARIABLE
 
 if TYPE_CHECKING:
@@ -374,5 +373,5 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Finding]:
     for name in sorted(set(environ) - known):
         if name.startswith("CCHECK_SERVE_"):
             continue  # the options of ccheck serve, which knows them
-        if name.startswith("CCHECK_") and (near := difflib.get_close_matches(name, known, 1, cutoff=0.8)):
-            yield Finding("setting", "absent", f"{name} is not a ccheck setting: did you mean {near[0]}?")
+        if name.startswith("CCHECK_") and (near := nearest(name, known, cutoff=0.8)):
+            yield Finding("setting", "absent", f"{name} is not a ccheck setting: did you mean {near}?")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import calendar
 import datetime
-import difflib
 import math
 import re
 import sys
@@ -18,7 +17,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from ..core.errors import UsageError
-from ..core.text import is_unicode
+from ..core.text import did_you_mean, is_unicode
 from ..core.types import Filter, Operator
 
 PUBLISHED = "published"
@@ -95,11 +94,10 @@ def _unknown(one: Filter, fields: Mapping[str, Kind], store: str) -> str:
     names = sorted(name for name in fields if name != PUBLISHED)
     if not names:
         return f"the filter {str(one)!r} can't be applied: no document in {store} has metadata"
-    folded = {name.casefold(): name for name in reversed(names)}
-    near = difflib.get_close_matches(one.field.casefold(), folded, 1)
-    hint = f"; did you mean {folded[near[0]]!r}?" if near else "."
+    hint = did_you_mean(one.field, names)
+    end = f"; {hint}" if hint else "."
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return f"no document in {store} has a field {one.field!r}{hint} The fields are {', '.join(names[:NAMED])}{more}"
+    return f"no document in {store} has a field {one.field!r}{end} The fields are {', '.join(names[:NAMED])}{more}"
 
 
 def _unfit(one: Filter, kind: Kind) -> str | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import unicodedata
 from typing import get_args
 
 from ..core.errors import InvalidData
+from ..core.text import nearest
 from ..core.types import Label
 
 LABELS: tuple[Label, ...] = get_args(Label)
@@ -60,9 +60,9 @@ def parse_label(text: str) -> Label:
     """
     label = _LABELS.get(_key(text))
     if label is None:
-        near = difflib.get_close_matches(_key(text), _LABELS, 1)
+        near = nearest(_key(text), _LABELS)
         known = "; ".join(f"{label} ({', '.join(spellings[1:4])}, ...)" for label, spellings in SPELLINGS.items())
-        hint = f" Did you mean {_LABELS[near[0]]}?" if near else ""
+        hint = f" Did you mean {_LABELS[near]}?" if near else ""
         raise InvalidData(f"unknown label {text[:80]!r}.{hint} Known labels: {known}")
     return label
 

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 from ...core.errors import InvalidData, UsageError
 from ...core.extras import require
-from ...core.text import counted, first_line
+from ...core.text import counted, did_you_mean, first_line
 from ...core.types import Claim
 from .runs import ranked
 from .types import Interval, Measured, Qrels, Run
@@ -215,13 +215,10 @@ def _measure(name: str) -> Any:
 
 
 def _nearest(name: str) -> str:
-    import difflib
-
     names = {measure.NAME for measure in _ir_measures().measures.registry.values()}
     known = {*_OWN, *names, *(one + name[name.find("@") :] for one in names if "@" in name)}
-    folded = {one.casefold(): one for one in sorted(known)}
-    near = difflib.get_close_matches(name.casefold(), folded, 1)
-    return f", did you mean {folded[near[0]]!r}?" if near else ""
+    hint = did_you_mean(name, known)
+    return f", {hint}" if hint else ""
 
 
 def _parameters(written: str, name: str) -> dict[str, int | bool]:

@@ -5,7 +5,6 @@ A preset has the values of a published system; `presets/NAME.toml` says from whi
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
@@ -15,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...core.errors import InvalidData, NotFound, UsageError
+from ...core.text import did_you_mean
 
 DEFAULT_BASE = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -236,8 +236,7 @@ def load_options(kind: type[T], preset: str | None, config: Mapping[str, Any], f
     values |= {name: value for name, value in flags.items() if value is not None}
     for name in values:
         if name not in kind.model_fields:
-            near = difflib.get_close_matches(name, kind.model_fields, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(kind.model_fields)}"
+            hint = did_you_mean(name, kind.model_fields, f"the settings are {', '.join(kind.model_fields)}")
             raise InvalidData(f"unknown training setting {name!r}: {hint}")
     try:
         return kind.model_validate(values)
@@ -260,8 +259,7 @@ def read_config(path: Path) -> dict[str, Any]:
 def _preset(kind: type[TrainingOptions], name: str) -> dict[str, Any]:
     names = preset_names(kind)
     if name not in names:
-        near = difflib.get_close_matches(name, names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(names)}"
+        hint = did_you_mean(name, names, f"choose one of {', '.join(names)}")
         raise NotFound(f"unknown preset {name!r} for this kind of training: {hint}")
     file = files(__package__).joinpath("presets", f"{_prefix(kind)}{name}.toml")
     return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -90,7 +90,7 @@ def test_tables_and_types_of_a_file():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('stroe = "x"', r"unknown setting 'stroe', did you mean 'store'\?"),
+        ('stroe = "x"', r"unknown setting 'stroe': did you mean 'store'\?"),
         (
             "[elasticsearch]\nverify_cert = true",
             "did you mean 'elasticsearch_verify_certs'",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import ccheck
+from ccheck.core.errors import UsageError
 
 
 def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
@@ -38,6 +39,27 @@ def test_dicts_frames_strings_and_filters(tmp_path: Path) -> None:
             checker.ingest(3)
 
 
+@pytest.mark.parametrize("wrong", ["abc", ccheck.Claim("abc"), {"claim": "abc"}, None, 3, [None], [3]])
+def test_what_is_no_claim_is_refused_with_what_to_do(tmp_path: Path, wrong: object) -> None:
+    with ccheck.open(str(tmp_path / "store"), rerank="none", recipe="bm25") as checker:
+        checker.ingest({"_id": "1", "text": "abc"}, dense=False)
+        with pytest.raises(UsageError, match="claim"):
+            list(checker.check_many(wrong))  # type: ignore[arg-type]
+        if not isinstance(wrong, str | ccheck.Claim):
+            with pytest.raises(UsageError, match="a claim is a text"):
+                checker.check(wrong)  # type: ignore[arg-type]
+
+
+def test_a_data_frame_is_not_taken_for_claims(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    with ccheck.open(str(tmp_path / "store"), rerank="none", recipe="bm25") as checker:
+        checker.ingest({"_id": "1", "text": "abc"}, dense=False)
+        frame = pandas.DataFrame({"claim": ["abc"]})
+        with pytest.raises(UsageError, match="Name its column"):
+            list(checker.check_many(frame))
+        assert [result.claim.text for result in checker.check_many(frame["claim"])] == ["abc"]
+
+
 def test_a_setting_that_is_none_is_named_with_the_nearest() -> None:
-    with pytest.raises(ccheck.CcheckError, match=r"there is no setting 'recpie'. Did you mean 'recipe'\?"):
+    with pytest.raises(ccheck.CcheckError, match=r"there is no setting 'recpie': did you mean 'recipe'\?"):
         ccheck.open(recpie="bm25")
