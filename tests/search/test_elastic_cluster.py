@@ -1,7 +1,7 @@
 """A cluster of three real nodes that loses some of them while documents are ingested and claims are checked.
 
 One test runs always. The others run where CCHECK_TEST_CLUSTER is set: they take minutes. They print what ccheck said
-(`pytest -s`), which docs/elasticsearch.md repeats.
+(`pytest -s`).
 """
 
 from __future__ import annotations
