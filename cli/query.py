@@ -389,7 +389,8 @@ def _show_prompts(checked: Checker, asked: _Asked, file: str | None, text: str) 
 
     claims = [Claim(text)] if file is None else [claim for claim, problem in iter_claims(file) if problem is None]
     calls = tokens = answers = cached = 0
-    for prompt in checked.prompts(claims, k=asked.k, filters=asked.filters):
+    skipped: list[str] = []
+    for prompt in checked.prompts(claims, k=asked.k, filters=asked.filters, skipped=skipped.append):
         cached += prompt.cached
         if not prompt.cached:
             calls, tokens, answers = calls + 1, tokens + prompt.prompt_tokens, answers + prompt.completion_tokens
@@ -400,6 +401,8 @@ def _show_prompts(checked: Checker, asked: _Asked, file: str | None, text: str) 
         cost = ""
         if prices[0] is not None and prices[1] is not None:
             cost = f", at your prices about {(tokens * prices[0] + answers * prices[1]) / 1e6:.4f}"
+        reasons = Counter(skipped)
+        notice(*(f"would not ask about {counted(many, 'claim')}: {reason}" for reason, many in reasons.most_common(5)))
         notice(
             f"would ask {counted(calls, 'question')} of about {tokens:,} + {answers:,} tokens{cost}; "
             f"{counted(cached, 'answer')} already in the cache"

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ..core.analysis import matches
 from ..core.citation import citation_of
+from ..core.stages import LEAST_RELEVANCE
 from .common import print_hanging, printable
 from .excerpt import evidence_spans, in_place, pieces
 
@@ -64,7 +65,7 @@ def show_result(
         passing = " and ".join(f"{one.field}{one.operator}{one.value}" for one in filters)
         passing = f" with {printable(passing)}" if passing else ""
         console.print(f"No document{passing} bears on this claim.\n", markup=False, soft_wrap=True)
-    if result.relevance is not None and result.relevance < recipe.verdict.least_relevance and result.evidence:
+    if _nothing_bears(result, recipe) and result.evidence:
         note = (
             f"Nothing in this collection seems to bear on the claim (probability {result.relevance:.2f}). What follows "
             "only shares words or a subject with it."
@@ -84,6 +85,14 @@ def show_result(
             print_hanging(console, " " * 9, Text(printable(result.verdict.error), "yellow"), 9)
         if result.verdict.label is not None:
             print_hanging(console, " " * 9, Text(f"Judged by {printable(result.verdict.method)}", "dim"), 9)
+
+
+def _nothing_bears(result: Result, recipe: Recipe) -> bool:
+    """Whether the estimate of relevance decided, or would have if somebody had asked for a verdict."""
+    if result.verdict is not None or result.relevance is None:
+        return result.verdict is not None and result.verdict.method == "relevance"
+    least = recipe.verdict.least_relevance
+    return result.relevance < (LEAST_RELEVANCE if least is None else least)
 
 
 def _show_questions(console: Console, questions: Sequence[QuestionAnswer]) -> None:

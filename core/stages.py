@@ -360,6 +360,11 @@ class QuestionsStage(Stage):
     until_claim: bool = Field(default=True, description="true: leave out pages that are newer than the claim")
 
 
+LEAST_RELEVANCE = 0.2
+"""If the probability that anything bears on a claim is lower, the packaged stance model is not asked: it would take
+shared words for support."""
+
+
 class VerdictStage(Stage):
     """Which judge gives the stances. `auto`: the best one that is configured; `none`: no judge.
 
@@ -384,12 +389,13 @@ class VerdictStage(Stage):
         default="rule", description="what turns stances into the claim's verdict"
     )
     calibration: Path | None = Field(default=None, description="a file that ccheck wrote from labelled pairs")
-    least_relevance: float = Field(
-        default=0.2,
+    least_relevance: float | None = Field(
+        default=None,
         ge=0,
         le=1,
         description="if the probability that anything found bears on the claim is lower, the verdict is "
-        "NOT_ENOUGH_INFO without asking a judge; 0 always asks",
+        "NOT_ENOUGH_INFO without asking a judge; 0 always asks. Default: 0.2 for the packaged stance model, and 0 for "
+        "a judge that you set up",
     )
 
 

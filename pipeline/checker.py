@@ -23,7 +23,17 @@ from ..verdict import Judge
 from .empty import why_nothing
 from .plan import Plan, make_plan
 from .run import ClaimState, Run, going
-from .steps import cases, choose_evidence, estimate_relevance, judge_with, judged, rerank, retrieve, without_questions
+from .steps import (
+    cases,
+    choose_evidence,
+    estimate_relevance,
+    judge_with,
+    judged,
+    rerank,
+    retrieve,
+    why_not_judged,
+    without_questions,
+)
 
 if TYPE_CHECKING:
     from ..ingest import IngestOptions, Progress, Report
@@ -122,13 +132,18 @@ class Checker(Closing):
         return ground(result, self.recipe, self.runtime)
 
     def prompts(
-        self, claims: Iterable[Claim], *, k: int = 10, filters: str | Filter | Sequence[str | Filter] = ()
+        self,
+        claims: Iterable[Claim],
+        *,
+        k: int = 10,
+        filters: str | Filter | Sequence[str | Filter] = (),
+        skipped: Callable[[str], None] = lambda reason: None,
     ) -> Iterator[PlannedPrompt]:
         """The prompts that a language model would get to judge these claims. Asks it nothing.
 
-        Claims that can't be checked are left out. Stages that would have to ask before, such as rewriting or a
-        listwise reranker, do not run. If claims are checked with questions, only the prompts for these are known.
-        Raises UsageError if the judge is not a language model.
+        `skipped` gets the reason for each claim that the model would not be asked about. Stages that would have to ask
+        before, such as rewriting or a listwise reranker, do not run. If claims are checked with questions, only the
+        prompts for these are known. Raises UsageError if the judge is not a language model.
         """
         from ..llm import estimate_tokens
         from ..verdict.calibration import Calibrated
@@ -148,6 +163,9 @@ class Checker(Closing):
             raise UsageError("the judge is not a language model: choose one with --llm MODEL (the verdict method llm)")
         run = replace(self._run(k, filters, details=False), plan=without_questions(plan))
         for current, states in self._prepared(run, claims):
+            for state in states:
+                if (reason := why_not_judged(current, state)) is not None:
+                    skipped(reason)
             yield from method.plan_prompts(cases(current, states))
 
     def plan(self) -> Plan:

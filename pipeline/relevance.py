@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.analysis import sentence_spans, terms
+from ..core.language import MADE_FOR
 from ..core.stages import Bm25, Dense, Retriever
 from ..core.types import Hit
 
@@ -74,6 +75,19 @@ def relevance(claim: str, hits: Sequence[Hit], retrievers: Mapping[str, Retrieve
     found = features(claim, hits, bm25, near)
     model = WORDS if near is None else COSINES if bm25 is None else BOTH
     return model.probability(found)
+
+
+def retrieval_is_weak(language: str, retrievers: Mapping[str, Retriever], fingerprint: str | None) -> list[str]:
+    """The warning about a claim in a language that these retrievers were not made for; none if they may know it."""
+    made_for = ["all-MiniLM-L6-v2"] if (fingerprint or "").startswith(CALIBRATED) else []
+    if any(isinstance(stage, Bm25) and stage.analysis is None for stage in retrievers.values()):
+        made_for = ["the analysis of words for BM25", *made_for]
+    if not made_for:
+        return []
+    return [
+        f"retrieval is weak: the claim seems to be in {language}, and ccheck's {' and '.join(made_for)} "
+        f"{'were' if len(made_for) > 1 else 'was'} made for {MADE_FOR}. Papers that bear on it may be missing"
+    ]
 
 
 def features(claim: str, hits: Sequence[Hit], bm25: str | None, dense: str | None) -> dict[str, float]:

@@ -10,9 +10,10 @@ from ..core.analysis import clean
 from ..core.errors import CcheckError, InvalidData
 from ..core.memory import Memory
 from ..core.recipe import Recipe
-from ..core.stages import LateStage, LearnedStage, Retriever
+from ..core.stages import LEAST_RELEVANCE, LateStage, LearnedStage, Retriever
 from ..core.types import Claim, Evidence, Hit, Query, QuestionAnswer, Result, StageKind, Usage, Verdict, add_usage
 from ..search import Filter, Store
+from ..verdict import is_packaged
 from .plan import Plan
 from .relevance import HITS as RELEVANCE_HITS
 
@@ -61,6 +62,14 @@ class Run:
     def estimates(self) -> bool:
         """Whether it is estimated if anything that was found bears on a claim: where somebody sees it, or judges."""
         return self.details or self.recipe.verdict.method != "none"
+
+    @property
+    def least_relevance(self) -> float:
+        """The recipe's; without one, only ccheck's own stance model is not asked about what nothing bears on."""
+        least = self.recipe.verdict.least_relevance
+        if least is not None:
+            return least
+        return LEAST_RELEVANCE if self.plan.method is None or is_packaged(self.plan.method) else 0.0
 
     @property
     def reads_details(self) -> bool:

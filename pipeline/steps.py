@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..core.errors import CcheckError
+from ..core.language import foreign_language
 from ..core.stages import ListwiseStage, RerankerStage
 from ..core.types import Evidence, Hit, Ranking, Sentence, Stance, Verdict
 from ..rerank import AnyReranker, HitReranker
@@ -14,7 +15,7 @@ from ..rerank.apply import rerank_many
 from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, nothing_bears, with_stances
 from .plan import Plan, scores_texts
 from .queries import encode_claims, rewrite_claims
-from .relevance import relevance
+from .relevance import relevance, retrieval_is_weak
 from .retrieval import search
 from .run import ClaimState, Run, going
 
@@ -47,12 +48,30 @@ def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
     embedder = run.plan.embedder
     fingerprint = embedder.spec.fingerprint if embedder is not None else None
     for state in going(states):
+        if (language := foreign_language(state.text)) is not None:
+            # The estimate compares words and cosines that mean nothing in this language.
+            state.warnings += retrieval_is_weak(language, run.plan.retrievers, fingerprint)
+            continue
         state.relevance = round(relevance(state.text, state.hits, run.plan.retrievers, fingerprint), 4)
 
 
 def irrelevant(run: Run, state: ClaimState) -> bool:
     """Whether nothing that was found bears on the claim, so that nobody needs to judge it."""
-    return state.relevance is not None and state.relevance < run.recipe.verdict.least_relevance
+    return state.relevance is not None and state.relevance < run.least_relevance
+
+
+def why_not_judged(run: Run, state: ClaimState) -> str | None:
+    """The reason why a judge would not be asked about a claim whose evidence is chosen; None if it would."""
+    if state.error is not None:
+        return str(state.error)
+    if not state.evidence:
+        return state.empty or "nothing was found for the claim"
+    if irrelevant(run, state):
+        return (
+            f"the probability that anything found bears on the claim is below {run.least_relevance:g} "
+            "(least_relevance in the recipe's [verdict]; 0 always asks)"
+        )
+    return None
 
 
 def rerank(run: Run, states: Sequence[ClaimState]) -> None:

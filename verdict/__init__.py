@@ -3,6 +3,7 @@
 from .conclude import conclude, nothing_bears
 from .evidence import choose_sentences
 from .judge import Case, Judge, Judged, StanceMethod, all_judged, with_stances
+from .packaged_model import is_packaged
 
 __all__ = [
     "Case",
@@ -12,6 +13,7 @@ __all__ = [
     "all_judged",
     "choose_sentences",
     "conclude",
+    "is_packaged",
     "nothing_bears",
     "with_stances",
 ]

@@ -10,6 +10,7 @@ from ..core.runtime import Runtime
 from ..core.stages import VerdictStage
 from ..core.types import Claim, Evidence, Usage, Verdict
 from .conclude import conclude
+from .english import EnglishOnly
 from .judge import StanceMethod
 
 if TYPE_CHECKING:
@@ -91,10 +92,11 @@ def _stance(stage: VerdictStage, runtime: Runtime) -> StanceMethod:
 
     name = stage.model or runtime.settings.stance_model or default_stance_model()
     if name == PACKAGED:
-        return PackagedStances(runtime)
-    from .classifier import StanceClassifier
+        return EnglishOnly(PackagedStances(runtime))
+    from .classifier import DEFAULT_STANCE_MODEL, StanceClassifier
 
-    return StanceClassifier(name, runtime)
+    made = StanceClassifier(name, runtime)
+    return EnglishOnly(made) if name == DEFAULT_STANCE_MODEL else made
 
 
 def _calibrated(method: StanceMethod, stage: VerdictStage) -> StanceMethod:

@@ -23,7 +23,7 @@ from ..core.models import require_models
 from ..core.runtime import Runtime
 from ..core.types import Document, Label, Stance
 from .features import COUNTS, ONE_SENTENCE, counts_and_nearest, sentences_of
-from .judge import NO_TEXT, Case, Judged, in_groups
+from .judge import NO_TEXT, Case, Judged, StanceMethod, in_groups
 from .labels import STANCES
 
 if TYPE_CHECKING:
@@ -153,6 +153,13 @@ class PackagedStances:
         from ..encode.dense import Embedder
 
         return Embedder(self._found, self._runtime)
+
+
+def is_packaged(method: StanceMethod | None) -> bool:
+    """Whether a method is the packaged model, also calibrated or for English only."""
+    while method is not None and not isinstance(method, PackagedStances):
+        method = getattr(method, "method", None)
+    return method is not None
 
 
 def read_weights(folder: Path = FOLDER) -> PackagedWeights:
