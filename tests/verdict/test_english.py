@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import pytest
 from cli_runs import BM25, ccheck
 from scripted_llm import KEY, say, scripted
 
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import resolve
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Claim, Document, Evidence, Hit, Sentence, Stance
@@ -44,9 +44,7 @@ def test_only_english_pairs_are_judged():
 
 
 def test_the_packaged_model_is_for_english_only():
-    made = open_method(
-        VerdictStage(method="stance", model="packaged"), resolve({}).settings, lambda name: pytest.fail("")
-    )
+    made = open_method(VerdictStage(method="stance", model="packaged"), Runtime(resolve({}).settings))
     assert is_packaged(made)
     (answer,) = made([case("Impfungen verursachen Autismus", GERMAN, ENGLISH)])
     assert [stance.label for stance in answer.stances] == [None, None]

@@ -22,6 +22,7 @@ from ccheck.verdict.packaged_model import (
     FOLDER,
     PackagedStances,
     design,
+    is_packaged,
     probabilities,
     put_together,
     read_weights,
@@ -136,9 +137,9 @@ def test_it_judges_where_nothing_else_is_set_up(method, monkeypatch):
     monkeypatch.setattr("ccheck.core.models.find_model", missing)
     settings = resolve({}).settings
     made = opening.open_method(VerdictStage(method=method), Runtime(settings))
-    assert isinstance(made, PackagedStances) and "packaged stance model; weighted F1" in made.name
+    assert is_packaged(made) and "packaged stance model" in made.name
     named = opening.open_method(VerdictStage(method="stance", model="packaged"), Runtime(settings))
-    assert isinstance(named, PackagedStances)
+    assert is_packaged(named)
 
 
 def test_it_is_left_out_where_its_embedding_model_cannot_run(monkeypatch):
@@ -155,6 +156,7 @@ def test_it_needs_no_torch():
     code = (
         "import sys\n"
         "from ccheck.verdict.packaged_model import PackagedStances\n"
+        "from ccheck.core.runtime import Runtime\n"
         "from ccheck.verdict.judge import Case\n"
         "from ccheck.core.types import Claim, Document, Evidence, Hit\n"
         "case = Case(Claim('tea helps'), (Evidence(Hit(1, Document('a', '', 'Tea does not help.'), 1.0)),))\n"
