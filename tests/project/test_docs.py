@@ -28,7 +28,7 @@ PAGES = sorted(
     file for file in ROOT.rglob("*.md") if not {".venv", "build", "dist"} & set(file.relative_to(ROOT).parts)
 )
 PROBLEM = re.compile(r"no script|not understood|does not exist")
-UNLISTED = ("docs/training.md", "CONTRIBUTING.md", "verdict/packaged/README.md")
+UNLISTED = ("docs/training.md", "verdict/packaged/README.md")
 FEW = 6
 """How many of the sample claims the examples check."""
 TESTED = re.compile(r"<!-- tested -->\n+```(\w+)\n(.*?)```", re.DOTALL)
