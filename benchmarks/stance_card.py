@@ -10,8 +10,8 @@ It says what a document says about a claim: SUPPORTS, REFUTES or NOT_ENOUGH_INFO
 configured. It has two parts, and numpy runs both:
 
 - **Counts**: multinomial logistic regression over {features} features, in `model.json`.
-- **An adapter** of the packaged embedding model (all-MiniLM-L6-v2), in `adapter.safetensors`: changes of rank 16 to its
-  five upper layers. With these it reads the claim and the document's three nearest sentences together. A document that
+- **An adapter** of the packaged embedding model (all-MiniLM-L6-v2), in `adapter.safetensors`: rank-16 updates to its
+  top five layers. With these it reads the claim and the document's three nearest sentences together. A document that
   the counts leave open with a probability above {open_above} is not read.
 
 The two answers are added: logarithms of the counts' probabilities times {together.counts}, and the adapter's

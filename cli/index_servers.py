@@ -149,7 +149,7 @@ def stats(*, store: str | None, as_json: bool) -> None:
         "--agree",
         least=0,
         most=1,
-        help="Smallest share of the top 10 that both must have in common.  [default: 0.8; 0.3 with other vectors]",
+        help="Minimum overlap of the two top-10 lists.  [default: 0.8; 0.3 with other vectors]",
     ),
     click.option("--no-switch", is_flag=True, help="Fill and check the new index, but leave the alias where it is."),
     opt.json,

@@ -228,7 +228,7 @@ def _show_way(console: Console, hit: Hit, recipe: Recipe) -> None:
         way = f"score {hit.scores[name]:#.3g}" if name in read else "not read"
         alpha = recipe.rerankers[name].alpha
         if read[-1:] == [name] and alpha:
-            way += f", with {alpha:g} of the scores before {hit.score:.4f}"
+            way += f", with {alpha:g} of the previous stage's scores: {hit.score:.4f}"
         if read[-1:] == [name] and before is not None:
             way += f", from place {before} to {hit.rank}"
         _print_below(console, Text(f"{name}: {way}{' (cut to fit)' if name in hit.cut else ''}", "dim"))

@@ -132,7 +132,7 @@ class Settings(BaseModel):
         8, ge=1, le=256, description="how many searches, or write requests, one ccheck runs on the server at a time"
     )
     elasticsearch_title_field: Annotated[str | None, Here()] = Field(
-        None, description="for an index that ccheck did not make, instead of the one in stores"
+        None, description="for an index that ccheck did not make; overrides the store's profile"
     )
     elasticsearch_text_fields: Annotated[tuple[str, ...] | None, Here()] = Field(
         None, description="the same; separate several with commas"
@@ -156,7 +156,7 @@ class Settings(BaseModel):
         30, ge=0, description="how long to wait for a reranking server that is busy or gone"
     )
     stance_model: str | None = Field(None, description="the stance classifier, a folder or a name")
-    llm_model: str | None = Field(None, description="the language model, as its server calls it")
+    llm_model: str | None = Field(None, description="the language model: the server's name for it")
     llm_base_url: str = Field(
         "https://api.openai.com/v1", description="the OpenAI-compatible server of the language model"
     )

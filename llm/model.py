@@ -65,7 +65,7 @@ class _Shape:
 
 
 class LanguageModel(Connection):
-    """A model that answers questions. `name` is the model's, as its server calls it.
+    """A model that answers questions. `name` is the server's name for the model.
 
     Questions are asked `llm_concurrency` at a time, with temperature 0 and a fixed seed where the server takes them.
     Close it, or use it in `with`.

@@ -179,7 +179,7 @@ class RemoteReranker:
         if len(set(values)) == 1 and len({passage[:COMPARED_CHARACTERS] for passage in passages}) > 1:
             raise InvalidData(
                 f"the reranker {self.name} scored every passage the same ({values[0]:g}, {len(values)} passages): "
-                "its model is not loaded correctly, or ignores them"
+                "the model is loaded wrongly or ignores the passages"
             )
         # A value outside 0..1 is a logit: some servers can be configured to leave the sigmoid out.
         logits = route.kind == "tei" or not all(0 <= value <= 1 for value in values)

@@ -24,6 +24,6 @@ def refuse_equal(name: str, encoded: Sequence[Encoded], values: Sequence[float])
     """Raises InvalidData if passages that differ for the model all have the same score."""
     if len(set(values)) == 1 and len({one.sequences for one in encoded}) > 1:
         raise InvalidData(
-            f"the reranker {name} scored every passage the same ({values[0]:g}, {len(values)} passages): it is not "
-            "loaded correctly, or ignores them"
+            f"the reranker {name} scored every passage the same ({values[0]:g}, {len(values)} passages): the "
+            "model is loaded wrongly or ignores the passages"
         )

@@ -122,8 +122,8 @@ def check_quoting(reply: Quoting, document: Document) -> None:
     check_rationale(reply)
     if isinstance(reply, Hybrid) and reply.relevant != (reply.polarity != "NONE"):
         raise ValueError(
-            f"relevant is {str(reply.relevant).lower()} and polarity {reply.polarity}: it is NONE where relevant is "
-            "false, and nowhere else"
+            f"relevant is {str(reply.relevant).lower()} and polarity {reply.polarity}: polarity must be NONE exactly "
+            "when relevant is false"
         )
     quote_of(reply, document)
 

@@ -27,8 +27,8 @@ _CLAIM_CHARS = 200
 @options(
     opt.qrels,
     opt.metrics,
-    opt.file("--claims", help="Claims, to show the text of those that changed most."),
-    opt.number("--changes", least=0, most=1000, default=5, help="Number of claims to show that changed most."),
+    opt.file("--claims", help="Claims file, for the text of the most-changed claims."),
+    opt.number("--changes", least=0, most=1000, default=5, help="How many of the most-changed claims to show."),
     click.option(
         "--common",
         is_flag=True,

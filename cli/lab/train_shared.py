@@ -26,7 +26,7 @@ seed = opt.number("--seed", least=0, help="Random seed.  [default: 0]")
 split = click.option(
     "--split",
     type=click.Choice(["document", "claim"]),
-    help="What training and test data must not share.  [default: document]",
+    help="Separate training and test data by document or by claim.  [default: document]",
 )
 overwrite = click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")
 resume = click.option("--resume", is_flag=True, help="Continue a training that was interrupted.")

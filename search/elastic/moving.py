@@ -176,7 +176,7 @@ class Move:
         """Stop writes, copy the last of them, compare the counts, and put the alias on the target in one step.
 
         Writes are refused meanwhile; ccheck's own ingests wait. If the layout changes, writes to the target are
-        refused for `2 * LEASE_SECONDS` more, so that no ingest writes vectors of the former model to it. Searches go
+        refused for `2 * LEASE_SECONDS` more, so that no ingest writes vectors of the old model to it. Searches go
         on all the while. If anything fails before the alias moves, the source takes writes again.
         """
         client, source, target = self._client, self.source.name, self.target.name

@@ -158,7 +158,7 @@ def test_the_last_reranker_says_where_a_document_came_from():
     one = evidence(scores=scores, ranks={"bm25": 3, "rrf": 2}, score=0.925)
     assert shown(one, explain=True)[-2:] == [
         "     rerank: score -11.2",
-        "     listwise: score 0.875, with 0.4 of the scores before 0.9250, from place 2 to 1",
+        "     listwise: score 0.875, with 0.4 of the previous stage's scores: 0.9250, from place 2 to 1",
     ]
     assert shown(evidence(), explain=True)[-2:] == ["     rerank: not read", "     listwise: not read"]
 

@@ -222,4 +222,7 @@ def test_from_the_command_line(embedded, minilm):
     assert ran.code == 0 and sum("late" in piece["scores"] for piece in ran.objects[0]["evidence"]) == 3
     first = by_default[0]
     shown = ccheck(*asked[:4], "-k", 1, "--rerank", "late", "--verdict", "none", "--explain").out
-    assert f"late: score {first['scores']['late']:#.3g}, with 0.5 of the scores before {first['score']:.4f}" in shown
+    assert (
+        f"late: score {first['scores']['late']:#.3g}, with 0.5 of the previous stage's scores: {first['score']:.4f}"
+        in shown
+    )

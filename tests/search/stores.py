@@ -14,7 +14,7 @@ SERVERS = {
     "elasticsearch-basic": "elasticsearch_basic_url",
     "elasticsearch-8": "elasticsearch_8_url",
 }
-"""The fixture of each server: its own rrf, without the licence for it, and the version before."""
+"""The fixture of each server: its own rrf, without the licence for it, and Elasticsearch 8."""
 
 
 @pytest.fixture(params=["local", *SERVERS])
