@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from datetime import date
 from typing import Any
 
 CARD = """# The packaged stance model
@@ -14,8 +16,8 @@ configured. It has two parts, and numpy runs both:
   top five layers. With these it reads the claim and the document's three nearest sentences together. A document that
   the counts leave open with a probability above {open_above} is not read.
 
-The two answers are added: logarithms of the counts' probabilities times {together.counts}, and the adapter's
-outputs times {together.reader}.
+The two answers are added: logarithms of the counts' probabilities times `{together.counts}`, and the
+adapter's outputs times `{together.reader}`.
 
 ## How it was made
 
@@ -35,8 +37,8 @@ outputs times {together.reader}.
 - The files contain weights only, neither texts nor labels.
 - **Features**: the {counts} counts of `ccheck/verdict/features.py`, and each of them once more for documents of one
   sentence. In an abstract, they read the four sentences that share most words with the claim.
-- **Choices**: regularisation C = {strength}, class weights to the power of {balanced}, weight of FEVER {fever},
-  temperature {temperature}, threshold {threshold}. They were chosen in two folds of the training pairs.
+- **Choices**: regularisation C = `{strength}`, class weights to the power of `{balanced}`, weight of FEVER `{fever}`,
+  temperature `{temperature}`, threshold `{threshold}`. They were chosen in two folds of the training pairs.
 
 ## Figures
 
@@ -47,15 +49,16 @@ first part on the same pairs, and the interval of what the adapter adds to it.
 
 The figures flatter a little, because these things were chosen on earlier splits of the same pairs, or on these folds:
 the features, the number of sentences, separate weights for documents of one sentence, the weight of FEVER, the
-probability above which the adapter does not read, and the two weights that combine the answers. Other ways to combine
-them came to .681 to .684 and .626 to .650 with an earlier adapter, where this one came to .684 and .651.
+probability above which the adapter does not read, and the two weights that combine the answers.
 
+<!-- measured: benchmarks/packaged_stance.py {run} -->
 | data | weighted F1 | counts alone, gain | most frequent label | macro F1 | expected calibration error |
 | --- | --- | --- | --- | --- | --- |
 {rows}
 
 How reliable the confidences are, on held-out pairs:
 
+<!-- measured: benchmarks/packaged_stance.py {run} -->
 | confidence | {names} |
 | --- | {lines} |
 {reliability}
@@ -91,7 +94,9 @@ def card(figures: dict[str, dict[str, dict[str, Any]]], facts: dict[str, Any]) -
             row = found.get(low)
             cells.append(f"{row[3]:.2f} right of {row[1]:,}, mean confidence {row[2]:.2f}" if row else "–")
         reliability.append(f"| {low:.1f} to {low + 0.1:.1f} | {' | '.join(cells)} |")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
     return CARD.format(
+        run=f"{commit.strip()} {date.today()}",
         rows="\n".join(rows),
         names=" | ".join(held),
         lines=" | ".join("---" for _ in held),
