@@ -17,31 +17,51 @@ import click
 from .. import __version__
 from ..core.errors import CcheckError, Incomplete, NotFound, UsageError
 from ..core.redaction import Redacting
-from .common import notice, warnings_said
+from .common import notice, printable, warnings_said
 
-COMMANDS = {
-    "demo": "Ingest the sample corpus and check a claim against it.",
-    "fetch": "Fetch papers on a topic from OpenAlex, PubMed or Europe PMC.",
-    "ingest": "Read papers into a store.",
-    "query": "Check a claim against the papers of a store.",
-    "report": "Make a page of saved answers.",
-    "figures": "Rank the figures and tables of an article for a claim.",
-    "passages": "Find the passages of an article that show how it arrived at a claim.",
-    "evaluate": "Measure recipes on claims with judgements.",
-    "compare": "Compare runs claim by claim, with significance tests.",
-    "sweep": "Measure a recipe over a grid of settings.",
-    "serve": "Serve models over HTTP.",
-    "mine": "Find hard negatives: documents that rank high but are not relevant.",
-    "train": "Train models on labelled data.",
-    "calibrate": "Measure how reliable a judge's confidence is, and calibrate it.",
-    "index": "Inspect, repair, move, empty or delete stores and their documents.",
-    "recipes": "List, show or check recipes.",
-    "config": "Show the settings and where each one comes from.",
-    "doctor": "Check the installation and say how to fix what does not work.",
+SECTIONS = {
+    "Start here": {
+        "demo": "Ingest the sample corpus and check a claim against it.",
+        "ingest": "Read papers into a store.",
+        "query": "Check a claim against the papers of a store.",
+    },
+    "Every day": {
+        "fetch": "Fetch papers on a topic from OpenAlex, PubMed or Europe PMC.",
+        "report": "Make a page of saved answers.",
+        "figures": "Rank the figures and tables of an article for a claim.",
+        "passages": "Find the passages of an article that show how it arrived at a claim.",
+        "index": "Inspect, repair, move, empty or delete stores and their documents.",
+        "recipes": "List, show or check recipes.",
+        "config": "Show the settings and where each one comes from.",
+        "doctor": "Check the installation and say how to fix what does not work.",
+    },
+    "Laboratory": {
+        "evaluate": "Measure recipes on claims with judgements.",
+        "compare": "Compare runs claim by claim, with significance tests.",
+        "sweep": "Measure a recipe over a grid of settings.",
+        "calibrate": "Measure how reliable a judge's confidence is, and calibrate it.",
+        "mine": "Find hard negatives: documents that rank high but are not relevant.",
+        "train": "Train models on labelled data.",
+    },
+    "Servers": {"serve": "Serve models over HTTP."},
 }
-"""Every command with its line in `ccheck --help`, which is the first sentence of its own help."""
-LABORATORY = frozenset({"evaluate", "compare", "sweep", "mine", "train", "calibrate"})
+"""Every command with its line in `ccheck --help`, which is the first sentence of its own help, by heading."""
+LABORATORY = SECTIONS["Laboratory"].keys()
 """Those whose modules are in `lab/`, which alone may import the laboratory."""
+COMMANDS = {name: line for section in SECTIONS.values() for name, line in section.items()}
+SYNONYMS = {
+    "query": ("ask", "check", "claim", "fact-check", "factcheck", "search", "verify"),
+    "ingest": ("add", "import", "load", "read", "upload"),
+    "fetch": ("download", "get"),
+    "report": ("html", "page"),
+    "index": ("delete", "info", "list", "remove", "store", "stores", "show"),
+    "recipes": ("models", "recipe"),
+    "config": ("settings",),
+    "doctor": ("diagnose", "status", "test"),
+    "evaluate": ("benchmark", "eval", "measure"),
+    "serve": ("server",),
+}
+"""Other words for commands, for messages."""
 COMPLETE = "_CCHECK_COMPLETE"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -63,16 +83,29 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in COMMANDS and not context.resilient_parsing:
-            from ..core.text import did_you_mean
-
-            if hint := did_you_mean(args[0], COMMANDS):
-                context.fail(f"No such command {args[0]!r}: {hint}")
+        if args[0] not in COMMANDS and not context.resilient_parsing and (meant := _meant(args[0])):
+            context.fail(f"No such command {printable(args[0])!r}: did you mean {meant}?")
         return super().resolve_command(context, args)
 
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(context, formatter)
+        click.Command.format_options(self, context, formatter)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for heading, commands in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(commands.items()), col_max=12)
+
+
+def _meant(word: str) -> str | None:
+    """The command that a word stands for, in other words or misspelt; a claim alone is for `query`."""
+    from ..core.text import nearest
+
+    if " " in word.strip():
+        return 'ccheck query "CLAIM"'
+    known = {one: name for name, words in SYNONYMS.items() for one in words} | {name: name for name in COMMANDS}
+    near = nearest(word.lower(), known)
+    return None if near is None else repr(known[near])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

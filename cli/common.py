@@ -126,8 +126,22 @@ def warnings_said() -> Iterator[None]:
         log.removeHandler(handler)
 
 
-def usage_said(by_stage: Mapping[str, Usage]) -> Iterator[str]:
-    """Yields a line about the calls to language models, by stage if there are several. Nothing if there were none."""
+def cost_said(settings: Settings, prompt_tokens: int, completion_tokens: int) -> str:
+    """`, about 0.42 at your prices`; nothing if the settings have no prices."""
+    from ..llm.budget import price_of
+
+    price = price_of(settings)
+    if price is None:
+        return ""
+    cost = price.of(prompt_tokens, completion_tokens)
+    return f", about {cost:,.2f} at your prices" if cost >= 0.01 or not cost else ", less than 0.01 at your prices"
+
+
+def usage_said(by_stage: Mapping[str, Usage], settings: Settings | None = None) -> Iterator[str]:
+    """Yields a line about the calls to language models, by stage if there are several. Nothing if there were none.
+
+    The settings say what they cost.
+    """
     from ..core.types import Usage
 
     usage = sum(by_stage.values(), Usage())
@@ -136,7 +150,8 @@ def usage_said(by_stage: Mapping[str, Usage]) -> Iterator[str]:
         each = [f"{stage} {one.prompt_tokens:,} + {one.completion_tokens:,}" for stage, one in by_stage.items()]
         stages = f" ({', '.join(each)})" if len(each) > 1 else ""
         cached = f"; {counted(usage.cached, 'answer')} from the cache, at no cost" if usage.cached else ""
-        yield f"language model: {counted(usage.llm_calls, 'call')}, {tokens}{stages}{cached}"
+        cost = "" if settings is None else cost_said(settings, usage.prompt_tokens, usage.completion_tokens)
+        yield f"language model: {counted(usage.llm_calls, 'call')}, {tokens}{stages}{cost}{cached}"
 
 
 def argument_text(text: str) -> str:

@@ -13,7 +13,17 @@ from ..core.errors import CcheckError, Incomplete, InvalidData, UsageError
 from ..core.files import check_output
 from ..ingest.kinds import Format
 from . import opt
-from .common import counted, notice, print_fields, print_json, replacements, settings_from, stdout, usage_said
+from .common import (
+    cost_said,
+    counted,
+    notice,
+    print_fields,
+    print_json,
+    replacements,
+    settings_from,
+    stdout,
+    usage_said,
+)
 from .opt import options
 from .progress import ingest_progress, runtime
 
@@ -245,11 +255,7 @@ def _preview(
 
 
 def _planned(planned: PlannedQuestions, each: int, settings: Settings) -> str:
-    cost = ""
-    if settings.llm_prompt_price is not None and settings.llm_completion_price is not None:
-        spent = planned.prompt_tokens * settings.llm_prompt_price
-        spent += planned.completion_tokens * settings.llm_completion_price
-        cost = f", at your prices about {spent / 1e6:.4f}"
+    cost = cost_said(settings, planned.prompt_tokens, planned.completion_tokens)
     return (
         f"would ask the language model {counted(planned.calls, 'question')} ({each} for each of "
         f"{counted(planned.documents, 'new document')}) of about {planned.prompt_tokens:,} + "

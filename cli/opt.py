@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import logging
@@ -12,6 +13,7 @@ import click
 
 Option = Callable[[Any], Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
+Declared = TypeVar("Declared")
 
 LOG = "ccheck"
 """The logger above those of all modules."""
@@ -142,3 +144,77 @@ seed = click.option("--seed", type=int, default=0, show_default=True, help="Rand
 fresh = click.option("--fresh", is_flag=True, help="Compute everything again, and ignore what earlier runs computed.")
 measuring = options(replace, limit, sample, seed, fresh, remote_code)
 """The models and claims to measure with, in `evaluate` and `sweep`."""
+
+
+# -- a command's options as one typed value
+
+
+def given(
+    *declared: str | Option,
+    by: Callable[..., Option] = click.option,
+    heading: str | None = None,
+    hidden: bool = False,
+    **settings: Any,
+) -> Any:
+    """A field of the dataclass that declares a command's options: the names and settings of an option, or a made one.
+
+    The field has the name that click gives the option. It stands in the command's `--help` under its heading, or under
+    that of the field before. A hidden option works and is not in `--help`: for those that nearly nobody needs, and
+    that a recipe or a setting can say too.
+    """
+    option = declared[0] if callable(declared[0]) else by(*declared, **settings)
+    return dataclasses.field(metadata={"option": option, "heading": heading, "hidden": hidden})
+
+
+SETTINGS = {
+    "device": "device",
+    "llm": "llm_model",
+    "max_calls": "llm_max_calls",
+    "max_cost": "llm_max_cost",
+    "model": "embedding_model",
+    "recipe": "recipe",
+    "rerank": "rerank",
+    "stance": "stance_model",
+    "store": "store",
+    "trust_remote_code": "trust_remote_code",
+}
+"""Fields of options that set a setting."""
+
+
+def settings_of(declared: Any) -> dict[str, Any]:
+    """The settings that a command's options name; None for those that were not given."""
+    fields = {field.name for field in dataclasses.fields(declared)}
+    return {setting: getattr(declared, name) for name, setting in SETTINGS.items() if name in fields}
+
+
+def command(
+    declared: type[Declared], name: str | None = None, group: click.Group | None = None
+) -> Callable[[Callable[[Declared], None]], click.Command]:
+    """Make a command of a function whose one argument holds what was given: a dataclass, with `given` fields."""
+
+    def decorate(function: Callable[[Declared], None]) -> click.Command:
+        fields = dataclasses.fields(declared)  # type: ignore[arg-type]
+        callback = functools.wraps(function)(lambda **values: function(declared(**values)))
+        decorated = options(*(field.metadata["option"] for field in fields))(callback)
+        made = (group or click).command(name, cls=GroupedCommand)(decorated)
+        for field, one in zip(fields, made.params, strict=True):
+            assert one.name == field.name
+            if isinstance(one, click.Option):
+                one.heading, one.hidden = field.metadata["heading"], field.metadata["hidden"]
+        return made
+
+    return decorate
+
+
+class GroupedCommand(click.Command):
+    """A command whose help has a list for each heading."""
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        lists: dict[str, list[tuple[str, str]]] = {}
+        for option in self.get_params(context):
+            if isinstance(option, click.Option) and (record := option.get_help_record(context)) is not None:
+                heading = getattr(option, "heading", None) or (list(lists)[-1] if lists else "Options")
+                lists.setdefault(heading, []).append(record)
+        for heading, records in lists.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)

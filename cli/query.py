@@ -7,18 +7,19 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..core.adjust import Changes, adjusted
-from ..core.errors import CcheckError, Incomplete, UsageError, batch_error
+from ..core.errors import CcheckError, Incomplete, ServerError, UsageError, batch_error
 from ..core.files import check_outputs
 from . import opt
 from .common import (
     argument_text,
+    cost_said,
     counted,
     notice,
     print_json,
@@ -28,329 +29,361 @@ from .common import (
     stdout,
     usage_said,
 )
-from .opt import options
-from .option_groups import GroupedCommand, option_group
+from .opt import given
 from .outputs import REPORT, RUN, outputs
 from .progress import checker, progress_bar
 
 if TYPE_CHECKING:
-    from ..core.answers import Saved
     from ..core.settings import Resolved
-    from ..core.types import Usage
-    from ..pipeline.batch import Answered, Key
+    from ..core.types import Claim, Result, Usage
+    from ..pipeline.batch import Answered
     from ..pipeline.checker import Checker
     from ..pipeline.claims import ClaimRecord
     from ..search import Filter
-    from .citing import Citing
     from .report import About
 
 
 MOST_WARNINGS = 5
 """How many different warnings of a file's claims are said."""
+EVERYDAY, JUDGE, OUTPUT, ADVANCED = "Everyday options", "Verdict", "Output", "Advanced"
 
 
-@click.command(cls=GroupedCommand)
-@click.argument("claim", required=False)
-@options(
-    option_group(
-        "What to check",
-        opt.file(
-            "--claims", help="Check the claims in a file, or from standard input (-). Prints one JSON object per claim."
-        ),
-        opt.file(
-            "--resume",
-            help="With --claims, keep the answers in FILE from an earlier run of the same command, and check only the "
-            "claims that are missing or failed.",
-        ),
-    ),
-    option_group(
-        "Where to look",
-        opt.store,
-        opt.filters("Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable."),
-        click.option(
-            "--before",
-            metavar="DATE",
-            help="Search only documents published before this day, month or year, such as 2015.  [default: for recipes "
-            "that ask questions, the claim's own date, if it has one]",
-        ),
-        click.option(
-            "--after",
-            metavar="DATE",
-            help="Search only documents published after this day, month or year, such as 2009.",
-        ),
-        click.option(
-            "--all-pages",
-            is_flag=True,
-            help="With a recipe that asks questions: search all pages, not only those of the claim's own collection.",
-        ),
-        click.option("--fields", metavar="FIELDS", help="Text fields for BM25 to search, with boosts: title^2,text."),
-    ),
-    option_group(
-        "Recipe and models",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What was asked, and how."""
+
+    claim: str | None = given(click.argument("claim", required=False))
+    claims: str | None = given(
+        "--claims",
+        by=opt.file,
+        help="Check the claims in a file, or from standard input (-). Prints one JSON object per claim.",
+        heading=EVERYDAY,
+    )
+    store: str | None = given(opt.store)
+    filters: tuple[str, ...] = given(
+        opt.filters("Search only documents whose metadata match: 'year>=2010', journal=Nature. Repeatable.")
+    )
+    before: str | None = given(
+        "--before",
+        metavar="DATE",
+        help="Search only documents published before this day, month or year, such as 2015.  [default: for recipes "
+        "that ask questions, the claim's own date, if it has one]",
+    )
+    after: str | None = given(
+        "--after",
+        metavar="DATE",
+        help="Search only documents published after this day, month or year, such as 2009.",
+    )
+    k: int = given("-k", by=opt.number, least=1, most=10_000, default=10, help="Number of documents to show.")
+    explain: bool = given("--explain", is_flag=True, help="Show how each stage ranked each document.")
+    deep: bool = given(
+        "--deep",
+        is_flag=True,
+        help="For each paper whose full text is in the store, also show the figures and passages that ground its "
+        "stance.",
+    )
+    verdict: str | None = given(
+        "--verdict",
+        type=click.Choice(["auto", "llm", "stance", "none"]),
+        help="Verdict method: a language model on a server (llm), a stance classifier, or none.  [default: the "
+        "recipe's, auto]",
+        heading=JUDGE,
+    )
+    llm: str | None = given(opt.llm)
+    stance: str | None = given(opt.stance)
+    max_calls: int | None = given(opt.max_calls)
+    max_cost: float | None = given(opt.max_cost)
+    dry_run: bool = given(
+        "--dry-run",
+        is_flag=True,
+        help="Print the prompts and estimate their tokens, without sending them.",
+    )
+    strategy: str | None = given(opt.strategy, hidden=True)
+    examples: str | None = given(
+        "--examples",
+        by=opt.file,
+        help="Examples to show the language model: JSON Lines with claim, evidence and label.",
+        hidden=True,
+    )
+    deadline: float | None = given(
+        "--deadline",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help="With a recipe that asks questions: time limit for each claim. ccheck judges what is ready by then, "
+        "and names what is not.",
+        hidden=True,
+    )
+    as_json: bool = given(opt.json, heading=OUTPUT)
+    format_: str | None = given(
+        "--format",
+        "format_",
+        type=click.Choice(["bibtex", "csv", "md"]),
+        help="Print the evidence as citations: BibTeX, CSV (one row for each document) or Markdown.",
+    )
+    report: str | None = given("--report", by=opt.file, help="Also write an HTML report to FILE.")
+    resume: str | None = given(
+        "--resume",
+        by=opt.file,
+        help="With --claims, keep the answers in FILE from an earlier run of the same command, and check only the "
+        "claims that are missing or failed.",
+    )
+    run_file: str | None = given(
+        "--run", "run_file", by=opt.file, help="Also write the rankings to FILE as a TREC run."
+    )
+    quiet: bool = given(opt.quiet)
+    recipe: str | None = given(
         opt.recipe("Recipe to run. ccheck recipes list has them.  [env: CCHECK_RECIPE; default: default]"),
-        opt.replace,
-        opt.model,
-        click.option("--no-dense", is_flag=True, help="Search with BM25 only, without embeddings."),
-        click.option(
-            "--rerank",
-            metavar="MODEL|URL|late|none",
-            help="Reranker to apply to the hits: a model's name or folder, a server's URL, late, auto or none.  "
-            "[env: CCHECK_RERANK; default: the recipe's]",
-        ),
-        opt.number("--rerank-depth", least=1, most=10_000, help="Number of documents to rerank."),
-        click.option(
-            "--verdict",
-            type=click.Choice(["auto", "llm", "stance", "none"]),
-            help="Verdict method: a language model (llm), a stance classifier, or none.  [default: the recipe's, auto]",
-        ),
-        opt.llm,
-        opt.strategy,
-        opt.file("--examples", help="Examples to show the language model: JSON Lines with claim, evidence and label."),
-        opt.stance,
-        click.option(
-            "--deadline",
-            type=click.FloatRange(0, min_open=True),
-            metavar="SECONDS",
-            help="With a recipe that asks questions: time limit for each claim. ccheck judges what is ready by then, "
-            "and names what is not.",
-        ),
-        opt.max_calls,
-        opt.max_cost,
-        opt.device,
-        opt.remote_code,
-        click.option("--strict", is_flag=True, help="Treat a reranker that fails as an error, not as a warning."),
-    ),
-    option_group(
-        "Output",
-        opt.number("-k", least=1, most=10_000, default=10, help="Number of documents to show."),
-        click.option("--explain", is_flag=True, help="Show how each stage ranked each document."),
-        click.option(
-            "--deep",
-            is_flag=True,
-            help="For each paper whose full text is in the store, also show the figures and passages that ground its "
-            "stance.",
-        ),
-        click.option(
-            "--dry-run", is_flag=True, help="Print the prompts and estimate their tokens, without sending them."
-        ),
-        opt.json,
-        click.option(
-            "--format",
-            "format_",
-            type=click.Choice(["bibtex", "csv", "md"]),
-            help="Print the evidence as citations: BibTeX, CSV (one row for each document) or Markdown.",
-        ),
-        opt.file("--run", "run_file", help="Also write the rankings to FILE as a TREC run."),
-        opt.file("--report", help="Also write an HTML report to FILE."),
-        opt.quiet,
-    ),
-)
-def query(
-    claim: str | None,
-    *,
-    k: int,
-    claims: str | None,
-    filters: tuple[str, ...],
-    before: str | None,
-    after: str | None,
-    recipe: str | None,
-    replace: tuple[str, ...],
-    fields: str | None,
-    no_dense: bool,
-    rerank: str | None,
-    rerank_depth: int | None,
-    verdict: str | None,
-    llm: str | None,
-    strategy: str | None,
-    examples: str | None,
-    stance: str | None,
-    deadline: float | None,
-    all_pages: bool,
-    max_calls: int | None,
-    max_cost: float | None,
-    dry_run: bool,
-    trust_remote_code: bool | None,
-    strict: bool,
-    deep: bool,
-    explain: bool,
-    resume: str | None,
-    run_file: str | None,
-    report: str | None,
-    as_json: bool,
-    format_: str | None,
-    store: str | None,
-    model: str | None,
-    device: str | None,
-    quiet: bool,
-) -> None:
+        heading=ADVANCED,
+    )
+    rerank: str | None = given(
+        "--rerank",
+        metavar="MODEL|URL|late|none",
+        help="Reranker to apply to the hits: a model's name or folder, a server's URL, late, auto or none.  "
+        "[env: CCHECK_RERANK; default: the recipe's]",
+    )
+    model: str | None = given(opt.model)
+    device: str | None = given(opt.device)
+    trust_remote_code: bool | None = given(opt.remote_code)
+    replace: tuple[str, ...] = given(opt.replace, hidden=True)
+    no_dense: bool = given(
+        "--no-dense",
+        is_flag=True,
+        help="Search with BM25 only, without embeddings.",
+        hidden=True,
+    )
+    fields: str | None = given(
+        "--fields",
+        metavar="FIELDS",
+        help="Text fields for BM25 to search, with boosts: title^2,text.",
+        hidden=True,
+    )
+    rerank_depth: int | None = given(
+        "--rerank-depth", by=opt.number, least=1, most=10_000, help="Number of documents to rerank.", hidden=True
+    )
+    all_pages: bool = given(
+        "--all-pages",
+        is_flag=True,
+        help="With a recipe that asks questions: search all pages, not only those of the claim's own collection.",
+        hidden=True,
+    )
+    strict: bool = given(
+        "--strict",
+        is_flag=True,
+        help="Treat a reranker that fails as an error, not as a warning.",
+        hidden=True,
+    )
+
+
+@opt.command(Asked)
+def query(asked: Asked) -> None:
     """Check a claim against the papers of a store.
 
     \b
     ccheck query "sea level has risen 20 cm since 1900"
     ccheck query "coffee causes cancer" -k 3 --filter 'year>=2010' --explain
-    ccheck query --claims claims.jsonl --run my.run > answers.jsonl
+    ccheck query "coffee causes cancer" --report page.html
+    ccheck query --claims claims.jsonl > answers.jsonl
     ccheck query --claims claims.jsonl --resume answers.jsonl > all.jsonl
-    ccheck query "coffee causes cancer" --recipe averitec-questions --deadline 90
 
     Shows the documents that bear on CLAIM, best first, each with its most important sentence. If CLAIM is -, it is read
     from standard input. With --claims, a claim that can't be checked gets an object with its error, the other claims
     are still checked, and the exit code is 7. With --resume, the output has all claims, in the order of the file.
     """
     from ..pipeline.batch import settings_key
-
-    if (claim is None) == (claims is None):
-        raise click.UsageError("give either a claim or a file of claims (--claims)")
-    if resume is not None and (claims is None or dry_run):
-        raise click.UsageError("--resume needs a file of claims (--claims), and does not work with --dry-run")
-    flags: dict[str, Any] = {
-        "store": store,
-        "recipe": recipe,
-        "embedding_model": model,
-        "device": device,
-        "rerank": rerank,
-        "llm_model": llm,
-        "stance_model": stance,
-        "llm_max_calls": max_calls,
-        "llm_max_cost": max_cost,
-        "trust_remote_code": trust_remote_code,
-    }
-    resolved = resolved_from(**flags)
-    changes = Changes(
-        fields, no_dense, rerank_depth, verdict, strategy, examples, replacements(replace), deadline, all_pages
-    )
-    pipeline = adjusted(resolved.settings, changes)
-    asked = _Asked(
-        k, _conditions(filters, before, after), run_file, report, quiet, resume, _citing(format_, as_json, resume)
-    )
-    text = ""
-    if claim is not None:
-        text = (_standard_input() if claim == "-" else argument_text(claim)).strip()
-        if not text:
-            raise UsageError('the claim is empty: ccheck query "what somebody said"')
-    if not dry_run:
-        check_outputs([(run_file, RUN), (report, REPORT)], (claims, examples, resume, resolved.settings.recipe))
-    with checker(resolved.settings, quiet=quiet, recipe=pipeline, strict=strict, deep=deep) as checked:
-        about = functools.partial(_about, resolved, checked)
-        key = settings_key(resolved.settings, checked.recipe, checked.store.name, k, asked.filters, strict)
-        key = f"{key}-deep" if deep else key
-        if dry_run:
-            _show_prompts(checked, asked, claims, text)
-        elif claims is not None:
-            _check_file(checked, asked, claims, about, key)
-        else:
-            _check_one(checked, asked, text, as_json, explain, about, key)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The flags that apply to every claim."""
-
-    k: int
-    filters: Sequence[Filter]
-    run: str | None
-    report: str | None
-    quiet: bool
-    resume: str | None
-    citing: Citing | None = None
-
-
-def _check_one(
-    checked: Checker, asked: _Asked, text: str, as_json: bool, explain: bool, about: Callable[[], About], key: str
-) -> None:
-    from ..core.types import Claim
-    from ..pipeline.batch import unjudged
-
-    checked.plan()  # what is missing says so before an old file is overwritten
-    with outputs(asked.run, asked.report, about) as write:
-        # Not check(), which would not hear of an interrupt that came while the answer was made: it is shown first.
-        for result in checked.check_many([Claim(text)], k=asked.k, filters=asked.filters):
-            if result.error is not None:
-                raise result.error
-            if asked.citing is not None:
-                print_text(asked.citing.text(result))
-            elif as_json:
-                print_json(result.to_dict() | {"settings": key})
-            else:
-                from .show import show_result
-
-                ran = checked.recipe.model_copy(
-                    update={
-                        "retrievers": checked.plan().retrievers,
-                        "rerankers": {name: stage for name, (stage, _) in checked.plan().rerankers.items()},
-                    }
-                )
-                show_result(stdout(), result, ran, filters=asked.filters, explain=explain)
-            write(result)
-    if not asked.quiet:
-        told = (result.verdict.rationale or "") if result.verdict is not None and not as_json else ""
-        for warning in result.warnings:
-            if warning not in told:
-                notice(warning)
-        notice(*usage_said(result.usage_by_stage))
-    if unjudged(result):
-        raise Incomplete("some documents could not be judged. The errors are shown with the documents and the verdict")
-
-
-def _check_file(checked: Checker, asked: _Asked, file: str, about: Callable[[], About], key: str) -> None:
-    """Print an object for each claim of a file, in order. Raises Incomplete if some could not be checked."""
-    from ..core.types import add_usage
-    from ..pipeline.batch import check_batch, earlier_answers, unjudged
     from ..pipeline.claims import iter_claims
 
+    if (asked.claim is None) == (asked.claims is None):
+        raise click.UsageError("give either a claim or a file of claims (--claims)")
+    if asked.resume is not None and (asked.claims is None or asked.dry_run):
+        raise click.UsageError("--resume needs a file of claims (--claims), and does not work with --dry-run")
+    if asked.format_ is not None and (asked.as_json or asked.resume is not None):
+        raise click.UsageError("--format prints no JSON: leave out --json and --resume")
+    resolved = resolved_from(**opt.settings_of(asked))
+    pipeline = adjusted(resolved.settings, _changes(asked))
+    filters = _conditions(asked)
+    claims: Iterable[ClaimRecord] = iter_claims(asked.claims) if asked.claims is not None else [_the_claim(asked)]
+    if not asked.dry_run:
+        reads = (asked.claims, asked.examples, asked.resume, resolved.settings.recipe)
+        check_outputs([(asked.run_file, RUN), (asked.report, REPORT)], reads)
+    parts = {"recipe": pipeline, "strict": asked.strict, "deep": asked.deep}
+    with checker(resolved.settings, quiet=asked.quiet, **parts) as checked:
+        key = settings_key(resolved.settings, checked.recipe, checked.store.name, asked.k, filters, asked.strict)
+        key = f"{key}-deep" if asked.deep else key
+        if asked.dry_run:
+            _show_prompts(checked, asked, filters, [claim for claim, problem in claims if problem is None])
+        else:
+            _check(checked, asked, filters, claims, functools.partial(_about, resolved, checked), key)
+
+
+def _changes(asked: Asked) -> Changes:
+    return Changes(
+        fields=asked.fields,
+        no_dense=asked.no_dense,
+        rerank_depth=asked.rerank_depth,
+        verdict=asked.verdict,
+        strategy=asked.strategy,
+        examples=asked.examples,
+        replace=replacements(asked.replace),
+        deadline=asked.deadline,
+        all_pages=asked.all_pages,
+    )
+
+
+def _conditions(asked: Asked) -> list[Filter]:
+    from ..search import after, before, parse_filter
+
+    days = [before(asked.before)] if asked.before is not None else []
+    days += [after(asked.after)] if asked.after is not None else []
+    return [parse_filter(text) for text in asked.filters] + days
+
+
+def _the_claim(asked: Asked) -> ClaimRecord:
+    """The claim of the command line, or of standard input. Raises UsageError."""
+    from ..core.types import Claim
+    from ..pipeline.claims import ClaimRecord
+
+    given = sys.stdin.buffer.read().decode("utf-8-sig", "replace") if asked.claim == "-" else asked.claim or ""
+    text = argument_text(given).strip()
+    if not text:
+        raise UsageError('the claim is empty: ccheck query "what somebody said"')
+    return ClaimRecord(Claim(text))
+
+
+def _check(
+    checked: Checker,
+    asked: Asked,
+    filters: Sequence[Filter],
+    claims: Iterable[ClaimRecord],
+    about: Callable[[], About],
+    key: str,
+) -> None:
+    """Print the answer to each claim, in order. Raises the error of a single claim, or a `Tally`'s."""
+    from ..pipeline.batch import check_batch, earlier_answers
+
     # What is missing, the claims or the store, says so before an old run is overwritten.
-    claims: Iterable[ClaimRecord] = iter_claims(file)
     warnings = checked.plan().warnings
-    done = failed = 0
-    warned: Counter[str] = Counter()
-    why = ""
-    errors: list[CcheckError] = []
-    by_stage: Mapping[str, Usage] = {}
-    earlier: Mapping[Key, Saved] = {}
+    show = _printer(checked, asked, filters)
+    tally = Tally()
+    earlier = {}
     if asked.resume is not None:
         claims = list(claims)
         _refuse_own_output(asked.resume)
         earlier = earlier_answers(asked.resume, key, {(claim.id, claim.text) for claim, _ in claims})
-    with outputs(asked.run, asked.report, about) as write:
-        answers = check_batch(checked, claims, k=asked.k, filters=asked.filters, key=key, earlier=earlier)
-        for result, answer, kept in _with_progress(answers, file, asked.quiet):
-            done += 1
-            errors += [result.error] if result.error is not None else []
-            if unjudged(result):
-                failed += 1
-                why = why or (result.verdict.error or "" if result.verdict is not None else "")
-            warned.update(one for one in dict.fromkeys(result.warnings) if one not in warnings and not kept)
-            for stage, usage in result.usage_by_stage.items() if not kept else ():
-                by_stage = add_usage(by_stage, stage, usage)
-            if asked.citing is not None:
-                print_text(asked.citing.text(result))
-            else:
-                print_json(answer)
-            write(result)
+    with outputs(asked.run_file, asked.report, about) as write:
+        answers = check_batch(checked, claims, k=asked.k, filters=filters, key=key, earlier=earlier)
+        for one in _with_progress(answers, asked):
+            if asked.claims is None and one.result.error is not None:
+                raise one.result.error
+            tally.add(one)
+            show(one)
+            write(one.result)
     if not asked.quiet:
-        notice(*warnings)
-        for warning, claims_with_it in warned.most_common(MOST_WARNINGS):
-            notice(f"{counted(claims_with_it, 'claim')}: {warning}")
-        if len(warned) > MOST_WARNINGS:
-            notice(f"{counted(len(warned) - MOST_WARNINGS, 'other warning')}: see the claims' objects")
-        if not done:
-            notice(f"{file} has no claims")
+        if asked.claims is None:
+            told = "" if asked.as_json else tally.rationale
+            notice(*(warning for warning in tally.warned if warning not in told))
+        else:
+            notice(*warnings, *tally.warnings(warnings), *([] if tally.done else [f"{asked.claims} has no claims"]))
         if asked.resume is not None:
             notice(f"{counted(len(earlier), 'answer')} kept from {asked.resume}")
-        notice(*usage_said(by_stage))
-    if errors:
-        said = f"{len(errors):,} of {counted(done, 'claim')} could not be checked. Their objects have the errors"
-        raise batch_error(said, errors, done)
-    if failed:
-        raise Incomplete(
-            f"{failed:,} of {counted(done, 'claim')} could not be judged completely. Their objects have the errors"
-            + (f". The first: {why}" if why else "")
-        )
+        notice(*usage_said(tally.by_stage, checked.settings))
+    tally.finish(single=asked.claims is None)
 
 
-def _with_progress(answered: Iterable[Answered], file: str, quiet: bool) -> Iterator[Answered]:
+def _printer(checked: Checker, asked: Asked, filters: Sequence[Filter]) -> Callable[[Answered], None]:
+    """What prints an answer: as citations, JSON, or for people to read."""
+    if asked.format_ is not None:
+        from .citing import Citing
+
+        citing = Citing(asked.format_)
+        return lambda one: print_text(citing.text(one.result))
+    if asked.as_json or asked.claims is not None:
+        return lambda one: print_json(one.answer)
+    rerankers = {name: stage for name, (stage, _) in checked.plan().rerankers.items()}
+    ran = checked.recipe.model_copy(update={"retrievers": checked.plan().retrievers, "rerankers": rerankers})
+
+    def show(one: Answered) -> None:
+        from .show import show_result
+
+        if reason := nothing_judged(one.result):
+            notice(f"no document could be judged: {reason}")
+        show_result(stdout(), one.result, ran, filters=filters, explain=asked.explain)
+
+    return show
+
+
+def nothing_judged(result: Result) -> str | None:
+    """Why a language model judged none of the documents; None if it judged some, or was not to judge any."""
+    verdict = result.verdict
+    failed = verdict is not None and verdict.label is None and verdict.error and not verdict.judged
+    return verdict.error if verdict is not None and failed and verdict.method.startswith("llm") else None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over answers, and what they warned of and used."""
+
+    done: int = 0
+    failed: int = 0
+    unanswered: int = 0
+    why: str = ""
+    rationale: str = ""
+    errors: list[CcheckError] = field(default_factory=list)
+    warned: Counter[str] = field(default_factory=Counter)
+    by_stage: Mapping[str, Usage] = field(default_factory=dict)
+
+    def add(self, one: Answered) -> None:
+        from ..core.types import add_usage
+        from ..pipeline.batch import unjudged
+
+        result, _, kept = one
+        self.done += 1
+        if result.error is not None:
+            self.errors.append(result.error)
+        if unjudged(result):
+            self.failed += 1
+            self.unanswered += nothing_judged(result) is not None
+            self.why = self.why or (result.verdict.error or "" if result.verdict is not None else "")
+        self.rationale = (result.verdict.rationale or "") if result.verdict is not None else ""
+        if not kept:
+            self.warned.update(dict.fromkeys(result.warnings))
+            for stage, usage in result.usage_by_stage.items():
+                self.by_stage = add_usage(self.by_stage, stage, usage)
+
+    def warnings(self, of_all: Sequence[str]) -> Iterator[str]:
+        """The warnings that most claims have, apart from those `of_all` claims."""
+        found = [(text, claims) for text, claims in self.warned.most_common() if text not in of_all]
+        for text, claims in found[:MOST_WARNINGS]:
+            yield f"{counted(claims, 'claim')}: {text}"
+        if len(found) > MOST_WARNINGS:
+            yield f"{counted(len(found) - MOST_WARNINGS, 'other warning')}: see the claims' objects"
+
+    def finish(self, *, single: bool) -> None:
+        """Raises the error that the command ends with, if something failed: ServerError if nothing was judged."""
+        if self.errors:
+            said = f"{len(self.errors):,} of {counted(self.done, 'claim')} could not be checked"
+            raise batch_error(f"{said}. Their objects have the errors", self.errors, self.done)
+        if not self.failed:
+            return
+        if single:
+            if self.unanswered:
+                raise ServerError("the language model judged no document")
+            raise Incomplete(
+                "some documents could not be judged. The errors are shown with the documents and the verdict"
+            )
+        first = f". The first: {self.why}" if self.why else ""
+        if self.unanswered == self.done:
+            raise ServerError(f"no document of {counted(self.done, 'claim')} could be judged{first}")
+        said = f"{self.failed:,} of {counted(self.done, 'claim')} could not be judged completely"
+        raise Incomplete(f"{said}. Their objects have the errors{first}")
+
+
+def _with_progress(answered: Iterable[Answered], asked: Asked) -> Iterator[Answered]:
+    if asked.claims is None:
+        yield from answered
+        return
     # A terminal that shows the results needs no other progress.
-    with progress_bar("checking", quiet or sys.stdout.isatty(), unit="claims") as update:
-        lines = _lines(file)
+    with progress_bar("checking", asked.quiet or sys.stdout.isatty(), unit="claims") as update:
+        lines = _lines(asked.claims)
         for done, one in enumerate(answered, 1):
             yield one
             update(done, lines)
@@ -382,53 +415,22 @@ def _about(resolved: Resolved, checked: Checker) -> About:
     return about_run(resolved, checked.recipe, [model for model in models if model])
 
 
-def _show_prompts(checked: Checker, asked: _Asked, file: str | None, text: str) -> None:
+def _show_prompts(checked: Checker, asked: Asked, filters: Sequence[Filter], claims: list[Claim]) -> None:
     """Print what a language model would be asked, as JSON Lines, with an estimate on standard error."""
-    from ..core.types import Claim
-    from ..pipeline.claims import iter_claims
-
-    claims = [Claim(text)] if file is None else [claim for claim, problem in iter_claims(file) if problem is None]
     calls = tokens = answers = cached = 0
     skipped: list[str] = []
-    for prompt in checked.prompts(claims, k=asked.k, filters=asked.filters, skipped=skipped.append):
+    for prompt in checked.prompts(claims, k=asked.k, filters=filters, skipped=skipped.append):
         cached += prompt.cached
         if not prompt.cached:
             calls, tokens, answers = calls + 1, tokens + prompt.prompt_tokens, answers + prompt.completion_tokens
         print_json(asdict(prompt))
     if not asked.quiet:
-        settings = checked.settings
-        prices = settings.llm_prompt_price, settings.llm_completion_price
-        cost = ""
-        if prices[0] is not None and prices[1] is not None:
-            cost = f", at your prices about {(tokens * prices[0] + answers * prices[1]) / 1e6:.4f}"
         reasons = Counter(skipped)
         notice(*(f"would not ask about {counted(many, 'claim')}: {reason}" for reason, many in reasons.most_common(5)))
         notice(
-            f"would ask {counted(calls, 'question')} of about {tokens:,} + {answers:,} tokens{cost}; "
-            f"{counted(cached, 'answer')} already in the cache"
+            f"would ask {counted(calls, 'question')} of about {tokens:,} + {answers:,} tokens"
+            f"{cost_said(checked.settings, tokens, answers)}; {counted(cached, 'answer')} already in the cache"
         )
-
-
-def _citing(format_: str | None, as_json: bool, resume: str | None) -> Citing | None:
-    from .citing import Citing
-
-    if format_ is None:
-        return None
-    if as_json or resume is not None:
-        raise click.UsageError("--format prints no JSON: leave out --json and --resume")
-    return Citing(format_)
-
-
-def _standard_input() -> str:
-    return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
-
-
-def _conditions(filters: tuple[str, ...], before_day: str | None, after_day: str | None) -> list[Filter]:
-    from ..search import after, before, parse_filter
-
-    days = [before(before_day)] if before_day is not None else []
-    days += [after(after_day)] if after_day is not None else []
-    return [parse_filter(text) for text in filters] + days
 
 
 def _lines(file: str) -> int | None:
