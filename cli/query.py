@@ -345,7 +345,7 @@ class Tally:
             self.why = self.why or (result.verdict.error or "" if result.verdict is not None else "")
         self.rationale = (result.verdict.rationale or "") if result.verdict is not None else ""
         if not kept:
-            self.warned.update(dict.fromkeys(result.warnings))
+            self.warned.update(list(dict.fromkeys(result.warnings)))
             for stage, usage in result.usage_by_stage.items():
                 self.by_stage = add_usage(self.by_stage, stage, usage)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+from pathlib import Path
 
 import click
 import pytest
 from cli_commands import ALL
 from cli_runs import ccheck
 
-from ccheck.cli import COMMANDS, cli
+from ccheck.cli import COMMANDS, SYNONYMS, cli
 
 every_command = pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(path) or "ccheck" for path, _ in ALL])
 
@@ -49,6 +50,48 @@ def test_examples_are_commands_with_options_that_exist(path, command):
         called = max((one for one in known if tuple(words[: len(one)]) == one), key=len)
         options = {name for parameter in known[called].params for name in parameter.opts}
         assert {word for word in words[len(called) :] if re.match(r"--?[a-z]", word)} <= options, line
+
+
+def test_the_three_that_matter_come_first_and_the_laboratory_last():
+    shown = ccheck("--help").out
+    headings = re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE)
+    assert headings == ["Start here", "Every day", "Laboratory", "Servers", "Options"]
+    assert re.findall(r"^  (\w+)  ", shown.partition("Start here:")[2].partition("Every day:")[0], re.MULTILINE) == [
+        *("demo", "ingest", "query")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "command"),
+    [("check", "'query'"), ("qurey", "'query'"), ("verify", "'query'"), ("add", "'ingest'"), ("eval", "'evaluate'")],
+)
+def test_other_words_for_a_command_name_it(word, command):
+    ran = ccheck(word, "x")
+    assert ran.code == 2 and ran.out == "" and f"did you mean {command}?" in ran.err
+
+
+def test_a_claim_without_a_command_is_for_query():
+    ran = ccheck("sea level has risen")
+    assert ran.code == 2 and "ccheck query" in ran.err
+    assert "did you mean" not in ccheck("xyzzy").err
+
+
+def test_synonyms_are_words_for_commands_that_exist_and_no_commands():
+    words = [word for some in SYNONYMS.values() for word in some]
+    assert set(SYNONYMS) <= set(COMMANDS) and len(words) == len(set(words)) and not set(words) & set(COMMANDS)
+
+
+def test_rare_options_work_and_are_not_in_the_help():
+    shown = ccheck("query", "--help").out
+    query = cli.get_command(click.Context(cli), "query")
+    hidden = {one.opts[0] for one in query.params if isinstance(one, click.Option) and one.hidden}
+    assert 8 < len(hidden) < 15 and not any(f"  {name} " in shown for name in hidden)
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    rare = page.partition("## Rare options")[2]
+    for path, command in ALL:
+        for one in command.params:
+            if isinstance(one, click.Option) and one.hidden:
+                assert f"`{one.opts[0]}`" in rare, (path, one.opts)
 
 
 def test_the_list_of_commands_says_what_each_says_of_itself():

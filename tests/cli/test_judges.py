@@ -109,9 +109,10 @@ def test_a_wrong_key_is_said_once_and_nothing_more_is_asked(at, tmp_path):
         asked = len(server.requests)
         ran = ccheck(*at(server.url, "--claims", str(claims), "--verdict", "llm"))
         assert len(server.requests) - asked <= 8  # those under way when the first was refused
-    assert one.code == 7 and one.out.count("refused the key") == 1 and "Verdict  none: " in one.out
+    assert one.code == 6 and one.out.count("refused the key") == 1 and "Verdict  none: " in one.out
+    assert one.err.index("refused the key") < one.err.index("judged no document")
     stances = [piece["stance"] for found in ran.objects for piece in found["evidence"]]
-    assert ran.code == 7 and len(ran.objects) == 30 and all("refused the key" in stance["error"] for stance in stances)
+    assert ran.code == 6 and len(ran.objects) == 30 and all("refused the key" in stance["error"] for stance in stances)
     assert all(found["verdict"]["failed"] == len(found["evidence"]) for found in ran.objects)
     assert KEY not in one.out + one.err + ran.out + ran.err
 
@@ -141,6 +142,16 @@ def test_a_limit_of_calls_stops_cleanly_and_the_next_run_goes_on(at):
         assert ccheck(*at(server.url, SEA, "--json")).code == 0 and len(server.requests) == 3
         costly = ccheck(*at(server.url, SEA, "--max-cost", "1"))
         assert costly.code == 2 and "CCHECK_LLM_PROMPT_PRICE" in costly.err
+
+
+def test_what_a_run_cost_is_money(at, monkeypatch):
+    monkeypatch.setenv("CCHECK_LLM_PROMPT_PRICE", "2000")
+    monkeypatch.setenv("CCHECK_LLM_COMPLETION_PRICE", "8000")
+    with scripted(judge) as server:
+        ran = ccheck(*at(server.url, SEA, "--json"))
+    usage = ran.objects[0]["usage"]
+    cost = (usage["prompt_tokens"] * 2000 + usage["completion_tokens"] * 8000) / 1e6
+    assert cost > 0.01 and f"about {cost:,.2f} at your prices" in ran.err
 
 
 def test_a_dry_run_asks_nobody(at, monkeypatch):
