@@ -200,7 +200,8 @@ def command(
         for field, one in zip(fields, made.params, strict=True):
             assert one.name == field.name
             if isinstance(one, click.Option):
-                one.heading, one.hidden = field.metadata["heading"], field.metadata["hidden"]
+                one.heading = field.metadata["heading"]  # type: ignore[attr-defined]
+                one.hidden = field.metadata["hidden"]
         return made
 
     return decorate
