@@ -86,12 +86,15 @@ class Enricher:
         if self._ran:
             self.target.reopen()  # the name may stand for another index by now
         self._ran = True
-        self.target.prepare(self.layout)
-        with EntryMaker(self.encoders, self._settings.cache_dir, self._settings.cache_bytes) as maker:
-            run = _Run(self, maker, on_progress)
-            run.all()
-            removed = self.target.finish(run.counts["failed"])
-            notices = (*self.encoders.notices, *maker.notices)
+        try:
+            self.target.prepare(self.layout)
+            with EntryMaker(self.encoders, self._settings.cache_dir, self._settings.cache_bytes) as maker:
+                run = _Run(self, maker, on_progress)
+                run.all()
+                removed = self.target.finish(run.counts["failed"])
+                notices = (*self.encoders.notices, *maker.notices)
+        finally:
+            self.target.release()
         counts = {name: run.counts[name] for name in ("read", "made", "unchanged", "failed", "changed", "without_text")}
         return EnrichReport(
             self.target.source.store.name,

@@ -95,7 +95,7 @@ def migrate(
         begun = moving.unfinished(client, alias, source)
         if begun is not None:
             _refuse_other(begun, layout, options)
-            moving.release(client, source.name)
+            moving.release(client, source)
             runtime.notify(f"continuing with {begun.name}")
         target = begun or moving.begin(client, alias, source, layout, options)
         move = moving.Move(client, alias, source, target)

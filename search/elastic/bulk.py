@@ -17,7 +17,8 @@ from ...core.analysis import terms_text
 from ...core.errors import InvalidData
 from ...core.layout import Layout, analysis_key
 from ...core.types import Entry, Passage, SparseVector, UnitEntry, Vector
-from .client import Client
+from .bound import Bound, Lost, still
+from .client import Client, path_of
 from .errors import Busy, from_response, is_type, may_pass, reason_of, translate
 from .mappings import ADDITIONAL, ID, SPARSE, TERMS, UNITS
 
@@ -52,33 +53,43 @@ class Outcome:
 
 def write(
     client: Client,
-    path: str,
-    index: str,
+    into: Bound,
     operations: Iterable[Operation],
-    params: Mapping[str, Any],
     before: Callable[[], object] = lambda: None,
+    total: Outcome | None = None,
 ) -> Outcome:
-    """Send all operations; done when each is stored or refused. `before` is called ahead of each request.
+    """Send all operations to this index; done when each is stored or refused. `before` is called ahead of each request.
 
-    Operations must bear being done twice: a request whose answer was lost is sent again. Raises a CcheckError where
-    the server is gone for longer than `Connection.retry_seconds`, or refuses for a reason that concerns no document.
+    `total` is what the outcome is added to, also where an error ends it all. Operations must bear being done twice: a
+    request whose answer was lost is sent again. Raises Lost if the index is gone; another CcheckError where the server
+    is gone for longer than `Connection.retry_seconds`, or refuses for a reason that concerns no document.
     """
-    total = Outcome()
+    total = total if total is not None else Outcome()
     threads = -(-client.connection.concurrency // 2)  # a store may write twice at a time
-    pending: deque[Future[Outcome]] = deque()
+    pending: deque[tuple[Outcome, Future[None]]] = deque()
     with client.stopping() as stopped, ThreadPoolExecutor(threads, "ccheck-bulk") as pool:
         try:
             for chunk in _chunks(operations):
                 if len(pending) >= 2 * threads:
-                    total.add(pending.popleft().result())
-                pending.append(pool.submit(_send, client, path, params, index, stopped, before, chunk))
+                    _finish(pending, total)
+                outcome = Outcome()
+                pending.append((outcome, pool.submit(_send, client, into, stopped, before, chunk, outcome)))
             while pending:
-                total.add(pending.popleft().result())
+                _finish(pending, total)
         except BaseException:
             stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
+            for outcome, _ in pending:
+                total.add(outcome)
             raise
     return total
+
+
+def _finish(pending: deque[tuple[Outcome, Future[None]]], total: Outcome) -> None:
+    outcome, future = pending[0]
+    future.result()
+    total.add(outcome)
+    pending.popleft()
 
 
 def index_operation(entry: Entry, layout: Layout, *, whole: bool = True) -> Operation:
@@ -169,23 +180,27 @@ def _chunks(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
 
 def _send(
     client: Client,
-    path: str,
-    params: Mapping[str, Any],
-    index: str,
+    into: Bound,
     stopped: threading.Event,
     before: Callable[[], object],
     operations: Sequence[Operation],
-) -> Outcome:
+    outcome: Outcome,
+) -> None:
     """Send one request, and again what of it failed, until each operation is done."""
-    outcome, left = Outcome(), list(operations)
+    left = list(operations)
+    path, params = path_of(into.name, "_bulk"), {"filter_path": WANTED, **into.bulk}
 
     def attempt() -> None:
         nonlocal left
         with client.writing:
             before()
+            if not into.guarded:
+                still(client, into)
             answer = client.send("POST", path, b"".join(operation.lines for operation in left), params)
+            if not into.guarded:
+                _refuse_other(client, into, len(left))
         sent = len(left)
-        left, busy = _settle(answer["items"], left, outcome, client, index)
+        left, busy = _settle(answer["items"], left, outcome, client, into.index)
         if busy is not None:
             raise Busy(busy.status, busy.body, others=len(left) < sent)
 
@@ -193,9 +208,19 @@ def _send(
         client.again(path, attempt, stopped, slow=True)
     except (ApiError, TransportError, Busy) as error:
         if isinstance(error, ApiError) and error.meta.status == 413:
-            return _halved(left, outcome, functools.partial(_send, client, path, params, index, stopped, before))
-        raise translate(error, client.connection, index) from error
-    return outcome
+            _halve(left, outcome, functools.partial(_send, client, into, stopped, before))
+        elif isinstance(error, ApiError) and is_type(error.body, "index_not_found_exception"):
+            raise Lost(f"the index {into.index} is not there any more") from error
+        else:
+            raise translate(error, client.connection, into.index) from error
+
+
+def _refuse_other(client: Client, into: Bound, sent: int) -> None:
+    """After a request to an index by its name. Raises Lost where another index may have got it."""
+    try:
+        still(client, into)
+    except Lost as error:
+        raise Lost(f"{error}: the last request, with {sent:,} documents, may have gone to that one") from error
 
 
 def _settle(
@@ -215,17 +240,18 @@ def _settle(
         elif status in (400, 409) or is_type(error, "document_missing_exception"):
             # The last two: somebody else wrote or removed it since its update was made.
             outcome.refused[operation.id] = ": ".join(filter(None, reason_of(error)))
+        elif is_type(error, "index_not_found_exception"):
+            raise Lost(f"the index {index} is not there any more")
         else:
             raise from_response(status, error, client.connection, index)
     return again, busy
 
 
-def _halved(left: Sequence[Operation], outcome: Outcome, send: Callable[[Sequence[Operation]], Outcome]) -> Outcome:
+def _halve(left: Sequence[Operation], outcome: Outcome, send: Callable[[Sequence[Operation], Outcome], None]) -> None:
     """After an answer of 413: the request in two, down to single documents."""
     if len(left) == 1:
         outcome.refused[left[0].id] = f"its {len(left[0].lines):,} bytes are more than the server takes in one request"
-        return outcome
+        return
     middle = len(left) // 2
     for half in (left[:middle], left[middle:]):
-        outcome.add(send(half))
-    return outcome
+        send(half, outcome)

@@ -80,16 +80,19 @@ def shards(client: Client, concrete: Sequence[str], *, refresh: bool = True) -> 
     return found
 
 
-def written_since(client: Client, shard: Shard, after: int, source: Any) -> Iterator[tuple[int, list[Written]]]:
+def written_since(
+    client: Client, shard: Shard, after: int, source: Any, name: str | None = None
+) -> Iterator[tuple[int, list[Written]]]:
     """The documents whose last write has a number above `after`, up to the shard's `last`, in the order of writes.
 
-    They come in pages, each with the number up to which it is complete. What is written meanwhile is left for later.
+    `name` is what to ask for the index, if not by its own name. They come in pages, each with the number up to which it
+    is complete. What is written meanwhile is left for later.
     """
     body: dict[str, Any] = {"size": AT_ONCE, "sort": [{"_seq_no": "asc"}], **_read(source)}
     params = {"preference": f"_shards:{shard.number}"} | WHOLE
     while after < shard.last:
         body["query"] = {"range": {"_seq_no": {"gt": after, "lte": shard.last}}}
-        answer = client.on_index("POST", shard.index, "_search", body, params=params, slow=True)
+        answer = client.on_index("POST", name or shard.index, "_search", body, params=params, slow=True)
         refuse_parts(answer, client.connection, shard.index)
         found = _written(answer.get("hits", {}).get("hits", ()))
         after = found[-1].number if len(found) == AT_ONCE else shard.last

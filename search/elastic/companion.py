@@ -74,8 +74,8 @@ class Companion(ElasticStore):
         return {key: number for key, number in kept.items() if isinstance(number, int)}
 
     def remember(self, checkpoints: changes.Checkpoints) -> None:
-        index = self._writable(fresh=True)
-        self._remember(index, {**index.meta, COMPANION: {"of": self._theirs.index, "checkpoints": dict(checkpoints)}})
+        index = self._writer.index(fresh=True)
+        self._writer.remember({**index.meta, COMPANION: {"of": self._theirs.index, "checkpoints": dict(checkpoints)}})
 
     def close(self) -> None:
         """Nothing: the connection is that of the other index."""

@@ -9,8 +9,9 @@ import orjson
 
 from ...core.errors import InvalidData
 from . import bulk, changes
+from .bound import Bound, Lost
 from .changes import Checkpoints, Written
-from .client import Client, path_of
+from .client import Client
 from .errors import WHOLE, refuse_parts
 
 Operations: TypeAlias = Callable[[Sequence[Written]], Iterable[bulk.Operation]]
@@ -22,8 +23,8 @@ _WITH_VECTORS: tuple[Any, ...] = ({"exclude_vectors": False}, True)
 
 def copy_changes(
     client: Client,
-    source: str,
-    target: str,
+    source: Bound,
+    target: Bound,
     copied: Checkpoints,
     operations: Operations,
     on_copied: Callable[[Checkpoints, int], None],
@@ -32,12 +33,16 @@ def copy_changes(
     """Copy what was written to `source` since `copied`. Returns up to where, and whether writes were still under way.
 
     `on_copied` hears of each step, with the number of documents. Raises InvalidData for a document that the other index
-    refuses, and ServerError.
+    refuses, Lost if one of the indices is gone, and ServerError.
     """
-    done, found = dict(copied), changes.shards(client, [source])
-    read = all_of_source(client, source) if with_vectors else True
+    done, found = dict(copied), changes.shards(client, [source.index])
+    if any(shard.uuid != source.uuid for shard in found):
+        raise Lost(f"the index {source.index} is not there any more, another one has its name")
+    read = all_of_source(client, source.index) if with_vectors else True
     for shard in found:
-        for upto, written in changes.written_since(client, shard, done.get(shard.key, changes.NEVER), read):
+        for upto, written in changes.written_since(
+            client, shard, done.get(shard.key, changes.NEVER), read, source.name
+        ):
             if written:
                 write(client, target, operations(written))
             done[shard.key] = upto
@@ -45,14 +50,13 @@ def copy_changes(
     return done, any(shard.newest > shard.last for shard in found)
 
 
-def write(client: Client, target: str, operations: Iterable[bulk.Operation]) -> bulk.Outcome:
+def write(client: Client, target: Bound, operations: Iterable[bulk.Operation]) -> bulk.Outcome:
     """Raises InvalidData if a document is refused: a copy must have every one."""
-    params = {"filter_path": bulk.WANTED}
-    outcome = bulk.write(client, path_of(target, "_bulk"), target, operations, params)
+    outcome = bulk.write(client, target, operations)
     if outcome.refused:
         id_, reason = next(iter(outcome.refused.items()))
         more = f", and {len(outcome.refused) - 1:,} more" if len(outcome.refused) > 1 else ""
-        raise InvalidData(f"{target} refuses the document {id_!r}{more}: {reason}")
+        raise InvalidData(f"{target.index} refuses the document {id_!r}{more}: {reason}")
     return outcome
 
 

@@ -33,7 +33,8 @@ class Source:
 
     @property
     def name(self) -> str:
-        return self.store.index
+        """The indices that were checked, which the store's name may leave meanwhile."""
+        return ",".join(self.index.concrete)
 
     def document(self, written: Written) -> Document:
         """Its title and text. Raises InvalidData if they can't be read."""
@@ -119,6 +120,10 @@ class Target(Protocol):
         """Make everything searchable, and remove what its index no longer has. Returns how much that was."""
         ...
 
+    def release(self) -> None:
+        """End a run, also one that failed."""
+        ...
+
 
 def open_source(store: Any) -> Source:
     """Raises UsageError, NotFound or InvalidData for what can't be enriched."""
@@ -136,8 +141,9 @@ def open_source(store: Any) -> Source:
             f"ccheck made {store.name}. To add what a recipe needs, ingest again: ccheck ingest FILE --recipe NAME "
             f"--store {store.name}"
         )
-    index, client = store._index(), store._client
-    return Source(store, client, index, ownership.refuse_enriching(client, store.index, index))
+    index, described = store._looked(fresh=True)
+    ownership.refuse_enriching(store.index, index, described)
+    return Source(store, store._client, index, described)
 
 
 @dataclass(slots=True)
@@ -210,6 +216,9 @@ class Beside:
                     self.checkpoints[shard.key] = shard.last
             self.remember()
         return removed
+
+    def release(self) -> None:
+        """Nothing: the companion is ccheck's own."""
 
     def _may_have_removed(self, failures: int) -> bool:
         """Whether documents may have gone. A removal is a write that left no document, as a replaced write is."""

@@ -12,9 +12,9 @@ from ...core.errors import CcheckError, InvalidData, UsageError
 from ...core.layout import MAIN_VECTORS, Embedding, Layout
 from ...core.text import counted
 from ...core.types import Entry
-from . import bulk, changes, ingested
+from . import bound, bulk, changes, ingested
+from .bound import Bound
 from .changes import Written
-from .client import path_of
 from .enrich import Page, Source, Wrote, open_source
 from .errors import refuse_parts
 
@@ -33,6 +33,8 @@ class InPlace:
     """The documents of the index as a target: `enrich.Target` has what the methods do."""
 
     source: Source
+    _to: Bound | None = None
+    """The index while it is written to, with an alias of its own for that time."""
 
     @classmethod
     def of(cls, source: Source) -> Self:
@@ -57,13 +59,14 @@ class InPlace:
             )
         (concrete,) = self.source.index.concrete
         self._check_field(concrete, embedding)
-        self.source.client.on_index("PUT", concrete, "_mapping", _mapping(embedding))
+        self._to = bound.bind(self.source.client, bound.found(concrete, self.source.described[concrete]))
+        self._request("PUT", "_mapping", _mapping(embedding))
 
     def pages(self) -> Iterator[Page]:
         reading: Any = dict(self.source.index.source)
         if "includes" in reading:
             reading["includes"] = [*reading["includes"], DIGEST]
-        for some in changes.all_written(self.source.client, self.source.name, reading or True):
+        for some in changes.all_written(self.source.client, self._held.name, reading or True):
             yield Page(some)
 
     def digests(self, page: Page) -> Mapping[str, str]:
@@ -75,10 +78,8 @@ class InPlace:
         return found
 
     def write(self, entries: Sequence[tuple[Entry, Written]]) -> Wrote:
-        path = path_of(self.source.index.concrete[0], "_bulk")
         operations = (_update(entry, written) for entry, written in entries)
-        name = self.source.name
-        refused = bulk.write(self.source.client, path, name, operations, {"filter_path": bulk.WANTED}).refused
+        refused = bulk.write(self.source.client, self._held, operations).refused
         changed = frozenset(id_ for id_, why in refused.items() if why.startswith(_CHANGED))
         return Wrote({id_: why for id_, why in refused.items() if id_ not in changed}, changed)
 
@@ -89,11 +90,20 @@ class InPlace:
         """Nothing, for the same reason."""
 
     def finish(self, failures: int) -> int:
-        path = path_of(self.source.index.concrete[0], "_refresh")
-        refuse_parts(
-            self.source.client.request("POST", path, slow=True), self.source.client.connection, self.source.name
-        )
+        refuse_parts(self._request("POST", "_refresh", slow=True), self.source.client.connection, self.source.name)
         return 0
+
+    def release(self) -> None:
+        if self._to is not None:
+            bound.release(self.source.client, self._to)
+
+    @property
+    def _held(self) -> Bound:
+        assert self._to is not None
+        return self._to
+
+    def _request(self, method: str, action: str, body: Mapping[str, Any] | None = None, **how: Any) -> dict[str, Any]:
+        return bound.request(self.source.client, self._held, method, action, body, **how)
 
     def _check_field(self, concrete: str, embedding: Embedding) -> None:
         """Raises InvalidData if the documents have an object of this name that is not the same model's."""

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from ... import __version__, es_mappings
 from ...core.layout import MAIN_VECTORS, Embedding, Layout, UnitField, analysis_key
+from .bound import new_alias
 
 FORMAT: Final = 1
 """Increased when older versions can't read an index of this version."""
@@ -41,7 +42,7 @@ _BY_WHITE_SPACE = {"type": "text", "analyzer": "whitespace", "index_options": "f
 """Terms that ccheck made, joined by spaces. In `_source`, so that a partial update or a reindex keeps them."""
 
 
-def create_body(alias: str | None, layout: Layout, options: IndexOptions | None = None) -> dict[str, Any]:
+def create_body(index: str, alias: str | None, layout: Layout, options: IndexOptions | None = None) -> dict[str, Any]:
     """The request that makes an index for documents of this layout, behind an alias or without one."""
     options = options or IndexOptions()
     mappings = es_mappings.fields()
@@ -53,7 +54,7 @@ def create_body(alias: str | None, layout: Layout, options: IndexOptions | None 
     if options.replicas is not None:
         # Else the number of nodes would go on deciding.
         settings["index"] |= {"auto_expand_replicas": False, "number_of_replicas": options.replicas}
-    aliases = {} if alias is None else {alias: {"is_write_index": True}}
+    aliases = new_alias(index) | ({} if alias is None else {alias: {"is_write_index": True}})
     return {"settings": settings, "mappings": mappings, "aliases": aliases}
 
 

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from ...core.errors import InvalidData, NotFound, UsageError
 from ...core.layout import Layout
-from . import bulk, changes, copying, mappings, schema
+from . import bound, bulk, changes, copying, mappings, schema
+from .bound import Bound
 from .client import Client
 from .fields import FieldNames
 from .found import sampler
@@ -36,6 +37,7 @@ class Numbered:
     """One index of a store: its name, whether the alias is there, and from which index it is filled."""
 
     name: str
+    one: Bound
     index: Index
     in_use: bool
     filled_from: str | None
@@ -61,13 +63,14 @@ def numbered(client: Client, alias: str) -> list[Numbered]:
                 continue
             where = f"{client.connection.name}/{name}"
             index = schema.read_index(name, {name: one}, FieldNames(), where, sampler(client, name))
-            move = meta.get(MOVE)
+            own, move = bound.found(name, one), meta.get(MOVE)
             if isinstance(move, dict) and move.get("alias") == alias:
                 copied = {str(key): int(at) for key, at in move["copied"].items()}
                 wanted = mappings.IndexOptions(**move.get("wanted", {}))
-                found.append(Numbered(name, index, in_use, str(move["from"]), copied, bool(move.get("left")), wanted))
+                left = bool(move.get("left"))
+                found.append(Numbered(name, own, index, in_use, str(move["from"]), copied, left, wanted))
             else:
-                found.append(Numbered(name, index, in_use, None))
+                found.append(Numbered(name, own, index, in_use, None))
     return found
 
 
@@ -99,24 +102,29 @@ def next_name(client: Client, alias: str) -> str:
 def create(client: Client, alias: str, layout: Layout, options: mappings.IndexOptions) -> str:
     """Make the first index of a store behind its alias. Returns its name; raises AlreadyExists."""
     name = next_name(client, alias)
-    client.on_index("PUT", name, "", mappings.create_body(alias, layout, options))
+    client.on_index("PUT", name, "", mappings.create_body(name, alias, layout, options))
     return name
 
 
 def begin(client: Client, alias: str, source: Numbered, layout: Layout, options: mappings.IndexOptions) -> Numbered:
     """An empty index beside the alias, that remembers what it is a copy of."""
-    name, body = next_name(client, alias), mappings.create_body(None, layout, options)
+    name = next_name(client, alias)
+    body = mappings.create_body(name, None, layout, options)
     body["mappings"]["_meta"][MOVE] = {"alias": alias, "from": source.name, "copied": {}, "wanted": asdict(options)}
     client.on_index("PUT", name, "", body)
-    return next(one for one in numbered(client, alias) if one.name == name)
+    made = next((one for one in numbered(client, alias) if one.name == name), None)
+    if made is None or made.filled_from != source.name:
+        raise bound.Lost(f"the index {name} is not there any more, although ccheck just made it")
+    return made
 
 
 class Move:
     """From `source`, which the alias is on, to `target`. Every step can be made again after a crash."""
 
     def __init__(self, client: Client, alias: str, source: Numbered, target: Numbered) -> None:
-        """Raises InvalidData if the target was filled from another index."""
+        """Raises InvalidData if the target was filled from another index, or one of them is gone."""
         self._client, self.alias, self.source, self.target = client, alias, source, target
+        self._from, self._to = bound.bind(client, source.one), bound.bind(client, target.one)
         # Documents are copied with their vectors, unless the other index has others.
         self._as_stored = source.index.layout == target.index.layout
         self._copied: changes.Checkpoints = target.copied
@@ -138,9 +146,9 @@ class Move:
                 self._remember()
                 saved = time.monotonic()
 
-        _block(self._client, self.target.name, False)
+        _block(self._client, self._to, False)
         self._copied, _ = copying.copy_changes(
-            self._client, self.source.name, self.target.name, self._copied, operations, on_copied, self._as_stored
+            self._client, self._from, self._to, self._copied, operations, on_copied, self._as_stored
         )
         self._remember()
 
@@ -150,7 +158,7 @@ class Move:
         read = copying.all_of_source(self._client, self.source.name)
         for ids in changes.lacking(self._client, self.source.name, self.target.name):
             written = changes.written_by_id(self._client, self.source.name, ids, read)
-            copying.write(self._client, self.target.name, operations(written))
+            copying.write(self._client, self._to, operations(written))
             on_documents(len(written))
 
     def skip_to_now(self) -> None:
@@ -165,7 +173,7 @@ class Move:
             return 0
         surplus = changes.lacking(self._client, self.target.name, self.source.name)
         gone = (bulk.delete_operation(id_) for ids in surplus for id_ in ids)
-        return copying.write(self._client, self.target.name, gone).results.get("deleted", 0)
+        return copying.write(self._client, self._to, gone).results.get("deleted", 0)
 
     def counts(self) -> tuple[int, int]:
         """The documents of both, as searches see them now."""
@@ -189,14 +197,14 @@ class Move:
             )
         moved = False
         # Whoever writes to the source then waits for the end of the move.
-        _remember(client, source, self.alias, target, {})
-        _block(client, source, True)
+        _remember(client, self._from, self.alias, target, {})
+        _block(client, self._from, True)
         try:
             for _ in range(LAST_ROUNDS):
                 self._copied, under_way = copying.copy_changes(
                     client,
-                    source,
-                    target,
+                    self._from,
+                    self._to,
                     self._copied,
                     operations,
                     lambda _, documents: on_documents(documents),
@@ -213,10 +221,12 @@ class Move:
                 )
             has = {shard.key: shard.last for shard in changes.shards(client, [target])}
             # Before the alias goes, so that the way back is known whenever it has gone.
-            _remember(client, source, self.alias, target, has, left=True)
+            _remember(client, self._from, self.alias, target, has, left=True)
             if not self._as_stored:
-                _block(client, target, True)
+                _block(client, self._to, True)
             actions = [
+                *self._from.required,
+                *self._to.required,
                 {"remove": {"index": source, "alias": self.alias, "must_exist": True}},
                 {"add": {"index": target, "alias": self.alias, "is_write_index": True}},
             ]
@@ -224,14 +234,14 @@ class Move:
             moved = True
         finally:
             if not moved:
-                _block(client, source, False)
-                _block(client, target, False)
+                _block(client, self._from, False)
+                _block(client, self._to, False)
         if not self._as_stored:
             time.sleep(2 * LEASE_SECONDS)
-            _block(client, target, False)
+            _block(client, self._to, False)
 
     def _remember(self) -> None:
-        _remember(self._client, self.target.name, self.alias, self.source.name, self._copied)
+        _remember(self._client, self._to, self.alias, self.source.name, self._copied)
 
     def _count(self, one: Numbered) -> int:
         return copying.count(self._client, one.name)
@@ -256,38 +266,40 @@ def former(client: Client, alias: str, current: Numbered) -> Numbered:
     return found[-1]
 
 
-def release(client: Client, name: str) -> None:
+def release(client: Client, one: Numbered) -> None:
     """Let an index take writes again, after a migration was ended in the middle."""
-    _block(client, name, False)
+    _block(client, bound.bind(client, one.one), False)
 
 
 def point(client: Client, alias: str, name: str) -> None:
     """Put the alias on this index alone, in one step. Raises InvalidData if that is not one of the store's."""
     found = numbered(client, alias)
-    if all(one.name != name for one in found):
+    one = next((one for one in found if one.name == name), None)
+    if one is None:
         names = ", ".join(one.name for one in found) or "none"
         raise InvalidData(f"{name} is not an index of the store {alias} that ccheck made. There are: {names}")
     answer = client.request("GET", f"/_alias/{quote(alias, safe='')}", index=alias)
-    actions: list[dict[str, Any]] = [{"remove": {"index": one, "alias": alias}} for one in answer if one != name]
+    actions: list[dict[str, Any]] = [*one.one.required]
+    actions += [{"remove": {"index": other, "alias": alias}} for other in answer if other != name]
     actions.append({"add": {"index": name, "alias": alias, "is_write_index": True}})
     client.request("POST", "/_aliases", {"actions": actions}, index=alias)
 
 
 def _remember(
-    client: Client, name: str, alias: str, source: str, copied: changes.Checkpoints, left: bool = False
+    client: Client, one: Bound, alias: str, source: str, copied: changes.Checkpoints, left: bool = False
 ) -> None:
-    meta = client.on_index("GET", name, "_mapping")[name]["mappings"].get("_meta", {})
+    meta = bound.request(client, one, "GET", "_mapping")[one.index]["mappings"].get("_meta", {})
     move = {"alias": alias, "from": source, "copied": dict(copied), "left": left}
     kept = meta.get(MOVE, {}) | move
-    client.on_index("PUT", name, "_mapping", {"_meta": {**meta, MOVE: kept}})
+    bound.request(client, one, "PUT", "_mapping", {"_meta": {**meta, MOVE: kept}})
 
 
-def _block(client: Client, name: str, blocked: bool) -> None:
+def _block(client: Client, one: Bound, blocked: bool) -> None:
     """Refuse writes to an index, or take them again. Returns when no write is under way any more."""
     if blocked:
-        client.on_index("PUT", name, "_block/write", slow=True)
+        bound.request(client, one, "PUT", "_block/write", slow=True)
     else:
-        client.on_index("PUT", name, "_settings", {"index.blocks.write": None})
+        bound.request(client, one, "PUT", "_settings", {"index.blocks.write": None})
 
 
 def role(one: Numbered) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from ...core.errors import CcheckError, InvalidData, UsageError
+from . import bound
+from .bound import Bound, is_own
 from .client import Client
 from .errors import refuse_parts
 from .ingested import figures
@@ -23,7 +25,7 @@ _CONDITIONS = {"filter": "a filter", "index_routing": "a routing", "search_routi
 class Removal:
     """The things that removing a store deletes: its index with all documents, and an alias that no other index has."""
 
-    index: str
+    one: Bound
     alias: str | None
     documents: int
     bytes: int | None
@@ -31,7 +33,7 @@ class Removal:
     def __str__(self) -> str:
         size = f" ({self.bytes / 1e6:,.1f} MB)" if self.bytes is not None else ""
         alias = f" and its alias {self.alias}" if self.alias else ""
-        return f"the index {self.index} with {self.documents:,} documents{size}{alias}"
+        return f"the index {self.one.index} with {self.documents:,} documents{size}{alias}"
 
 
 def refuse_several(name: str) -> None:
@@ -56,9 +58,12 @@ def foreign(store: str) -> InvalidData:
     )
 
 
-def refuse_writing(client: Client, name: str, index: Index) -> None:
-    """Raise InvalidData where what is written by this name would not reach the whole of one index, and it alone."""
-    for concrete, found in _described(client, name).items():
+def refuse_writing(client: Client, name: str, index: Index, described: Mapping[str, Any]) -> None:
+    """Raise InvalidData where what is written by this name would not reach the whole of one index, and it alone.
+
+    `described` is what the server says of each index behind the name, as in all that follows.
+    """
+    for concrete, found in described.items():
         _refuse_data_stream(index, concrete, found, "write to")
         if problem := policy_problem(client, concrete, found):
             raise InvalidData(problem)
@@ -101,21 +106,14 @@ def policy_problem(client: Client, concrete: str, found: Mapping[str, Any]) -> s
     )
 
 
-def removal(client: Client, name: str, found_now: Callable[[], Index]) -> Removal:
-    """Returns what removing the store would delete.
-
-    Raises InvalidData if somebody else uses any of it, UsageError for a name of several indices.
-    """
-    refuse_several(name)
-    index = found_now()
+def removal(client: Client, name: str, index: Index, described: Mapping[str, Any]) -> Removal:
+    """Returns what removing the store would delete. Raises InvalidData if somebody else uses any of it."""
     if not index.made_here:
         raise InvalidData(f"{index.name} was not made by ccheck. ccheck removes only what it made")
-    found = _described(client, name)
-    (concrete,) = index.concrete
-    described = found.get(concrete, {})
-    _refuse_data_stream(index, concrete, described, "remove")
-    _refuse_conditions(index, name, concrete, described, "to remove")
-    others = sorted(described.get("aliases", {}).keys() - {name})
+    ((concrete, found),) = described.items()
+    _refuse_data_stream(index, concrete, found, "remove")
+    _refuse_conditions(index, name, concrete, found, "to remove")
+    others = sorted(one for one in found.get("aliases", {}) if one != name and not is_own(one))
     if others:
         raise InvalidData(
             f"the index {concrete} is also used by the alias{'es' if len(others) > 1 else ''} {', '.join(others)}. "
@@ -125,12 +123,8 @@ def removal(client: Client, name: str, found_now: Callable[[], Index]) -> Remova
     counted = client.on_index("GET", concrete, "_count")
     refuse_parts(counted, client.connection, concrete)
     sizes = figures(client, index)
-    return Removal(concrete, name if index.is_alias else None, int(counted["count"]), sizes.bytes if sizes else None)
-
-
-def _described(client: Client, name: str) -> Mapping[str, Any]:
-    """Every index behind the name, with all of its aliases."""
-    return client.on_index("GET", name)
+    alias = name if index.is_alias else None
+    return Removal(bound.found(concrete, found), alias, int(counted["count"]), sizes.bytes if sizes else None)
 
 
 def _refuse_data_stream(index: Index, concrete: str, found: Mapping[str, Any], doing: str) -> None:
@@ -151,11 +145,9 @@ def _refuse_conditions(index: Index, name: str, concrete: str, found: Mapping[st
         )
 
 
-def refuse_enriching(client: Client, name: str, index: Index) -> Mapping[str, Any]:
-    """Every index behind the name, with its settings and mapping. Raises InvalidData if the name is a part of one,
-    or texts can't be read."""
-    found = _described(client, name)
-    for concrete, one in found.items():
+def refuse_enriching(name: str, index: Index, described: Mapping[str, Any]) -> None:
+    """Raise InvalidData if the name is a part of an index, or texts can't be read."""
+    for concrete, one in described.items():
         _refuse_conditions(index, name, concrete, one, "to enrich it")
         source = one.get("mappings", {}).get("_source", {})
         mode = one.get("settings", {}).get("index", {}).get("mapping", {}).get("source", {}).get("mode")
@@ -164,4 +156,3 @@ def refuse_enriching(client: Client, name: str, index: Index) -> Mapping[str, An
                 f"{concrete} does not keep _source, so its texts can't be read. Ingest the documents from their files "
                 "into another index: ccheck ingest FILE"
             )
-    return found

@@ -1,16 +1,16 @@
 """The store in Elasticsearch, 8.19 and 9.x: an alias in front of a numbered index.
 
-The same class searches an index that ccheck did not make, and never writes to one.
+The same class searches an index that ccheck did not make, and never writes to one. What is written goes to the one
+index that was checked before (`bound`), whatever becomes of the alias.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any, TypeAlias, TypeVar
 
 from ...core.analysis import open_analysis
 from ...core.closing import Closing
@@ -23,20 +23,22 @@ from ..filters import Kind
 from ..missing import no_store, unfinished
 from ..several import search_several, searched_units
 from ..store import StoreInfo
-from . import bulk, ingested, mappings, nested, ownership, reading, remote, schema, units
+from . import bound, bulk, ingested, mappings, nested, ownership, reading, remote, schema, units
 from .client import Client, path_of
 from .comparable import field_kinds
 from .connection import Connection
-from .errors import AlreadyExists, Denied, TooManyFields, WriteBlocked, may_not_create, refuse_parts
+from .errors import AlreadyExists, Denied, may_not_create, refuse_parts
 from .fields import FieldNames
 from .found import sampler
-from .moving import LEASE_SECONDS, MOVE
 from .papers import with_ids, with_papers
 from .queries import Body, check, filter_bodies
 from .schema import Index
 from .search import Moved, NotNative, Searcher
+from .writing import Writer
 
 T = TypeVar("T")
+Known: TypeAlias = tuple[float, Index, Mapping[str, Any]]
+"""When an index was asked for, the index, and what the server said of each index behind the name."""
 
 FIRST = "-000001"  # of the index behind an alias
 COMPANION = "companion"
@@ -47,9 +49,8 @@ KNOWN_SECONDS = 30.0
 """Seconds for which a mapping is reused after it was read."""
 CREATED_TRIES, CREATED_PAUSE = 20, 0.25
 """How often, and how many seconds apart, an index is looked for that another process made: nodes learn of it later."""
-MOVES, BLOCKED_SECONDS = 3, 0.5
-"""How often one search follows an alias to another index, and how long a write waits before it tries again there."""
-FIELDS_LIMIT, FIELDS_ROOM = "index.mapping.total_fields.limit", 100
+MOVES = 3
+"""How often one search follows an alias to another index."""
 
 
 class ElasticStore(Closing):
@@ -75,14 +76,14 @@ class ElasticStore(Closing):
         self._connection = connection
         self._names = names or FieldNames()
         self._client = client or Client(connection)
-        self._known: tuple[float, Index] | None = None
+        self._known: Known | None = None
         self._read: tuple[Mapping[str, Any], Index] | None = None
         self._native = self._native_weights = True
-        self._writes = ingested.Writes()
         self._told: Layout | None = None
         """The layout of the store when it was last asked. Queries are made for this layout."""
-        self._prepared: tuple[tuple[str, ...], Layout] | None = None
-        """The index that `prepare` found, and the layout that documents are made for."""
+        self._writer = Writer(self)
+        self._going: ownership.Removal | None = None
+        """What the user was last told would be removed."""
         self.upserts_at_once = 2  # so that the server has work while the last requests of one are under way
 
     @property
@@ -93,9 +94,9 @@ class ElasticStore(Closing):
     # -- what is there
 
     def info(self, *, figures: bool = True) -> StoreInfo | None:
-        index = self._load()
-        if index is None:
+        if (known := self._load()) is None:
             return None
+        index = known[1]
         self._told = index.layout
         details = {"server": self._connection.name, "index": ", ".join(index.concrete)}
         if not index.made_here:
@@ -162,7 +163,7 @@ class ElasticStore(Closing):
     def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
         index = self._index()
         query = {"bool": {"filter": filter_bodies(index, filters)}} if filters else {"match_all": {}}
-        return reading.scan(self._client, self.index, index, query)
+        return reading.scan(self._client, self._where, index, query)
 
     def with_vectors(self, count: int) -> list[tuple[Document, list[float]]]:
         """Some documents with their vectors, to learn which model made these; none where ccheck made the index."""
@@ -185,7 +186,7 @@ class ElasticStore(Closing):
     def digests(self, ids: Sequence[str]) -> dict[str, str]:
         if not self._index().made_here:
             return {}
-        found = reading.stored(self._client, self.index, ids, {"includes": ["digest"]})
+        found = reading.stored(self._client, self._where, ids, {"includes": ["digest"]})
         # What somebody else wrote has none: it is as unknown as if it were not there.
         return {id_: digest for id_, source in found if isinstance(digest := source.get("digest"), str)}
 
@@ -193,7 +194,7 @@ class ElasticStore(Closing):
         index = self._index()
         if not index.made_here:
             return reading.got(self._client, self.index, index, ids)
-        found = reading.stored(self._client, self.index, ids, index.source)
+        found = reading.stored(self._client, self._where, ids, index.source)
         return {id_: schema.document(index, id_, source) for id_, source in found}
 
     # -- writing
@@ -202,13 +203,13 @@ class ElasticStore(Closing):
         for analysis in layout.analyses:
             open_analysis(analysis)  # what its terms need is here, or nothing is made
         ownership.refuse_several(self.index)
-        index = self._load()
-        if index is None:
-            index = self._create(layout)
-        elif not index.made_here:
+        self._writer = Writer(self, layout)
+        _, index, described = self._load() or self._create(layout)
+        if not index.made_here:
             raise ownership.foreign(self.name)
         index.layout.check(layout, self.name)
-        ownership.refuse_writing(self._client, self.index, index)
+        ownership.refuse_writing(self._client, self.index, index, described)
+        index = self._writer.index()
         meta, fields = index.meta, None
         if index.layout != layout:
             type_ = index.meta.get(mappings.INDEX_TYPE)
@@ -216,10 +217,9 @@ class ElasticStore(Closing):
         if reading:
             meta = {**meta, ingested.READING: list(reading)}
         if meta != index.meta or fields:
-            self._remember(index, meta, fields)
-            self._load()
-        self._prepared = index.concrete, layout
-        self._writes.begin(self._client, index)
+            self._writer.remember(meta, fields)
+            index = self._writer.index(fresh=True)
+        self._writer.marks.begin(self._client, index)
 
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         refused: dict[str, str] = {}
@@ -232,35 +232,46 @@ class ElasticStore(Closing):
                 except InvalidData as error:
                     refused[entry.document.id] = str(error)
 
-        return self._write(operations).refused | refused
+        return self._writer.write(operations).refused | refused
 
     def delete(self, ids: Sequence[str]) -> int:
-        return self._write(lambda _: map(bulk.delete_operation, dict.fromkeys(ids))).results.get("deleted", 0)
+        return self._writer.write(lambda _: map(bulk.delete_operation, dict.fromkeys(ids))).results.get("deleted", 0)
 
     def abandon(self) -> None:
         self._client.abandon()
 
     def publish(self) -> None:
-        self._writable()
-        refuse_parts(self._client.on_index("POST", self.index, "_refresh", slow=True), self._connection, self.index)
+        self._writer.index()
+        refuse_parts(self._writer.request("POST", "_refresh", slow=True), self._connection, self.index)
 
     def is_ingested(self, source: str) -> bool:
         return ingested.is_ingested(self._client, self._index(fresh=True), source)
 
     def mark_ingested(self, *sources: str) -> None:
-        index = self._writable(fresh=True)
-        meta = self._writes.marks(self._client, index, sources)
+        index = self._writer.index(fresh=True)
+        meta = self._writer.marks.marks(self._client, index, sources)
         if meta != index.meta:
-            self._remember(index, meta)
+            self._writer.remember(meta)
+        self._writer = Writer(self)
 
     def removal(self) -> str:
-        return str(ownership.removal(self._client, self.index, lambda: self._index(fresh=True)))
+        self._going = self._removal()
+        return str(self._going)
 
     def drop(self) -> list[Path]:
-        going = ownership.removal(self._client, self.index, lambda: self._index(fresh=True))
-        self._request("DELETE", path_of(going.index), patient=False)
-        self._known = None
+        going = self._removal()
+        if self._going is not None and self._going.one != going.one:
+            raise InvalidData(
+                f"{self.name} changed: it was {self._going}, and is now {going}. Nothing was removed. Run the same "
+                "command again"
+            )
+        bound.delete(self._client, going.one)
+        self._known, self._writer = None, Writer(self)
         return []
+
+    def _removal(self) -> ownership.Removal:
+        ownership.refuse_several(self.index)
+        return ownership.removal(self._client, self.index, *self._looked(fresh=True))
 
     # -- searching
 
@@ -337,28 +348,28 @@ class ElasticStore(Closing):
 
     # -- inside
 
-    def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None, **how: Any) -> dict[str, Any]:
-        return self._client.request(method, path, body, index=self.index, **how)
-
-    def _load(self) -> Index | None:
-        """The current index; None if it does not exist."""
+    def _load(self) -> Known | None:
+        """Ask for the current index; None if it does not exist."""
+        described: Mapping[str, Any] = {}
         try:
             away = remote.is_remote(self.index)
-            found = (
-                remote.mappings(self._client, self.index)
-                if away
-                else self._client.on_index("GET", self.index, "_mapping")
-            )
+            look = remote.mappings if away else bound.described
+            described = look(self._client, self.index)
         except NotFound:
             if away:
                 raise
-            found = {}
-        if not found:  # a pattern that no index fits
+        if not described:  # a pattern that no index fits
             self._known = None
             return None
+        found = {name: {"mappings": one.get("mappings", {})} for name, one in described.items()}
         index = self._read[1] if self._read is not None and self._read[0] == found else self._understood(found)
-        self._known = time.monotonic(), index
-        return index
+        self._known = known = time.monotonic(), index, described
+        return known
+
+    @property
+    def _where(self) -> str:
+        """The name to read documents by that are to be written: while writing, that of the index that is written to."""
+        return self.index if self._writer.bound is None else self._writer.bound.name
 
     def _understood(self, found: Mapping[str, Any]) -> Index:
         with self._client.understanding():
@@ -370,13 +381,16 @@ class ElasticStore(Closing):
         return index
 
     def _index(self, fresh: bool = False, within: float = KNOWN_SECONDS) -> Index:
+        return self._looked(fresh, within)[0]
+
+    def _looked(self, fresh: bool = False, within: float = KNOWN_SECONDS) -> tuple[Index, Mapping[str, Any]]:
+        """The index, and what the server said of each index behind the name."""
         known = self._known
-        if known is not None and not fresh and time.monotonic() - known[0] < within:
-            return known[1]
-        index = self._load()
-        if index is None:
+        if known is None or fresh or time.monotonic() - known[0] >= within:
+            known = self._load()
+        if known is None:
             raise no_store(self.name)
-        return index
+        return known[1:]
 
     def _index_for(self, retrievers: Mapping[str, Retriever]) -> Index:
         """The index, which has all that the retrievers search in; raises NotFound or UsageError if it does not."""
@@ -404,85 +418,26 @@ class ElasticStore(Closing):
                 self._known = None
         raise ServerError(f"the alias {self.name} moved {MOVES} times during one search: try again later")
 
-    def _writable(self, fresh: bool = False) -> Index:
-        """The index to write to. Raises InvalidData if its alias went to one that these documents don't fit."""
-        ownership.refuse_several(self.index)
-        index = self._index(fresh, within=LEASE_SECONDS)
-        if not index.made_here:
-            raise ownership.foreign(self.name)
-        if self._prepared is not None and index.concrete != self._prepared[0]:
-            index.layout.check(self._prepared[1], self.name)
-        return index
-
-    def _create(self, layout: Layout) -> Index:
+    def _create(self, layout: Layout) -> Known:
         first = f"{self.index}{FIRST}"
         tries = 1
         try:
-            self._request("PUT", path_of(first), mappings.create_body(self.index, layout))
+            body = mappings.create_body(first, self.index, layout)
+            self._client.request("PUT", path_of(first), body, index=self.index)
         except AlreadyExists:  # another process was faster, or the alias was taken away
             tries = CREATED_TRIES
         except Denied as error:
             raise may_not_create(error, self.name, self._whole) from error
-        index = self._load()
-        while index is None and (tries := tries - 1):
+        known = self._load()
+        while known is None and (tries := tries - 1):
             time.sleep(CREATED_PAUSE)
-            index = self._load()
-        if index is None:
+            known = self._load()
+        if known is None:
             raise InvalidData(
                 f"the index {first} exists on {self._connection.name}, but not its alias {self.index}: add the alias, "
                 "or delete the index"
             )
-        return index
-
-    def _remember(self, index: Index, meta: Mapping[str, Any], fields: Mapping[str, Any] | None = None) -> None:
-        """Write what ccheck keeps in the mapping's `_meta`, and new fields."""
-        path = f"/{quote(','.join(index.concrete), safe=',')}"
-        there = self._mappings()[0].get("_meta", {})  # what a migration remembers stays
-        body = {**(fields or {}), "_meta": {**there, mappings.OURS: dict(meta)}}
-        try:
-            self._request("PUT", f"{path}/_mapping", body)
-        except TooManyFields:
-            if fields is None:
-                raise
-            # Metadata took all the fields that the index may have.
-            answer = self._request("GET", f"{path}/_settings/{FIELDS_LIMIT}", params={"flat_settings": True})
-            limit = max(int(found["settings"].get(FIELDS_LIMIT, 1000)) for found in answer.values())
-            self._request("PUT", f"{path}/_settings", {FIELDS_LIMIT: limit + FIELDS_ROOM})
-            self._request("PUT", f"{path}/_mapping", body)
-
-    def _write(self, operations: Callable[[Index], Iterable[bulk.Operation]]) -> bulk.Outcome:
-        """Write, after the end of a migration that is under way, to the index that the alias is on then."""
-        since = time.monotonic()
-        while True:
-            index = self._writable()
-            # Without this a bulk request would make a bare index in place of one that was removed.
-            params: dict[str, Any] = {"require_alias": True} if index.is_alias else {}
-            params["filter_path"] = bulk.WANTED
-            try:
-                path, made = path_of(self.index, "_bulk"), operations(index)
-                outcome = bulk.write(self._client, path, self.index, made, params, before=self._writable)
-            except WriteBlocked:
-                self._known = None
-                if (
-                    not self._in_a_move()
-                    or time.monotonic() - since > self._connection.retry_seconds
-                    or self._client.abandoned
-                ):
-                    raise
-                time.sleep(BLOCKED_SECONDS)
-                continue
-            self._writes.add(outcome)
-            return outcome
-
-    def _in_a_move(self) -> bool:
-        """Whether the index is one that `ccheck index migrate` copies, or has made."""
-        self._index(fresh=True)
-        return any(MOVE in one.get("_meta", {}) for one in self._mappings())
-
-    def _mappings(self) -> list[Mapping[str, Any]]:
-        """The mappings of the indices, as they were last read."""
-        found = self._read[0].values() if self._read is not None else ()
-        return [one.get("mappings", {}) for one in found] or [{}]
+        return known
 
     def close(self) -> None:
         self._client.close()

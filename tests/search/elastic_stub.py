@@ -20,10 +20,14 @@ WORDS = {name: {"type": "text"} for name in ("title", "text", "content")}
 
 
 def mapping(meta: Mapping[str, Any], fields: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What `GET /papers/_mapping` answers for an index of ccheck's."""
-    return {"papers-000001": {"mappings": {"_meta": meta, "properties": WORDS | (fields or {})}}}
+    """What `GET /papers` answers for an index of ccheck's."""
+    mapped = {"_meta": meta, "properties": WORDS | (fields or {})}
+    return {"papers-000001": {"aliases": {"papers": {}, WRITES: {"is_hidden": True}}, **UUID, "mappings": mapped}}
 
 
+UUID = {"settings": {"index": {"uuid": "u-1"}}}
+WRITES = "papers-000001-writes-0123456789abcdef"
+"""The alias by which only this index is written to."""
 MAPPING = mapping({"ccheck": {"format": 1, "layout": {}}})
 
 
@@ -52,7 +56,8 @@ class Stub:
             reason = f"Accept version must be either version {self.only_version} or 7, but found 9."
             answer: Any = 400, {"error": {"type": "media_type_header_exception", "reason": reason}, "status": 400}
         else:
-            answer = next_reply(self.answers, asked, (200, MAPPING if asked.path.endswith("_mapping") else {}))
+            otherwise = {"/papers": MAPPING, f"/{WRITES}/_settings/index.uuid": {"papers-000001": UUID}}
+            answer = next_reply(self.answers, asked, (200, otherwise.get(asked.path, {})))
         answer = answer(asked.body) if callable(answer) else answer
         if answer is None or isinstance(answer, Reply):
             return answer

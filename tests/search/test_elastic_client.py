@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from elastic_stub import Answer, Stub, mapping, searched
+from elastic_stub import WRITES, Answer, Stub, mapping, searched
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
@@ -40,15 +40,15 @@ def sent_ids(body: bytes) -> list[str]:
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 def test_a_busy_server_is_asked_again(stub: Stub, store: ElasticStore, status: int) -> None:
-    stub.answers["POST", "/papers/_bulk"] = [(status, {"error": "busy"}), (status, {}), stored]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [(status, {"error": "busy"}), (status, {}), stored]
     assert store.upsert(entries(3)) == {}
-    assert [sent_ids(body) for body in stub.bodies("/papers/_bulk")] == [["d0", "d1", "d2"]] * 3
+    assert [sent_ids(body) for body in stub.bodies(f"/{WRITES}/_bulk")] == [["d0", "d1", "d2"]] * 3
 
 
 def test_a_lost_connection_is_made_again(stub: Stub, store: ElasticStore) -> None:
-    stub.answers["POST", "/papers/_bulk"] = [None, None, stored]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [None, None, stored]
     assert store.upsert(entries(2)) == {}
-    assert len(stub.bodies("/papers/_bulk")) == 3
+    assert len(stub.bodies(f"/{WRITES}/_bulk")) == 3
 
 
 def test_only_failed_items_are_sent_again(stub: Stub, store: ElasticStore) -> None:
@@ -60,23 +60,23 @@ def test_only_failed_items_are_sent_again(stub: Stub, store: ElasticStore) -> No
             items.append({"index": {"status": status} | ({"error": error} if status > 201 else {"result": "created"})})
         return 200, {"errors": True, "items": items}
 
-    stub.answers["POST", "/papers/_bulk"] = [partly, stored]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [partly, stored]
     assert store.upsert(entries(4)) == {"d2": "some_exception: a reason 400"}
-    assert [sent_ids(body) for body in stub.bodies("/papers/_bulk")] == [["d0", "d1", "d2", "d3"], ["d1"]]
+    assert [sent_ids(body) for body in stub.bodies(f"/{WRITES}/_bulk")] == [["d0", "d1", "d2", "d3"], ["d1"]]
 
 
 def test_patience_ends(stub: Stub) -> None:
-    stub.answers["POST", "/papers/_bulk"] = [(503, {"error": {"type": "x", "reason": "no master"}})]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [(503, {"error": {"type": "x", "reason": "no master"}})]
     with ElasticStore(Connection(stub.url, retry_seconds=0.1), "papers") as store:
         started = time.monotonic()
-        with pytest.raises(ServerError, match=r"/papers is too busy or not ready \(503, no master\)"):
+        with pytest.raises(ServerError, match=r"/papers-000001 is too busy or not ready \(503, no master\)"):
             store.upsert(entries(1))
         assert time.monotonic() - started < 60
-    assert len(stub.bodies("/papers/_bulk")) >= 2
+    assert len(stub.bodies(f"/{WRITES}/_bulk")) >= 2
 
 
 def test_whoever_wants_to_stop_need_not_wait_for_a_server_that_is_gone(stub: Stub) -> None:
-    stub.answers["POST", "/papers/_bulk"] = [(503, {"error": {"type": "x", "reason": "no master"}})]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [(503, {"error": {"type": "x", "reason": "no master"}})]
     with ElasticStore(Connection(stub.url, retry_seconds=300), "papers") as store:
         errors: list[BaseException] = []
 
@@ -88,7 +88,7 @@ def test_whoever_wants_to_stop_need_not_wait_for_a_server_that_is_gone(stub: Stu
 
         thread = threading.Thread(target=upsert)
         thread.start()
-        while not stub.bodies("/papers/_bulk"):
+        while not stub.bodies(f"/{WRITES}/_bulk"):
             time.sleep(0.01)
         store.abandon()
         thread.join(30)
@@ -99,10 +99,10 @@ def test_whoever_wants_to_stop_need_not_wait_for_a_server_that_is_gone(stub: Stu
 
 def test_an_items_error_that_is_no_documents_stops_everything(stub: Stub, store: ElasticStore) -> None:
     error = {"type": "index_not_found_exception", "reason": "no such index [papers]"}
-    stub.answers["POST", "/papers/_bulk"] = [
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [
         (200, {"errors": True, "items": [{"index": {"status": 404, "error": error}}]})
     ]
-    with pytest.raises(NotFound, match="ccheck ingest"):
+    with pytest.raises(InvalidData, match="papers-000001 is gone"):
         store.upsert(entries(1))
 
 
@@ -110,24 +110,24 @@ def test_requests_too_large_are_halved(stub: Stub, store: ElasticStore) -> None:
     def small_only(body: bytes) -> Answer:
         return stored(body) if len(body) < 1_000 else (413, {"error": "too large"})
 
-    stub.answers["POST", "/papers/_bulk"] = [small_only]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [small_only]
     documents = [*entries(40), Entry(Document("long", "", "y" * 2_000), "1")]
     assert list(store.upsert(documents)) == ["long"]
-    accepted = {id_ for body in stub.bodies("/papers/_bulk") if len(body) < 1_000 for id_ in sent_ids(body)}
+    accepted = {id_ for body in stub.bodies(f"/{WRITES}/_bulk") if len(body) < 1_000 for id_ in sent_ids(body)}
     assert accepted == {f"d{number}" for number in range(40)}
 
 
 def test_requests_are_bounded_by_bytes_and_count(stub: Stub, store: ElasticStore) -> None:
-    stub.answers["POST", "/papers/_bulk"] = [stored]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [stored]
     store.upsert(entries(1_200))
     store.upsert(entries(12, "z" * (1 << 20)))
-    bodies = stub.bodies("/papers/_bulk")
+    bodies = stub.bodies(f"/{WRITES}/_bulk")
     assert sorted(len(sent_ids(body)) for body in bodies[:3]) == [200, 500, 500]
     assert all(len(body) <= 5 << 20 for body in bodies) and len(bodies) == 6
 
 
 def test_what_no_index_takes_is_refused_here(stub: Stub, store: ElasticStore) -> None:
-    stub.answers["POST", "/papers/_bulk"] = [stored]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [stored]
     documents = [Document("é" * 257, "", "x"), Document("", "", "x"), Document("half", "\ud800", "x")]
     refused = store.upsert([Entry(document, "1") for document in documents])
     assert {id_: reason[:14] for id_, reason in refused.items()} == {
@@ -135,7 +135,7 @@ def test_what_no_index_takes_is_refused_here(stub: Stub, store: ElasticStore) ->
         "": "its id has 0 b",
         "half": "it can't be wr",
     }
-    assert stub.bodies("/papers/_bulk") == []
+    assert stub.bodies(f"/{WRITES}/_bulk") == []
 
 
 def test_vectors_are_written_exactly_enough() -> None:
@@ -157,7 +157,7 @@ def test_vectors_are_written_exactly_enough() -> None:
 def test_a_server_of_version_8_is_spoken_to_in_its_own_words(stub: Stub, store: ElasticStore) -> None:
     stub.only_version = 8
     stub.answers["GET", "/papers/_count"] = [(200, {"count": 7})]
-    stub.answers["POST", "/papers/_bulk"] = [stored]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [stored]
     assert store.count() == 7
     assert store.upsert(entries(1)) == {}
     refused = [one for one in stub.seen if "compatible-with=9" in one.headers["accept"]]
@@ -295,7 +295,7 @@ def test_searches_take_what_a_licence_allows(stub: Stub) -> None:
     vector = {"type": "dense_vector", "dims": 2, "similarity": "cosine"}
     fields = {"passages": {"type": "nested", "properties": {"vector": vector}}}
     meta = {"ccheck": {"format": 1, "layout": layout}}
-    stub.answers["GET", "/papers/_mapping"] = [(200, mapping(meta, fields))]
+    stub.answers["GET", "/papers"] = [(200, mapping(meta, fields))]
     refusal = {
         "type": "security_exception",
         "reason": "current license is non-compliant for [Reciprocal Rank Fusion (RRF)]",

@@ -376,7 +376,7 @@ def test_the_templates_make_an_index_for_every_field(any_store: ElasticStore) ->
         template["composed_of"] = [f"{name}-{component}" for component in template["composed_of"]]
         client.put(f"/_index_template/{name}", json=template).raise_for_status()
         client.put(f"/{name}-000001", json={"aliases": {name: {"is_write_index": True}}}).raise_for_status()
-        made = client.get(f"/{name}/_mapping").json()[f"{name}-000001"]["mappings"]["properties"]
+        made = client.get(f"/{name}").json()[f"{name}-000001"]["mappings"]["properties"]
     assert made["sparse"]["type"] == "sparse_vector" and made["additional"]["type"] == "text"
     fill(any_store, LAYOUT, [entry("a", "Sea level")])
     assert names(ranked(any_store, query_of("sea"), Sparse())) == ["a"]

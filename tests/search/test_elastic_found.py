@@ -273,7 +273,7 @@ def semantic(stub: Stub, properties: Mapping[str, Any], source: Mapping[str, Any
             responses.append({"status": 200, "hits": {"hits": [hit]}, "_shards": {"failed": 0}})
         return 200, {"responses": responses}
 
-    stub.answers["GET", "/papers/_mapping"] = [(200, {"papers": {"mappings": {"properties": dict(properties)}}})]
+    stub.answers["GET", "/papers"] = [(200, {"papers": {"mappings": {"properties": dict(properties)}}})]
     stub.answers["GET", "/papers/_count"] = [(200, {"count": 1})]
     stub.answers["POST", "/papers/_msearch"] = [answer]
     return asked

@@ -213,6 +213,6 @@ def test_counts_of_another_shape(stub: Stub, store: ElasticStore, count: Any) ->
 
 @pytest.mark.parametrize("mapping", [{"papers": 5}, {"papers": {}}, {"papers": {"mappings": {"properties": 5}}}])
 def test_mappings_of_another_shape(stub: Stub, store: ElasticStore, mapping: Any) -> None:
-    stub.answers["GET", "/papers/_mapping"] = [(200, mapping)]
+    stub.answers["GET", "/papers"] = [(200, mapping)]
     with pytest.raises(ServerError, match="does not look like Elasticsearch's"):
         store.info()

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from elastic_stub import MAPPING, Answer, Stub
+from elastic_stub import MAPPING, WRITES, Answer, Stub
 from http_stub import Reply
 
 from ccheck.core.errors import CcheckError, InvalidData, ServerError
@@ -237,11 +237,11 @@ def test_so_many_requests_write_at_a_time(stub: Stub, monkeypatch: pytest.Monkey
             now -= 1
         return 200, {"items": [{"index": {"status": 201, "result": "created"}}]}
 
-    stub.answers["POST", "/papers/_bulk"] = [written]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [written]
     with ElasticStore(Connection(stub.url, concurrency=3), "papers") as store, ThreadPoolExecutor(2) as pool:
         batches = [[Entry(Document(f"{name}{n}", "", "x"), "d") for n in range(20)] for name in "ab"]
         assert list(pool.map(store.upsert, batches)) == [{}, {}]
-    assert len(stub.bodies("/papers/_bulk")) == 40 and most <= 3
+    assert len(stub.bodies(f"/{WRITES}/_bulk")) == 40 and most <= 3
 
 
 def test_an_index_that_another_writer_has_just_made_is_waited_for(
@@ -250,10 +250,10 @@ def test_an_index_that_another_writer_has_just_made_is_waited_for(
     monkeypatch.setattr(stores, "CREATED_PAUSE", 0.01)
     absent = 404, {"error": {"type": "index_not_found_exception", "reason": "no such index"}, "status": 404}
     exists = 400, {"error": {"type": "resource_already_exists_exception", "reason": "exists"}, "status": 400}
-    stub.answers["GET", "/papers/_mapping"] = [absent, absent, absent, (200, MAPPING)]
+    stub.answers["GET", "/papers"] = [absent, absent, absent, (200, MAPPING)]
     stub.answers["PUT", "/papers-000001"] = [exists]
     store.prepare(Layout())
-    stub.answers["GET", "/papers/_mapping"] = [absent]
+    stub.answers["GET", "/papers"] = [absent]
     with pytest.raises(InvalidData, match=r"papers-000001 exists on .*, but not its alias papers"):
         store.prepare(Layout())
 

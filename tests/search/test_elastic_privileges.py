@@ -73,9 +73,9 @@ def test_a_server_without_security(stub: Stub) -> None:
 def test_a_policy_that_takes_the_store_apart_is_refused(
     stub: Stub, policy: Any, lifecycle: dict[str, str], said: str | None
 ) -> None:
-    settings = {"index": {"lifecycle": {"name": "hot-warm", **lifecycle}}}
-    stub.answers["GET", "/papers"] = [(200, {"papers-000001": {"aliases": {"papers": {}}, "settings": settings}})]
-    stub.answers["GET", "/papers/_mapping"] = [(200, MAPPING)]
+    settings = {"index": {"uuid": "u-1", "lifecycle": {"name": "hot-warm", **lifecycle}}}
+    described = {"papers-000001": MAPPING["papers-000001"] | {"settings": settings}}
+    stub.answers["GET", "/papers"] = [(200, described)]
     stub.answers["GET", "/_ilm/policy/hot-warm"] = [policy]
     with ElasticStore(Connection(stub.url), "papers") as store:
         if said is None:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from elastic_stub import WORDS, Stub, mapping, searched
+from elastic_stub import WORDS, WRITES, Stub, mapping, searched
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import Chunking, Embedding, Layout, SparseField
@@ -214,7 +214,7 @@ def test_the_servers_fusion_is_asked_for_with_its_window() -> None:
 
 def test_weights_that_a_server_does_not_know(stub: Stub) -> None:
     fields = {"title": {"type": "text"}, "body": {"type": "text"}}
-    stub.answers["GET", "/papers/_mapping"] = [(200, {"papers": {"mappings": {"properties": fields}}})]
+    stub.answers["GET", "/papers"] = [(200, {"papers": {"mappings": {"properties": fields}}})]
 
     def answer(sent: bytes) -> tuple[int, Any]:
         if b'"weight"' in sent:
@@ -298,19 +298,18 @@ def test_a_mapping_is_read_once_and_again_after_an_error(stub: Stub) -> None:
         def ask() -> int:
             with contextlib.suppress(ServerError):
                 store.rankings([Query("sea")], {"a": Bm25()})
-            return sum(one.path.endswith("_mapping") for one in stub.seen)
+            return sum(one.path == "/papers" for one in stub.seen)
 
         assert [ask() for _ in range(4)] == [1, 1, 1, 2]
 
 
 def test_writing_never_makes_an_index(stub: Stub) -> None:
-    answer = {"items": [{"index": {"status": 201, "result": "created"}}]}
-    for name, params in (("papers", True), ("papers-000001", False)):
-        stub.answers["GET", f"/{name}/_mapping"] = [(200, mapping(OURS))]
-        stub.answers["POST", f"/{name}/_bulk"] = [(200, answer)]
+    stub.answers["POST", f"/{WRITES}/_bulk"] = [(200, {"items": [{"index": {"status": 201, "result": "created"}}]})]
+    for name in ("papers", "papers-000001"):
+        stub.answers["GET", f"/{name}"] = [(200, mapping(OURS))]
         with ElasticStore(Connection(stub.url), name) as store:
             store.upsert([Entry(Document("a", "", "x"), "1")])
-        assert ("require_alias=true" in stub.seen[-1].query) is params
+        assert stub.seen[-1].path == f"/{WRITES}/_bulk" and "require_alias=true" in stub.seen[-1].query
 
 
 def test_an_id_of_as_many_bytes_as_a_server_takes() -> None:
@@ -351,13 +350,13 @@ MINE_BY_NAME = read_index("papers", mapping(OURS), FieldNames(), "here", lambda 
 def test_an_index_remembers_so_many_files(stub: Stub) -> None:
     old = [f"file {number}" for number in range(KEPT)]
     meta = {"ccheck": {**OURS["ccheck"], "ingested": {"operations": 5, "sources": old}}}
-    stub.answers["GET", "/papers/_mapping"] = [(200, mapping(meta))]
+    stub.answers["GET", "/papers"] = [(200, mapping(meta))]
     stub.answers["GET", "/papers-000001/_stats/docs,store"] = [(200, stats((True, 4, 5, 0)))]
     with ElasticStore(Connection(stub.url), "papers") as store:
         assert store.is_ingested("file 0") and not store.is_ingested("new")
         store.prepare(Layout())
         store.mark_ingested("new")
-        (sent,) = stub.bodies("/papers-000001/_mapping")
+        (sent,) = stub.bodies(f"/{WRITES}/_mapping")
         kept = json.loads(sent)["_meta"]["ccheck"]["ingested"]
         assert kept == {"operations": 5, "sources": [*old[1:], "new"]}
         stub.answers["GET", "/papers-000001/_stats/docs,store"] = [(200, stats((True, 5, 5, 1)))]

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from elastic_indices import FOREIGN, ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
-from elastic_stub import Answer, Stub, searched
+from elastic_stub import WRITES, Answer, Stub, searched
 from filling import fill, write
 
 from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
@@ -197,7 +197,7 @@ def test_a_search_that_was_answered_in_part_is_an_error(
     stub.answers["GET", "/papers/_count"] = [(200, {"count": 7, **flaw})]
     with pytest.raises(ServerError, match=said):
         asked.count()
-    stub.answers["POST", "/papers/_refresh"] = [(200, flaw)]
+    stub.answers["POST", f"/{WRITES}/_refresh"] = [(200, flaw)]
     with pytest.raises(ServerError, match=said):
         asked.publish()
 

@@ -96,8 +96,8 @@ def test_an_alias_that_takes_no_writes(made: httpx.Client, elasticsearch_url: st
 @pytest.mark.parametrize("name", ["papers", "papers-000001"])
 def test_a_data_stream_is_neither_written_to_nor_removed(stub: Stub, name: str) -> None:
     """The test nodes have no data streams: this is what a server with them answers."""
-    stub.answers["GET", f"/{name}"] = [(200, {"papers-000001": {"aliases": {}, "data_stream": "papers"}})]
-    stub.answers["GET", f"/{name}/_mapping"] = [(200, MAPPING)]
+    described = {"papers-000001": MAPPING["papers-000001"] | {"aliases": {}, "data_stream": "papers"}}
+    stub.answers["GET", f"/{name}"] = [(200, described)]
     with ElasticStore(Connection(stub.url), name) as store:
         for asks in (store.drop, store.removal, lambda: store.prepare(Layout())):
             with pytest.raises(InvalidData, match="the data stream papers"):

@@ -93,7 +93,7 @@ def test_a_reader_searches_through_the_alias_and_changes_nothing(papers: Path, s
     assert [one["doc_id"] for one in result["evidence"]] == ["sea", "ice"]
     assert "20 cm" in done(ccheck("index", "show", "sea", *STORE)).out
     assert "3" in done(ccheck("index", "info", *STORE)).out
-    denied(ccheck("index", "info", "--store", "elasticsearch:papers-000001"), "admin/mappings/get")
+    denied(ccheck("index", "info", "--store", "elasticsearch:papers-000001"), "admin/get")
     denied(ccheck("ingest", papers, *STORE, "--no-dense"), "admin/mapping/put")
     denied(ccheck("index", "remove", "sea", *STORE, "--yes"), "data/write/bulk")
     denied(ccheck("index", "delete", *STORE, "--yes"), "data/read/search")
@@ -166,7 +166,7 @@ def test_a_companion_is_made_and_searched(server: Secured, acting: Acting) -> No
 
 def test_keys_that_do_not_fit(papers: Path, acting: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
     acting("reader", "others")
-    denied(ccheck(*SEARCH), "admin/mappings/get")
+    denied(ccheck(*SEARCH), "admin/get")
     ok, said = privileges()
     assert not ok and said.startswith("can't search: grant read, view_index_metadata on papers (es_mappings/roles/")
     acting({"privileges": ["indices:data/read/search*", "indices:data/read/msearch*", "view_index_metadata"]})
