@@ -6,6 +6,7 @@ does not choose how often it is asked.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import math
 import os
@@ -18,12 +19,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .errors import ServerError
 from .redaction import redact
 
 if TYPE_CHECKING:
+    import httpx
     from tenacity import RetryCallState
 
 T = TypeVar("T")
@@ -66,6 +68,31 @@ class Counted:
             raise TooLarge(
                 f"the answer of {self._server} is larger than {self._most >> 20} MiB, so it was not read further"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A server's answer. The names of `headers` are in any capitals."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+async def fetch(
+    client: httpx.AsyncClient, server: str, method: str, url: httpx.URL | str, body: Any, timeout: float, most: int
+) -> Fetched:
+    """An answer of at most `most` bytes, all of which has to come within `timeout` seconds. `body` is sent as JSON.
+
+    Raises TooLarge, TimeoutError or what httpx raises.
+    """
+    async with asyncio.timeout(timeout), client.stream(method, url, json=body, timeout=timeout) as response:
+        refuse_compressed(server, response.headers)
+        counted, content = Counted(server, response.status_code, most), bytearray()
+        async for part in response.aiter_raw():
+            counted.add(len(part))
+            content += part
+        return Fetched(response.status_code, response.headers, bytes(content))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import ipaddress
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import httpx
 from pydantic import BaseModel, ValidationError
 
 from ..core.errors import ServerError, UsageError
 from ..core.http import (
     UNCOMPRESSED,
-    Counted,
     MayPass,
     Patience,
-    TooLarge,
+    fetch,
     is_lasting,
     missing_certificates,
     redirected,
-    refuse_compressed,
     retry_after,
     why_unreachable,
 )
@@ -37,6 +35,8 @@ WHOLE = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn"})
 reason means that the answer is not finished."""
 CUT_OFF = frozenset({"length", "max_tokens", "model_length"})
 """Finish reasons of answers that a limit ended."""
+SLOW = 5.0
+"""Seconds after which it is said what is waited for."""
 _LONGEST = 300
 
 
@@ -105,8 +105,6 @@ class ChatClient:
 
     def __init__(self, base_url: str, key: str | None, timeout: float, patience: Patience) -> None:
         """`timeout`: seconds for one request, from beginning to end. Raises UsageError for an invalid address."""
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
-
         self.patience = patience
         try:
             parts = urlsplit(base_url.strip())
@@ -131,83 +129,52 @@ class ChatClient:
                 f"the key is sent to {parts.hostname} unencrypted, so others on the network can read it: use https"
             )
         keep_secret(key)
-        self._timeout = timeout
-        # The HTTP library that openai uses is httpx or its successor, by its version.
-        kind = next(kind for kind in DefaultAsyncHttpxClient.__mro__ if kind.__name__ == "AsyncClient")
-        self._httpx: Any = importlib.import_module(kind.__module__.partition(".")[0])
-        waiting = Timeout(timeout, connect=min(timeout, 10))
+        self._timeout, self._said_slow = timeout, False
+        headers = UNCOMPRESSED | ({"authorization": f"Bearer {key}"} if key else {})
         try:
-            http = DefaultAsyncHttpxClient(
-                follow_redirects=False, timeout=waiting, event_hooks={"response": [self._limit]}
-            )
+            self._client = httpx.AsyncClient(headers=headers, follow_redirects=False)
         except OSError as error:
             raise UsageError(missing_certificates() or f"the CA certificates can't be read: {error}") from error
-        # The client asks for a key even if the server needs none.
-        self._client = AsyncOpenAI(
-            base_url=self.url,
-            api_key=key or "none",
-            timeout=waiting,
-            max_retries=0,
-            http_client=http,
-            default_headers=UNCOMPRESSED,
-        )
-        if not key:  # who gets no key needs not know whose account it would have been
-            self._client.organization = self._client.project = None
 
     async def complete(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> Completion:
         """Raises Busy, Unreachable, BadRequest, Refused, or ServerError for an invalid answer."""
-        import openai
-
+        url, body = f"{self.url}/chat/completions", {"model": model, "messages": list(messages), **parameters}
+        waiting = asyncio.get_running_loop().call_later(SLOW, self._say_slow, model)
         try:
-            async with asyncio.timeout(self._timeout):
-                body = await self._post(model, messages, parameters)
-        except (TimeoutError, openai.APITimeoutError):
+            answer = await fetch(self._client, self.url, "POST", url, body, self._timeout, MAX_BYTES)
+        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             raise Busy(
                 f"{self.url} did not answer within {self._timeout:g} s; CCHECK_LLM_TIMEOUT allows more time",
                 counts=True,
             ) from None
-        except openai.APIStatusError as error:
-            raise self._meaning(error.status_code, self._fault(error.body, error.message), error, model) from None
-        except (openai.APIConnectionError, self._httpx.HTTPError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             reason = self._short(why_unreachable(error)).rstrip(".")
             raise (Unreachable if is_lasting(error) else Busy)(
                 f"{self.url} can't be reached: {reason}. Is the server running, and OPENAI_BASE_URL right?"
             ) from None
-        except openai.OpenAIError as error:
-            raise ServerError(f"no request was sent to {self.url} ({self._short(str(error))})") from None
-        return self._read(body, model, messages)
+        finally:
+            waiting.cancel()
+        self.patience.reached = True
+        if answer.status == 200:
+            return self._read(answer.content, model, messages)
+        try:
+            said = read_body(answer.content)
+        except (BadReply, ValueError, RecursionError):
+            said = None
+        otherwise = answer.content[:_LONGEST].decode("utf-8", "replace") or "no reason given"
+        raise self._meaning(answer.status, self._fault(said, otherwise), answer.headers, model)
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._client.aclose()
 
-    async def _post(self, model: str, messages: Sequence[Message], parameters: dict[str, Any]) -> bytes:
-        create: Any = self._client.chat.completions.with_streaming_response.create
-        async with create(model=model, messages=list(messages), **parameters) as response:
-            if response.status_code != 200:
-                raise ServerError(f"{self.url} answered with the status {response.status_code}, not with 200")
-            return b"".join([chunk async for chunk in response.iter_bytes()])
-
-    async def _limit(self, response: Any) -> None:
-        """See to it that no answer, also none with an error, is read beyond the limit."""
-        self.patience.reached = True
-        refuse_compressed(self.url, response.headers)
-        inner, counted = response.stream, Counted(self.url, response.status_code, MAX_BYTES)
-        stream_of_bytes: Any = self._httpx.AsyncByteStream
-
-        class Limited(stream_of_bytes):  # type: ignore[misc]
-            async def __aiter__(self) -> AsyncIterator[bytes]:
-                try:
-                    async for chunk in inner:
-                        counted.add(len(chunk))
-                        yield chunk
-                except TooLarge:
-                    await inner.aclose()
-                    raise
-
-            async def aclose(self) -> None:
-                await inner.aclose()
-
-        response.stream = Limited()
+    def _say_slow(self, model: str) -> None:
+        """Say once what is waited for: a slow model looks like a program that hangs."""
+        if not self._said_slow:
+            self._said_slow = True
+            self.patience.notify(
+                f"waiting for {model} at {self.url}, which has not answered for {SLOW:g} s. It has "
+                f"{self._timeout:g} s (CCHECK_LLM_TIMEOUT)"
+            )
 
     def _read(self, body: bytes, model: str, messages: Sequence[Message]) -> Completion:
         try:
@@ -248,11 +215,10 @@ class ChatClient:
         """The exception for an error in a body of status 200."""
         inner = data["error"]
         code = inner.get("code") if isinstance(inner, dict) else None
-        return self._meaning(code if isinstance(code, int) else 200, self._fault(data, ""), None, model)
+        return self._meaning(code if isinstance(code, int) else 200, self._fault(data, ""), {}, model)
 
-    def _meaning(self, status: int, fault: _Fault, error: Any, model: str) -> ServerError:
+    def _meaning(self, status: int, fault: _Fault, headers: Mapping[str, str], model: str) -> ServerError:
         said = fault.said
-        headers = error.response.headers if error is not None else {}
         if (away := redirected(self.url, status, headers)) is not None:
             return Refused(f"{self._short(away)} (OPENAI_BASE_URL)")
         if status in (401, 403):

@@ -20,7 +20,6 @@ from weakref import WeakValueDictionary
 
 from ..core import event_loop
 from ..core.errors import CcheckError, ServerError, UsageError
-from ..core.extras import require
 from ..core.http import Patience
 from ..core.keys import Key, key_for
 from ..core.redaction import redact
@@ -341,7 +340,7 @@ def open_llm(
     """The language model of the settings, or `model` on their server. Nothing is asked yet.
 
     All of a runtime spend from one budget. Notice is given once when ccheck has to wait for the server. Raises
-    MissingExtra without the openai package, and UsageError for incomplete settings.
+    UsageError for incomplete settings.
     """
     settings = runtime.settings
     model = model or settings.llm_model
@@ -349,7 +348,6 @@ def open_llm(
         raise UsageError(
             "no language model is set: use --llm MODEL or CCHECK_LLM_MODEL, with the name that its server uses"
         )
-    require("asking a language model", "llm", "openai")
     return runtime.once("language model", model, make=lambda: _open(runtime, model))
 
 

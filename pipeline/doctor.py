@@ -50,7 +50,6 @@ BASE = (
 EXTRAS = {
     "models": ("torch", "transformers", "sentence-transformers"),
     "server": ("fastapi", "uvicorn", "prometheus-client"),
-    "llm": ("openai",),
     "parquet": ("pyarrow",),
     "evaluation": ("ir-measures", "scikit-learn", "matplotlib"),
     "train": ("accelerate", "datasets", "peft"),
@@ -205,8 +204,6 @@ def _verdict(resolved: Resolved) -> Finding:
 
     settings = resolved.settings
     if settings.llm_model is not None:
-        if _version("openai") is None:
-            raise MissingExtra(f"the language model {settings.llm_model}", "llm")
         key = key_for(settings, "llm_api_key", settings.llm_base_url)
         said = "with a key" if key.value else "with no key"
         asked = f"llm: {settings.llm_model} at {redact(settings.llm_base_url)}, {said}; not asked"

@@ -193,12 +193,15 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
             one = replace(one, quotes=tuple(_in_document(hit, some) for hit, some in quotes))
             state.evidence = with_stances(state.evidence, one, run.recipe.evidence.sentences)
             read = zip(case.evidence, state.evidence, strict=False)
+            concluding = -time.perf_counter()
             verdict, used = run.plan.conclude(
                 state.claim, [replace(piece, stance=it.stance, sentences=it.sentences) for piece, it in read]
             )
+            concluding += time.perf_counter()
             state.verdict = verdict
             state.use("verdict", one.usage + used)
-            state.timings_ms["verdict"] = _milliseconds(time.perf_counter() - started)
+            waited = time.perf_counter() - started
+            state.timings_ms["verdict"] = _milliseconds(waited if one.seconds is None else concluding + one.seconds)
         yield state
     next(answers, None)  # where a method was interrupted it says so after its last answer
 

@@ -13,7 +13,6 @@ For Cohere's API at the root, the path is `/v1/rerank`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import weakref
@@ -31,13 +30,13 @@ from ..core.errors import InvalidData, ServerError, UsageError
 from ..core.http import (
     BUSY,
     UNCOMPRESSED,
-    Counted,
+    Fetched,
     MayPass,
     Patience,
+    fetch,
     is_lasting,
     missing_certificates,
     redirected,
-    refuse_compressed,
     retry_after,
     why_unreachable,
 )
@@ -94,13 +93,6 @@ class _Route:
     kind: Kind
     url: httpx.URL
     limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    headers: httpx.Headers
-    content: bytes
 
 
 class _Lost(MayPass):
@@ -236,7 +228,7 @@ class RemoteReranker:
         named = self._url.path.rstrip("/").endswith("/rerank")
         return _Route("cohere", self._url if named else self._url.copy_with(path=f"{root}/v1/rerank"))
 
-    def _ask(self, route: _Route, query: str, passages: Sequence[str]) -> _Answer:
+    def _ask(self, route: _Route, query: str, passages: Sequence[str]) -> Fetched:
         query, texts = well_formed(query), [well_formed(passage) for passage in passages]
         body: dict[str, Any]
         if route.kind == "tei":
@@ -249,7 +241,7 @@ class RemoteReranker:
             body["model"] = self._model
         return self._retrying("POST", route.url, body, self._timeout)
 
-    def _values(self, route: _Route, answer: _Answer, count: int) -> list[float]:
+    def _values(self, route: _Route, answer: Fetched, count: int) -> list[float]:
         """The scores by index. Raises ServerError for an answer that is not one score for each text."""
         try:
             if route.kind == "tei":
@@ -270,7 +262,7 @@ class RemoteReranker:
             raise ServerError(f"{self.name} returned {len(pairs)} scores for {count} passages, not one for each")
         return [score for _, score in sorted(pairs)]
 
-    def _cut(self, answer: _Answer, count: int) -> list[bool]:
+    def _cut(self, answer: Fetched, count: int) -> list[bool]:
         """Which texts were cut, where the server says so: ccheck's own does."""
         try:
             numbers = set(from_ranges(answer.headers.get(CUT, ""), count))
@@ -278,7 +270,7 @@ class RemoteReranker:
             numbers = set()
         return [i in numbers for i in range(count)]
 
-    def _retrying(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> _Answer:
+    def _retrying(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
         """The answer of a server that may be busy, or gone for a while. Raises ServerError."""
         try:
             return event_loop.run(self._patience.retry(lambda: self._request(method, url, body, timeout)))
@@ -286,10 +278,10 @@ class RemoteReranker:
             self._patience.reached = False  # it was waited for once: the next query need not wait as long
             raise
 
-    async def _request(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> _Answer:
+    async def _request(self, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float) -> Fetched:
         """One request, whose whole answer has to come within the timeout. Raises MayPass or ServerError."""
         try:
-            answer = await _fetched(self._client, self.name, method, url, body, timeout)
+            answer = await fetch(self._client, self.name, method, url, body, timeout, MOST_BYTES)
         except (TimeoutError, httpx.HTTPError) as error:
             raise self._failed(error, timeout) from error
         self._patience.reached = True
@@ -309,7 +301,7 @@ class RemoteReranker:
         said = f"{self.name} can't be reached: {why_unreachable(error)}. Is it running, and the URL right?"
         return _Lost(said) if isinstance(error, _LOST) and not is_lasting(error) else ServerError(said)
 
-    def _reason_refused(self, answer: _Answer) -> str:
+    def _reason_refused(self, answer: Fetched) -> str:
         what_to_do = {
             401: ": set the key in CCHECK_RERANK_API_KEY",
             403: ": does the key in CCHECK_RERANK_API_KEY allow this?",
@@ -319,19 +311,6 @@ class RemoteReranker:
         if answer.status in (401, 403) and self.notice is not None:
             what_to_do = f": {self.notice}"
         return f"{self.name} refused ({answer.status}): {_reason(answer.content)}{what_to_do}"
-
-
-async def _fetched(
-    client: httpx.AsyncClient, name: str, method: str, url: httpx.URL, body: dict[str, Any] | None, timeout: float
-) -> _Answer:
-    """An answer, read within the limits of `http`. Raises TimeoutError or what httpx raises."""
-    async with asyncio.timeout(timeout), client.stream(method, url, json=body, timeout=timeout) as response:
-        refuse_compressed(name, response.headers)
-        counted, content = Counted(name, response.status_code, MOST_BYTES), bytearray()
-        async for part in response.aiter_raw():
-            counted.add(len(part))
-            content += part
-        return _Answer(response.status_code, response.headers, bytes(content))
 
 
 def _close(client: httpx.AsyncClient) -> None:

@@ -94,8 +94,7 @@ class StanceClassifier:
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """One for each case, in order. A document that can't be read gets a stance without a label. Raises
         CcheckError."""
-        for group in in_groups(cases):
-            yield from self._judge(group)
+        yield from in_groups(cases, self._judge)
 
     def _judge(self, cases: Sequence[Case]) -> Iterator[Judged]:
         windows: list[_Window] = []

@@ -109,19 +109,19 @@ class PackagedStances:
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """One for each case, in order. A document that can't be read gets a stance without a label."""
-        for group in in_groups(cases):
-            pieces = [(case.claim.text, piece.document) for case in group for piece in case.evidence]
-            readable = [bool(sentences_of(document)) for _, document in pieces]
-            pairs = [pair for pair, one in zip(pieces, readable, strict=True) if one]
-            rows = iter(self._probabilities(pairs))
-            stances = iter(
-                [
-                    stance_of(next(rows), self._weights.threshold) if one else Stance(None, error=NO_TEXT)
-                    for one in readable
-                ]
-            )
-            for case in group:
-                yield Judged(tuple(next(stances) for _ in case.evidence))
+        yield from in_groups(cases, self._judge)
+
+    def _judge(self, cases: Sequence[Case]) -> Iterator[Judged]:
+        pieces = [(case.claim.text, piece.document) for case in cases for piece in case.evidence]
+        readable = [bool(sentences_of(document)) for _, document in pieces]
+        pairs = [pair for pair, one in zip(pieces, readable, strict=True) if one]
+        rows, some = iter(self._probabilities(pairs)), iter(readable)
+        for case in cases:
+            found = [
+                stance_of(next(rows), self._weights.threshold) if next(some) else Stance(None, error=NO_TEXT)
+                for _ in case.evidence
+            ]
+            yield Judged(tuple(found))
 
     def _probabilities(self, pairs: Sequence[tuple[str, Document]]) -> NDArray[np.float64]:
         """The probabilities of `STANCES`, shape [pairs, 3]."""

@@ -96,17 +96,20 @@ class Service:
         self, name: str, query: str, texts: Sequence[str], *, raw: bool, refuse_long: bool, dialect: Dialect
     ) -> Ranked:
         """Scores as the model gives them, or their sigmoid. Raises Refusal."""
-        self.check_texts(texts, query)
+        cut_here = set() if refuse_long else {i for i, text in enumerate(texts) if len(text) > self.limits.characters}
+        # What a model can't read anyway is cut before the limit is applied: one long text refuses no other.
+        read = [text[: self.limits.characters] if i in cut_here else text for i, text in enumerate(texts)]
+        self.check_texts(read, query)
         scorer, loop = self.scorers[name], asyncio.get_running_loop()
         encoded = []
         for start in range(0, len(texts), PIECE):
             try:
                 encoded += await loop.run_in_executor(
-                    self._tokenising, scorer.encode, query, texts[start : start + PIECE]
+                    self._tokenising, scorer.encode, query, read[start : start + PIECE]
                 )
             except CcheckError as error:
                 raise Refusal(422, str(error)) from error
-        cut = [i for i, one in enumerate(encoded) if one.cut]
+        cut = [i for i, one in enumerate(encoded) if one.cut or i in cut_here]
         if cut and refuse_long:
             raise Refusal(
                 413,

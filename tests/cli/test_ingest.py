@@ -338,7 +338,6 @@ def writes(request: dict) -> Said:
 def shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The arguments that name the recipe and what stands in for its models."""
     pytest.importorskip("sentence_transformers")
-    pytest.importorskip("openai")
     from tiny_sparse import make_splade
 
     (tmp_path / "shape.toml").write_text(SHAPE)
@@ -416,7 +415,6 @@ def test_a_recipe_of_words_needs_no_model(tmp_path, no_models):
 
 
 def test_a_language_model_that_a_flag_names_takes_the_place_of_the_recipe_s(tmp_path, monkeypatch):
-    pytest.importorskip("openai")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     (tmp_path / "r.toml").write_text('[ingest.additional]\nllm = "llama-3.2"\n[retrievers.bm25]\n')
     few = jsonl(tmp_path / "few.jsonl", *CORPUS.read_text(encoding="utf-8").splitlines()[:2])

@@ -13,8 +13,6 @@ from ccheck.cli.lab.evaluate_pairs import cost_of
 from ccheck.core.types import Usage
 from ccheck.llm.budget import Price
 
-pytest.importorskip("openai", reason="needs the extra llm")
-
 STAND_IN = "DeBERTa-v3-base-mnli-climatecheck"
 LABELS = {"ice": "Refutes", "sea": "Supports", "tea": "Not Enough Information"}
 

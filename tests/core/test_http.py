@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -29,16 +28,6 @@ def with_httpx(url: str) -> None:
     httpx.get(url, timeout=30)
 
 
-def with_openai(url: str) -> None:
-    openai = pytest.importorskip("openai", reason="needs the extra llm")
-
-    async def ask() -> None:
-        async with openai.AsyncOpenAI(base_url=url, api_key="x", max_retries=0, timeout=30) as client:
-            await client.chat.completions.create(model="m", messages=[])
-
-    asyncio.run(ask())
-
-
 def with_elasticsearch(url: str) -> None:
     import elasticsearch
 
@@ -47,7 +36,7 @@ def with_elasticsearch(url: str) -> None:
         client.info()
 
 
-CLIENTS = [with_httpx, with_openai, with_elasticsearch]
+CLIENTS = [with_httpx, with_elasticsearch]
 
 
 @contextmanager

@@ -37,8 +37,6 @@ from ccheck.ingest import run as run_module
 from ccheck.ingest.additional import LONGEST, AdditionalWriter
 from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused, Unreachable
 
-pytest.importorskip("openai", reason="needs the extra llm")
-
 STAGE = AdditionalStage(summary=True, posts=2)
 
 

@@ -12,15 +12,12 @@ from programs import loaded
 from pydantic import Field
 from scripted_llm import KEY, Said, error, say, scripted, user_text
 
-from ccheck.core.errors import MissingExtra, ServerError, UsageError
+from ccheck.core.errors import ServerError, UsageError
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.core.types import Usage
 from ccheck.llm import Failure, InvalidReply, Reply, open_llm
 from ccheck.llm.reply import find_object, json_schema
-
-pytest.importorskip("openai", reason="needs the extra llm")
-
 
 # -- an answer
 
@@ -287,7 +284,7 @@ def test_one_failing_question_is_alone(open_model):
 # -- opening
 
 
-def test_what_is_missing_is_named(monkeypatch):
+def test_what_is_missing_is_named():
     with pytest.raises(UsageError, match="--llm MODEL"):
         open_llm(Runtime(Settings()))
     with pytest.raises(UsageError, match="OPENAI_API_KEY"):
@@ -298,9 +295,6 @@ def test_what_is_missing_is_named(monkeypatch):
         open_llm(Runtime(Settings(llm_model="m", llm_base_url="http://user:pass@localhost:8000/v1")))
     with pytest.raises(UsageError, match="OPENAI_API_KEY contains characters"):
         open_llm(Runtime(Settings(llm_model="m", llm_api_key="sk-é 1")))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"install .*\[llm\]"):
-        open_llm(Runtime(Settings(llm_model="m", llm_base_url="http://localhost:1/v1")))
 
 
 def test_importing_the_room_loads_nothing_heavy():

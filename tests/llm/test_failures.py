@@ -19,7 +19,6 @@ from ccheck.core.errors import ServerError
 from ccheck.core.http import retry_after
 from ccheck.llm import Answer, Failure, Refused
 
-pytest.importorskip("openai", reason="needs the extra llm")
 pytestmark = pytest.mark.usefixtures("hurried")
 
 
@@ -81,6 +80,18 @@ def test_a_server_that_hangs_or_drips_is_given_up(open_model, said):
         model = open_model(server.url, llm_timeout=0.5, llm_retry_seconds=0)
         with pytest.raises(ServerError, match=r"did not answer within 0.5 s; CCHECK_LLM_TIMEOUT"):
             model.ask(words(), Number)
+
+
+def test_a_slow_server_is_named_once(open_model, monkeypatch):
+    monkeypatch.setattr("ccheck.llm.client.SLOW", 0.05)
+    told: list[str] = []
+    with scripted(lambda request: say(GOOD, hang=0.3)) as server:
+        model = open_model(server.url)
+        model._client.patience.notify = told.append
+        for text in "ab":
+            model.ask(words(text), Number)
+    (message,) = told
+    assert "waiting for m" in message and server.url in message and "CCHECK_LLM_TIMEOUT" in message
 
 
 def test_a_server_that_is_not_there_is_named(open_model):
@@ -174,6 +185,7 @@ import sys, time
 from pathlib import Path
 from pydantic import Field
 from ccheck.llm import Answer, Question, Reply, open_llm
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 
 class Number(Reply):

@@ -17,9 +17,6 @@ from ccheck.core.types import Usage
 from ccheck.llm import Answer, BudgetSpent, Failure, Question, Reply, open_budget, open_llm
 from ccheck.llm.cache import AnswerCache
 
-pytest.importorskip("openai", reason="needs the extra llm")
-
-
 # -- money
 
 

@@ -244,7 +244,6 @@ def test_no_embeddings_for_a_recipe_that_searches_them(loaded: Runtime) -> None:
 
 
 def test_additional_texts_need_a_language_model(loaded: Runtime, tmp_path: Path) -> None:
-    pytest.importorskip("openai", reason="needs the extra llm")
     wanted = recipe(tmp_path, "[retrievers.bm25]\n[ingest.additional]\nposts = 2\n")
     with pytest.raises(UsageError, match=r"the recipe mine has texts.*--llm MODEL"):
         open_encoders(loaded, None, wanted)

@@ -27,7 +27,6 @@ from ccheck.rerank.remote import RemoteReranker
 from ccheck.verdict.judge import Case, all_judged
 from ccheck.verdict.llm import LlmStances
 
-pytest.importorskip("openai", reason="needs the extra llm")
 pytestmark = pytest.mark.usefixtures("hurried")
 
 CASE = Case(Claim(CLAIM), (Evidence(Hit(1, Document("d", "On vaccines", TEXT), 1.0)),))

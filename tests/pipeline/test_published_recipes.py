@@ -16,8 +16,6 @@ from ccheck.core.recipe import load_recipe, models_of
 from ccheck.demo import CLAIMS, CORPUS
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
-pytest.importorskip("openai", reason="needs the extra llm")
-
 CLAIM = "sea level has risen 20 cm since 1900"
 MINI = "all-MiniLM-L6-v2"
 

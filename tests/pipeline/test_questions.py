@@ -338,3 +338,11 @@ def test_another_judge_is_refused(folder: Path) -> None:
         with pytest.raises(CcheckError) as raised:
             checker.check(CLAIM)
     assert isinstance(raised.value, UsageError)
+
+
+def test_only_marks_are_no_question():
+    from ccheck.verdict.questions.replies import Questions, check_questions, distinct
+
+    assert distinct(["???", "Is tea green?", " ! ?"]) == ["Is tea green?"]
+    with pytest.raises(ValueError, match="no question"):
+        check_questions(Questions(analysis="a", questions=["???", "\N{FULLWIDTH QUESTION MARK}"]))

@@ -23,8 +23,6 @@ from ccheck.demo import CORPUS
 from ccheck.encode.dense import DEFAULT_MODEL
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
-pytest.importorskip("openai", reason="needs the extra llm")
-
 MINI = "all-MiniLM-L6-v2"
 CLAIMS = [
     Claim("sea level has risen 20 cm since 1900", "sea"),

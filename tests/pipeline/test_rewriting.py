@@ -16,8 +16,6 @@ from ccheck.core.stages import QueryText, RewritingStage
 from ccheck.llm import BudgetSpent, InvalidReply, LanguageModel, Refused
 from ccheck.pipeline.rewriting import LONGEST, Rewritten, rewrite
 
-pytest.importorskip("openai", reason="needs the extra llm")
-
 ALL: tuple[QueryText, ...] = ("claim", "rewrite", "expand", "hyde")
 
 

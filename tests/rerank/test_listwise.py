@@ -13,8 +13,6 @@ from ccheck.core.types import Usage
 from ccheck.llm import InvalidReply
 from ccheck.rerank.listwise import LONGEST, ListwiseReranker, load_examples, permuted, windows
 
-pytest.importorskip("openai", reason="needs the extra llm")
-
 
 def shown(request: dict[str, Any]) -> list[str]:
     """The passages of a question, in the order in which the model sees them."""

@@ -235,13 +235,20 @@ def test_a_body_that_is_too_large_is_told_so(serve, chunked):
     ("body", "said"),
     [
         ({"query": "a", "texts": ["b"] * 6}, "at most 5"),
-        ({"query": "a", "texts": ["b", "c" * 51]}, "text 1 has 51 characters; at most 50"),
+        ({"query": "a", "texts": ["b", "c" * 51], "truncate": False}, "text 1 has 51 characters; at most 50"),
         ({"query": "a" * 51, "texts": ["b"]}, "the query has 51"),
     ],
 )
 def test_too_many_and_too_long_texts_are_refused_with_the_limit(serve, body, said):
     answer = serve(texts=5, characters=50).post("/rerank", body)
     assert answer.status_code == 413 and said in answer.json()["error"]
+
+
+def test_a_text_beyond_the_limit_is_cut_and_refuses_no_other(serve):
+    body = {"query": "sea", "texts": ["the sea", "sea " * 20, "tea"]}
+    answer = serve(characters=50).post("/rerank", body)
+    assert answer.status_code == 200 and answer.headers[CUT] == "1"
+    assert {item["index"] for item in answer.json()} == {0, 1, 2}
 
 
 def test_a_key_is_asked_for(serve, caplog):

@@ -11,6 +11,8 @@ import sys
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ccheck.core.types import Document, Evidence, Hit, Stance, Verdict
 from ccheck.verdict.conclude import (
@@ -131,6 +133,27 @@ def test_the_rank_counts():
     open_ones = [Stance(N, 0.9)] * 40
     assert said(Stance(S, 0.7), *open_ones) == S
     assert said(*open_ones, Stance(S, 0.7)) == N
+
+
+@given(
+    st.lists(st.builds(Stance, st.sampled_from(STANCES), st.floats(0, 1)), min_size=1, max_size=6),
+    st.lists(st.floats(0.5, 1), min_size=1, max_size=10),
+)
+def test_papers_that_leave_a_claim_open_change_no_verdict_and_make_none_surer(stances, more):
+    """What `-k` adds: papers further down that don't bear on the claim."""
+    few = conclude(evidence(*stances), "test")
+    many = conclude(evidence(*stances, *(Stance(N, confidence) for confidence in more)), "test")
+    assert many.label == few.label
+    assert many.confidence <= few.confidence
+    if few.label != N:
+        assert many.confidence == few.confidence
+
+
+def test_the_least_sure_document_says_how_sure_an_open_verdict_is():
+    one, three = (conclude(evidence(Stance(N, 0.6), *more), "test") for more in ((), (Stance(N, 0.99),) * 2))
+    assert one.confidence == three.confidence == 0.6
+    later = conclude(evidence(Stance(N, 0.9), Stance(N, 0.6)), "test")
+    assert later.confidence == pytest.approx(1 - 0.4 * 0.5 ** (1 / HALF_LIFE), abs=1e-6)
 
 
 def test_a_failure_is_never_a_label():

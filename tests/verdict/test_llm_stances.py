@@ -21,9 +21,6 @@ from ccheck.verdict.examples import ExampleChooser, LabelledPair, load_pairs
 from ccheck.verdict.judge import Judged
 from ccheck.verdict.llm import LlmStances, conclude_by_model
 
-pytest.importorskip("openai", reason="needs the extra llm")
-
-
 # -- one-step
 
 

@@ -56,6 +56,12 @@ def test_a_document_is_judged_alike_alone_and_among_others():
     assert alone.confidence == pytest.approx(together[1].confidence, abs=1e-4)
 
 
+def test_claims_that_are_judged_together_share_the_time():
+    cases = [Case(Claim(text), (Evidence(Hit(1, SEA, 1.0)),)) for text in ("Sea level rose by 20 cm.", "Cod eat fish.")]
+    first, second = PackagedStances(Runtime())(cases)
+    assert first.seconds == second.seconds and first.seconds > 0
+
+
 def test_below_the_threshold_it_does_not_guess():
     assert stance_of((0.38, 0.35, 0.27), 0.4).label == "NOT_ENOUGH_INFO"
     assert stance_of((0.38, 0.35, 0.27), 0.4).confidence == 0.27

@@ -16,8 +16,6 @@ from ccheck.llm import open_llm
 from ccheck.verdict import Case
 from ccheck.verdict.llm import LlmStances
 
-pytest.importorskip("openai", reason="needs the extra llm")
-
 EXAMPLES = load_recipe("climatecheck-hybrid").rerankers["listwise"].examples
 
 

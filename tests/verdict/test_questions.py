@@ -24,9 +24,6 @@ from ccheck.verdict.llm import PROMPTS, PROMPTS_ELSEWHERE, LlmStances
 from ccheck.verdict.questions import asking
 from ccheck.verdict.quotes import find_quote
 
-pytest.importorskip("openai", reason="needs the extra llm")
-
-
 # -- hostile documents
 
 

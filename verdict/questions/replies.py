@@ -66,10 +66,11 @@ def one_line(text: str) -> str:
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
-    """The texts on one line each, without those that are empty or differ from an earlier one in capitals only."""
+    """The texts on one line each, without those that have neither letter nor digit or differ from an earlier one in
+    capitals only."""
     found: dict[str, str] = {}
     for text in map(one_line, texts):
-        if text:
+        if any(map(str.isalnum, text)):
             found.setdefault(text.casefold(), text)
     return list(found.values())
 
