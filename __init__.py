@@ -62,10 +62,13 @@ def open(  # noqa: A001
     error, unless you allowed the file (`ccheck config trust`) or set `trust_folder`.
     Raises UsageError, NotFound or InvalidData.
     """
+    from .core.adjust import Changes, resolved
     from .core.settings import resolve
     from .pipeline.checker import Checker
 
-    return Checker(resolve({"store": store, **settings}, trust_folder=trust_folder).settings, judge=judge)
+    own = resolve({"store": store, **settings}, trust_folder=trust_folder).settings
+    changes = Changes(settings.get("llm_model"), settings.get("stance_model"), settings.get("rerank"))
+    return Checker(own, recipe=resolved(own, changes), judge=judge)
 
 
 def __getattr__(name: str) -> Any:

@@ -97,12 +97,15 @@ def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Ite
 
     Raises UsageError for options that don't fit together, NotFound or InvalidData for what can't be read.
     """
+    from ..core.adjust import Changes, resolved
     from ..core.recipe import load_recipe
 
     settings = resolved_from(
         store=given["store"], embedding_model=given["model"], device=given["device"], llm_model=given["llm"]
     ).settings
-    stage = stage_of(load_recipe(given["recipe"], replacements(given["replace"])))
+    recipe = load_recipe(given["recipe"], replacements(given["replace"]))
+    recipe = resolved(settings, Changes(llm=given["llm"]), recipe)
+    stage = stage_of(recipe)
     asked = read_asked(given["arguments"], given["claims"], given["only"], settings, given["store"] is not None)
     if not given["quiet"]:
         _say_unread(asked.unread)

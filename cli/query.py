@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..core.adjust import Changes, adjusted
+from ..core.adjust import Changes, resolved
 from ..core.errors import CcheckError, Incomplete, ServerError, UsageError, batch_error
 from ..core.files import check_outputs
 from . import opt
@@ -198,25 +198,28 @@ def query(asked: Asked) -> None:
         raise click.UsageError("--resume needs a file of claims (--claims), and does not work with --dry-run")
     if asked.format_ is not None and (asked.as_json or asked.resume is not None):
         raise click.UsageError("--format prints no JSON: leave out --json and --resume")
-    resolved = resolved_from(**opt.settings_of(asked))
-    pipeline = adjusted(resolved.settings, _changes(asked))
+    found = resolved_from(**opt.settings_of(asked))
+    pipeline = resolved(found.settings, _changes(asked))
     filters = _conditions(asked)
     claims: Iterable[ClaimRecord] = iter_claims(asked.claims) if asked.claims is not None else [_the_claim(asked)]
     if not asked.dry_run:
-        reads = (asked.claims, asked.examples, asked.resume, resolved.settings.recipe)
+        reads = (asked.claims, asked.examples, asked.resume, found.settings.recipe)
         check_outputs([(asked.run_file, RUN), (asked.report, REPORT)], reads)
     parts = {"recipe": pipeline, "strict": asked.strict, "deep": asked.deep}
-    with checker(resolved.settings, quiet=asked.quiet, **parts) as checked:
-        key = settings_key(resolved.settings, checked.recipe, checked.store.name, asked.k, filters, asked.strict)
+    with checker(found.settings, quiet=asked.quiet, **parts) as checked:
+        key = settings_key(found.settings, checked.recipe, checked.store.name, asked.k, filters, asked.strict)
         key = f"{key}-deep" if asked.deep else key
         if asked.dry_run:
             _show_prompts(checked, asked, filters, [claim for claim, problem in claims if problem is None])
         else:
-            _check(checked, asked, filters, claims, functools.partial(_about, resolved, checked), key)
+            _check(checked, asked, filters, claims, functools.partial(_about, found, checked), key)
 
 
 def _changes(asked: Asked) -> Changes:
     return Changes(
+        llm=asked.llm,
+        stance=asked.stance,
+        rerank=asked.rerank,
         fields=asked.fields,
         no_dense=asked.no_dense,
         rerank_depth=asked.rerank_depth,

@@ -64,13 +64,9 @@ def parts_here(recipe: Recipe, settings: Settings) -> list[tuple[str, str]]:
     Asks neither the hub nor the servers of language models.
     """
     from ..core.models import find_model
-    from ..core.stages import Dense, LateStage
-    from ..pipeline.needs import models_used
+    from ..core.recipe import models_used
 
-    optional: set[str | None] = {
-        stage.model for stage in recipe.rerankers.values() if isinstance(stage, LateStage) and not stage.required
-    }
-    optional |= {one.model for one in recipe.retrievers.values() if isinstance(one, Dense) and not one.required}
+    optional = {name for stage in recipe.stages() if not getattr(stage, "required", True) for name, _ in stage.uses()}
     parts = []
     for model, kind in models_used(recipe).items():
         if model in optional:
@@ -123,14 +119,15 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
 
     Contacts neither the hub nor the servers of language models. If a model is not installed, the exit code is 4.
     """
+    from ..core.adjust import resolved
     from ..core.errors import MissingExtra
     from ..core.models import find_model
-    from ..core.recipe import load_recipe, ways_to_get
+    from ..core.recipe import load_recipe, models_used, ways_to_get
     from ..core.stages import ModelStage
-    from ..pipeline.needs import models_used
     from ..rerank.open import AUTO, choose_model
 
-    recipe = load_recipe(name, replacements(replace))
+    settings = settings_from()
+    recipe = resolved(settings, recipe=load_recipe(name, replacements(replace)))
     for ablation in recipe.ablations if recipe.ablation is None else ():
         load_recipe(f"{name}:{ablation}")  # raises what keeps it from running
     models: dict[str, str] = {}
@@ -149,14 +146,12 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
         if isinstance(stage, ModelStage) and stage.model == AUTO:
             part = AUTO if stage.required else f"{AUTO} (optional)"
             try:
-                models[part] = f"reranker, {choose_model(settings_from())}"
+                models[part] = f"reranker, {choose_model(settings)}"
             except (NotFound, MissingExtra) as error:
                 missing = missing or stage.required
                 models[part] = f"reranker, not available here: {error}"
     if as_json:
-        shown = {"retrievers", "fusion", "rerankers", "verdict", "replace"}
-        shown |= {name for name in ("figures", "passages") if getattr(recipe, name) is not None}
-        stages = recipe.model_dump(mode="json", include=shown)
+        stages = recipe.model_dump(mode="json", exclude_none=True, exclude={"name", "ablations", "tables", "decisions"})
         print_json({"recipe": recipe.name, "usable": not missing, "models": models, **stages})
     else:
         retrievers = ", ".join(f"{key} ({stage.kind}, {stage.depth})" for key, stage in recipe.retrievers.items())

@@ -1,4 +1,8 @@
-"""Changes that settings and flags make to a recipe, in the same way for every command and for Python."""
+"""From flags, settings and a recipe to one pipeline, in the same way for every command and for Python.
+
+A resolved pipeline is a `Recipe` in which all that settings and flags choose is filled in: frozen, validated,
+printable. What runs is opened from it (`pipeline/plan.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,27 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import NotFound, UsageError
+from .grounding_stages import FiguresStage
 from .recipe import Recipe, load_recipe, name_clash
-from .settings import FLAG, Settings
-from .stages import Bm25, Dense, ModelStage, QuestionsStage, VerdictStage
+from .settings import DEFAULT, Settings
+from .stages import Bm25, Dense, ModelStage, QuestionsStage, Stage, VerdictStage
+
+S = TypeVar("S", bound=Stage)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The changes that a command's flags ask for, apart from settings. None: no change."""
+    """The changes that flags ask for, in a command or in `ccheck.open`. None: no change.
 
+    `llm` and `stance` replace the models that a recipe names; the same in the settings is for recipes that name none.
+    """
+
+    llm: str | None = None
+    stance: str | None = None
+    rerank: str | None = None
     fields: str | None = None
     no_dense: bool = False
     rerank_depth: int | None = None
@@ -32,33 +45,70 @@ class Changes:
 _NONE = Changes()
 
 
-def adjusted(settings: Settings, changes: Changes = _NONE, recipe: Recipe | None = None) -> Recipe:
-    """The recipe (by default that of the settings) with what settings and flags change.
+def resolved(settings: Settings, changes: Changes = _NONE, recipe: Recipe | None = None) -> Recipe:
+    """The pipeline: the recipe (by default that of the settings) with what flags and settings change and choose.
 
-    A reranker of the settings replaces the recipe's own, and a judge that a flag names replaces the recipe's judge.
-    Raises NotFound, InvalidData or UsageError.
+    A reranker of the settings replaces the recipe's own. Raises NotFound, InvalidData or UsageError.
     """
     recipe = recipe or load_recipe(settings.recipe, changes.replace)
+    rerank = changes.rerank or settings.rerank
     update: dict[str, Any] = {
         "retrievers": _retrievers(recipe, changes),
-        "rerankers": _rerankers(recipe, settings, changes.rerank_depth),
-        "verdict": _verdict(recipe, settings, changes),
-        "questions": _questions(recipe, settings, changes),
+        "rerankers": _rerankers(recipe, rerank, settings.trust_remote_code, changes.rerank_depth),
+        "verdict": _verdict(recipe, changes),
+        "questions": _questions(recipe, changes),
     }
     if problem := name_clash(update["retrievers"], update["rerankers"]):
-        raise UsageError(f"the recipe {recipe.name} with the reranker {settings.rerank}: {problem}")
-    return recipe.model_copy(update=update)
+        raise UsageError(f"the recipe {recipe.name} with the reranker {rerank}: {problem}")
+    if changes.llm is not None:
+        update |= {name: with_llm(stage, changes.llm) for name, stage in _inside(recipe).items()}
+    return filled(recipe.model_copy(update=update), settings)
+
+
+def filled(recipe: Recipe, settings: Settings) -> Recipe:
+    """The recipe with the models of the settings where it names none. Filling it again changes nothing."""
+    llm, verdict = settings.llm_model, recipe.verdict
+    update: dict[str, Any] = {}
+    if verdict.method == "auto" and recipe.questions is None and (llm or verdict.model or settings.stance_model):
+        verdict = verdict.model_copy(update={"method": "llm" if llm or verdict.model else "stance"})
+    named = llm if verdict.method == "llm" else settings.stance_model if verdict.method == "stance" else None
+    if verdict.model is None and named is not None:
+        verdict = verdict.model_copy(update={"model": named})
+    if verdict is not recipe.verdict:
+        update["verdict"] = verdict
+    if llm is not None:
+        for name in ("rewriting", "questions"):
+            update |= {name: with_llm(stage, llm, over=False)} if (stage := getattr(recipe, name)) is not None else {}
+        update["rerankers"] = {name: with_llm(one, llm, over=False) for name, one in recipe.rerankers.items()}
+        update |= {name: with_llm(stage, llm, over=False) for name, stage in _inside(recipe).items()}
+    return recipe.model_copy(update=update) if update else recipe
+
+
+def with_llm(stage: S, llm: str, *, over: bool = True) -> S:
+    """The stage, and those within it, with this language model; without `over`, where they name none."""
+    update: dict[str, Any] = {}
+    if "llm" in type(stage).model_fields and (over or dict(stage)["llm"] is None):
+        update["llm"] = llm
+    if isinstance(stage, FiguresStage):
+        update["runs"] = {name: with_llm(run, llm, over=over) for name, run in stage.runs.items()}
+    return stage.model_copy(update=update) if update else stage
+
+
+def _inside(recipe: Recipe) -> dict[str, Any]:
+    """The stages that look inside articles."""
+    stages = {"figures": recipe.figures, "passages": recipe.passages}
+    return {name: stage for name, stage in stages.items() if stage is not None}
 
 
 def in_place_of_rerankers(settings: Settings) -> str | None:
     """A notice if a setting replaces the rerankers of all recipes; None otherwise."""
     if settings.rerank is None:
         return None
-    origin = settings.origins.get("rerank", FLAG)
+    origin = settings.origins.get("rerank", DEFAULT)
     return f"the reranker {settings.rerank} replaces the recipes' own (the setting rerank, from {origin})"
 
 
-def _questions(recipe: Recipe, settings: Settings, changes: Changes) -> QuestionsStage | None:
+def _questions(recipe: Recipe, changes: Changes) -> QuestionsStage | None:
     stage = recipe.questions
     flag = "--deadline" if changes.deadline is not None else "--all-pages" if changes.all_pages else None
     if stage is None:
@@ -73,11 +123,11 @@ def _questions(recipe: Recipe, settings: Settings, changes: Changes) -> Question
             f"the recipe {recipe.name} judges by the answers to questions. Leave out --strategy, --examples and "
             "--verdict, or use --verdict none"
         )
-    if settings.rerank not in (None, "none") and settings.origins.get("rerank", FLAG) == FLAG:
+    if changes.rerank not in (None, "none"):
         raise UsageError(f"the recipe {recipe.name} searches for questions without a reranker. Leave out --rerank")
     update: dict[str, Any] = {}
-    if settings.llm_model is not None and settings.origins.get("llm_model") == FLAG:
-        update["llm"] = settings.llm_model
+    if changes.llm is not None:
+        update["llm"] = changes.llm
     if changes.deadline is not None:
         update["deadline"] = changes.deadline
     if changes.all_pages:
@@ -115,9 +165,9 @@ def _fields(text: str) -> dict[str, float]:
     return fields
 
 
-def _rerankers(recipe: Recipe, settings: Settings, depth: int | None) -> dict[str, Any]:
+def _rerankers(recipe: Recipe, rerank: str | None, trust_remote_code: bool, depth: int | None) -> dict[str, Any]:
     stages: dict[str, Any] = dict(recipe.rerankers)
-    rerank = settings.rerank if recipe.questions is None else "none"
+    rerank = rerank if recipe.questions is None else "none"
     if rerank == "none":
         stages = {}
     elif rerank == "late":
@@ -127,7 +177,7 @@ def _rerankers(recipe: Recipe, settings: Settings, depth: int | None) -> dict[st
     elif rerank is not None:
         own = next((stage for stage in stages.values() if isinstance(stage, ModelStage)), ModelStage())
         # What somebody names must be there, and it is its code that is trusted.
-        named = {"model": rerank, "required": True, "trust_remote_code": settings.trust_remote_code}
+        named = {"model": rerank, "required": True, "trust_remote_code": trust_remote_code}
         stages = {"rerank": own.model_copy(update=named)}
     if depth is not None:
         if not stages:
@@ -136,9 +186,8 @@ def _rerankers(recipe: Recipe, settings: Settings, depth: int | None) -> dict[st
     return stages
 
 
-def _verdict(recipe: Recipe, settings: Settings, changes: Changes) -> VerdictStage:
-    llm = settings.llm_model if settings.origins.get("llm_model") == FLAG else None
-    stance = settings.stance_model if settings.origins.get("stance_model") == FLAG else None
+def _verdict(recipe: Recipe, changes: Changes) -> VerdictStage:
+    llm, stance = changes.llm, changes.stance
     update: dict[str, Any] = {}
     method = changes.verdict
     if method is None and llm is not None and stance is not None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from .stages import Stage
+from .stages import Stage, Uses
 
 Searched: TypeAlias = Literal["bm25", "dense", "hybrid"]
 
@@ -44,6 +44,10 @@ class ElementRun(Stage):
     weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
     required: bool = Field(default=True, description=_REQUIRED)
 
+    def uses(self) -> Uses:
+        embedding: Uses = ((self.model, "embedding"),) if self.retriever != "bm25" else ()
+        return (*embedding, *(((self.llm, "language model"),) if self.rephrased else ()))
+
 
 class ChunkRun(Stage):
     """Ranks figures and tables by the chunks of the article that cite them (chunk-guided).
@@ -66,6 +70,10 @@ class ChunkRun(Stage):
     weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
     required: bool = Field(default=True, description=_REQUIRED)
 
+    def uses(self) -> Uses:
+        embedding: Uses = ((self.model, "embedding"),) if self.retriever != "bm25" else ()
+        return (*embedding, *(((self.llm, "language model"),) if self.order == "llm" else ()))
+
 
 class ImageRun(Stage):
     """Ranks figures and tables by their images: the cosine of the claim's and the image's embedding (CLIP).
@@ -79,6 +87,9 @@ class ImageRun(Stage):
     required: bool = Field(
         default=True, description="false: skip it with a warning if its model or all images are missing"
     )
+
+    def uses(self) -> Uses:
+        return ((self.model, "images"),)
 
 
 FigureRun: TypeAlias = Annotated[ElementRun | ChunkRun | ImageRun, Field(discriminator="kind")]
@@ -125,3 +136,7 @@ class PassagesStage(Stage):
         default="none", description="llm: a language model selects; llm-article: it reads the whole article"
     )
     llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
+
+    def uses(self) -> Uses:
+        embedding: Uses = ((self.model, "embedding"),) if self.retriever != "bm25" else ()
+        return (*embedding, *(((self.llm, "language model"),) if self.select != "none" else ()))

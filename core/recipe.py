@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError, model_validator
 from .ablations import Ablation
 from .errors import CcheckError, InvalidData, NotFound, UsageError
 from .grounding_stages import FiguresStage, PassagesStage
+from .kinds import ModelKind
 from .redaction import keep_secrets_of
 from .stages import (
     EvidenceStage,
@@ -97,6 +98,22 @@ class Recipe(Stage):
         if self.verdict.method not in ("auto", "llm", "none"):
             raise ValueError("[questions] judges with its language model: verdict.method is llm or none")
         return self
+
+    def stages(self) -> Iterator[Stage]:
+        """The stages that name models, in the order in which they run: the one walk through a recipe."""
+        if self.ingest.additional is not None:
+            yield self.ingest.additional
+        if any(stage.query != "claim" for stage in self.retrievers.values()):
+            yield self.rewriting
+        yield from self.retrievers.values()
+        yield from self.rerankers.values()
+        if self.questions is not None:
+            yield self.questions
+        yield self.verdict
+        if self.figures is not None:
+            yield from self.figures.runs.values()
+        if self.passages is not None:
+            yield self.passages
 
     def model_post_init(self, context: Any) -> None:
         for values in _naming(self.model_dump()):
@@ -191,12 +208,15 @@ def _changes(name: str, known: Any, ablation: str) -> dict[str, Any]:
         raise InvalidData(f"the recipe {name}: ablations.{ablation}: {'; '.join(_explain(error))}") from error
 
 
-def models_of(recipe: Recipe) -> list[str]:
-    """The models that the stages name, in order; without `auto`, URLs and what the settings decide."""
-    found: list[str] = []
-    for values in _naming(recipe.model_dump(mode="json")):
-        found += [name for name in values if name != "auto" and "://" not in name]
-    return list(dict.fromkeys(found))
+def models_used(recipe: Recipe) -> dict[str, ModelKind]:
+    """The models that the stages name, in order, with what each is used as; without `auto`, URLs and what the settings
+    decide. A model that embeds is more than a tokenizer."""
+    found: dict[str, ModelKind] = {}
+    for stage in recipe.stages():
+        for name, kind in stage.uses():
+            if name is not None and (kind != "tokenizer" or name not in found):
+                found[name] = kind
+    return found
 
 
 def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
@@ -205,7 +225,7 @@ def replaced(recipe: Recipe, replace: Mapping[str, str]) -> Recipe:
     Raises UsageError for a model that the recipe does not name.
     """
     data = recipe.model_dump()
-    known = models_of(recipe)
+    known = list(models_used(recipe))
     for old in replace:
         if old not in known:
             hint = did_you_mean(old, known, f"its models are: {', '.join(known) or 'none'}")
@@ -220,7 +240,7 @@ def ways_to_get(recipe: Recipe, model: str | None) -> str:
 
     A model that nobody published has to be trained. Any model can be replaced with another one.
     """
-    if model is None or model not in models_of(recipe):
+    if model is None or model not in models_used(recipe):
         return ""
     made = recipe.fine_tuned.get(model)
     how = f"{model} is {made.base} fine-tuned. Train it with `{made.train}`. " if made is not None else ""

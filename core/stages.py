@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from .kinds import ModelKind, Terms, Units, Vectors, Weights, Words
+
+Uses: TypeAlias = tuple[tuple[str | None, ModelKind], ...]
 
 
 class Stage(BaseModel):
     """A table of a recipe."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    def uses(self) -> Uses:
+        """The models that this table names, with what each is used as; None stands for the one in the settings."""
+        return ()
 
 
 QueryText: TypeAlias = Literal["claim", "rewrite", "expand", "hyde"]
@@ -73,6 +81,19 @@ class Bm25(Stage):
             raise ValueError("units have a single text field: leave out fields, analysis and fuzziness")
         return self
 
+    by_words: ClassVar[bool] = True
+    """Whether it needs no vectors."""
+
+    @property
+    def searches(self) -> Words | Terms | Units:
+        if self.units is not None:
+            return Units(self.units)
+        return Terms(self.analysis) if self.analysis is not None else Words("additional" in self.fields)
+
+    def uses(self) -> Uses:
+        subwords = self.analysis.subwords if self.analysis is not None else None
+        return ((subwords, "tokenizer"),) if subwords is not None else ()
+
 
 class Dense(Stage):
     """Finds documents whose best passage has the embedding nearest to the claim's (cosine).
@@ -96,6 +117,17 @@ class Dense(Stage):
     query: QueryText = "claim"
     required: bool = Field(default=True, description="false: skip it with a warning if it can't run")
 
+    by_words: ClassVar[bool] = False
+
+    @property
+    def searches(self) -> Vectors | Units:
+        if self.units is not None:
+            return Units(self.units, dense=True, model=self.model)
+        return Vectors(self.model, self.passages, self.field)
+
+    def uses(self) -> Uses:
+        return ((self.model, "embedding"),)
+
 
 class Sparse(Stage):
     """Finds documents with the dot product of learned sparse vectors (SPLADE, Formal et al., SIGIR 2021)."""
@@ -106,6 +138,17 @@ class Sparse(Stage):
     weight: float = Field(default=1.0, gt=0, description="its weight in the fusion")
     query: QueryText = "claim"
     required: bool = Field(default=True, description="false: skip it with a warning if it can't run")
+
+    by_words: ClassVar[bool] = False
+    units: ClassVar[None] = None
+    parents: ClassVar[None] = None
+
+    @property
+    def searches(self) -> Weights:
+        return Weights(self.model)
+
+    def uses(self) -> Uses:
+        return ((self.model, "sparse"),)
 
 
 Retriever: TypeAlias = Annotated[Bm25 | Dense | Sparse, Field(discriminator="kind")]
@@ -129,6 +172,9 @@ class RewritingStage(Stage):
     with_claim: bool = Field(default=False, description="true: the claim's embedding is part of hyde's mean")
     required: bool = Field(default=True, description="false: if it fails, search for the claim itself")
 
+    def uses(self) -> Uses:
+        return ((self.llm, "language model"),)
+
 
 class AdditionalStage(Stage):
     """Texts that a language model writes about each document at ingest; searches can find documents by them."""
@@ -136,6 +182,9 @@ class AdditionalStage(Stage):
     summary: bool = Field(default=True, description="a summary in the words that people search with")
     posts: int = Field(default=1, ge=0, le=10, description="how many social media posts about it")
     llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
+
+    def uses(self) -> Uses:
+        return ((self.llm, "language model"),)
 
 
 _GRANULARITY = re.compile("[a-z0-9][a-z0-9-]*")
@@ -232,6 +281,9 @@ class ModelStage(Stage):
     )
     required: bool = Field(default=True, description=_REQUIRED)
 
+    def uses(self) -> Uses:
+        return () if self.model == "auto" or "://" in self.model else ((self.model, "reranker"),)
+
 
 class LateStage(Stage):
     """Reorders documents with late interaction: it matches each token of the claim with the closest one of the text.
@@ -265,6 +317,9 @@ class LateStage(Stage):
     )
     required: bool = Field(default=True, description=_REQUIRED)
 
+    def uses(self) -> Uses:
+        return ((self.model, "embedding"),)
+
 
 class EnsembleStage(Stage):
     """Combines the rankings of several models with reciprocal ranks, or with the mean of their scaled scores (0..1)."""
@@ -278,6 +333,9 @@ class EnsembleStage(Stage):
     max_tokens: int | None = Field(default=None, ge=32, le=131_072)
     long: Literal["cut", "windows"] = "cut"
     required: bool = Field(default=True, description=_REQUIRED)
+
+    def uses(self) -> Uses:
+        return tuple((name, "reranker") for name in self.models)
 
 
 class ListwiseStage(Stage):
@@ -297,6 +355,9 @@ class ListwiseStage(Stage):
     )
     prompts: Prompts = Field(default="own", description=_PROMPTS)
     required: bool = Field(default=True, description=_REQUIRED)
+
+    def uses(self) -> Uses:
+        return ((self.llm, "language model"),)
 
 
 class LearnedStage(Stage):
@@ -359,6 +420,9 @@ class QuestionsStage(Stage):
     )
     until_claim: bool = Field(default=True, description="true: leave out pages that are newer than the claim")
 
+    def uses(self) -> Uses:
+        return ((self.llm, "language model"),)
+
 
 LEAST_RELEVANCE = 0.2
 """If the probability that anything bears on a claim is lower, the packaged stance model is not asked: it would take
@@ -397,6 +461,9 @@ class VerdictStage(Stage):
         "NOT_ENOUGH_INFO without asking a judge; 0 always asks. Default: 0.2 for the packaged stance model, and 0 for "
         "a judge that you set up",
     )
+
+    def uses(self) -> Uses:
+        return ((self.model, "stance" if self.method == "stance" else "language model"),)
 
 
 class Source(Stage):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..core.adjust import adjusted
+from ..core.adjust import filled, resolved
 from ..core.closing import Closing
 from ..core.errors import CcheckError, StoreChanged, UsageError
 from ..core.memory import Memory
@@ -56,7 +56,7 @@ class Checker(Closing):
     was and the result has a warning; with `strict`, the failure is the claim's error. With `deep`, evidence has the
     figures and passages that ground it, if the full text is stored. Several checkers can share a `runtime` and a
     `store`, which stay open when one of the checkers is closed; settings alone make a runtime of its own. The default
-    `recipe` is that of the settings, see `adjusted`.
+    `recipe` is that of the settings, see `resolved`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Checker(Closing):
         self._owns_runtime, self._owns_store = isinstance(runtime, Settings), store is None
         self.runtime = Runtime(runtime) if isinstance(runtime, Settings) else runtime
         self.settings = settings = self.runtime.settings
-        self.recipe = recipe or adjusted(settings)
+        self.recipe = filled(recipe, settings) if recipe is not None else resolved(settings)
         self.store: Store = store or open_store(settings)
         self._judge, self._strict, self._deep = judge, strict, deep
         self._plan: Plan | None = None

@@ -322,12 +322,12 @@ def only_searching(recipe: Recipe) -> Recipe:
 def _away(recipe: Recipe, info: StoreInfo, settings: Settings) -> str:
     """The models that searching needs and that are not on this machine."""
     from ..core.models import find_model
-    from ..core.stages import Dense
-    from .needs import models_used
+    from ..core.recipe import models_used
+    from .needs import needs_of
 
     used = set(models_used(recipe))
     made_with = info.layout.embedding
-    unnamed = any(isinstance(stage, Dense) and stage.model is None for stage in recipe.retrievers.values())
+    unnamed = any(need.model is None for need in needs_of(recipe).dense)
     if unnamed and info.dimensions is not None:
         used |= {settings.embedding_model or info.model or (made_with.model if made_with else "")} - {""}
     away = []

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 
 from ..core.analysis import terms
-from ..core.stages import Bm25
 from ..search import Filter, Store
 from ..search.filters import PUBLISHED
 from .run import Run
@@ -26,7 +25,7 @@ def why_nothing(run: Run) -> Callable[[str], str]:
         if not passing:
             return _filtered_out(run.store, run.filters, total)
         words = [word for word in dict.fromkeys(_WORD.findall(text)) if terms(word)]
-        only_words = all(isinstance(stage, Bm25) for stage in run.plan.retrievers.values())
+        only_words = all(stage.by_words for stage in run.plan.retrievers.values())
         if only_words and not words:
             return "the claim has only words that are too common to search for"
         of = f"the {total:,} documents"

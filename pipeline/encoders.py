@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound, UsageError
 from ..core.layout import Chunking, Embedding, Layout, UnitField
 from ..core.recipe import Recipe, ways_to_get
-from ..core.stages import AdditionalStage, Analysis, Bm25, Sparse
+from ..core.stages import AdditionalStage, Analysis
 from ..ingest.encoders import DenseEncoder, Encoders, default_chunking, layout_of
 from .needs import DenseNeed, Needs, needs_of
 
@@ -160,19 +160,15 @@ def _sparse(opening: _Opening, layout: Layout, needs: Needs) -> SparseEmbedder |
     from ..encode.sparse import load_sparse_embedder
 
     runtime, there = opening.runtime, layout.sparse
-    if opening.recipe is not None:
-        stages = opening.recipe.retrievers.values()
-        models = {stage.model for stage in stages if isinstance(stage, Sparse)}
-        if len(models) > 1:
-            raise InvalidData(
-                f"the recipe {opening.recipe_name} names several sparse encoders ({', '.join(sorted(models))}), but a "
-                "store has the vectors of only one. Remove the others"
-            )
-    if needs.sparse is None:
+    if len(needs.sparse) > 1:
+        raise InvalidData(
+            f"the recipe {opening.recipe_name} names several sparse encoders ({', '.join(sorted(needs.sparse))}), but "
+            "a store has the vectors of only one. Remove the others"
+        )
+    if not needs.sparse:
         return load_sparse_embedder(there.model, runtime, there) if there is not None else None
-    model = needs.sparse
-    # A store that has sparse vectors can't go on without their model.
-    required = needs.sparse_required or there is not None
+    ((model, required),) = needs.sparse.items()
+    required = required or there is not None  # a store that has sparse vectors can't go on without their model
     return opening.needed(
         f"the sparse vectors of {model}", required, lambda: load_sparse_embedder(model, runtime, there)
     )
@@ -181,19 +177,14 @@ def _sparse(opening: _Opening, layout: Layout, needs: Needs) -> SparseEmbedder |
 def _analyses(opening: _Opening, layout: Layout, needs: Needs) -> tuple[Analysis, ...]:
     from ..core.analysis import open_analysis
 
-    required = {
-        stage.analysis
-        for stage in (opening.recipe.retrievers.values() if opening.recipe is not None else ())
-        if isinstance(stage, Bm25) and stage.required
-    }
     found = list(layout.analyses)
     for analysis in found:
         open_analysis(analysis)
-    for analysis in needs.analyses:
+    for analysis, required in needs.analyses.items():
         if analysis in found:
             continue
         what = f"the terms of an analysis with {analysis.subwords}"
-        if opening.needed(what, analysis in required, functools.partial(open_analysis, analysis)) is not None:
+        if opening.needed(what, required, functools.partial(open_analysis, analysis)) is not None:
             found.append(analysis)
     return tuple(found)
 

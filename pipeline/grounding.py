@@ -15,7 +15,6 @@ from ..articles.passages import PassageRanker
 from ..core.errors import MissingExtra, NotFound, UsageError
 from ..core.grounding_stages import FiguresStage, ImageRun, PassagesStage
 from ..core.recipe import Recipe, load_recipe
-from ..core.settings import FLAG
 
 if TYPE_CHECKING:
     from ..core.runtime import Runtime
@@ -108,12 +107,8 @@ def open_passages(articles: Sequence[Article], stage: PassagesStage, runtime: Ru
 
 
 def _language_model(runtime: Runtime) -> Callable[[str | None], LanguageModel]:
-    """The language model of a name in the recipe; that of --llm, where the flag was given, as in every command."""
     from ..llm import open_llm
 
-    settings = runtime.settings
-    if settings.llm_model is not None and settings.origins.get("llm_model") == FLAG:
-        return lambda name: open_llm(runtime)
     return lambda name: open_llm(runtime, name)
 
 

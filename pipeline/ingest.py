@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..core.adjust import adjusted
+from ..core.adjust import resolved
 from ..core.recipe import Recipe, load_recipe
 from ..core.runtime import Runtime
 from ..core.settings import Settings
@@ -35,7 +35,7 @@ def recipe_to_ingest(
     language model that writes the additional texts of the named recipe. Raises as `load_recipe` does.
     """
     if name is None:
-        recipe = adjusted(settings)
+        recipe = resolved(settings)
         return recipe if needs_of(recipe).own or not recipe.ingest.titles else None
     recipe = load_recipe(name, replace or {})
     stage = recipe.ingest.additional

@@ -69,7 +69,7 @@ def relevance(claim: str, hits: Sequence[Hit], retrievers: Mapping[str, Retrieve
     dense = [
         name for name, stage in retrievers.items() if isinstance(stage, Dense) and not (stage.model or stage.adapter)
     ]
-    words = [name for name, stage in retrievers.items() if isinstance(stage, Bm25)]
+    words = [name for name, stage in retrievers.items() if stage.by_words]
     near = dense[0] if dense and (fingerprint or "").startswith(CALIBRATED) else None
     bm25 = words[0] if words else None
     found = features(claim, hits, bm25, near)

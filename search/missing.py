@@ -7,28 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from ..core.errors import NotFound
 from ..core.layout import Layout
-from ..core.stages import Dense, Retriever, Sparse
+from ..core.stages import Retriever
 
 MOST_NAMED = 3
 """How many sources of an ingest a notice names."""
-
-
-def missing(retriever: Retriever, layout: Layout) -> str | None:
-    """Says in words what a store with this layout lacks for a retriever; None if it has everything."""
-    if isinstance(retriever, Sparse):
-        return "sparse vectors" if layout.sparse is None else None
-    if retriever.units is not None:
-        units = layout.units.get(retriever.units)
-        if units is None:
-            return f"units {retriever.units!r}"
-        return f"vectors of units {retriever.units!r}" if isinstance(retriever, Dense) and not units.embedding else None
-    if isinstance(retriever, Dense):
-        if retriever.field is not None:
-            return None if retriever.field in layout.dense else f"field of vectors {retriever.field!r}"
-        return None if layout.dense else "vectors"
-    if retriever.analysis is not None and retriever.analysis not in layout.analyses:
-        return "terms of this analysis"
-    return "additional texts" if "additional" in retriever.fields and layout.additional is None else None
 
 
 def no_store(name: str) -> NotFound:
@@ -57,5 +39,5 @@ def not_held(store: str, what: str, command: str | None = None) -> NotFound:
 def refuse_missing(retrievers: Mapping[str, Retriever], layout: Layout, store: str, command: str | None = None) -> None:
     """Raise NotFound if a store with this layout lacks what a retriever searches."""
     for retriever in retrievers.values():
-        if (what := missing(retriever, layout)) is not None:
+        if (what := retriever.searches.missing(layout)) is not None:
             raise not_held(store, what, command)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ..core.errors import CcheckError, UsageError
 from ..core.fusion import Scored, fuse, ranking_of
-from ..core.stages import Fusion, Retriever, Sparse
+from ..core.stages import Fusion, Retriever
 from ..core.types import Document, Filter, Query, Ranking, Unit, document_of
 from .store import Store
 
@@ -17,10 +17,7 @@ def searched_units(retrievers: Mapping[str, Retriever]) -> str | None:
 
     Raises UsageError if they rank different things, which no fusion can join.
     """
-    ranked = {
-        name: None if isinstance(stage, Sparse) or stage.parents is not None else stage.units
-        for name, stage in retrievers.items()
-    }
+    ranked = {name: None if stage.parents is not None else stage.units for name, stage in retrievers.items()}
     if len(set(ranked.values())) > 1:
         said = ", ".join(f"{name} ranks {f'units {units}' if units else 'documents'}" for name, units in ranked.items())
         raise UsageError(

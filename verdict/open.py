@@ -1,4 +1,4 @@
-"""From a recipe's stage and the settings to a method that can judge."""
+"""From a resolved recipe's stage to a method that can judge."""
 
 from __future__ import annotations
 
@@ -46,25 +46,21 @@ def open_method(
     mean that nothing is configured, and the message says what to do.
     """
     key = stage.model_dump_json(exclude={"documents", "conclude"})
-    chosen = runtime.settings.llm_model, runtime.settings.stance_model
-    return runtime.once("stances", key, *chosen, make=lambda: _opened(stage, runtime, embed))
+    return runtime.once("stances", key, make=lambda: _opened(stage, runtime, embed))
 
 
 def _opened(stage: VerdictStage, runtime: Runtime, embed: Callable[[Sequence[str]], Vector] | None) -> StanceMethod:
-    settings = runtime.settings
     method = stage.method
-    if method == "auto":
-        method = "llm" if settings.llm_model or stage.model else "stance"
-        if method == "stance" and settings.stance_model is None:
-            try:
-                return _calibrated(_stance(stage, runtime), stage)
-            except (MissingExtra, NotFound) as error:
-                raise NotFound(f"{NOT_SET_UP}. The packaged stance model can't run here: {error}") from error
-    if method == "llm":
+    if method == "auto":  # no judge was chosen, see `core.adjust.filled`
+        try:
+            made: StanceMethod = _stance(stage, runtime)
+        except (MissingExtra, NotFound) as error:
+            raise NotFound(f"{NOT_SET_UP}. The packaged stance model can't run here: {error}") from error
+    elif method == "llm":
         from ..llm import open_llm
         from .llm import LlmStances
 
-        made: StanceMethod = LlmStances(open_llm(runtime, stage.model), stage, embed)
+        made = LlmStances(open_llm(runtime, stage.model), stage, embed)
     elif method == "stance":
         made = _stance(stage, runtime)
     else:
@@ -90,7 +86,7 @@ def default_stance_model() -> str:
 def _stance(stage: VerdictStage, runtime: Runtime) -> StanceMethod:
     from .packaged_model import PACKAGED, PackagedStances
 
-    name = stage.model or runtime.settings.stance_model or default_stance_model()
+    name = stage.model or default_stance_model()
     if name == PACKAGED:
         return EnglishOnly(PackagedStances(runtime))
     from .classifier import DEFAULT_STANCE_MODEL, StanceClassifier

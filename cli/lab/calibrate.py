@@ -82,7 +82,7 @@ def calibrate(
     settings = settings_from(recipe=recipe, device=device, llm_model=llm, stance_model=stance)
     check_outputs([(output, "the calibration"), (plot, "the plot")], (pairs, corpus, settings.recipe))
     found = load_pairs(Path(pairs)) if corpus is None else _pairs_of(pairs, corpus)
-    changes = Changes(verdict=verdict, strategy=strategy)
+    changes = Changes(llm=llm, stance=stance, verdict=verdict, strategy=strategy)
     with (
         runtime(settings, quiet) as opened,
         progress_bar("judging", quiet, unit="pairs") as update,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace as with_other
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ...core.adjust import in_place_of_rerankers
+from ...core.adjust import Changes, in_place_of_rerankers
 from ...core.errors import Incomplete, UsageError
 from ...core.files import check_folder, check_outputs
 from .. import opt
@@ -140,6 +141,7 @@ def evaluate(
     code is 7.
     """
     context = click.get_current_context()
+    changes = Changes(llm=llm, stance=stance)
     chosen = partial(
         settings_from,
         store=store,
@@ -155,7 +157,9 @@ def evaluate(
 
         names: list[str | None] = [*with_ablations(recipes, ablation)]
         judges = {name: chosen(recipe=name) for name in names or [None]}
-        evaluate_pairs(pairs, verdict, judges, replacements(replace), as_json=as_json, quiet=quiet)
+        evaluate_pairs(
+            pairs, with_other(changes, verdict=verdict), judges, replacements(replace), as_json=as_json, quiet=quiet
+        )
         return
     if averitec is not None:
         from ...lab.measure.session import load_recipes
@@ -166,6 +170,7 @@ def evaluate(
             averitec,
             load_recipes(with_ablations(recipes, ablation), replacements(replace)) if recipes else {},
             settings,
+            changes,
             predictions=predictions,
             score_file=score,
             ev2r=ev2r,
@@ -200,7 +205,7 @@ def evaluate(
     )
     done: dict[str, Evaluation] = {}
     seen: set[str] = set()
-    with runtime(settings, quiet) as opened, open_session(opened, fresh=fresh) as session:
+    with runtime(settings, quiet) as opened, open_session(opened, changes, fresh=fresh) as session:
         if session.memory.notice and not quiet:
             notice(session.memory.notice)
         try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.adjust import adjusted
+from ...core.adjust import Changes, resolved
 from ...core.errors import Incomplete, UsageError
 from ..common import counted, notice, print_json, stdout, usage_said
 from ..progress import checker, progress_bar, runtime
@@ -24,6 +24,7 @@ def evaluate_averitec(
     path: str,
     recipes: Mapping[str, Recipe],
     settings: Settings,
+    changes: Changes,
     *,
     predictions: str | None,
     score_file: str | None,
@@ -50,7 +51,7 @@ def evaluate_averitec(
         rows[score_file] = _measured(gold, read_predictions(score_file), meteor, ev2r, settings, quiet)
     for name, recipe in recipes.items():
         claims = read_claims(path)[:limit]
-        with checker(settings, quiet=quiet, recipe=adjusted(settings, recipe=recipe)) as checked:
+        with checker(settings, quiet=quiet, recipe=resolved(settings, changes, recipe)) as checked:
             with progress_bar(name, quiet, unit="claims") as update:
                 made = predict(checked, claims, update)
             warnings = checked.plan().warnings

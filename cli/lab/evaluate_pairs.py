@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as with_other
 from typing import TYPE_CHECKING
 
 from ...core.adjust import Changes
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def evaluate_pairs(
     path: str,
-    verdict: str | None,
+    changes: Changes,
     judges: Mapping[str | None, Settings],
     replace: Mapping[str, str],
     *,
@@ -31,9 +32,9 @@ def evaluate_pairs(
 ) -> None:
     """Judge the pairs of a file and print how good each judge is, and the others against the first one.
 
-    `judges`: settings by the recipe that was named, which is their recipe, or of the only judge by None. `replace`:
-    other models for those that the recipes name. Raises what reading, opening the store and opening a judge raise, and
-    Incomplete where pairs could not be judged.
+    `changes` are the flags'. `judges`: settings by the recipe that was named, which is their recipe, or of the only
+    judge by None. `replace`: other models for those that the recipes name. Raises what reading, opening the store and
+    opening a judge raise, and Incomplete where pairs could not be judged.
     """
     from ...lab.measure.compare_judges import compare_judges
     from ...lab.measure.pairs import read_pairs, with_documents
@@ -55,8 +56,7 @@ def evaluate_pairs(
         for name, settings in judges.items():
             recipe = recipes.get(name or "")
             own = {} if recipe is None else {old: new for old, new in replace.items() if old in recipe.replace}
-            changes = Changes(verdict=verdict, replace=own)
-            measured = _measured(pairs, changes, settings, quiet)
+            measured = _measured(pairs, with_other(changes, replace=own), settings, quiet)
             done[name or ""] = measured
             cost = cost_of(measured.usage, price_of(settings))
             known = [] if recipe is None else _published(recipe, measured)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.adjust import Changes, adjusted
+from ...core.adjust import Changes, resolved
 from ...core.errors import InvalidData, UsageError
 from ...core.runtime import Runtime
 from ...core.types import Claim, Document, Evidence, Hit, Label, Stance
@@ -64,7 +64,7 @@ def open_stance_method(
 
     Raises UsageError if the recipe has no judge, NotFound or MissingExtra for a model that is not here.
     """
-    stage = adjusted(runtime.settings, changes or Changes()).verdict
+    stage = resolved(runtime.settings, changes or Changes()).verdict
     if not calibrated:
         stage = stage.model_copy(update={"calibration": None})
     if stage.method == "none":

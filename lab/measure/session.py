@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...core.adjust import adjusted
+from ...core.adjust import Changes, resolved
 from ...core.errors import UsageError
-from ...core.recipe import load_recipe, models_of
+from ...core.recipe import load_recipe, models_used
 from ...core.runtime import Runtime
 from ...pipeline.checker import Checker
 from ...pipeline.claims import read_claims
@@ -92,7 +92,7 @@ def load_recipes(names: Sequence[str], replacements: Mapping[str, str] | None = 
     loaded = {name: load_recipe(name) for name in names}
     used: set[str] = set()
     for name, recipe in loaded.items():
-        own = {old: new for old, new in replacements.items() if old in models_of(recipe)}
+        own = {old: new for old, new in replacements.items() if old in models_used(recipe)}
         used |= own.keys()
         if own:
             loaded[name] = load_recipe(name, own)
@@ -110,10 +110,11 @@ class Session:
     runtime: Runtime
     store: Store
     memory: DiskMemory
+    changes: Changes
 
     def prepare(self, recipe: Recipe, data: EvaluationData) -> Recipe:
         """The recipe with the changes from settings and data: without verdicts if none are measured."""
-        recipe = adjusted(self.runtime.settings, recipe=recipe)
+        recipe = resolved(self.runtime.settings, self.changes, recipe)
         return recipe if data.gold is not None else retrieval_only(recipe)
 
     def check(self, recipe: Recipe, *, judged: bool) -> None:
@@ -174,11 +175,11 @@ class Session:
 
 
 @contextmanager
-def open_session(runtime: Runtime, *, fresh: bool = False) -> Iterator[Session]:
-    """Open the store of the settings. `fresh` computes everything again.
+def open_session(runtime: Runtime, changes: Changes | None = None, *, fresh: bool = False) -> Iterator[Session]:
+    """Open the store of the settings. `changes` are made to each recipe. `fresh` computes everything again.
 
     Raises UsageError, NotFound or InvalidData.
     """
     settings = runtime.settings
     with open_memory(settings, fresh=fresh) as memory, open_store(settings) as store:
-        yield Session(replace(runtime, memory=memory), store, memory)
+        yield Session(replace(runtime, memory=memory), store, memory, changes or Changes())

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from ...core.ablations import Ablation
 from ...core.grounding_stages import ChunkRun, ElementRun, FiguresStage, ImageRun, PassagesStage
-from ...core.recipe import Recipe, load_recipe, recipe_names
+from ...core.recipe import Recipe, load_recipe, models_used, recipe_names
 from ...core.stages import (
     AdditionalStage,
     Analysis,
@@ -37,7 +37,7 @@ from ...core.stages import (
     UnitsStage,
     VerdictStage,
 )
-from ...pipeline.needs import Needs, models_used, needs_of
+from ...pipeline.needs import Needs, needs_of
 from .published import Table, row_command, row_recipe, tables_of
 
 LONGEST_CHANGES = 300
@@ -222,7 +222,7 @@ def _models(recipe: Recipe) -> list[str]:
     needs = needs_of(recipe)
     own = [
         *(f"vectors of {need.model}" for need in needs.dense if need.model is not None),
-        *([f"sparse vectors of {needs.sparse}"] if needs.sparse else []),
+        *(f"sparse vectors of {model}" for model in needs.sparse),
         *("terms of the analysis above" for _ in needs.analyses),
         *(["additional texts"] if needs.additional else []),
     ]
@@ -288,7 +288,7 @@ def _needs_more(needs: Needs, known: Needs) -> bool:
     dense = {(need.model, need.passages) for need in needs.dense} - {(one.model, one.passages) for one in known.dense}
     return bool(
         dense
-        or needs.sparse not in (None, known.sparse)
+        or needs.sparse.keys() - known.sparse.keys()
         or any(one not in known.analyses for one in needs.analyses)
         or needs.additional != known.additional
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...core.adjust import Changes, adjusted
+from ...core.adjust import Changes, resolved
 from ...core.errors import InvalidData, UsageError
 from ...core.redaction import redact
 from ...core.runtime import Runtime
@@ -46,7 +46,7 @@ def mine_from_store(
         runtime = runtime.using(rerank="none")
     settings = runtime.settings
     depth = options.depth if settings.rerank != "none" else None
-    recipe = retrieval_only(adjusted(settings, Changes(rerank_depth=depth, replace=replace)))
+    recipe = retrieval_only(resolved(settings, Changes(rerank_depth=depth, replace=replace)))
     judged = read_qrels(qrels)
     ids = sorted(read_corpus(corpus).documents if corpus else {key for grades in judged.values() for key in grades})
     with Checker(runtime, recipe=recipe) as checker, runtime.progress("mining", "claims") as on_progress:
@@ -82,7 +82,7 @@ def learn_reranker_from_store(
     With `rerankers` those of the recipe run first, and it learns from their scores too. Raises what
     `train_learned_reranker` raises, and NotFound, UsageError or InvalidData for files, store and recipe.
     """
-    whole = adjusted(runtime.settings)
+    whole = resolved(runtime.settings)
     before = {
         name: stage.model_copy(update={"required": True})
         for name, stage in whole.rerankers.items()
@@ -127,7 +127,7 @@ def open_candidates(
     with tempfile.TemporaryDirectory(prefix="ccheck-train-") as scratch:
         if corpus is not None:
             runtime = runtime.using(store=f"{scratch}/store")
-        recipe = retrieval_only(adjusted(runtime.settings, Changes(replace=replace))).model_copy(
+        recipe = retrieval_only(resolved(runtime.settings, Changes(replace=replace))).model_copy(
             update={"rerankers": {}}
         )
         with Checker(runtime, recipe=recipe) as checker:

@@ -17,7 +17,6 @@ from ...core.errors import CcheckError, ServerError
 from ...core.layout import Layout
 from ...core.stages import Bm25, Fusion, Retriever
 from ...core.types import Filter, Query, Ranking
-from ..missing import missing
 from ..several import search_several, searched_units
 from ..store import StoreInfo
 from . import changes
@@ -288,5 +287,5 @@ def _served(layout: Layout, retrievers: Mapping[str, Retriever]) -> dict[str, Re
     return {
         name: one
         for name, one in retrievers.items()
-        if missing(one, layout) is None and not (isinstance(one, Bm25) and one.analysis is None)
+        if one.searches.missing(layout) is None and not (isinstance(one, Bm25) and one.analysis is None)
     }

@@ -12,7 +12,7 @@ from ...core.layout import analysis_key
 from ...core.stages import Bm25, Dense, Fusion, Retriever, Sparse
 from ...core.types import Filter, Query, SparseVector, Vector
 from ..filters import DOCUMENT_ID, NEGATED, PUBLISHED, as_number, number_of, refuse_ordered_ids
-from ..missing import missing, not_held
+from ..missing import not_held
 from . import reading, units
 from .fields import CONFLICT, NUMBERS, SEMANTIC
 from .mappings import SPARSE, TERMS
@@ -36,7 +36,7 @@ _NOTHING: Body = {"match_none": {}}
 
 def check(index: Index, retriever: Retriever) -> None:
     """Raises NotFound for what the index does not hold, UsageError for a field that no index of ccheck has."""
-    lacks = missing(retriever, index.layout)
+    lacks = retriever.searches.missing(index.layout)
     if lacks is not None and index.made_here:
         raise not_held(index.name, lacks)
     if isinstance(retriever, Bm25) and retriever.units is None and retriever.analysis is None:

@@ -15,9 +15,8 @@ from http_stub import Reply, http_stub
 
 from ccheck import cli
 from ccheck.core import models
-from ccheck.core.recipe import load_recipe, recipe_names
+from ccheck.core.recipe import load_recipe, models_used, recipe_names
 from ccheck.demo import CLAIMS, CORPUS
-from ccheck.pipeline.needs import models_used
 
 # -- in common
 

@@ -13,7 +13,7 @@ from cli_runs import BM25, ccheck, jsonl
 from tiny_training import claims, corpus, qrels
 
 from ccheck import Checker
-from ccheck.core.adjust import Changes, adjusted
+from ccheck.core.adjust import Changes, resolved
 from ccheck.core.errors import CcheckError, NotFound, UsageError
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings, resolve
@@ -99,7 +99,7 @@ def test_query_and_its_resume(papers, tmp_path):
     (tmp_path / "answers.jsonl").write_text(ran.out.split("\n")[0] + "\n")
     resumed = ccheck(*arguments, "--resume", tmp_path / "answers.jsonl")
     assert (ran.code, resumed.code) == (7, 7), resumed.err
-    recipe = adjusted(settings(papers, recipe="bm25"), Changes(verdict="none"))
+    recipe = resolved(settings(papers, recipe="bm25"), Changes(verdict="none"))
     with Checker(settings(papers, recipe="bm25"), recipe=recipe) as checker:
         key = settings_key(checker.settings, recipe, checker.store.name, 2, (), strict=False)
         earlier = earlier_answers(str(tmp_path / "answers.jsonl"), key, {("1", "tea"), ("3", "sea level")})

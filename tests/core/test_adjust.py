@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ccheck.core.adjust import Changes, adjusted
+from ccheck.core.adjust import Changes, filled, resolved
 from ccheck.core.errors import NotFound, UsageError
 from ccheck.core.recipe import load_recipe
 from ccheck.core.settings import resolve
@@ -14,9 +14,8 @@ from ccheck.core.stages import LateStage, ListwiseStage, ModelStage
 
 
 def change(recipe: str = "default", rerank: str | None = None, **changes: object):
-    flags = {"recipe": recipe, "rerank": rerank, "llm_model": changes.pop("llm", None)}
-    settings = resolve({**flags, "stance_model": changes.pop("stance", None)}).settings
-    return adjusted(settings, Changes(**changes))  # type: ignore[arg-type]
+    settings = resolve({"recipe": recipe, "rerank": rerank}).settings
+    return resolved(settings, Changes(**changes))  # type: ignore[arg-type]
 
 
 def test_without_flags_the_recipe_is_what_it_is():
@@ -49,6 +48,34 @@ def test_a_recipe_can_have_several_rerankers(tmp_path: Path):
     stages = load_recipe(str(file)).rerankers
     assert list(stages) == ["first", "listwise", "last"] and isinstance(stages["listwise"], ListwiseStage)
     assert [stage.depth for stage in change(str(file), rerank_depth=9).rerankers.values()] == [9, 9, 9]
+
+
+def test_what_settings_choose_is_filled_in_where_the_recipe_names_none(tmp_path: Path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'extends = "bm25"\n[rerankers.listwise]\n[rerankers.second]\nkind = "listwise"\nllm = "own"\n'
+        '[figures.runs.one]\nkind = "chunk-guided"\norder = "llm"\n[verdict]\nmethod = "auto"\n'
+    )
+    settings = resolve({"recipe": str(file), "llm_model": "of-settings"}).settings
+    made = resolved(settings)
+    assert [stage.llm for stage in made.rerankers.values()] == ["of-settings", "own"]  # type: ignore[union-attr]
+    assert made.figures is not None and made.figures.runs["one"].llm == "of-settings"  # type: ignore[union-attr]
+    assert (made.verdict.method, made.verdict.model) == ("llm", "of-settings")
+    assert filled(made, settings) == made
+    other = resolved(settings, Changes(llm="of-flag"))
+    assert (other.verdict.model, other.figures.runs["one"].llm) == ("of-flag", "of-flag")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("source", ["flag", "environment", "file"])
+def test_where_a_setting_comes_from_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str):
+    monkeypatch.chdir(tmp_path)
+    if source == "environment":
+        monkeypatch.setenv("CCHECK_LLM_MODEL", "m")
+    if source == "file":
+        (tmp_path / "ccheck.toml").write_text('llm_model = "m"\n')
+    found = resolve({"llm_model": "m" if source == "flag" else None}, trust_folder=True).settings
+    assert resolved(found) == resolved(resolve({"llm_model": "m"}).settings)
+    assert resolved(found).verdict.model == "m"
 
 
 def test_naming_a_judge_chooses_the_method():

@@ -17,8 +17,7 @@ from http_stub import Asked, Reply, http_stub
 from ccheck.core import models
 from ccheck.core.errors import NotFound
 from ccheck.core.models import find_model
-from ccheck.core.recipe import Recipe
-from ccheck.pipeline.needs import models_used
+from ccheck.core.recipe import Recipe, models_used
 
 COMMIT = "c" * 40
 NAME = "somebody/some-model"

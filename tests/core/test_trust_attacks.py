@@ -15,7 +15,7 @@ import ccheck as package
 from ccheck.core.errors import InvalidData, NotFound, UsageError
 from ccheck.core.keys import key_for
 from ccheck.core.models import CHOSEN, find_model
-from ccheck.core.recipe import load_recipe, models_of, recipe_names
+from ccheck.core.recipe import load_recipe, models_used, recipe_names
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import config_files, resolve
 from ccheck.core.stages import LateStage, ModelStage, Sparse
@@ -271,5 +271,5 @@ def test_all_names_that_ccheck_chooses_are_known_as_such():
     recipes = [load_recipe(name) for name in recipe_names()]
     recipes += [load_recipe(f"{recipe.name}:{ablation}") for recipe in recipes for ablation in recipe.ablations]
     named = {BEST_MODEL, DEFAULT_STANCE_MODEL, DEFAULT_MODEL, LateStage().model, Sparse().model}
-    named |= {model for recipe in recipes for model in models_of(recipe) if "/" in model}
+    named |= {model for recipe in recipes for model in models_used(recipe) if "/" in model}
     assert named == CHOSEN

@@ -12,7 +12,7 @@ import pytest
 from cli_runs import ccheck
 from scripted_llm import KEY, Said, say, scripted, user_text
 
-from ccheck.core.recipe import load_recipe, models_of
+from ccheck.core.recipe import load_recipe, models_used
 from ccheck.demo import CLAIMS, CORPUS
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
@@ -78,7 +78,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 def replacing(recipe: str, stand_ins: dict[str, object]) -> list[str]:
     """--replace for every model that the recipe names; language models are the server's, under their own names."""
-    known = set(models_of(load_recipe(recipe)))
+    known = set(models_used(load_recipe(recipe)))
     assert set(stand_ins) <= known
     return [word for old, new in stand_ins.items() for word in ("--replace", f"{old}={new}")]
 

@@ -9,7 +9,7 @@ from cli_runs import ccheck, jsonl
 
 import ccheck as package
 from ccheck import Checker
-from ccheck.core.adjust import adjusted
+from ccheck.core.adjust import resolved
 from ccheck.core.errors import CcheckError, InvalidData, UsageError
 from ccheck.core.recipe import Recipe, changed, load_recipe
 from ccheck.core.settings import resolve
@@ -125,9 +125,9 @@ def test_by_whatever_way_a_stage_comes(tmp_path):
     (tmp_path / "mine.toml").write_text('[retrievers.late]\nkind = "bm25"\n[retrievers.rerank]\nkind = "bm25"\n')
     recipe = load_recipe("mine.toml")
     with pytest.raises(UsageError, match=r"Rename the table \[rerankers.late\]"):
-        adjusted(resolve({"rerank": "late"}).settings, recipe=recipe)
+        resolved(resolve({"rerank": "late"}).settings, recipe=recipe)
     with pytest.raises(UsageError, match=r"Rename the table \[rerankers.rerank\]"):
-        adjusted(resolve({"rerank": "some/model"}).settings, recipe=recipe)
+        resolved(resolve({"rerank": "some/model"}).settings, recipe=recipe)
     with pytest.raises(UsageError, match=r"Rename the table \[rerankers.late\]"):
         changed(recipe, {"rerankers.late": {"kind": "late"}})
 
