@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..core.errors import InvalidData
+from ..core.text import TEXT_CHARS
 from ..core.types import Value
 from .mentions import resolve
 from .types import Article, Element, Kind, Mention, Section
 
-TEXT_CHARS = 4_000_000
-"""About 1,500 pages."""
 ELEMENTS = 2_000
 _SPACE = re.compile(r"\s+")
 _STATED = re.compile(

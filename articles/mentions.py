@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -185,15 +186,33 @@ def resolve(
             parent = parents.get(one)
             if parent in mentions:
                 mentions[parent][(mention.start, mention.end)] = mention
+    taken = {owner: _disjoint(list(known)) for owner, known in mentions.items()}
     for identifier, mention in linked:
         for owner in (identifier, parents.get(identifier)):
-            known = mentions.get(owner) if owner is not None else None
-            if known is not None and not any(
-                other.start < mention.end and mention.start < other.end for other in known.values()
-            ):
-                known[(mention.start, mention.end)] = mention
+            if owner is not None and owner in taken and _take(taken[owner], mention.start, mention.end):
+                mentions[owner][(mention.start, mention.end)] = mention
     resolved = [
         replace(element, mentions=tuple(sorted(mentions[element.id].values(), key=lambda one: one.start)))
         for element in elements
     ]
     return resolved, list(dangling)
+
+
+def _disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same places as spans in order that do not overlap."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _take(spans: list[tuple[int, int]], start: int, end: int) -> bool:
+    """Add a span where it overlaps none of these. Returns whether it did."""
+    at = bisect.bisect_right(spans, start, key=lambda span: span[0])
+    if (at and spans[at - 1][1] > start) or (at < len(spans) and spans[at][0] < end):
+        return False
+    spans.insert(at, (start, end))
+    return True

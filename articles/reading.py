@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from ..core.child import Child, Ended
 from ..core.errors import InvalidData, NotFound, UsageError, why_unread
 from . import xml
 from .jats import is_jats, read_jats
 from .own import is_own, read_own
 from .s2orc import is_s2orc, read_s2orc
+from .stored import article_of_record, record_of
 from .tei import is_tei, read_tei
 from .types import Article
 
+FUNCTION = "ccheck.articles.reading:parsed"
 FILE_BYTES = 64 << 20
 ARCHIVE_FILES = 100_000
 _XML = (".xml", ".nxml", ".jats", ".tei")
@@ -69,7 +75,7 @@ def article_id(file: str) -> str:
 
 def _from_json(data: bytes, identifier: str) -> Article:
     try:
-        value = json.loads(data.decode("utf-8-sig"))
+        value = json.loads(data)  # UTF-16, too
     except (ValueError, RecursionError) as error:
         raise InvalidData(f"not valid JSON: {error}") from error
     if not isinstance(value, dict):
@@ -81,17 +87,36 @@ def _from_json(data: bytes, identifier: str) -> Article:
     raise InvalidData(f"JSON of an unknown kind: it has neither sections nor body_text. {_SAID}")
 
 
-def read_article(path: str | Path) -> Article:
-    """The article of one file. Raises NotFound or InvalidData."""
+def read_article(path: str | Path, child: Child | None = None) -> Article:
+    """The article of one file, read in another process with limits. Raises NotFound or InvalidData."""
     path = Path(path).expanduser()
     if path.suffix.lower() == ".pdf":
         raise UsageError(f"{path}: {_PDF}")
     try:
         with path.open("rb") as stream:
-            data = stream.read(FILE_BYTES + 1)
+            size = os.fstat(stream.fileno()).st_size
     except OSError as error:
         raise NotFound(f"{path} can't be read: {error.strerror}") from error
-    return parse_article(data, str(path))
+    if child is None:
+        with Child(FUNCTION) as child:
+            return _read(path, str(path), size, child)
+    return _read(path, str(path), size, child)
+
+
+def _read(path: Path, name: str, size: int, child: Child) -> Article:
+    try:
+        [record] = child.ask(size, file=str(path.absolute()), name=name)
+    except Ended as error:
+        raise InvalidData(str(error) if str(error).startswith(name) else f"{name}: {error}") from error
+    if record is None:
+        raise InvalidData(f"{name}: the article is too long")
+    return article_of_record(record)
+
+
+def parsed(file: str, name: str) -> Iterator[dict[str, Any]]:
+    """What the other process answers: the article of a file, as `record_of` makes it."""
+    with Path(file).open("rb") as stream:
+        yield record_of(parse_article(stream.read(FILE_BYTES + 1), name))
 
 
 def iter_articles(path: str | Path, only: frozenset[str] | None = None) -> Iterator[Article | Unread]:
@@ -111,9 +136,10 @@ def iter_articles(path: str | Path, only: frozenset[str] | None = None) -> Itera
         ]  # fmt: skip
         if not found:
             raise NotFound(f"the folder {path} has no articles ({_SAID})")
-        for file in found:
-            if only is None or article_id(file.name) in only:
-                yield _or_unread(file)
+        with Child(FUNCTION) as child:
+            for file in found:
+                if only is None or article_id(file.name) in only:
+                    yield _or_unread(file, child)
     elif path.suffix.lower() == ".zip":
         yield from _in_archive(path, only)
     else:
@@ -124,10 +150,10 @@ def _readable(name: str) -> bool:
     return name.lower().endswith(_READ)
 
 
-def _or_unread(file: Path) -> Article | Unread:
+def _or_unread(file: Path, child: Child) -> Article | Unread:
     try:
-        return read_article(file)
-    except InvalidData as error:
+        return read_article(file, child)
+    except (InvalidData, NotFound) as error:
         return Unread(str(file), str(error))
 
 
@@ -136,7 +162,8 @@ def _in_archive(path: Path, only: frozenset[str] | None) -> Iterator[Article | U
         archive = zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
         raise InvalidData(f"{path} can't be read as a ZIP archive: {error}") from error
-    with archive:
+    with archive, Child(FUNCTION) as child, tempfile.TemporaryDirectory(prefix="ccheck-") as folder:
+        file = Path(folder, "article")
         found = sorted((one for one in archive.infolist() if _readable(one.filename)), key=lambda one: one.filename)
         if not found:
             raise NotFound(f"the archive {path} has no articles ({_SAID})")
@@ -150,7 +177,9 @@ def _in_archive(path: Path, only: frozenset[str] | None) -> Iterator[Article | U
                 # The sizes in an archive are claims: no more than the limit is ever unpacked.
                 with archive.open(one) as stream:
                     data = stream.read(FILE_BYTES + 1)
-                yield parse_article(data, name)
+                if (size := file.write_bytes(data)) > FILE_BYTES:
+                    raise InvalidData(f"{name}: the file is too large: more than {FILE_BYTES:,} bytes")
+                yield _read(file, name, size, child)
             except InvalidData as error:
                 yield Unread(name, str(error))
             except Exception as error:  # noqa: BLE001 - also what zlib and lzma raise for a damaged member

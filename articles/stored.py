@@ -44,6 +44,12 @@ def record_of(article: Article) -> dict[str, Any]:
     }
 
 
+def article_of_record(record: dict[str, Any]) -> Article:
+    """The article that `record_of` made the record of, where no store lies between."""
+    metadata = {name: value for name, value in record.items() if name not in ("_id", "title", "text")}
+    return article_of(Document(record["_id"], record["title"], record["text"], metadata))
+
+
 def is_article(document: Document) -> bool:
     """Whether an ingest made the document of an article."""
     return document.metadata.get("article") == "full text"

@@ -15,6 +15,8 @@ CONTROLS = rf"\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNING}"
 
 Line feeds and tabs are not among them.
 """
+TEXT_CHARS = 8_000_000
+"""The most characters that the text of a document may have, whatever it was read from: some 3,000 pages."""
 _SEPARATORS = r"\u2028\u2029"
 _CONTROL = re.compile(f"[{CONTROLS}]")
 _SEPARATOR = re.compile(rf"[{_SEPARATORS}]")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ..core.errors import InvalidData
+from ..core.text import TEXT_CHARS
 from ..core.types import Document, Scalar, Value
 from .fields import DATE_FIELDS, ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS, Fields, has_field, key_of, no_field
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 ID_BYTES = 512
 """UTF-8, as Elasticsearch has it."""
 TITLE_CHARS = 10_000
-TEXT_CHARS = 8_000_000
 METADATA_KEYS = 256
 METADATA_BYTES = 64 << 10
 """As JSON in UTF-8."""
@@ -65,7 +65,11 @@ def make_document(data: Mapping[str, Any], fields: Fields = _USUAL, *, untyped: 
     flat = _flatten(data)
     # One field can be both; a title that nobody named is not also the text.
     both = fields.text is not None and fields.text == fields.title
-    text = _text(_take(data, flat, fields.text, TEXT_FIELDS))
+    given_text = _take(data, flat, fields.text, TEXT_FIELDS)
+    pieces = given_text if isinstance(given_text, list) else [given_text]
+    if not untyped and (wrong := [one for one in pieces if not isinstance(one, str | None)]):
+        raise InvalidData(f"the text must be a string or a list of strings, got {json.dumps(wrong[0])[:100]}")
+    text = _text(given_text)
     title = text if both else _text(_take(data, flat, fields.title, TITLE_FIELDS))
     if title and not fields.titles and not both:
         flat, title = {"title": title, **flat}, ""

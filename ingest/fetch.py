@@ -12,9 +12,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from ..core.closing import Closing
 from ..core.errors import InvalidData, ServerError, UsageError
@@ -72,11 +73,18 @@ def fetch(
     ServerError where the service fails, InvalidData for an answer of another shape; what was fetched until then stays.
     """
     state = _begun(service, topic, file)
-    with _Client(service, server, email, wait) as client, file.open("r+b" if file.exists() else "w+b") as stream:
-        stream.truncate(state.bytes)
-        stream.seek(state.bytes)
+    with _Client(service, server, email, wait) as client, ExitStack() as stack:
+        stream: IO[bytes] | None = None
         while not state.done and state.records < limit:
-            papers, cursor, total = _PAGES[service](client, topic, state, min(PAGE, limit - state.records))
+            try:
+                papers, cursor, total = _PAGES[service](client, topic, state, min(PAGE, limit - state.records))
+            except ServerError as error:
+                kept = f"{state.records:,} papers are in {file}: run the same command again to continue"
+                raise ServerError(f"{error}. {kept if state.records else 'Nothing was fetched'}") from error
+            if stream is None:
+                stream = stack.enter_context(file.open("r+b" if file.exists() else "w+b"))
+                stream.truncate(state.bytes)
+                stream.seek(state.bytes)
             papers = papers[: limit - state.records]
             stream.write("".join(json_line(paper) for paper in papers).encode())
             stream.flush()
@@ -175,10 +183,7 @@ class _Client(Closing):
                 self._last = time.monotonic()
             if attempt < TRIES - 1:
                 self._wait(min(LONGEST_WAIT, after if after is not None else 2.0**attempt))
-        raise ServerError(
-            f"{self.base} can't be reached ({problem}). What was fetched is safe: run the same command again to "
-            "continue"
-        )
+        raise ServerError(f"{self.base} can't be reached ({problem})")
 
     def _body(self, answer: httpx.Response) -> bytes:
         pieces, size = [], 0

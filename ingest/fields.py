@@ -22,6 +22,8 @@ DATE_FIELDS = (
     *("publicationDate", "publish_time", "pub_year", "pubYear"),
 )
 """The usual names, in the order in which they count. Case, and whether words are joined by _, - or a space, do not."""
+MANY = 10_000
+"""Of an object with more keys, only exact names are looked for: no paper has so many, and a line of 64 MiB can."""
 _SHOWN = 20
 _DEEP = 3
 
@@ -100,6 +102,8 @@ def key_of(data: Mapping[str, Any], name: str) -> str | None:
     """The key of a field: exactly that, else one that differs only in case, `_`, `-` or spaces."""
     if name in data:
         return name
+    if len(data) > MANY:
+        return None
     wanted = _bare(name)
     return next((key for key in data if _bare(key) == wanted), None)
 

@@ -20,6 +20,7 @@ Format: TypeAlias = Literal[
     "pdf",
     "docx",
     "xlsx",
+    "zip",
 ]
 Compression: TypeAlias = Literal["gzip", "zstd"]
 
@@ -43,13 +44,14 @@ FORMATS: dict[str, Format] = {
     ".pdf": "pdf",
     ".docx": "docx",
     ".xlsx": "xlsx",
+    ".zip": "zip",
 }
 """Formats by the end of a file's name. A `.txt` file can be any text format: its first bytes tell which."""
 COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
 TABLES: tuple[Format, ...] = ("csv", "tsv")
 REFERENCES: tuple[Format, ...] = ("ris", "bibtex", "nbib", "wos")
-WHOLE: tuple[Format, ...] = ("txt", "pdf", "docx")
-"""A file is one document."""
+LINES: tuple[Format, ...] = ("jsonl", "json", "txt", *TABLES)
+"""Read in this process, see `apart.py`."""
 KNOWN = f"{', '.join(FORMATS)}, each also with {' or '.join(COMPRESSIONS)}"
 
 _PICKLE = (
@@ -68,14 +70,13 @@ HINTS = {
     ".md": "Convert it: pandoc FILE -o FILE.txt -t plain",
     ".ps": "Convert it: ps2pdf FILE",
     ".djvu": "Convert it: djvutxt FILE FILE.txt",
-    ".zip": "Unpack it first: unzip FILE -d papers, then ingest the folder papers",
     ".tar": "Unpack it first: tar xf FILE, then ingest the folder",
     ".tgz": "Unpack it first: tar xf FILE, then ingest the folder",
     ".bz2": "Unpack it first: bunzip2 FILE",
     ".xz": "Unpack it first: unxz FILE",
     ".7z": "Unpack it first, then ingest the folder",
-    ".enl": "In EndNote, choose File > Export and the style RefMan (RIS)",
-    ".enw": "In EndNote, choose File > Export and the style RefMan (RIS)",
+    ".enl": "In EndNote, choose File > Export and the type XML or RIS",
+    ".enw": "In EndNote, choose File > Export and the type XML or RIS",
     ".rdf": "In Zotero, choose File > Export Library and the format RIS or CSV",
     ".sqlite": "Export its library as RIS or CSV first (in Zotero: File > Export Library)",
     ".pkl": _PICKLE,

@@ -8,13 +8,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..core.extras import require
+from ..core.citation import authors_of, normal_doi
+from ..core.text import whole_number
 from ..core.types import Document
-from .lines import decompressed
+from .lines import raw_chunks
 from .records import Record, Reject
 from .sources import Source
+
+if TYPE_CHECKING:
+    from lxml.html import HtmlElement
 
 CLAIM_IDS = "claim_ids"
 """The metadata field with the claims to whose collections a page belongs."""
@@ -72,41 +76,63 @@ def without_members(document: Document) -> Document:
 
 
 def read_html(source: Source, on_bytes: Callable[[int], None]) -> Iterator[Record | Reject]:
-    """The one page of an HTML file: its main text, title, date, site and address, if it has them.
+    """The one page of an HTML file: its main text, and what its `citation_*` or other metadata say."""
+    from trafilatura import bare_extraction, html2txt, load_html
 
-    Raises MissingExtra without trafilatura, and OSError where the file can't be read.
-    """
-    require("reading HTML", "pages", "trafilatura")
-    from trafilatura import bare_extraction, html2txt
-
-    pieces, size = [], 0
-    for piece in decompressed(source, on_bytes):
-        size += len(piece)
-        if size > HTML_BYTES:
-            yield Reject(source.name, 1, f"the page has more than {HTML_BYTES:,} bytes")
-            return
-        pieces.append(piece)
-    html = b"".join(pieces)
-    found: Any = None
-    try:
-        found = bare_extraction(
-            html,
-            with_metadata=True,
-            include_comments=False,
-            fast=size > _LARGE,
-            date_extraction_params={"extensive_search": False, "original_date": True},
-        )
-        text = (found.text if found is not None else None) or html2txt(html)
-    except Exception as error:  # noqa: BLE001 - whatever a stranger's page does to the parsers
-        yield Reject(source.name, 1, f"the page can't be read: {type(error).__name__}")
+    if (source.size or 0) > HTML_BYTES:
+        yield Reject(source.name, 1, f"the page has more than {HTML_BYTES:,} bytes")
         return
+    html = b"".join(raw_chunks(source, on_bytes))
+    found: Any = bare_extraction(
+        html,
+        with_metadata=True,
+        include_comments=False,
+        fast=len(html) > _LARGE,
+        date_extraction_params={"extensive_search": False, "original_date": True},
+    )
+    text = (found.text if found is not None else None) or html2txt(html)
     if not text:
         yield Reject(source.name, 1, "no text was found in the page")
         return
+    tree = load_html(html)
     data: dict[str, Any] = {"_id": source.name, "title": None, "text": text}
     if found is not None:
-        known = {"title": found.title, "date": found.date, "url": found.url, "source": found.sitename}
-        data |= {name: value for name, value in known.items() if value}
+        data |= {"title": found.title, "date": found.date, "url": found.url, "source": found.sitename}
         if found.url:
             data["_id"] = page_id(found.url)
-    yield Record(source.name, 1, data)
+    if tree is not None:
+        data |= _citation(tree)
+    title = str(data["title"] or "")
+    if title and text.startswith(title):  # its heading
+        data["text"] = text[len(title) :].strip() or text
+    yield Record(source.name, 1, {name: value for name, value in data.items() if value})
+
+
+def _citation(tree: HtmlElement) -> dict[str, Any]:
+    """What a publisher's page says of its paper in the `citation_*` tags that Google Scholar reads."""
+    said: dict[str, list[str]] = {}
+    for tag in tree.iter("meta"):
+        name, value = str(tag.get("name") or tag.get("property") or ""), " ".join(str(tag.get("content") or "").split())
+        if name.lower().startswith("citation_") and value:
+            said.setdefault(name.lower().removeprefix("citation_"), []).append(value)
+
+    def first(*names: str) -> str | None:
+        return next((said[name][0] for name in names if name in said), None)
+
+    date = first("publication_date", "online_date", "date", "year")
+    start, end = first("firstpage"), first("lastpage")
+    found = {
+        "title": first("title"),
+        "date": date,
+        "doi": normal_doi(first("doi")),
+        "authors": said.get("author") or list(authors_of(first("authors"))),
+        "year": whole_number((date or "")[:4]),
+        "journal": first("journal_title", "conference_title"),
+        "volume": first("volume"),
+        "issue": first("issue"),
+        "pages": f"{start}-{end}" if start and end else start,
+        "keywords": said.get("keywords"),
+        "language": first("language"),
+        "pmid": first("pmid"),
+    }
+    return {name: value for name, value in found.items() if value}

@@ -11,7 +11,7 @@ from .documents import digest, layout_bytes
 from .encoders import Encoders, layout_of, prepared
 from .options import IngestOptions, PlannedQuestions, Preview
 from .passages import cut_passages
-from .readers import read_source
+from .readers import read_sources
 from .records import Reject
 from .run import BATCH_WRITTEN, HEAD, made_of, with_fields
 from .seen import Seen
@@ -86,8 +86,7 @@ def planned_questions(
 
 
 def _documents(sources: list[Source], options: IngestOptions) -> Iterator[Document | Reject]:
-    records = itertools.chain.from_iterable(read_source(source) for source in sources)
-    for record in with_fields(papers(records, options.fields), options.fields):
+    for record in with_fields(papers(read_sources(sources), options.fields), options.fields):
         made = made_of(record, options.fields)
         part = options.part
         if isinstance(made, Reject):

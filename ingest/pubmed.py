@@ -1,11 +1,12 @@
-"""PubMed's XML (`PubmedArticleSet`, as efetch and the yearly baseline give it), article by article.
+"""XML with many references, one by one: PubMed's (as efetch and the yearly baseline give it) and EndNote's.
 
-See https://dtd.nlm.nih.gov/ncbi/pubmed/doc/out/250101/ for the elements.
+See https://dtd.nlm.nih.gov/ncbi/pubmed/doc/out/250101/ for PubMed's elements. EndNote documents none for its export.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import ParseError
 
@@ -27,22 +28,37 @@ _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 
 def read_pubmed(source: Source, chunks: Iterable[bytes]) -> Iterator[Record | Reject]:
     """The articles as records; `line` is the number of the article. Entities are refused, nothing is fetched."""
+    return _read(source, chunks, _ARTICLES, article, KIND)
+
+
+def read_endnote(source: Source, chunks: Iterable[bytes]) -> Iterator[Record | Reject]:
+    """The same for the records of an EndNote library."""
+    return _read(source, chunks, ("record",), _endnote, "EndNote records")
+
+
+def _read(
+    source: Source,
+    chunks: Iterable[bytes],
+    tags: tuple[str, ...],
+    convert: Callable[[Element], dict[str, Any]],
+    kind: str,
+) -> Iterator[Record | Reject]:
     number = 0
     try:
-        for element in _elements(chunks):
+        for element in _elements(chunks, tags):
             number += 1
             try:
-                data = {name: value for name, value in article(element).items() if value not in (None, "", [])}
+                data = {name: value for name, value in convert(element).items() if value not in (None, "", [])}
             except Exception as error:  # noqa: BLE001 - whatever one article does, the others are read
                 yield Reject(source.name, number, f"the article can't be read: {why_unread(error)}")
             else:
-                yield Record(source.name, number, data, kind=KIND)
+                yield Record(source.name, number, data, kind=kind)
     except (ParseError, ValueError) as error:  # of defusedxml, too
         why = f"not valid XML ({error}). The rest of the file was skipped"
         yield Reject(source.name, number + 1, why)
 
 
-def _elements(chunks: Iterable[bytes]) -> Iterator[Element]:
+def _elements(chunks: Iterable[bytes], tags: tuple[str, ...]) -> Iterator[Element]:
     """The articles, each forgotten before the next is read."""
     from xml.etree.ElementTree import TreeBuilder
 
@@ -58,7 +74,7 @@ def _elements(chunks: Iterable[bytes]) -> Iterator[Element]:
 
         def start(self, tag: str, attributes: dict[str, str]) -> None:
             self.depth += 1
-            if self.inside is None and tag in _ARTICLES:
+            if self.inside is None and tag in tags:
                 self.inside = self.depth, TreeBuilder()
             if self.inside is not None:
                 self.inside[1].start(tag, attributes)
@@ -129,6 +145,36 @@ def article(element: Element) -> dict[str, Any]:
         "pmid": _text(citation.find("PMID")),
         "pmcid": ids.get("pmc"),
         "retracted": True if retracted else None,
+    }
+
+
+def _endnote(element: Element) -> dict[str, Any]:
+    def texts(way: str) -> list[str]:
+        return [said for one in element.iterfind(way) if (said := _text(one))]
+
+    def first(*ways: str) -> str:
+        return next((said for way in ways for said in texts(way)), "")
+
+    kind = element.find("ref-type")
+    year = re.search("[0-9]{4}", first("dates/year", "dates/pub-dates/date"))
+    title = first("titles/title")
+    return {
+        "_id": first("electronic-resource-num", "accession-num", "rec-number"),
+        "title": title,
+        "text": first("abstract"),
+        "date": year[0] if year else None,
+        "doi": normal_doi(first("electronic-resource-num")),
+        "authors": texts("contributors/authors/author"),
+        "year": int(year[0]) if year else None,
+        "journal": first("periodical/full-title", "titles/secondary-title"),
+        "volume": first("volume"),
+        "issue": first("number"),
+        "pages": first("pages"),
+        "type": kind.get("name") if kind is not None else None,
+        "keywords": texts("keywords/keyword"),
+        "language": first("language"),
+        "url": first("urls/related-urls/url", "urls/web-urls/url"),
+        "retracted": True if RETRACTED_TITLE.match(title) else None,
     }
 
 

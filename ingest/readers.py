@@ -11,21 +11,19 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..articles.own import is_own_beyond_doubt
-from ..core.errors import InvalidData, MissingExtra, UsageError, why_unread
+from ..core.child import Child
+from ..core.errors import MissingExtra, UsageError, why_unread
 from ..core.text import is_unicode
+from .apart import FUNCTION, members, read_apart, unpacked
 from .fields import Fields
-from .kinds import REFERENCES, TABLES
+from .kinds import LINES, TABLES
 from .lines import Line, decompressed, raw_chunks, read_lines
-from .office import read_office
-from .pages import knowledge_row, read_html
-from .parquet import read_parquet
-from .pubmed import read_pubmed
+from .pages import knowledge_row
 from .records import LINE_BYTES, NOT_UTF8, RECORD_CHARS, Record, Reject, excerpt, reject_of
-from .references import read_references
 from .sniff import likely_delimiter, sniff, sniff_compression, sniff_encoding, unpacked_head
 from .sources import Given, Source, find_sources
 from .tables import read_table
@@ -45,31 +43,46 @@ def read(
     since it was last called; `Source.size` says how many there are.
     """
     found = find_sources(sources)
-    records = itertools.chain.from_iterable(
-        read_source(source, on_bytes=on_bytes, line_bytes=line_bytes) for source in found
-    )
-    return papers(records, fields or Fields())
+    return papers(read_sources(found, on_bytes=on_bytes, line_bytes=line_bytes), fields or Fields())
 
 
-def read_source(
-    source: Source,
+def read_sources(
+    sources: Iterable[Source],
     *,
     on_bytes: Callable[[int], None] | None = None,
     line_bytes: int = LINE_BYTES,
     on_notice: Callable[[str], None] | None = None,
 ) -> Iterator[Record | Reject]:
-    """The records of one file, as it has them; rows of AVeriTeC's knowledge store are pages, ccheck's JSON full texts.
+    """The records of files, as they have them; rows of AVeriTeC's knowledge store are pages, ccheck's JSON full texts.
 
-    `on_notice` is told what was assumed about the file. Raises MissingExtra for Parquet, HTML, PDF, Word and Excel
+    `on_notice` is told what was assumed about a file. Raises MissingExtra for Parquet, HTML, PDF, Word and Excel
     without what reads them.
     """
+    with Child(FUNCTION) as child:
+        reading = _Reading(child, line_bytes, on_notice or (lambda said: None))
+        for source in sources:
+            yield from _read_source(source, reading, on_bytes or (lambda size: None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What is the same for all files."""
+
+    child: Child
+    line_bytes: int
+    notice: Callable[[str], None]
+
+
+def _read_source(source: Source, reading: _Reading, count: Callable[[int], None]) -> Iterator[Record | Reject]:
     line = 0
     try:
-        for record in _read_source(source, on_bytes, line_bytes, on_notice):
+        for record in _read_format(source, reading, count):
             line = record.line
             yield record if isinstance(record, Reject) else _known(record, source)
     except (MissingExtra, UsageError):
         raise
+    except OSError as error:
+        yield Reject(source.name, line, f"the file can't be read: {error.strerror or error}")
     except Exception as error:  # noqa: BLE001 - whatever a stranger's file does to its reader, what came before stands
         why = f"the file can't be read on ({why_unread(error)}). The rest of the file was skipped"
         yield Reject(source.name, line + 1, why)
@@ -84,53 +97,39 @@ def _known(record: Record, source: Source) -> Record | Reject:
         return reject_of(record, why_unread(error))
 
 
-def _read_source(
-    source: Source,
-    on_bytes: Callable[[int], None] | None,
-    line_bytes: int,
-    on_notice: Callable[[str], None] | None,
-) -> Iterator[Record | Reject]:
-    count = on_bytes or (lambda size: None)
-    try:
-        if source.format == "parquet" and source.path is not None:
-            yield from read_parquet(source, count)
-            return
-        if source.format == "html":
-            yield from read_html(source, count)
-            return
-        chunks = raw_chunks(source, count)
-        if source.format is None:
-            source, chunks = _told_by_start(source, chunks)
-        if source.format == "parquet":
-            yield Reject(source.name, 0, "Parquet can't be read from a pipe. Name the file")
-        elif source.format in ("pdf", "docx", "xlsx"):
-            yield from read_office(source, decompressed(source, count, chunks), count)
-        elif source.format == "xml":
-            yield from _read_xml(source, decompressed(source, count, chunks))
-        else:
-            source = _with_encoding(source, on_notice)
-            yield from _read_text(source, chunks, count, line_bytes, on_notice)
-    except OSError as error:
-        yield Reject(source.name, 0, f"the file can't be read: {error.strerror or error}")
+def _read_format(source: Source, reading: _Reading, count: Callable[[int], None]) -> Iterator[Record | Reject]:
+    chunks = raw_chunks(source, count)
+    if source.format is None:
+        source, chunks = _told_by_start(source, chunks)
+    if source.format == "zip":
+        with unpacked(source, chunks, count) as file:
+            for one in members(source, file):
+                if isinstance(one, Reject):
+                    yield one
+                elif one.format == "zip":
+                    yield Reject(one.name, 0, "an archive in an archive is not read. Unpack the outer one first")
+                else:
+                    yield from _read_source(one, reading, lambda size: None)
+        return
+    if source.format not in ("xml", "html", "pdf", "docx", "xlsx", "parquet"):
+        source = _with_encoding(source, reading.notice)
+    if source.format in LINES:
+        yield from _read_text(source, chunks, count, reading)
+    else:
+        yield from read_apart(source, chunks, count, reading.child)
 
 
 def _read_text(
-    source: Source,
-    chunks: Iterable[bytes],
-    count: Callable[[int], None],
-    line_bytes: int,
-    on_notice: Callable[[str], None] | None,
+    source: Source, chunks: Iterable[bytes], count: Callable[[int], None], reading: _Reading
 ) -> Iterator[Record | Reject]:
-    lines = read_lines(source, count, line_bytes, chunks)
+    lines = read_lines(source, count, reading.line_bytes, chunks)
     if source.format in TABLES:
         delimiter, lines = _delimiter(source, lines)
-        if delimiter != _USUAL[str(source.format)] and source.delimiter is None and on_notice is not None:
-            on_notice(f"{source.name}: cells are separated by {_CALLED[delimiter]} (--delimiter chooses another)")
+        if delimiter != _USUAL[str(source.format)] and source.delimiter is None:
+            reading.notice(f"{source.name}: cells are separated by {_CALLED[delimiter]} (--delimiter chooses another)")
         yield from read_table(source, lines, delimiter)
-    elif source.format in REFERENCES:
-        yield from read_references(source, lines)
     elif source.format == "json":
-        yield from _read_json(source, lines, line_bytes)
+        yield from _read_json(source, lines, reading.line_bytes)
     elif source.format == "txt":
         yield from _read_txt(source, lines)
     else:
@@ -167,20 +166,24 @@ def _delimiter(source: Source, lines: Iterator[Line]) -> tuple[str, Iterator[Lin
     return likely_delimiter(text, _USUAL[str(source.format)]), itertools.chain(head, lines)
 
 
-def _with_encoding(source: Source, on_notice: Callable[[str], None] | None) -> Source:
-    """The source with the encoding of its text, if that is not UTF-8. JSON is always UTF-8."""
+def _with_encoding(source: Source, notice: Callable[[str], None]) -> Source:
+    """The source with the encoding of its text, if that is not UTF-8. JSON is UTF-8 or begins as UTF-16 does."""
     if source.encoding is not None:
         encoding = codecs.lookup(source.encoding).name
         return replace(source, encoding=None if encoding == "utf-8" else encoding)
-    if source.path is None or source.size is None or source.format in ("json", "jsonl"):
+    if source.path is None or source.size is None:
         return source
+    chunks = decompressed(source, lambda size: None)
     try:
-        found = sniff_encoding(decompressed(source, lambda size: None))
+        is_json = source.format in ("json", "jsonl")
+        found = sniff_encoding(itertools.islice(chunks, 1) if is_json else chunks)
     except OSError:
         return source  # reading says what is wrong
-    if found is not None and on_notice is not None:
+    if is_json and (found is None or not found.startswith(("utf-16", "utf-32"))):
+        return source
+    if found is not None:
         called = "Windows-1252 (latin-1)" if found == "cp1252" else found.upper()
-        on_notice(f"{source.name} is not UTF-8 and was read as {called}. --encoding chooses another")
+        notice(f"{source.name} is not UTF-8 and was read as {called}. --encoding chooses another")
     return replace(source, encoding=found)
 
 
@@ -203,54 +206,6 @@ def _read_txt(source: Source, lines: Iterable[Line]) -> Iterator[Record | Reject
         titled = len(first) <= 300 and rest.strip() != ""
         data = {"_id": source.label, "title": first.strip() if titled else "", "text": rest.strip() if titled else text}
         yield Record(source.name, 1, data, kind="text files")
-
-
-_ROOT = re.compile(rb"<\s*(?:[\w.-]+:)?([A-Za-z][\w.-]*)[\s/>]")
-_BEFORE_ROOT = re.compile(rb"<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
-_PUBMED = ("PubmedArticleSet", "PubmedArticle", "MedlineCitationSet", "MedlineCitation", "PubmedBookArticleSet")
-
-
-def _read_xml(source: Source, chunks: Iterable[bytes]) -> Iterator[Record | Reject]:
-    """XML by its root element."""
-    chunks = iter(chunks)
-    start = b""
-    for chunk in chunks:
-        start += chunk
-        if len(start) >= 1 << 14:
-            break
-    match = _ROOT.search(_BEFORE_ROOT.sub(b"", start[: 1 << 14].decode("utf-8", "replace").encode()))
-    root = match[1].decode() if match else ""
-    if root in _PUBMED:
-        yield from read_pubmed(source, itertools.chain([start], chunks))
-        return
-    if root in _FULL_TEXTS:
-        yield _full_text(source, itertools.chain([start], chunks))
-        return
-    what = f"its root is <{root}>" if root else "it has no root element"
-    yield Reject(
-        source.name,
-        1,
-        f"ccheck does not read this kind of XML ({what}). It reads PubMed's (PubmedArticleSet), JATS and GROBID's TEI",
-    )
-
-
-_FULL_TEXTS = ("article", "pmc-articleset", "OAI-PMH", "TEI", "teiCorpus")
-
-
-def _full_text(source: Source, chunks: Iterable[bytes]) -> Record | Reject:
-    """An article with its figures and tables, which a store keeps for `ccheck figures` and `ccheck query --deep`."""
-    from ..articles.reading import FILE_BYTES, parse_article
-    from ..articles.stored import record_of
-
-    data = bytearray()
-    for chunk in chunks:
-        data += chunk
-        if len(data) > FILE_BYTES:
-            return Reject(source.name, 1, f"the file is too large: more than {FILE_BYTES:,} bytes")
-    try:
-        return Record(source.name, 1, record_of(parse_article(bytes(data), source.name)), kind="full texts")
-    except InvalidData as error:
-        return Reject(source.name, 1, str(error).removeprefix(f"{source.name}: "))
 
 
 def _own_full_text(record: Record, source: Source) -> Record:

@@ -11,14 +11,14 @@ from typing import Any
 
 from ..core.citation import normal_doi
 from ..core.errors import InvalidData, why_unread
-from ..core.text import whole_number
+from ..core.text import TEXT_CHARS, whole_number
 from .lines import Line
 from .markup import plain
 from .records import NOT_UTF8, Record, Reject, excerpt
 from .shapes import RETRACTED_TITLE
 from .sources import Source
 
-ENTRY_CHARS = 4_000_000
+ENTRY_CHARS = TEXT_CHARS
 """An entry that does not end within this many characters is a reject."""
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 

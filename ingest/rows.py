@@ -16,7 +16,7 @@ from ..core.errors import InvalidData, NotFound
 from ..core.files import no_file
 from .kinds import Compression, Format
 from .lines import read_lines
-from .readers import read_source
+from .readers import read_sources
 from .records import LINE_BYTES, NOT_UTF8, Record, Reject
 from .sources import STDIN, Source, find_sources
 
@@ -131,9 +131,9 @@ def _records(
     source: Source, start: bytes, columns: frozenset[str], *, alone: bool = False
 ) -> Iterator[Record | Reject]:
     if source.path is None or source.format == "parquet":
-        yield from read_source(source)
+        yield from read_sources([source])
     elif start.lstrip().startswith((b"{", b"[")):
-        yield from read_source(_as(source, "json"))
+        yield from read_sources([_as(source, "json")])
     else:
         first = start.decode("utf-8", "replace")
         known = {column.casefold() for column in columns}
@@ -141,7 +141,7 @@ def _records(
         delimiter = next(cut, None)
         if delimiter is not None:
             table = replace(_as(source, "tsv" if delimiter == "\t" else "csv"), delimiter=delimiter)
-            yield from (_with_known_names(one, columns) for one in read_source(table))
+            yield from (_with_known_names(one, columns) for one in read_sources([table]))
         elif alone and "\t" not in first:
             yield from _lines_alone(source)
         else:

@@ -28,7 +28,7 @@ from .entries import EntryMaker
 from .fields import Fields, check_fields
 from .options import IngestOptions, Kind, Phase, Progress, Report
 from .pages import members, with_members, without_members
-from .readers import read_source
+from .readers import read_sources
 from .records import Record, Reject, reject_of
 from .rejects import RejectFile
 from .seen import Seen
@@ -113,7 +113,7 @@ def ingest(
                 continue
             if not mark.still(source):
                 run.notices.append(f"{source.name} changed while ccheck read it. Ingest it again")
-            elif source.name not in run.rejecting:
+            elif not any(f"{file}/".startswith(f"{source.name}/") for file in run.rejecting):
                 stored.append(mark.digest)
         store.mark_ingested(*stored)
     return run.report(len(found), time.monotonic() - started)
@@ -174,8 +174,8 @@ class _Run:
         def count(size: int) -> None:
             self._bytes_read += size
 
-        read = (read_source(source, on_bytes=count, on_notice=self.notices.append) for source in sources)
-        yield from papers(itertools.chain.from_iterable(read), self._options.fields)
+        read = read_sources(sources, on_bytes=count, on_notice=self.notices.append)
+        yield from papers(read, self._options.fields)
 
     def store_all(self, records: Iterator[Record | Reject]) -> None:
         """Everything up to the end, or to where the run is to stop."""
@@ -239,7 +239,8 @@ class _Run:
                 seen.add_doi(doi, document.id)  # its part stores it, and this one leaves out those that repeat it
             return None
         self._counts["read"] += 1
-        if doi is not None and seen.add_doi(doi, document.id) != document.id:
+        first = seen.add_doi(doi, document.id) if doi is not None else None
+        if first not in (None, document.id):
             self._counts["same_doi"] += 1
             if self._options.dedupe_doi:
                 self._counts["repeated"] += 1
@@ -262,6 +263,9 @@ class _Run:
             self._counts["repeated"] += 1
             self._counts["other_text"] += earlier.digest != content
         elif earlier.digest == own or made.id_made:
+            self._counts["repeated"] += 1
+        elif self._options.dedupe_doi and first is not None:  # its id is the DOI, say
+            self._counts["same_doi"] += 1
             self._counts["repeated"] += 1
         else:
             where = f"line {earlier.line}" + (f" of {earlier.file}" if earlier.file != record.file else "")

@@ -15,12 +15,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ..core.citation import authors_of, folded, normal_doi
+from ..core.errors import InvalidData
+from ..core.text import TEXT_CHARS
 from .markup import plain
 
 Plain: TypeAlias = dict[str, Any]
 
 RETRACTED_TITLE = re.compile(r"^\W*retracted(?:\s+(?:article|paper|chapter))?\s*:", re.IGNORECASE)
 """As publishers mark the titles of papers that they retract."""
+_SPANS, _SPAN_CHARS = 100, 10_000
+"""The most pieces of a title or a name that are read, and of how many characters each."""
 _WORDS = 100_000
 """Most words of an abstract in an inverted index."""
 
@@ -98,7 +102,10 @@ def from_inverted(index: Any) -> str:
         for position in positions
         if isinstance(position, int)
     ]
-    return plain(" ".join(word for _, word in sorted(placed)[:_WORDS]))
+    words = [word for _, word in sorted(placed)[:_WORDS]]
+    if sum(map(len, words)) > TEXT_CHARS:  # a few bytes can place one long word many times
+        raise InvalidData(f"the text is too long: more than {TEXT_CHARS:,} characters")
+    return plain(" ".join(words))
 
 
 # -- the services
@@ -234,7 +241,8 @@ def _s2orc(data: Mapping[str, Any]) -> Plain:
         spans = marks.get(name)
         try:
             spans = json.loads(spans) if isinstance(spans, str) else spans
-            return " ".join(text[int(one["start"]) : int(one["end"])] for one in _objects(spans)).strip()
+            said = (text[int(one["start"]) : int(one["end"])] for one in _objects(spans)[:_SPANS])
+            return " ".join(one for one in said if len(one) <= _SPAN_CHARS).strip()
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             return ""
 

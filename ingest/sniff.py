@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import codecs
 import csv
+import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from ..core.citation import folded
 from .fields import TEXT_FIELDS, TITLE_FIELDS
 from .kinds import Compression, Format
 
+if TYPE_CHECKING:
+    from charset_normalizer import CharsetMatch
+
 HEAD_BYTES = 1 << 16
 DELIMITERS = ",;\t|"
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _ROWS = 20
 _NAMES = {
     *map(folded, (*TEXT_FIELDS, *TITLE_FIELDS)),
@@ -57,8 +61,9 @@ def sniff(head: bytes) -> Format | None:
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith(b"PK\x03\x04"):
-        return "docx" if b"word/" in head else "xlsx" if b"xl/" in head else None
-    text = head.decode(sniff_bom(head) or "utf-8", "replace").lstrip("\ufeff \t\r\n")
+        return "docx" if b"word/" in head else "xlsx" if b"xl/" in head else "zip"
+    encoding = sniff_unicode(head) or (_likely(head) if b"\0" in head else "utf-8")
+    text = head.decode(encoding, "replace").lstrip("\ufeff \t\r\n")
     if text[:1] in ("{", "["):
         return "json"
     if text.startswith("<"):
@@ -122,30 +127,44 @@ def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
 # -- encodings
 
 
-def sniff_bom(head: bytes) -> str | None:
-    return next((name for mark, name in _BOMS.items() if head.startswith(mark)), None)
+def sniff_unicode(head: bytes) -> str | None:
+    """The encoding of what begins with a mark or as UTF-16 or 32 begins; None for UTF-8 and the unknown."""
+    found = json.detect_encoding(head[:4])
+    return None if found == "utf-8" else found
 
 
 def sniff_encoding(chunks: Iterable[bytes]) -> str | None:
-    """The encoding of a text that is not UTF-8: UTF-16 by its mark, else Windows-1252, which latin-1 is part of.
-
-    None for UTF-8, and for UTF-8 with damaged places: it also has characters of several bytes that are whole.
-    """
+    """The encoding of a text that is not UTF-8, by its characters; None for UTF-8, even with damaged places."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     damaged = whole = 0
-    first = True
-    for chunk in chunks:
-        if first and (mark := sniff_bom(chunk)) is not None:
-            return None if mark == "utf-8-sig" else mark
-        first = False
+    sample = b""
+    for number, chunk in enumerate(chunks):
+        if number == 0 and (found := sniff_unicode(chunk)) is not None:
+            return None if found == "utf-8-sig" else found
+        if number == 0 and b"\0" in chunk:
+            return _likely(chunk)
         if chunk.isascii():
             continue
+        if len(sample) < SAMPLE:
+            sample += b"\n".join(line for line in chunk.split(b"\n") if not line.isascii()) + b"\n"
         text = decoder.decode(chunk)
         damaged += len(_LONE.findall(text))
         whole += len(_WIDE.findall(text))
-    return "cp1252" if damaged and not whole else None
+    return _likely(sample) if damaged > whole else None
 
 
+def _likely(sample: bytes) -> str:
+    """Windows-1252, which latin-1 is part of, if nothing speaks more for another encoding."""
+    from charset_normalizer import from_bytes
+
+    def rank(found: CharsetMatch) -> tuple[float, float, bool]:
+        return found.chaos, -found.coherence, "cp1252" not in found.could_be_from_charset
+
+    best = min(from_bytes(sample[:SAMPLE]), key=rank, default=None)
+    return "cp1252" if best is None or "cp1252" in best.could_be_from_charset else best.encoding
+
+
+SAMPLE = 1 << 14
 _LONE = re.compile("[\udc80-\udcff]")
 _WIDE = re.compile("[\x80-\ud7ff\ue000-\U0010ffff]")
 

@@ -184,6 +184,12 @@ def _source(
     return Source(str(path), path, *kind, size, label or path.name)
 
 
+def source_of(path: Path) -> Source | None:
+    """The file as a source, if its name or first bytes tell its format."""
+    kind = _kind(path)
+    return _source(path, kind) if kind else None
+
+
 def _by_content(path: Path, reading: Reading) -> tuple[Format, Compression | None]:
     """Tells the format of a file by its content, as its name does not. Raises UsageError if ccheck can't read it."""
     hint = HINTS.get(path.suffix.lower())

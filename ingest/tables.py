@@ -6,12 +6,12 @@ import csv
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from ..core.text import is_unicode
+from ..core.text import TEXT_CHARS, is_unicode
 from .lines import Line
 from .records import NOT_UTF8, Record, Reject, excerpt
 from .sources import Source
 
-FIELD_CHARS = 4_000_000
+FIELD_CHARS = TEXT_CHARS
 """A quoted field, or a row, that does not end within this many characters was never closed."""
 WASTED_CHARS = 16 * FIELD_CHARS
 """When so much was read twice for rows that were never closed, the rest of the file has a row on each line."""

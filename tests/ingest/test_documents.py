@@ -111,7 +111,10 @@ def test_without_an_id_the_content_makes_one() -> None:
 def test_texts() -> None:
     assert document({"text": "", "abstract": "A."}).text == "A."
     assert document({"abstract": "A."}).metadata == {"abstract": "A."}
-    assert document({"text": 12}).text == "12"
+    assert document({"text": 12}, untyped=True).text == "12"
+    for wrong in (12, True, ["a", 1.5]):
+        with pytest.raises(InvalidData, match="must be a string"):
+            document({"text": wrong})
     for empty in ("", None, " \n\x00", [], ["", None]):
         with pytest.raises(InvalidData, match=r"^empty text$"):
             document({"title": "", "text": empty})

@@ -282,7 +282,7 @@ def test_word_and_excel(tmp_path: Path) -> None:
 
 
 def test_other_kinds_say_what_turns_them_into_these(tmp_path: Path) -> None:
-    for name, tool in (("a.doc", "soffice"), ("a.zip", "unzip"), ("a.rdf", "Zotero")):
+    for name, tool in (("a.doc", "soffice"), ("a.7z", "Unpack"), ("a.rdf", "Zotero")):
         (tmp_path / name).write_bytes(b"\x00\x01")
         with pytest.raises(UsageError, match=tool):
             read([tmp_path / name])

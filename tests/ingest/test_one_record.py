@@ -15,7 +15,9 @@ from ccheck.articles.s2orc import read_s2orc
 from ccheck.core.errors import InvalidData
 from ccheck.ingest import Fields, IngestOptions, Record, Reject, ingest, read
 from ccheck.ingest.documents import make_document
-from ccheck.ingest.references import _bibtex
+from ccheck.ingest.lines import read_lines
+from ccheck.ingest.references import _bibtex, read_references
+from ccheck.ingest.sources import Source
 
 JATS = (
     "<article><front><article-meta><title-group><article-title>Seas</article-title></title-group>"
@@ -75,8 +77,9 @@ def test_whatever_an_entry_raises_is_its_reject(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(bibtexparser.entrypoint, "parse_string", raising)
         file = tmp_path / "a.bib"
         file.write_text("".join(f"@article{{{key},\n title = {{Seas}}\n}}\n" for key in ("one", "bad", "two")))
-        records, rejects = parts(file)
-        assert [one.data["_id"] for one in records] == ["one", "two"] and [one.line for one in rejects] == [4]
+        source = Source("a.bib", file, "bibtex")
+        found = list(read_references(source, read_lines(source, lambda size: None, 1_000)))
+        assert [(type(one), one.line) for one in found] == [(Record, 1), (Reject, 4), (Record, 7)]
 
 
 DEEP = 400

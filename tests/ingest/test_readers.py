@@ -334,7 +334,7 @@ def test_parquet_types_and_bad_values(tmp_path: Path) -> None:
 def test_damaged_parquet(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     _, rejects = read_all(write(tmp_path / "a.parquet", as_parquet()[:-9]))
-    assert "the Parquet file can't be read" in rejects[0].reason
+    assert "the file can't be read" in rejects[0].reason
     _, rejects = read_all(write(tmp_path / "b.parquet.gz", gzip.compress(as_parquet())[:-9]))
     assert "end early" in rejects[0].reason
 

@@ -1,0 +1,94 @@
+"""The other process: it answers, and whatever it does, it ends with a reason and the next question gets a fresh one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ccheck.core import child as children
+from ccheck.core.child import Child, Ended
+
+FUNCTIONS = """
+import os, sys
+
+def answers(what):
+    print("what a library prints")
+    yield os.getpid()
+    if what == "endless":
+        while True:
+            pass
+    if what == "memory":
+        yield len(bytearray(1 << 40))
+    if what == "crash":
+        os.kill(os.getpid(), 9)
+    if what == "deep":
+        def deep(): deep()
+        deep()
+    if what == "error":
+        raise KeyError("x")
+    if what == "noise":
+        for _ in range(2_000): sys.stderr.write("x" * 1_000)
+    yield float("nan")
+"""
+
+
+@pytest.fixture
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "hostile_functions.py").write_text(FUNCTIONS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Child("hostile_functions:answers") as one:
+        yield one
+
+
+def test_one_process_answers_many_questions(child: Child) -> None:
+    first, second = list(child.ask(0, what="")), list(child.ask(0, what=""))
+    assert first == second and first[0] != os.getpid() and first[1] is None  # JSON has no NaN
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [("memory", "memory"), ("crash", "crash"), ("deep", "nested"), ("error", "KeyError"), ("endless", "too long")],
+)
+def test_what_ends_it_is_said_and_costs_one_question(child: Child, monkeypatch, what: str, why: str) -> None:
+    if what == "memory" and sys.platform != "linux":
+        pytest.skip("no limit of memory here")
+    pid, _ = child.ask(0, what="")
+    monkeypatch.setattr(children, "SECONDS", 0.5)
+    asked = child.ask(0, what=what)
+    assert next(asked) == pid  # what came before stands
+    with pytest.raises(Ended, match=why):
+        next(asked)
+    monkeypatch.setattr(children, "SECONDS", 30.0)
+    assert len(list(child.ask(0, what=""))) == 2
+
+
+def test_time_that_the_caller_takes_does_not_count(child: Child, monkeypatch) -> None:
+    monkeypatch.setattr(children, "SECONDS", 1.0)
+    asked = child.ask(0, what="")
+    next(asked)
+    time.sleep(1.5)
+    assert next(asked) is None
+
+
+def test_a_larger_file_may_take_longer(child: Child, monkeypatch) -> None:
+    monkeypatch.setattr(children, "SECONDS", 0.0)
+    list(child.ask(10 << 20, what=""))
+    with pytest.raises(Ended, match="too long"):
+        list(child.ask(0, what="endless"))
+
+
+def test_what_a_library_writes_does_not_fill_the_disk(child: Child) -> None:
+    with pytest.raises(Ended, match="OSError"):
+        list(child.ask(0, what="noise"))
+
+
+def test_a_process_that_nobody_reads_ends(child: Child) -> None:
+    asked = child.ask(0, what="endless")
+    pid = next(asked)
+    asked.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
