@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from datetime import date
+from datetime import UTC, datetime
 from typing import Any
 
 CARD = """# The packaged stance model
@@ -96,7 +96,7 @@ def card(figures: dict[str, dict[str, dict[str, Any]]], facts: dict[str, Any]) -
         reliability.append(f"| {low:.1f} to {low + 0.1:.1f} | {' | '.join(cells)} |")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
     return CARD.format(
-        run=f"{commit.strip()} {date.today()}",
+        run=f"{commit.strip()} {datetime.now(UTC).date()}",
         rows="\n".join(rows),
         names=" | ".join(held),
         lines=" | ".join("---" for _ in held),
