@@ -115,8 +115,11 @@ def test_a_prompt_of_the_user_is_asked_and_a_wrong_one_refused_before_anything_i
 
 def test_the_prompts_are_documented_with_their_placeholders():
     text = (Path(__file__).parents[2] / "docs" / "language-models.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w-]+)\.txt` \|(.*)$", text, re.MULTILINE)
-    documented = {name: set(re.findall(r"\$(\w+)", row)) for name, row in rows}
+    _, _, table = text.partition("| `NAME.txt` |")
+    rows = [(re.findall(r"`([\w-]+)`", line), set(re.findall(r"\$(\w+)", line))) for line in table.splitlines()]
+    documented = {name: placeholders for names, placeholders in rows if placeholders for name in names}
+    papers = {name for name in [*PROMPTS, *PROMPTS_ELSEWHERE] if name.startswith("paper-")}
+    documented |= {name: documented[name.removeprefix("paper-")] for name in papers}
     every = PROMPTS | rewriting.PROMPTS | additional.PROMPTS | asking.PROMPTS | {"listwise": PLACEHOLDERS}
     every |= {f"paper-{name}": known for name, known in {**rewriting.PROMPTS, "listwise": PLACEHOLDERS}.items()}
     every |= {
