@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -24,7 +24,7 @@ from .common import (
     stdout,
     usage_said,
 )
-from .opt import options
+from .opt import given
 from .progress import ingest_progress, runtime
 
 if TYPE_CHECKING:
@@ -34,98 +34,93 @@ if TYPE_CHECKING:
     from ..search import Store
 
 
-@click.command()
-@click.argument("sources", nargs=-1, required=True, metavar="FILE|FOLDER|GLOB...")
-@options(
-    opt.store,
-    click.option("--id-field", metavar="NAME", help="Field with the id, instead of _id."),
-    click.option("--title-field", metavar="NAME", help="Field with the title, instead of title."),
-    click.option("--text-field", metavar="NAME", help="Field with the text, instead of text."),
-    click.option("--date-field", metavar="NAME", help="Field with the date or year of publication."),
-    click.option(
+EVERYDAY, FILES, ADVANCED = "Everyday options", "Files", "Advanced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to read, how, and where to."""
+
+    sources: tuple[str, ...] = given(click.argument("sources", nargs=-1, required=True, metavar="FILE|FOLDER|GLOB..."))
+    store: str | None = given(opt.store, heading=EVERYDAY)
+    dedupe: str | None = given(
+        "--dedupe",
+        type=click.Choice(["doi"]),
+        help="Keep only the first paper with each DOI, across all ingests.",
+    )
+    rejects: str | None = given(
+        "--rejects", by=opt.file, help="File that lists the rejected records.  [default: next to the input]"
+    )
+    dry_run: bool = given(
+        "--dry-run",
+        is_flag=True,
+        help="Show how the first documents would be stored, and what a language model would be asked. Store nothing.",
+    )
+    force: bool = given("--force", is_flag=True, help="Read files again even if they are already stored.")
+    as_json: bool = given(opt.json)
+    quiet: bool = given(opt.quiet)
+    format_: Format | None = given(  # noqa: RUF009 - it makes a field
         "--format",
         "format_",
         type=click.Choice(get_args(Format)),
         metavar="NAME",
         help=f"Format of the files: {', '.join(get_args(Format))}.  [default: detected from names and first bytes]",
-    ),
-    click.option(
+        heading=FILES,
+    )
+    delimiter: str | None = given(
         "--delimiter",
         metavar="CHAR",
         help="Separator of the cells in CSV files, such as ';' or tab.  [default: detected from the first lines]",
-    ),
-    click.option(
+    )
+    encoding: str | None = given(
         "--encoding",
         metavar="NAME",
         help="Encoding of text files, such as latin-1.  [default: UTF-8, or detected from the files]",
-    ),
-    click.option(
-        "--dedupe",
-        type=click.Choice(["doi"]),
-        help="Keep only the first paper with each DOI, across all ingests.",
-    ),
-    click.option(
+    )
+    id_field: str | None = given("--id-field", metavar="NAME", help="Field with the id, instead of _id.")
+    title_field: str | None = given("--title-field", metavar="NAME", help="Field with the title, instead of title.")
+    text_field: str | None = given("--text-field", metavar="NAME", help="Field with the text, instead of text.")
+    date_field: str | None = given("--date-field", metavar="NAME", help="Field with the date or year of publication.")
+    recipe: str | None = given(
+        opt.recipe(
+            "Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts."
+        ),
+        heading=ADVANCED,
+    )
+    model: str | None = given(opt.model)
+    device: str | None = given(opt.device)
+    no_dense: bool = given(
+        "--no-dense", is_flag=True, help="Compute no embeddings. Only BM25 can search the documents."
+    )
+    replace: tuple[str, ...] = given(opt.replace, hidden=True)
+    llm: str | None = given(opt.llm, hidden=True)
+    max_calls: int | None = given(opt.max_calls, hidden=True)
+    max_cost: float | None = given(opt.max_cost, hidden=True)
+    passage_tokens: int | None = given(
+        "--passage-tokens",
+        by=opt.number,
+        least=16,
+        help="Longest passage, in tokens. Longer documents are split.  [default: what the model can read]",
+        hidden=True,
+    )
+    overlap: int | None = given(
+        "--overlap",
+        by=opt.number,
+        least=0,
+        help="Number of tokens that a passage shares with the one before.  [default: an eighth]",
+        hidden=True,
+    )
+    part: str | None = given(
         "--part",
         metavar="I/N",
         help="Store only part I of N, such as 3/16. Run all N at once, on as many machines as you like.",
-    ),
-    opt.recipe("Also compute what this recipe searches: its embeddings, sparse vectors, terms and additional texts."),
-    opt.replace,
-    click.option("--no-dense", is_flag=True, help="Compute no embeddings. Only BM25 can search the documents."),
-    opt.model,
-    opt.device,
-    opt.number(
-        "--passage-tokens",
-        least=16,
-        help="Longest passage, in tokens. Longer documents are split.  [default: what the model can read]",
-    ),
-    opt.number(
-        "--overlap", least=0, help="Number of tokens that a passage shares with the one before.  [default: an eighth]"
-    ),
-    opt.llm,
-    opt.max_calls,
-    opt.max_cost,
-    opt.file("--rejects", help="File that lists the rejected records.  [default: next to the input]"),
-    click.option("--strict", is_flag=True, help="Stop at the first record that is rejected."),
-    click.option("--force", is_flag=True, help="Read files again even if they are already stored."),
-    click.option(
-        "--dry-run",
-        is_flag=True,
-        help="Show how the first documents would be stored, and what a language model would be asked. Store nothing.",
-    ),
-    opt.json,
-    opt.quiet,
-)
-def ingest(
-    sources: tuple[str, ...],
-    *,
-    store: str | None,
-    id_field: str | None,
-    title_field: str | None,
-    text_field: str | None,
-    date_field: str | None,
-    format_: Format | None,
-    delimiter: str | None,
-    encoding: str | None,
-    dedupe: str | None,
-    part: str | None,
-    recipe: str | None,
-    replace: tuple[str, ...],
-    no_dense: bool,
-    model: str | None,
-    device: str | None,
-    passage_tokens: int | None,
-    overlap: int | None,
-    llm: str | None,
-    max_calls: int | None,
-    max_cost: float | None,
-    rejects: str | None,
-    strict: bool,
-    force: bool,
-    dry_run: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+        hidden=True,
+    )
+    strict: bool = given("--strict", is_flag=True, help="Stop at the first record that is rejected.", hidden=True)
+
+
+@opt.command(Asked)
+def ingest(asked: Asked) -> None:
     """Read papers into a store.
 
     \b
@@ -149,57 +144,57 @@ def ingest(
     from ..ingest.sources import find_sources
     from ..pipeline.ingest import open_ingest, recipe_to_ingest
 
-    if replace and recipe is None:
+    if asked.replace and asked.recipe is None:
         raise UsageError("--replace changes the models of a recipe. Name the recipe with --recipe")
-    reading = _reading(format_, delimiter, encoding)
-    own_part = Part.named(part) if part is not None else None
-    found = find_sources(sources, reading)  # what is not there says so before a model is loaded
-    if rejects is not None:
-        check_output(rejects, "the rejects", [*(source.path for source in found), recipe])
+    reading = _reading(asked.format_, asked.delimiter, asked.encoding)
+    own_part = Part.named(asked.part) if asked.part is not None else None
+    found = find_sources(asked.sources, reading)  # what is not there says so before a model is loaded
+    if asked.rejects is not None:
+        check_output(asked.rejects, "the rejects", [*(source.path for source in found), asked.recipe])
     settings = settings_from(
-        store=store,
-        embedding_model=model,
-        device=device,
-        llm_model=llm,
-        llm_max_calls=max_calls,
-        llm_max_cost=max_cost,
+        store=asked.store,
+        embedding_model=asked.model,
+        device=asked.device,
+        llm_model=asked.llm,
+        llm_max_calls=asked.max_calls,
+        llm_max_cost=asked.max_cost,
     )
-    needed = recipe_to_ingest(settings, recipe, replacements(replace), llm)
-    dense = False if no_dense else True if model is not None else None
-    with runtime(settings, quiet) as models, open_ingest(models, needed, dense) as ingesting:
+    needed = recipe_to_ingest(settings, asked.recipe, replacements(asked.replace), asked.llm)
+    dense = False if asked.no_dense else True if asked.model is not None else None
+    with runtime(settings, asked.quiet) as models, open_ingest(models, needed, dense) as ingesting:
         opened, encoders = ingesting.store, ingesting.encoders
         titles = needed is None or needed.ingest.titles
         made_options = IngestOptions(
-            fields=Fields(id_field, title_field, text_field, date_field, titles),
+            fields=Fields(asked.id_field, asked.title_field, asked.text_field, asked.date_field, titles),
             reading=reading,
-            dedupe_doi=dedupe is not None,
+            dedupe_doi=asked.dedupe is not None,
             part=own_part,
-            rejects=Path(rejects) if rejects else None,
-            strict=strict,
-            force=force,
+            rejects=Path(asked.rejects) if asked.rejects else None,
+            strict=asked.strict,
+            force=asked.force,
             cache_dir=settings.cache_dir,
             cache_bytes=settings.cache_bytes,
-            chunking=chunking_for(encoders, passage_tokens, overlap),
+            chunking=chunking_for(encoders, asked.passage_tokens, asked.overlap),
         )
-        if dry_run:
-            _preview(sources, opened, encoders, made_options, settings, as_json=as_json, quiet=quiet)
+        if asked.dry_run:
+            _preview(asked, opened, encoders, made_options, settings)
             return
         try:
-            with ingest_progress(quiet) as on_progress:
-                report = run(list(sources), opened, encoders, made_options, on_progress)
+            with ingest_progress(asked.quiet) as on_progress:
+                report = run(list(asked.sources), opened, encoders, made_options, on_progress)
         except KeyboardInterrupt:
             notice(f"what was stored stays in {opened.name}. Run the same command again to continue")
             raise
         except CcheckError:
-            if encoders.additional is not None and not quiet:
-                notice(*usage_said({"additional": encoders.additional.usage}))
+            if encoders.additional is not None and not asked.quiet:
+                notice(*usage_said({"additional": encoders.additional.usage}, settings))
             raise
-        if as_json:
+        if asked.as_json:
             rejects = str(report.rejects) if report.rejects else None
             told = {"store": opened.name, "seconds": round(report.seconds, 3), "rejects": rejects}
             print_json(asdict(report) | told)
-        if not quiet:
-            notice(*_report(report, opened.name, dedupe is not None), *models.notices())
+        if not asked.quiet:
+            notice(*_report(report, opened.name, asked.dedupe is not None, settings), *models.notices())
     if report.exit_code:
         where = (
             f". {report.rejects} lists them with the reasons"
@@ -230,23 +225,14 @@ def _reading(format_: Format | None, delimiter: str | None, encoding: str | None
     return Reading(format_, delimiter, encoding)
 
 
-def _preview(
-    sources: tuple[str, ...],
-    store: Store,
-    encoders: Encoders,
-    options: IngestOptions,
-    settings: Settings,
-    *,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def _preview(asked: Asked, store: Store, encoders: Encoders, options: IngestOptions, settings: Settings) -> None:
     """Say what would be made, and of the first documents what."""
     from ..ingest import dry_run, layout_of, planned_questions
     from ..ingest.encoders import with_chunking
 
-    _show_preview(dry_run(sources, options, encoders), as_json=as_json)
-    planned = planned_questions(sources, store, encoders, options) if encoders.additional is not None else None
-    if quiet:
+    _show_preview(dry_run(asked.sources, options, encoders), as_json=asked.as_json)
+    planned = planned_questions(asked.sources, store, encoders, options) if encoders.additional is not None else None
+    if asked.quiet:
         return
     notice(*encoders.notices)
     notice(f"would be made with {layout_of(with_chunking(encoders, options.chunking)).describe()}")
@@ -264,10 +250,10 @@ def _planned(planned: PlannedQuestions, each: int, settings: Settings) -> str:
     )
 
 
-def _report(report: Report, store: str, deduped: bool) -> Iterator[str]:
+def _report(report: Report, store: str, deduped: bool, settings: Settings) -> Iterator[str]:
     """Yields a report of the ingest, in a few lines."""
     yield from report.notices
-    yield from usage_said({"additional": report.usage})
+    yield from usage_said({"additional": report.usage}, settings)
     if report.files and report.files == report.files_unchanged:
         what = "the file is" if report.files == 1 else f"all {report.files} files are"
         yield f"{store}: {what} already stored and unchanged (--force reads again)"
