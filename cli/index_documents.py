@@ -135,7 +135,7 @@ def export(file: str | None, *, filters: tuple[str, ...], store: str | None, qui
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @opt.file("--not-in", "not_in", help="Remove the documents that are not in this file or folder.")
-@click.option("--id-field", metavar="NAME", help="With --not-in: the field with the id, as at ingest.")
+@opt.rare(click.option("--id-field", metavar="NAME", help="With --not-in: the field with the id, as at ingest."))
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @options(filter_option, opt.store, opt.quiet)
 def remove(

@@ -46,7 +46,7 @@ EVERY = 60.0
 )
 @click.option("--undo", is_flag=True, help="Delete the companion index.")
 @click.option("--yes", is_flag=True, help="Change or delete without asking.")
-@options(opt.replace, opt.store, opt.model, opt.device, opt.json, opt.quiet)
+@options(opt.rare(opt.replace, opt.device), opt.store, opt.model, opt.json, opt.quiet)
 def enrich(
     index: str | None,
     *,

@@ -88,7 +88,7 @@ class Asked:
         heading=ADVANCED,
     )
     model: str | None = given(opt.model)
-    device: str | None = given(opt.device)
+    device: str | None = given(opt.device, hidden=True)
     no_dense: bool = given(
         "--no-dense", is_flag=True, help="Compute no embeddings. Only BM25 can search the documents."
     )

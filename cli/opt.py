@@ -24,6 +24,19 @@ def options(*decorators: Option) -> Callable[[Command], Command]:
     return lambda command: functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), command)
 
 
+def rare(*decorators: Option) -> Option:
+    """Options that work and are not in `--help`: nearly nobody needs them. docs/cli.md lists them."""
+
+    def decorate(command: Any) -> Any:
+        before = {id(one) for one in getattr(command, "__click_params__", ())}
+        decorated = options(*decorators)(command)
+        for option in decorated.__click_params__:
+            option.hidden = option.hidden or id(option) not in before
+        return decorated
+
+    return decorate
+
+
 def completed(what: str) -> Callable[..., list[Any]]:
     """An option's `shell_complete`: a function of `completion.py`, which nothing else needs to import."""
     return lambda *given: getattr(importlib.import_module(".completion", __package__), what)(*given)
@@ -142,7 +155,7 @@ limit = number("--limit", least=1, help="Use only the first N claims.")
 sample = number("--sample", least=1, help="Use only N random claims.")
 seed = click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 fresh = click.option("--fresh", is_flag=True, help="Compute everything again, and ignore what earlier runs computed.")
-measuring = options(replace, limit, sample, seed, fresh, remote_code)
+measuring = options(replace, limit, rare(sample, seed, fresh, remote_code))
 """The models and claims to measure with, in `evaluate` and `sweep`."""
 
 
@@ -201,7 +214,7 @@ def command(
             assert one.name == field.name
             if isinstance(one, click.Option):
                 one.heading = field.metadata["heading"]  # type: ignore[attr-defined]
-                one.hidden = field.metadata["hidden"]
+                one.hidden = one.hidden or field.metadata["hidden"]
         return made
 
     return decorate

@@ -142,8 +142,8 @@ class Asked:
         "[env: CCHECK_RERANK; default: the recipe's]",
     )
     model: str | None = given(opt.model)
-    device: str | None = given(opt.device)
-    trust_remote_code: bool | None = given(opt.remote_code)
+    device: str | None = given(opt.device, hidden=True)
+    trust_remote_code: bool | None = given(opt.remote_code, hidden=True)
     replace: tuple[str, ...] = given(opt.replace, hidden=True)
     no_dense: bool = given(
         "--no-dense",

@@ -57,15 +57,17 @@ if TYPE_CHECKING:
     opt.file(
         "--averitec", help="Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data."
     ),
-    opt.file("--predictions", help="With --averitec: also write the task's prediction file."),
-    opt.file("--score", help="With --averitec: measure this prediction file instead of running a recipe."),
-    click.option(
-        "--ev2r", metavar="MODEL", help="With --averitec: also let this language model judge the recall (Ev2R)."
-    ),
-    click.option(
-        "--download-nltk-data",
-        is_flag=True,
-        help="With --averitec: download WordNet and Punkt's model, which METEOR needs, if they are missing.",
+    opt.rare(
+        opt.file("--predictions", help="With --averitec: also write the task's prediction file."),
+        opt.file("--score", help="With --averitec: measure this prediction file instead of running a recipe."),
+        click.option(
+            "--ev2r", metavar="MODEL", help="With --averitec: also let this language model judge the recall (Ev2R)."
+        ),
+        click.option(
+            "--download-nltk-data",
+            is_flag=True,
+            help="With --averitec: download WordNet and Punkt's model, which METEOR needs, if they are missing.",
+        ),
     ),
     opt.file("--verdicts", help="True stances and verdicts, to measure the judge as well."),
     opt.metrics,
@@ -89,7 +91,7 @@ if TYPE_CHECKING:
     opt.json,
     opt.store,
     opt.model,
-    opt.device,
+    opt.rare(opt.device),
     opt.quiet,
 )
 def evaluate(
