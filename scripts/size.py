@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LIMITS = {"rooms": 40_000, "lab": 9_000, "tests": 34_000, "documents": 30_000}
+GENERATED = {"verdict/packaged/README.md"}
+"""benchmarks/packaged_stance.py writes the card."""
 APART = {"tests", "benchmarks", "scripts", "docs"}
 
 
@@ -37,7 +39,7 @@ def counts() -> dict[str, int]:
         room = name.split("/")[0] if "/" in name else "(root)"
         found[room] = found.get(room, 0) + lines(name)
     found["rooms"] = sum(number for room, number in found.items() if room not in APART)
-    found["documents"] = sum(words(name) for name in tracked("*.md"))
+    found["documents"] = sum(words(name) for name in tracked("*.md") if name not in GENERATED)
     return found
 
 
