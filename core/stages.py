@@ -261,6 +261,7 @@ class ModelStage(Stage):
     scaled to 0..1 over those that it reads. `before` are the scores of the reranker before it, else of the retrieval.
     """
 
+    scores_texts: ClassVar[bool] = True
     kind: Literal["model"] = "model"
     model: str = "auto"
     depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it reads")
@@ -295,6 +296,7 @@ class LateStage(Stage):
     A document that is longer than `max_tokens` is cut.
     """
 
+    scores_texts: ClassVar[bool] = True
     kind: Literal["late"] = "late"
     model: str = Field(default="sentence-transformers/all-MiniLM-L6-v2", description="a name or a folder")
     documents: Literal["static", "contextual"] = "static"
@@ -324,6 +326,7 @@ class LateStage(Stage):
 class EnsembleStage(Stage):
     """Combines the rankings of several models with reciprocal ranks, or with the mean of their scaled scores (0..1)."""
 
+    scores_texts: ClassVar[bool] = True
     kind: Literal["ensemble"] = "ensemble"
     models: list[str] = Field(min_length=1)
     method: Literal["rrf", "mean"] = "rrf"
@@ -344,6 +347,7 @@ class ListwiseStage(Stage):
     Its own score of a document is 1 - (rank - 1) / (N - 1).
     """
 
+    scores_texts: ClassVar[bool] = False
     kind: Literal["listwise"] = "listwise"
     llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
     depth: int = Field(default=20, ge=2, le=1000, description="how many documents it reads")
@@ -366,6 +370,7 @@ class LearnedStage(Stage):
     `model` is a file that `ccheck train learned-reranker` wrote.
     """
 
+    scores_texts: ClassVar[bool] = False
     kind: Literal["learned"] = "learned"
     model: Path
     depth: int = Field(default=50, ge=1, le=10_000, description="how many documents it reads")

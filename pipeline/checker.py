@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -210,7 +211,7 @@ class Checker(Closing):
         """
         documents = self._documents_to_read(run.plan) if run.trace else None
         answered = False
-        why = why_nothing(run)
+        why = functools.cache(lambda: why_nothing(run))
         for batch in _batches(claims, MEASURED_BATCH if run.trace else BATCH):
             states = run.states(batch)
             try:
@@ -224,7 +225,7 @@ class Checker(Closing):
                 estimate_relevance(run, states)
                 for state in going(states):
                     if not state.hits:
-                        state.empty = why(state.text)
+                        state.empty = why()(state.text)
                         state.warnings.append(state.empty)
             except CcheckError as error:
                 if run.trace or not answered:

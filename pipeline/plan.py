@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound
 from ..core.recipe import Recipe, with_ways_to_get
 from ..core.runtime import Runtime
 from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
-from ..rerank import AnyReranker
+from ..rerank import AnyReranker, HitReranker
 from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
 from ..search.missing import not_held, refuse_missing
@@ -60,6 +60,7 @@ class Plan:
     warnings: tuple[str, ...]
     state: str | None = None
     asking: Asking | None = None
+    sentence_scorer: Rerank | None = None
 
     @property
     def found_by(self) -> str:
@@ -111,7 +112,7 @@ def make_plan(
     judges = judges and asking is None
     method, no_method = _open_method(recipe, embedder, runtime) if judges else (None, "")
     sentences_by = recipe.evidence.method
-    if (sentences_by == "reranker" and not any(scores_texts(stage) for stage, _ in rerankers.values())) or (
+    if (sentences_by == "reranker" and not any(stage.scores_texts for stage, _ in rerankers.values())) or (
         sentences_by == "embedding" and embedder is None
     ):
         warnings.append(
@@ -135,6 +136,7 @@ def make_plan(
         (*warnings, *runtime.notices()),
         info.state,
         asking,
+        _sentence_scorer(rerankers),
     )
 
 
@@ -348,6 +350,11 @@ def _open_method(recipe: Recipe, embedder: Embedder | None, runtime: Runtime) ->
         return None, str(error)
 
 
-def scores_texts(stage: RerankerStage) -> bool:
-    """Whether a reranker scores any text, sentences too."""
-    return stage.kind in ("model", "ensemble", "late")
+def _sentence_scorer(rerankers: Mapping[str, tuple[RerankerStage, AnyReranker]]) -> Rerank | None:
+    """The last reranker that scores any text, for sentences."""
+    scoring = [
+        reranker
+        for stage, reranker in rerankers.values()
+        if stage.scores_texts and not isinstance(reranker, HitReranker)
+    ]
+    return (lambda claim, texts: scoring[-1](claim, texts).normalized) if scoring else None

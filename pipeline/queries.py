@@ -129,6 +129,8 @@ def _each_once(
 ) -> dict[str, T]:
     """Returns the encoding of each distinct text. The model encodes only those that the memory does not have."""
     once = list(dict.fromkeys(texts))
+    if memory is None:
+        return dict(zip(once, encode(once), strict=True))
     keys = [memory_key(kind, spec.fingerprint, spec.max_tokens, role, text) for text in once]
     made = recall(memory, kind, keys, lambda places: list(encode([once[place] for place in places])), dump, load)
     return dict(zip(once, made, strict=True))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..core.errors import CcheckError
 from ..core.language import foreign_language
-from ..core.stages import ListwiseStage, RerankerStage
+from ..core.stages import ListwiseStage
 from ..core.types import Evidence, Hit, Ranking, Sentence, Stance, Verdict
-from ..rerank import AnyReranker, HitReranker
 from ..rerank.apply import rerank_many
 from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, nothing_bears, with_stances
-from .plan import Plan, scores_texts
+from .plan import Plan
 from .queries import encode_claims, rewrite_claims
 from .relevance import relevance, retrieval_is_weak
 from .retrieval import search
@@ -128,7 +127,7 @@ def choose_evidence(run: Run, states: Sequence[ClaimState], documents: int | Non
         run.recipe.evidence.sentences,
         run.plan.sentences_by,
         embed=run.plan.embedder.encode_documents if run.plan.embedder is not None else None,
-        rerank=_sentence_scorer(run.plan.rerankers),
+        rerank=run.plan.sentence_scorer,
         match=run.plan.match,
         claim_vectors=matrix,
     )
@@ -224,18 +223,6 @@ def judge_with(judge: Judge, state: ClaimState) -> ClaimState:
         state.verdict = Verdict(None, method="judge", error=message, failed=len(state.evidence))
     state.timings_ms["verdict"] = _milliseconds(time.perf_counter() - started)
     return state
-
-
-def _sentence_scorer(
-    rerankers: Mapping[str, tuple[RerankerStage, AnyReranker]],
-) -> Callable[[str, Sequence[str]], Sequence[float]] | None:
-    """The last reranker that scores any text, for sentences."""
-    scoring = [
-        reranker
-        for stage, reranker in rerankers.values()
-        if scores_texts(stage) and not isinstance(reranker, HitReranker)
-    ]
-    return (lambda claim, texts: scoring[-1](claim, texts).normalized) if scoring else None
 
 
 def without_questions(plan: Plan) -> Plan:

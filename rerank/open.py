@@ -69,8 +69,7 @@ def open_matcher(runtime: Runtime) -> Callable[[str, Sequence[str]], Sequence[fl
             encoder = load_late_encoder(DEFAULT_MODEL, runtime.offline())
         except (NotFound, MissingExtra):
             return None
-        late = LateReranker(encoder, DEFAULT_MODEL, window=0)
-        return lambda claim, sentences: late(claim, sentences).values
+        return LateReranker(encoder, DEFAULT_MODEL, window=0).values
 
     return runtime.once("matcher", make=load)
 

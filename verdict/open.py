@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -9,7 +10,7 @@ from ..core.errors import MissingExtra, NotFound, UsageError
 from ..core.runtime import Runtime
 from ..core.stages import VerdictStage
 from ..core.types import Claim, Evidence, Usage, Verdict
-from .conclude import conclude
+from .conclude import conclude_by_rule
 from .english import EnglishOnly
 from .judge import StanceMethod
 
@@ -27,7 +28,7 @@ Conclude: TypeAlias = Callable[[Claim, Sequence[Evidence]], tuple[Verdict, Usage
 def open_conclusion(stage: VerdictStage, runtime: Runtime, method: str) -> Conclude:
     """The function that makes a claim's verdict from its evidence with stances: the rule, or a language model."""
     if stage.conclude == "rule":
-        return lambda claim, evidence: (conclude(evidence, method), Usage())
+        return functools.partial(conclude_by_rule, method)
     from ..llm import open_llm
     from .llm import conclude_by_model
 
