@@ -4,8 +4,8 @@
     python benchmarks/hostile_inputs.py --documents 200 --claims 50
 
 The goals: no traceback or bug, no control characters in any output, every record counted, no text that is too long
-accepted, every claim answered, and at most 60 s of CPU time per step and 1 GiB for ccheck's process. The exit code is 1 if
-a goal is missed. Needs Linux and the extra `parquet`.
+accepted, every claim answered, and at most 60 s of CPU time per step and 1 GiB for ccheck's process. The exit code is 1
+if a goal is missed. Needs Linux and the extra `parquet`.
 """
 
 from __future__ import annotations

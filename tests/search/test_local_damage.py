@@ -7,6 +7,7 @@ import json
 import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,23 @@ def test_a_broken_database_is_an_error_that_says_what_to_do(folder: Path, work: 
     (folder / DATABASE).write_bytes(b"not a database" * 300)
     with LocalStore(folder) as store, pytest.raises(InvalidData, match="ccheck index delete"):
         work(store)
+
+
+def test_a_page_that_only_sqlites_own_check_reads_is_damage(folder: Path) -> None:
+    """The rows and their checksums are whole: a page that nothing reads is not."""
+    with closing(sqlite3.connect(folder / DATABASE)) as database:
+        database.execute("CREATE TABLE unread (value)")
+        database.executemany("INSERT INTO unread VALUES (?)", [("x" * 500,)] * 100)
+        (page,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'unread'").fetchone()
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+        database.commit()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with (folder / DATABASE).open("r+b") as stream:
+        stream.seek((page - 1) * size + 3)
+        stream.write(b"\xff\xff")
+    with LocalStore(folder) as store:
+        (found, *_) = store.check()
+        assert "is broken" in str(found)
 
 
 def test_what_cannot_be_checked_is_damage_and_no_crash(folder: Path) -> None:
