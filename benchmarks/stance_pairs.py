@@ -2,8 +2,7 @@
 `benchmarks/packaged_stance.py`'s data.
 
 Before any judged claim, the adapter reads `first_pairs`: FEVER's pairs and variants of them, and pairs made from
-SciFact's abstracts that no claim is judged on. Then come `judged_pairs` of SciFact and Climate-FEVER. Everything is
-drawn with fixed seeds.
+abstracts of trials. Then come `judged_pairs` of SciFact and Climate-FEVER. Everything is drawn with fixed seeds.
 """
 
 from __future__ import annotations
@@ -63,6 +62,8 @@ class FirstPairs(NamedTuple):
     findings: list[Pair]
     held: list[Pair]
     """Pairs of FEVER that are not learned from."""
+    counts: dict[str, int]
+    """How many of the pairs of FEVER are its own, reversed and open."""
 
 
 def first_pairs(folder: Path) -> FirstPairs:
@@ -71,12 +72,13 @@ def first_pairs(folder: Path) -> FirstPairs:
     random.Random(0).shuffle(rows)
     held, rows = rows[:400], rows[400:]
     made = [Pair(row.claim, _short(row.claim, row.text), STANCES.index(row.label)) for row in rows]
-    made += _denied(rows, draw)
-    made += _open(rows[6000:8600], rows, draw)
-    unjudged = _unjudged(folder)
-    abstracts = _of_abstracts(unjudged, draw)
+    reversed_, open_ = _denied(rows, draw), _open(rows[6000:8600], rows, draw)
+    counts = {"fever_own": len(made), "fever_reversed": len(reversed_), "fever_made_open": len(open_)}
+    made += reversed_ + open_
+    pool = _pool(folder)
+    abstracts = _of_abstracts(pool, draw)
     kept = [Pair(row.claim, _short(row.claim, row.text), STANCES.index(row.label)) for row in held]
-    return FirstPairs(made, abstracts, _of_findings(unjudged, random.Random(5)), kept)
+    return FirstPairs(made, abstracts, _of_findings(pool, random.Random(5)), kept, counts)
 
 
 def _nearest(claim: str, sentences: Sequence[str], most: int) -> str:
@@ -145,17 +147,14 @@ def nearest_others(
             yield row, others[:8]
 
 
-def _unjudged(folder: Path) -> list[tuple[str, list[str]]]:
-    """Titles and sentences of SciFact's abstracts that no claim is judged on."""
-    judged = {
-        row.doc_id for row in read_rows(folder / "scifact/verdicts.jsonl", folder / "scifact/corpus.jsonl.gz").rows
-    }
+def _pool(folder: Path) -> list[tuple[str, list[str]]]:
+    """Titles and sentences of abstracts to make claims from. SciFact's are left out: which of them its other claims
+    cite is not known here."""
     made = []
-    for record in read_records(folder / "scifact/corpus.jsonl.gz", frozenset()):
-        if str(record.data["_id"]) not in judged:
-            text = clean(record.data["text"]).strip()
-            sentences = [text[start:end] for start, end in sentence_spans(text)]
-            made.append((clean(record.data["title"]).strip(), sentences))
+    for record in read_records(folder / "clinical/abstract-roles.jsonl", frozenset()):
+        texts = [clean(section["text"]).strip() for section in record.data["sections"]]
+        sentences = [text[start:end] for text in texts for start, end in sentence_spans(text)]
+        made.append((clean(record.data["title"]).strip(), sentences))
     return made
 
 
@@ -175,7 +174,7 @@ def _of_findings(abstracts: Sequence[tuple[str, list[str]]], draw: random.Random
 
 
 def _of_abstracts(abstracts: Sequence[tuple[str, list[str]]], draw: random.Random) -> list[Pair]:
-    """Titles and conclusions of abstracts that no claim is judged on, with the three nearest other sentences of the
+    """Titles and conclusions of abstracts, with the three nearest other sentences of the
     same abstract (SUPPORTS; REFUTES with one word reversed) or of a similar one (open)."""
     records = list(abstracts)
     draw.shuffle(records)

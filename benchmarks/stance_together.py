@@ -1,11 +1,13 @@
 """The packaged stance model's second half: adapters that read claim and evidence, and how their answers and those of
 the counts are put together. `benchmarks/packaged_stance.py` calls it.
 
-An adapter takes long to make. Each is kept in the folder `work`, under a name that says what it was made without.
+An adapter takes long to make. Each is kept in the folder `work`, under a name that says what it was made without and
+has a digest of its pairs, its settings, the embedding model and the code, so that none is taken for another.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from stance_pairs import FirstPairs, Judged, judged_pairs
 
+from ccheck.core.models import fingerprint
 from ccheck.encode.cross_encoder import load_cross_encoder
 from ccheck.encode.numpy_bert import read_bert_folder
 from ccheck.verdict.packaged_model import Together, put_together
@@ -23,6 +26,8 @@ FIRST = {"most": 144, "rate": 1.3e-3, "warm": 40, "stop": 600}
 SECOND = {"most": 160, "rate": 6e-4, "epochs": 2, "decay": 0.05, "smoothing": 0.05, "dropout": 0.1, "seed": 3}
 TOKENS = 160
 OPEN_ABOVE = 0.7
+MADE_BY = ("stance_adapter.py", "stance_findings.py", "stance_pairs.py", "stance_together.py")
+"""The files whose code decides what an adapter becomes."""
 
 
 class Reading(NamedTuple):
@@ -48,7 +53,13 @@ def read_out(reading: Reading, file: Path, asked: Sequence[NDArray[np.bool_]]) -
 
 def adapter(reading: Reading, name: str, learn_from: Sequence[NDArray[np.bool_]]) -> Path:
     """The file of an adapter, made if it is not there yet."""
-    file = reading.work / f"{name}.safetensors"
+    some = [
+        [row for row, one in zip(rows, mask, strict=True) if one]
+        for rows, mask in zip(reading.judged, learn_from, strict=True)
+    ]
+    pairs = [*reading.first.fever, *reading.first.abstracts, *reading.first.findings]
+    begun = digest(reading.model, FIRST, pairs)
+    file = reading.work / f"{name}-{digest(reading.model, begun, SECOND, some)}.safetensors"
     if file.exists():
         return file
     import torch
@@ -58,21 +69,22 @@ def adapter(reading: Reading, name: str, learn_from: Sequence[NDArray[np.bool_]]
     from stance_adapter import learn, stored
 
     reading.work.mkdir(parents=True, exist_ok=True)
-    before = reading.work / "first.state"
+    before = reading.work / f"first-{begun}.state"
     if not before.exists():
-        pairs = [*reading.first.fever, *reading.first.abstracts, *reading.first.findings]
         save_state(learn(reading.model, pairs, **FIRST), before)
     start: dict[str, torch.Tensor] = load_state(before)
-    some = [
-        [row for row, one in zip(rows, mask, strict=True) if one]
-        for rows, mask in zip(reading.judged, learn_from, strict=True)
-    ]
     if any(some):
         pairs = judged_pairs(*some, reading.first)
         print(f"adapter {name}: {len(pairs):,} pairs", flush=True)
         start = learn(reading.model, pairs, start, **SECOND)
     save_file(stored(start), file)
     return file
+
+
+def digest(model: Path, *made_from: object) -> str:
+    """Of an embedding model, of what something is made from, and of the code that makes it."""
+    code = [(Path(__file__).parent / name).read_bytes() for name in MADE_BY]
+    return hashlib.sha256(repr((fingerprint(model), made_from, code)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class Answered(NamedTuple):

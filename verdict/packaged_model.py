@@ -59,8 +59,8 @@ class Together(BaseModel):
 class PackagedWeights(BaseModel):
     """The content of `packaged/model.json`. The rows of `coefficients` are in the order of `STANCES`.
 
-    `weighted_f1` is the model's figure on documents that were not in training; `threshold` the probability below which
-    neither side is named.
+    `weighted_f1` is the model's figure on the kind of documents that it was made from, `lowest_f1` the lowest on other
+    kinds; `threshold` the probability below which neither side is named.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -72,6 +72,7 @@ class PackagedWeights(BaseModel):
     temperature: float = Field(gt=0)
     largest: float = Field(gt=0)
     weighted_f1: float = Field(ge=0, le=1)
+    lowest_f1: float = Field(ge=0, le=1)
     mean: Numbers
     scale: Numbers
     coefficients: tuple[tuple[float, ...], ...]
@@ -105,7 +106,11 @@ class PackagedStances:
             name = self._found.name
             require_models(f"the packaged stance model, whose embedding model {name} is of another kind here,")
         self._runtime = runtime.using(device="cpu")
-        self.name = f"packaged stance model; weighted F1 {self._weights.weighted_f1:.2f} on unseen papers"
+        lowest, highest = self._weights.lowest_f1, self._weights.weighted_f1
+        self.name = (
+            f"packaged stance model: a lead to read, not a finding (weighted F1 {lowest:.2f} to {highest:.2f} on "
+            "unseen claims, by their kind)"
+        )
 
     def __call__(self, cases: Sequence[Case]) -> Iterator[Judged]:
         """One for each case, in order. A document that can't be read gets a stance without a label."""

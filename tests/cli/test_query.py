@@ -46,7 +46,7 @@ def test_a_ranking_is_read_at_a_glance(query):
     assert re.fullmatch(rf"     [\d.]+ · bm25 #1 · doi:{re.escape(shown['doi'])} · {shown['_id']}", facts)
     assert sum(line.startswith("  2  ") for line in lines) == 1 and not any(line.startswith("  3  ") for line in lines)
     verdict = lines[-2]
-    assert re.match(r"         Judged by packaged stance model; weighted F1 0\.\d\d on unseen papers$", verdict)
+    assert re.match(r"         Judged by packaged stance model: a lead to read, not a finding", verdict)
     assert re.search(r"^Verdict  [A-Z_]+ \(0\.\d\d, (low|moderate|high) confidence\)  ", ran.out, re.MULTILINE)
     assert "\x1b" not in ran.out and not re.search(r"[ \t]+$", ran.out, re.MULTILINE)
 
@@ -60,7 +60,7 @@ def test_json_is_what_the_page_promises(query):
     ]
     assert answer["claim"] == {"id": None, "text": SEA}
     assert answer["verdict"]["label"] in ("SUPPORTS", "REFUTES", "NOT_ENOUGH_INFO", "CONFLICTING")
-    assert answer["verdict"]["method"].startswith("packaged stance model; weighted F1 0.")
+    assert answer["verdict"]["method"].startswith("packaged stance model: a lead")
     assert all(0 < piece["stance"]["confidence"] <= 1 for piece in answer["evidence"])
     assert [piece["rank"] for piece in answer["evidence"]] == list(range(1, 11))
     for piece in answer["evidence"]:
