@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import opt
 from .common import notice, print_hanging, print_json, stdout
-from .grounding import Asked, AskedClaim, answer_rows, grounding_options, opened
+from .grounding import Asked, AskedClaim, Given, answer_rows, opened
+from .opt import given
 
 _NOTHING = "there are no figures or tables"
 
@@ -16,19 +19,21 @@ if TYPE_CHECKING:
     from ..articles.figures import FigureRanker, RankedElement
 
 
-@click.command()
-@grounding_options(
-    "context24-figures",
-    "figures",
-    "elements",
-    click.option(
+@dataclass(frozen=True, kw_only=True)
+class Figures(Given):
+    """What `ccheck figures` is asked."""
+
+    recipe: str = given(opt.recipe("Recipe with a table [figures].", default="context24-figures"))
+    images: str | None = given(
         "--images",
         type=click.Path(file_okay=False),
         metavar="FOLDER",
         help="Folder with the articles' images, for recipes that read them.  [default: the folder of the articles]",
-    ),
-)
-def figures(*, images: str | None, **given: Any) -> None:
+    )
+
+
+@opt.command(Figures)
+def figures(asked_for: Figures) -> None:
     """Rank the figures and tables of an article for a claim.
 
     \b
@@ -42,15 +47,13 @@ def figures(*, images: str | None, **given: Any) -> None:
     """
     from ..pipeline.grounding import figures_stage, open_figures
 
-    with opened(given, figures_stage) as (asked, stage, models):
-        ranker, warnings = open_figures(
-            asked.articles, stage, models, _folders(images, given["arguments"], given["store"])
-        )
-        k, quiet = given["k"], given["quiet"]
+    with opened(asked_for, figures_stage) as (asked, stage, models):
+        ranker, warnings = open_figures(asked.articles, stage, models, _folders(asked_for))
+        k, quiet = asked_for.k, asked_for.quiet
         if not quiet:
             notice(*warnings)
         if asked.claim is not None:
-            _answer(asked, asked.claim, ranker, k, given["as_json"], quiet)
+            _answer(asked, asked.claim, ranker, k, asked_for.as_json, quiet)
             return
 
         def answer(claim: AskedClaim) -> list[dict[str, Any]]:
@@ -59,13 +62,13 @@ def figures(*, images: str | None, **given: Any) -> None:
         answer_rows(asked, "elements", answer, _NOTHING, quiet)
 
 
-def _folders(images: str | None, arguments: tuple[str, ...], store: str | None) -> list[str]:
+def _folders(asked_for: Figures) -> list[str]:
     """Where images are looked for: beside the articles, if no folder is named. An archive's images are not read."""
-    if images is not None:
-        return [images]
-    if store is not None or not arguments:
+    if asked_for.images is not None:
+        return [asked_for.images]
+    if asked_for.store is not None or not asked_for.arguments:
         return []
-    path = Path(arguments[0]).expanduser()
+    path = Path(asked_for.arguments[0]).expanduser()
     return [] if path.suffix.lower() == ".zip" else [str(path if path.is_dir() else path.parent)]
 
 

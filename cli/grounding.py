@@ -13,7 +13,7 @@ import click
 from ..core.errors import CcheckError, InvalidData, NotFound, UsageError, batch_error
 from . import opt
 from .common import argument_text, counted, notice, print_json, replacements, resolved_from
-from .opt import Command, options
+from .opt import given
 from .progress import progress_bar, runtime
 
 if TYPE_CHECKING:
@@ -31,32 +31,34 @@ ARTICLES = ("article", "doc_id", "citekey", "cited_doc_id")
 CLAIMS = ("claim", "text", "query")
 
 
-def grounding_options(recipe: str, table: str, what: str, *own: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """The arguments and options of a command with this recipe; `own` are those that only this command has."""
-    return options(
-        click.argument("arguments", nargs=-1, metavar="[ARTICLE|FOLDER|ZIP] [CLAIM]"),
-        opt.number("-k", least=1, help=f"Number of {what} to show.  [default: all]"),
-        opt.file(
-            "--claims",
-            help="Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.",
-        ),
-        click.option(
-            "--article",
-            "only",
-            multiple=True,
-            metavar="ID",
-            help="Look only in this article of the folder, archive or store. Repeatable.",
-        ),
-        opt.recipe(f"Recipe with a table [{table}].", default=recipe),
-        *own,
-        opt.replace,
-        opt.llm,
-        opt.json,
-        opt.store,
-        opt.model,
-        opt.device,
-        opt.quiet,
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """The arguments and options that both commands have."""
+
+    arguments: tuple[str, ...] = given(click.argument("arguments", nargs=-1, metavar="[ARTICLE|FOLDER|ZIP] [CLAIM]"))
+    k: int | None = given(
+        "-k", by=opt.number, least=1, help="How many to show.  [default: all]", heading="Everyday options"
     )
+    claims: str | None = given(
+        "--claims",
+        by=opt.file,
+        help="Claims to answer: rows with claim_id, article and claim. Prints one JSON object per claim.",
+    )
+    only: tuple[str, ...] = given(
+        "--article",
+        "only",
+        multiple=True,
+        metavar="ID",
+        help="Look only in this article of the folder, archive or store. Repeatable.",
+    )
+    store: str | None = given(opt.store)
+    as_json: bool = given(opt.json)
+    quiet: bool = given(opt.quiet)
+    recipe: str
+    llm: str | None = given(opt.llm, heading="Advanced")
+    model: str | None = given(opt.model)
+    device: str | None = given(opt.device, hidden=True)
+    replace: tuple[str, ...] = given(opt.replace, hidden=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,8 @@ class Asked:
 
 
 @contextmanager
-def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Iterator[tuple[Asked, Stage, Runtime]]:
-    """Yields the command's input (from `grounding_options`), the recipe's stage, and the models, which it closes.
+def opened(asked_for: Given, stage_of: Callable[[Recipe], Stage]) -> Iterator[tuple[Asked, Stage, Runtime]]:
+    """Yields the command's input, the recipe's stage, and the models, which it closes.
 
     Raises UsageError for options that don't fit together, NotFound or InvalidData for what can't be read.
     """
@@ -101,15 +103,15 @@ def opened(given: Mapping[str, Any], stage_of: Callable[[Recipe], Stage]) -> Ite
     from ..core.recipe import load_recipe
 
     settings = resolved_from(
-        store=given["store"], embedding_model=given["model"], device=given["device"], llm_model=given["llm"]
+        store=asked_for.store, embedding_model=asked_for.model, device=asked_for.device, llm_model=asked_for.llm
     ).settings
-    recipe = load_recipe(given["recipe"], replacements(given["replace"]))
-    recipe = resolved(settings, Changes(llm=given["llm"]), recipe)
+    recipe = load_recipe(asked_for.recipe, replacements(asked_for.replace))
+    recipe = resolved(settings, Changes(llm=asked_for.llm), recipe)
     stage = stage_of(recipe)
-    asked = read_asked(given["arguments"], given["claims"], given["only"], settings, given["store"] is not None)
-    if not given["quiet"]:
+    asked = read_asked(asked_for.arguments, asked_for.claims, asked_for.only, settings, asked_for.store is not None)
+    if not asked_for.quiet:
         _say_unread(asked.unread)
-    with runtime(settings, given["quiet"]) as models:
+    with runtime(settings, asked_for.quiet) as models:
         yield asked, stage, models
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from . import opt
 from .common import notice, print_hanging, print_json, stdout
-from .grounding import AskedClaim, answer_rows, grounding_options, opened
+from .grounding import AskedClaim, Given, answer_rows, opened
+from .opt import given
 
 if TYPE_CHECKING:
     from ..articles.passages import GroundingPassage
@@ -17,18 +18,20 @@ if TYPE_CHECKING:
 _NOTHING = "no sentence shares a word with the claim"
 
 
-@click.command()
-@grounding_options(
-    "context24-passages",
-    "passages",
-    "passages",
-    click.option(
+@dataclass(frozen=True, kw_only=True)
+class Passages(Given):
+    """What `ccheck passages` is asked."""
+
+    recipe: str = given(opt.recipe("Recipe with a table [passages].", default="context24-passages"))
+    expressions: str | None = given(
         "--expressions",
         metavar="FILE|none",
         help="Expressions that passages must contain: a file from ccheck train expressions.",
-    ),
-)
-def passages(*, expressions: str | None, **given: Any) -> None:
+    )
+
+
+@opt.command(Passages)
+def passages(asked_for: Passages) -> None:
     """Find the passages of an article that show how it arrived at a claim.
 
     \b
@@ -40,15 +43,15 @@ def passages(*, expressions: str | None, **given: Any) -> None:
     from ..pipeline.grounding import open_passages, passages_stage
 
     def stage_of(recipe: Recipe) -> PassagesStage:
-        stage = passages_stage(recipe)
+        stage, expressions = passages_stage(recipe), asked_for.expressions
         return stage if expressions is None else stage.model_copy(update={"expressions": expressions})
 
-    with opened(given, stage_of) as (asked, stage, models):
+    with opened(asked_for, stage_of) as (asked, stage, models):
         ranker = open_passages(asked.articles, stage, models)
-        k, quiet = given["k"], given["quiet"]
+        k, quiet = asked_for.k, asked_for.quiet
         if asked.claim is not None:
             found = ranker.find(asked.claim, ranker.articles)[:k]
-            _show(found, len(asked.articles) > 1, given["as_json"])
+            _show(found, len(asked.articles) > 1, asked_for.as_json)
             if not found and not quiet:
                 notice(_NOTHING)
             return

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import html
 import io
-import random
 import re
 from typing import Any
 
 import pytest
 from bibtexparser.entrypoint import parse_string
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pylatexenc.latex2text import LatexNodes2Text
 
 from ccheck.cli.citing import COLUMNS, Citing, _md
@@ -68,12 +69,10 @@ HOSTILE = (
 PLAIN = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "ˆ": "^", "˜": "~"})
 
 
-def random_texts() -> list[str]:
-    draw = random.Random(0)
-    return ["".join(draw.choice(HOSTILE + tuple("abc ,=\n")) for _ in range(draw.randrange(1, 9))) for _ in range(60)]
-
-
-TEXTS = (*HOSTILE, *random_texts())
+texts = st.one_of(
+    st.sampled_from(HOSTILE), st.lists(st.sampled_from((*HOSTILE, *"abc ,=\n")), max_size=8).map("".join), st.text()
+)
+some = settings(max_examples=150, deadline=None, derandomize=True)
 
 
 def result(title: str = "Sea", claim: str = "a claim", **metadata: Any) -> Result:
@@ -88,7 +87,8 @@ def cited(format_: str, *results: Result) -> str:
     return "".join(citing.text(one) for one in results)
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@some
+@given(texts)
 def test_bibtex_is_one_entry_with_this_text(text: str) -> None:
     metadata = {"authors": [text, "Smith, Anna"], "journal": text, "volume": text, "url": text, "year": 2019}
     written = cited("bibtex", result(text, **metadata))
@@ -100,10 +100,11 @@ def test_bibtex_is_one_entry_with_this_text(text: str) -> None:
     assert set(fields) <= {"title", "author", "year", "journal", "volume", "url"}
     wanted = " ".join(printable(text).split())
     if wanted:
+        assert fields["title"].value
+    if wanted.isascii() or wanted in HOSTILE:  # some names of LaTeX stand for several characters
         decode = LatexNodes2Text(strict_latex_spaces=True).latex_to_text
-        read = decode(fields["title"].value)
-        assert squeezed(read) == squeezed(wanted)
-        assert fields["year"].value == "2019" and "Smith, Anna" in fields["author"].value
+        assert squeezed(decode(fields["title"].value if wanted else "")) == squeezed(wanted)
+    assert fields["year"].value == "2019" and "Smith, Anna" in fields["author"].value
 
 
 def squeezed(text: str) -> str:
@@ -125,7 +126,8 @@ def test_bibtex_has_a_key_for_each_paper() -> None:
     assert keys == ["paper"]
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@some
+@given(texts)
 def test_cells_are_text(text: str) -> None:
     rows = list(csv.reader(io.StringIO(cited("csv", result(text, text, authors=[text], journal=text)))))
     assert rows[0] == list(COLUMNS) and [len(row) for row in rows] == [len(COLUMNS)] * 2
@@ -134,7 +136,8 @@ def test_cells_are_text(text: str) -> None:
     assert rows[1][6].removeprefix("'") == " ".join(printable(text).split()).removeprefix("'")
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@some
+@given(texts)
 def test_markdown_shows_text_as_it_is(text: str) -> None:
     markdown = cited("md", result(text, text))
     assert markdown.count("\n") == 6 and markdown == "".join(map(printable_line, markdown.splitlines(True)))
