@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+from more_itertools import chunked
 
 from ..core.errors import NotFound, UsageError
 from ..core.files import writing
@@ -178,7 +179,7 @@ def remove(
         info = opened.info()
         assert info is not None
         opened.prepare(info.layout)
-        removed = sum(opened.delete(found[start : start + AT_ONCE]) for start in range(0, len(found), AT_ONCE))
+        removed = sum(opened.delete(some) for some in chunked(found, AT_ONCE))
         opened.publish()
         if not quiet:
             notice(f"{counted(removed, 'document')} removed from {opened.name}")

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from more_itertools import chunked
+
 from .files import private_folder
 
 _TIMEOUT_S = 30.0
@@ -52,8 +54,7 @@ class Cache:
         found: dict[bytes, bytes] = {}
         with self._lock:
             try:
-                for start in range(0, len(keys) if self._database is not None else 0, _AT_ONCE):
-                    some = keys[start : start + _AT_ONCE]
+                for some in chunked(keys if self._database is not None else (), _AT_ONCE):
                     marks = ",".join("?" * len(some))
                     query = f"SELECT key, value FROM entries WHERE key IN ({marks})"  # noqa: S608
                     found.update(self._database.execute(query, some) if self._database is not None else ())

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from more_itertools import chunked
+
 from ..core.cache import Cache
 from ..core.closing import Closing
 from ..core.types import SparseVector, Vector
@@ -121,8 +123,7 @@ def encode_once(
     # too small shows at once.
     missing = sorted(distinct.keys() - known.keys(), key=lambda key: (-len(distinct[key]), key))
     on_done(len(known), len(distinct))
-    for start in range(0, len(missing), SLICE):
-        some = missing[start : start + SLICE]
+    for some in chunked(missing, SLICE):
         values = list(encode([distinct[key] for key in some]))
         cache.put(some, values)
         known.update(zip(some, values, strict=True))

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from more_itertools import chunked
+
 from ..core.errors import InvalidData, MissingExtra
 from ..core.models import FoundModel, best_device, check_device, load_transformer, require_models
 from ..core.types import Vector
@@ -55,8 +57,8 @@ class Clip:
 
         model, _, prepare = self._loaded
         vectors: list[Vector | None] = []
-        for start in range(0, len(files), BATCH):
-            pictures = [self._read(file) for file in files[start : start + BATCH]]
+        for some in chunked(files, BATCH):
+            pictures = [self._read(file) for file in some]
             pixels = [prepare(one, return_tensors="pt")["pixel_values"] for one in pictures if one is not None]
             made: Iterator[Vector] = iter(())
             if pixels:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from more_itertools import chunked
+
 from ..core.analysis import sentence_spans
 from ..core.cutting import WORD, Count, pieces, windows
 from ..core.types import Document, document_text
@@ -54,8 +56,7 @@ def _in_slices(count_tokens: Count) -> Count:
     """The same over slices: tokenizers hold many times a text's size while they count it."""
 
     def count(texts: Sequence[str]) -> list[int]:
-        slices = (texts[start : start + COUNTED_TOGETHER] for start in range(0, len(texts), COUNTED_TOGETHER))
-        return [tokens for some in slices for tokens in count_tokens(some)]
+        return [tokens for some in chunked(texts, COUNTED_TOGETHER) for tokens in count_tokens(some)]
 
     return count
 

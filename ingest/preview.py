@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from more_itertools import chunked
 
 from ..core.types import Document
 from .documents import digest, layout_bytes
@@ -72,7 +73,7 @@ def planned_questions(
         documents = (
             made for made in _documents(find_sources(sources, options.reading), options) if isinstance(made, Document)
         )
-        while some := list(itertools.islice(documents, BATCH_WRITTEN)):
+        for some in chunked(documents, BATCH_WRITTEN):
             digests = {document.id: digest(document, held) for document in some}
             known = store.digests(list(digests)) if exists else {}
             new = [

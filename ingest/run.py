@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from more_itertools import chunked, constrained_batches
+
 from ..articles.stored import article_of, is_article
 from ..core.citation import doi_of, is_retracted
 from ..core.errors import CcheckError, InvalidData, why_unread
@@ -183,7 +185,9 @@ class _Run:
         is_new = info is None or not (info.documents or info.pending)
         pool = ThreadPoolExecutor(self._store.upserts_at_once, "ccheck-store")
         try:
-            for items in _batches(self._items(records), BATCH_DOCUMENTS if self._writer is None else BATCH_WRITTEN):
+            most = BATCH_DOCUMENTS if self._writer is None else BATCH_WRITTEN
+            batches = constrained_batches(self._items(records), BATCH_CHARS, most, get_len=_chars, strict=False)
+            for items in map(list, batches):
                 batch = _Batch(items, bytes_read=self._bytes_read)
                 if not is_new:
                     items = batch.items = self._joined(items)
@@ -291,9 +295,8 @@ class _Run:
         if not self._joining:
             return
         self._store.publish()  # so that they can be read
-        ids = list(self._joining)
-        for start in range(0, len(ids), BATCH_JOINED):
-            stored = self._store.get(ids[start : start + BATCH_JOINED])
+        for ids in chunked(self._joining, BATCH_JOINED):
+            stored = self._store.get(ids)
             changed = [
                 document
                 for id_, page in stored.items()
@@ -482,14 +485,5 @@ def _to_go_on(error: CcheckError) -> CcheckError:
     return type(error)(message)
 
 
-def _batches(items: Iterator[_Item], most: int) -> Iterator[list[_Item]]:
-    batch: list[_Item] = []
-    size = 0
-    for item in items:
-        batch.append(item)
-        size += len(item.document.title) + len(item.document.text)
-        if len(batch) >= most or size >= BATCH_CHARS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+def _chars(item: _Item) -> int:
+    return len(item.document.title) + len(item.document.text)

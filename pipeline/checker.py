@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from more_itertools import chunked
 
 from ..core.adjust import filled, resolved
 from ..core.closing import Closing
@@ -212,7 +213,7 @@ class Checker(Closing):
         documents = self._documents_to_read(run.plan) if run.trace else None
         answered = False
         why = functools.cache(lambda: why_nothing(run))
-        for batch in _batches(claims, MEASURED_BATCH if run.trace else BATCH):
+        for batch in chunked(claims, MEASURED_BATCH if run.trace else BATCH):
             states = run.states(batch)
             try:
                 try:
@@ -237,7 +238,7 @@ class Checker(Closing):
                 yield run, states
                 continue
             answered = answered or bool(going(states))
-            for some in _batches(
+            for some in chunked(
                 states, at_once(self.recipe.verdict, MEASURED_AT_ONCE if run.trace else ANSWERED_AT_ONCE)
             ):
                 rerank(run, some)
@@ -316,9 +317,3 @@ def at_once(verdict: VerdictStage, claims: int) -> int:
         return claims
     fill = math.ceil(verdict.batch / verdict.documents)
     return max(fill, claims // fill * fill)
-
-
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while batch := list(itertools.islice(iterator, size)):
-        yield batch

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import httpx
 import orjson
+from more_itertools import chunked
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from .. import __version__
@@ -160,8 +161,7 @@ class RemoteReranker:
         limit = route.limit or len(passages)
         found: list[tuple[float, bool]] = []
         largest = 0
-        for start in range(0, len(passages), limit):
-            piece = passages[start : start + limit]
+        for piece in chunked(passages, limit):
             scored, size = self._scored(route, query, piece)
             found += scored
             largest = max(largest, size)

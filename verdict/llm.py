@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from more_itertools import chunked
 from pydantic import BaseModel
 
 from ..core.errors import UsageError
@@ -292,8 +293,7 @@ class LlmStances:
         stream.check()
 
     def _batches(self, cases: Sequence[Case]) -> list[list[tuple[Claim, Document]]]:
-        pairs = list(_pairs(cases))
-        return [pairs[start : start + self._stage.batch] for start in range(0, len(pairs), self._stage.batch)]
+        return list(chunked(_pairs(cases), self._stage.batch))
 
     @property
     def _batch_tokens(self) -> int:

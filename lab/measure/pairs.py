@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from more_itertools import chunked
+
 from ...core.errors import InvalidData
 from ...core.types import Claim, Document, Evidence, Hit, Label, Stance, Usage
 from ...ingest.rows import take_all
@@ -104,8 +106,8 @@ def with_documents(pairs: Sequence[Pair], get: Callable[[Sequence[str]], Mapping
     """The pairs with their documents, as far as `get` (ids to documents) has those that are named by id only."""
     ids = list(dict.fromkeys(pair.doc_id for pair in pairs if pair.document is None and pair.doc_id is not None))
     found: dict[str, Document] = {}
-    for start in range(0, len(ids), _READ_AT_ONCE):
-        found |= get(ids[start : start + _READ_AT_ONCE])
+    for some in chunked(ids, _READ_AT_ONCE):
+        found |= get(some)
     return [
         pair if pair.document is not None else Pair(pair.claim, pair.label, found.get(pair.doc_id or ""), pair.doc_id)
         for pair in pairs

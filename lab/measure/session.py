@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from more_itertools import chunked
+
 from ...core.adjust import Changes, resolved
 from ...core.errors import UsageError
 from ...core.recipe import load_recipe, models_used
@@ -132,8 +134,8 @@ class Session:
     def known(self, ids: Sequence[str]) -> Collection[str]:
         """Those of the given document ids that the store has."""
         found: set[str] = set()
-        for start in range(0, len(ids), 500):
-            found |= self.store.get(ids[start : start + 500]).keys()
+        for some in chunked(ids, 500):
+            found |= self.store.get(some).keys()
         return found
 
     def evaluate(

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from more_itertools import chunked
+
 from ...core.errors import InvalidData, UsageError
 from ...core.files import write_text
 from ...core.models import find_model, fingerprint
@@ -184,8 +186,8 @@ class _Trainer:
         draw = torch.Generator().manual_seed(self._options.seed * 100_003 + number)
         order = torch.randperm(len(self._pairs), generator=draw).tolist()
         losses = []
-        for start in range(0, len(order), self._options.batch):
-            pairs = [self._pairs[i] for i in order[start : start + self._options.batch]]
+        for some in chunked(order, self._options.batch):
+            pairs = [self._pairs[i] for i in some]
             others = torch.zeros(len(pairs), len(self._documents), dtype=torch.bool)
             for row, (claim, place) in enumerate(pairs):
                 others[row, self._relevant[claim]] = True

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from more_itertools import chunked
+
 from ...core.errors import InvalidData, UsageError
 from ...core.files import write_text
 from ...core.types import Claim, Document
@@ -207,8 +209,7 @@ class _Judge:
         self._made.model.eval()
         values: list[float] = []
         with autocast(self._options, self._device):
-            for start in range(0, len(encoded), _SCORED_AT_ONCE):
-                part = encoded[start : start + _SCORED_AT_ONCE]
+            for part in chunked(encoded, _SCORED_AT_ONCE):
                 values += self._made.scores(self._made.model, part, self._options.batch_tokens).tolist()
         self._made.model.train(was_training)
         return values

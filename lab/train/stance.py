@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from more_itertools import chunked
+
 from ...core.analysis import clean, sentence_spans, terms
 from ...core.errors import InvalidData, UsageError
 from ...core.models import find_model, loading_quietly
@@ -156,9 +158,8 @@ class BalancedSampler:
             rows = draw.choices(rows, self._weights, k=len(self))
         together = self._batch * SORTED_TOGETHER
         batches: list[list[int]] = []
-        for start in range(0, len(rows), together):
-            some = sorted(rows[start : start + together], key=lambda row: self._lengths[row])
-            batches += [some[at : at + self._batch] for at in range(0, len(some), self._batch)]
+        for some in chunked(rows, together):
+            batches += chunked(sorted(some, key=lambda row: self._lengths[row]), self._batch)
         # The batch that is not full comes last, because the Trainer cuts the row numbers into batches again.
         short = [batch for batch in batches if len(batch) < self._batch]
         full = [batch for batch in batches if len(batch) == self._batch]

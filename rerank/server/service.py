@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from more_itertools import chunked
+
 from ...core.errors import CcheckError
 from ..types import Scorer, sigmoid
 from .config import Access, Limits
@@ -102,11 +104,9 @@ class Service:
         self.check_texts(read, query)
         scorer, loop = self.scorers[name], asyncio.get_running_loop()
         encoded = []
-        for start in range(0, len(texts), PIECE):
+        for piece in chunked(read, PIECE):
             try:
-                encoded += await loop.run_in_executor(
-                    self._tokenising, scorer.encode, query, read[start : start + PIECE]
-                )
+                encoded += await loop.run_in_executor(self._tokenising, scorer.encode, query, piece)
             except CcheckError as error:
                 raise Refusal(422, str(error)) from error
         cut = [i for i, one in enumerate(encoded) if one.cut or i in cut_here]

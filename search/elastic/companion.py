@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from more_itertools import chunked
+
 from ...core.errors import CcheckError, ServerError
 from ...core.layout import Layout
 from ...core.stages import Bm25, Fusion, Retriever
@@ -23,7 +25,7 @@ from . import changes
 from .errors import WHOLE, Denied, refuse_parts
 from .papers import by_paper
 from .queries import Body, filter_bodies
-from .reading import IDS_AT_ONCE, batches
+from .reading import IDS_AT_ONCE
 from .store import COMPANION, KNOWN_SECONDS, ElasticStore
 
 PREFIX: Final = "ccheck-companion-"
@@ -200,7 +202,7 @@ class Companion(ElasticStore):
         index = self._theirs._index()
         copies = len(index.concrete)
         found: dict[str, Hashable] = {}
-        for some in batches(sorted(ids), max(1, IDS_AT_ONCE // copies)):
+        for some in chunked(sorted(ids), max(1, IDS_AT_ONCE // copies)):
             query = {"bool": {"filter": [{"ids": {"values": some}}, *filters]}}
             body: Body = {"query": query, "size": len(some) * copies, "track_total_hits": False}
             if index.group is not None:

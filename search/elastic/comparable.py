@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from more_itertools import chunked
+
 from ..filters import PUBLISHED, Kind
 from .client import Client
 from .fields import NUMBERS
@@ -47,8 +49,7 @@ def _made_here(client: Client, name: str, types: Mapping[str, Mapping[str, Any]]
 def _with_text(client: Client, name: str, fields: Sequence[str]) -> set[str]:
     """Those fields with numbers in which a document has something else."""
     found: set[str] = set()
-    for first in range(0, len(fields), COUNTED_AT_ONCE):
-        some = fields[first : first + COUNTED_AT_ONCE]
+    for some in chunked(fields, COUNTED_AT_ONCE):
         others = {
             str(place): {
                 "bool": {

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any, TypeAlias
+
+from more_itertools import chunked
 
 from ...core.types import Document
 from .client import Client
@@ -138,7 +139,7 @@ def hits_by_id(
     """
     named = ids_read(of) if of is not None else {}
     copies *= 2 if named else 1  # a document's field can have the `_id` of another one
-    for some in batches(ids, max(1, at_once // copies)):
+    for some in chunked(ids, max(1, at_once // copies)):
         asked = {
             "query": by_ids(of, some) if of is not None else {"ids": {"values": some}},
             "size": len(some) * copies,
@@ -204,7 +205,7 @@ def stored(
     client: Client, name: str, ids: Sequence[str], source: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Ids with what an index made by ccheck stores for them, as last written. Raises an error of any of them."""
-    for some in batches(ids, DOCUMENTS_AT_ONCE):
+    for some in chunked(ids, DOCUMENTS_AT_ONCE):
         params = {f"_source_{which}": ",".join(fields) for which, fields in source.items()}
         answer = client.on_index("POST", name, "_mget", {"ids": some}, params=params, slow=True)
         for one in answer["docs"]:
@@ -220,9 +221,3 @@ def home_of(index: Index, id_: str) -> Key | None:
         if id_.startswith(f"{concrete}/"):
             return concrete, id_.removeprefix(f"{concrete}/")
     return None
-
-
-def batches(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import numpy as np
 from filelock import FileLock, Timeout
+from more_itertools import chunked
 
 from ...core.analysis import open_analysis
 from ...core.closing import Closing
@@ -115,8 +116,7 @@ class LocalStore(Closing):
 
     def scan(self, filters: Sequence[Filter] = ()) -> Iterator[Document]:
         seqs = self._reading(lambda database: sorted(database.passing(filters) if filters else database.ids()))
-        for start in range(0, len(seqs), SCANNED_AT_ONCE):
-            some = seqs[start : start + SCANNED_AT_ONCE]
+        for some in chunked(seqs, SCANNED_AT_ONCE):
             found = self._reading(partial(Database.documents_by_seq, seqs=some))
             yield from (found[seq] for seq in some if seq in found)
 

@@ -178,7 +178,7 @@ def test_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "BATCH_CHARS", 50)
     store = MemoryStore()
     ingest([str(tmp_path / "a.jsonl")], store)
-    assert [len(ids) for ids in store.upserts][:5] == [3, 3, 3, 3, 2]
+    assert [len(ids) for ids in store.upserts][:5] == [2, 2, 2, 2, 2]  # never more than the limit
 
 
 def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
