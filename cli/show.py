@@ -64,7 +64,9 @@ def show_result(
     elif not result.evidence:
         passing = " and ".join(f"{one.field}{one.operator}{one.value}" for one in filters)
         passing = f" with {printable(passing)}" if passing else ""
-        console.print(f"No document{passing} bears on this claim.\n", markup=False, soft_wrap=True)
+        degraded = any(warning.startswith("retrieval is degraded") for warning in result.warnings)
+        none = "was found, but retrieval is degraded" if degraded else "bears on this claim"
+        console.print(f"No document{passing} {none}.\n", markup=False, soft_wrap=True)
     if _nothing_bears(result, recipe) and result.evidence:
         note = (
             f"Nothing in this collection seems to bear on the claim (probability {result.relevance:.2f}). What follows "

@@ -1,18 +1,29 @@
-"""Whether a model made the vectors of an index that does not say which did: some of its texts are embedded again."""
+"""Whether a model made the vectors of an index that ccheck did not make: some of its texts are embedded again."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..core.errors import InvalidData
 from ..core.types import Document, Vector
+
+if TYPE_CHECKING:
+    from ..encode.dense import Embedder
+    from ..search import Store
 
 SAMPLED = 20
 """How many documents are compared."""
 SAME, NEAR = 0.98, 0.8
 """Mean cosines: from the first on the same model made both; from the second on one like it, or of other texts."""
+UNLIKE = 0.5
+"""A mean cosine below which searches would find what chance finds."""
 FORMATS: dict[str, Callable[[Document], str]] = {
     "its text": lambda document: document.text,
     "its title and text": lambda document: f"{document.title} {document.text}".strip(),
@@ -51,3 +62,35 @@ def agreement(
         if cosine > best.cosine:
             best = Agreement(len(stored), cosine, of)
     return best
+
+
+def refuse_other_model(store: Store, embedder: Embedder, folder: Path) -> str | None:
+    """Compare the model with the vectors of an index that ccheck did not make, once; `folder` remembers that.
+
+    Returns a warning where they agree in part. Raises InvalidData if another model made the vectors.
+    """
+    from ..search.elastic import ElasticStore
+
+    if not isinstance(store, ElasticStore):
+        return None
+    name = hashlib.sha256(f"{store.vectors_of()} {embedder.spec.fingerprint}".encode()).hexdigest()
+    remembered = folder / "agreement" / name
+    if remembered.exists() or not (found := store.with_vectors(SAMPLED)):
+        return None
+    one = agreement(found, embedder.encode_documents)
+    said = (
+        f"{embedder.spec.model} embeds {one.documents} documents of {store.name} with a mean cosine of "
+        f"{one.cosine:.2f} to the vectors stored there"
+    )
+    if one.cosine < UNLIKE:
+        raise InvalidData(
+            f"{said}: another model made them, or this one from other texts than {one.of}. Name that model with "
+            "--model, or the fields of text in the store's profile (ccheck doctor shows them), or search words alone "
+            "with --recipe bm25"
+        )
+    if one.cosine < NEAR:
+        return f"{said}: {one.verdict}. Name the model that made them with --model"
+    with contextlib.suppress(OSError):
+        remembered.parent.mkdir(parents=True, exist_ok=True)
+        remembered.touch()
+    return None

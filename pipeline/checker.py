@@ -23,7 +23,7 @@ from ..search import Filter, Store, open_store, parse_filter
 from ..search.filters import named, refuse_unfit
 from ..verdict import Judge
 from .empty import why_nothing
-from .plan import Plan, make_plan
+from .plan import DEGRADED, Plan, make_plan
 from .run import ClaimState, Run, going
 from .steps import (
     cases,
@@ -170,18 +170,36 @@ class Checker(Closing):
                     skipped(reason)
             yield from method.plan_prompts(cases(current, states))
 
-    def plan(self) -> Plan:
-        """The parts of the recipe that can run on this store and machine. Raises if a required part can't."""
+    def plan(self, *, compared: bool = True) -> Plan:
+        """The parts of the recipe that can run on this store and machine. Raises if a required part can't.
+
+        `compared`: the model is first compared with stored vectors that may come from another one.
+        """
         if self._plan is None:
+            info = self.store.info(figures=self.memory is not None)  # a memory asks whether the store is the same
             self._plan = make_plan(
                 self.recipe,
-                self.store.info(figures=self.memory is not None),  # a memory asks whether the store is the same
+                info,
                 self.store.name,
                 self.runtime,
                 strict=self._strict,
                 judges=self._judge is None,
             )
+            # The layout of an index that ccheck made has the fingerprint of its model.
+            if compared and info is not None and info.layout.embedding is None:
+                self._plan = self._compared(self._plan)
         return self._plan
+
+    def _compared(self, plan: Plan) -> Plan:
+        """The plan with a warning where another model may have made the vectors. Raises InvalidData where one did."""
+        from .agreement import refuse_other_model
+
+        if plan.embedder is None:
+            return plan
+        warning = refuse_other_model(self.store, plan.embedder, self.settings.cache_dir)
+        if warning is None:
+            return plan
+        return replace(plan, warnings=(*plan.warnings, f"{DEGRADED}: {warning}"), degraded=True)
 
     def _run(self, k: int, given: str | Filter | Sequence[str | Filter], *, details: bool, trace: bool = False) -> Run:
         if k < 1:

@@ -295,7 +295,7 @@ def _store(resolved: Resolved, write_profile: bool) -> Iterator[Finding]:
                 if profile is not None and write_profile:
                     yield _written(info.name, profile)
                 return
-            plan = checker.plan()
+            plan = checker.plan(compared=False)  # this says so itself, below
             checker.check(Claim(PROBE), k=1)
             about.append(f"searched with {', '.join(plan.retrievers)}")
             yield Finding("store", "ok", "; ".join(about))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from ..core.analysis import terms
 from ..search import Filter, Store
 from ..search.filters import PUBLISHED
+from .plan import DEGRADED
 from .run import Run
 
 _WORD = re.compile(r"\w+")
@@ -21,6 +22,10 @@ def why_nothing(run: Run) -> Callable[[str], str]:
     counted = functools.cache(lambda: _passing(run.store, run.filters))
 
     def why(text: str) -> str:
+        said = found_nothing(text)
+        return f"{DEGRADED}, and what could be searched has nothing: {said}" if run.plan.degraded else said
+
+    def found_nothing(text: str) -> str:
         total, passing = counted()
         if not passing:
             return _filtered_out(run.store, run.filters, total)

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ..verdict.questions.asking import Asking
 
 
+DEGRADED = "retrieval is degraded"
+"""The beginning of a warning that searches find less than they should."""
+
+
 @dataclass(frozen=True, slots=True)
 class Encoder:
     """Encodes claims for one retriever: as an embedding, with or without an adapter, or as a sparse vector."""
@@ -44,7 +48,8 @@ class Plan:
     `embedder` is the model of the store's main vectors, if it is used. `match` compares the tokens of a claim with
     those of sentences, where its model is here. `rewriter` is who rewrites claims, None if nobody does. `asking` is
     who asks and answers questions about claims, None for recipes without. If nobody judges, though the recipe asks
-    for it, `no_method` says why.
+    for it, `no_method` says why. `degraded`: searches find less than they should, so that nothing follows from what
+    they don't find.
     """
 
     retrievers: dict[str, Retriever]
@@ -61,6 +66,7 @@ class Plan:
     state: str | None = None
     asking: Asking | None = None
     sentence_scorer: Rerank | None = None
+    degraded: bool = False
 
     @property
     def found_by(self) -> str:
@@ -84,12 +90,15 @@ def make_plan(
         raise NotFound(f"the store {info.name} is empty. Fill it with ccheck ingest FILE")
     warnings = [f"{new} stands in for {old}" for old, new in recipe.replace.items()]
     warnings += info.notices
+    degraded = list(info.degraded)
     if info.pending:
-        warnings.append(
+        degraded.append(
             f"{info.pending:,} documents are not yet in the BM25 index: an ingest is running or was interrupted. "
             "To finish it, run it again"
         )
-    retrievers, encoders = _open_retrievers(recipe, info, runtime, warnings)
+    left_out = warnings if info.dimensions is None else degraded
+    retrievers, encoders = _open_retrievers(recipe, info, runtime, left_out)
+    warnings += [f"{DEGRADED}: {one}" for one in degraded]
     used = [encoder.dense for encoder in encoders.values() if encoder.dense is not None]
     main = info.layout.embedding
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
@@ -137,6 +146,7 @@ def make_plan(
         info.state,
         asking,
         _sentence_scorer(rerankers),
+        bool(degraded),
     )
 
 

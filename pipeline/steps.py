@@ -41,8 +41,8 @@ def retrieve(run: Run, states: Sequence[ClaimState]) -> None:
 
 
 def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
-    """Fill in the probability that something that was found bears on the claim."""
-    if not run.estimates:
+    """Fill in the probability that something that was found bears on the claim, unless searches find too little."""
+    if not run.estimates or run.plan.degraded:
         return
     embedder = run.plan.embedder
     fingerprint = embedder.spec.fingerprint if embedder is not None else None

@@ -25,7 +25,7 @@ class StoreInfo:
     `profile` has the fields of such an index, and the model that the settings name for its vectors.
     `state` changes whenever the content does, and is None if that is unknown. `words`: there is text for BM25 to
     search. `semantic` are fields that the server itself embeds, as it does claims. `notices` are messages for the
-    person who searches.
+    person who searches; `degraded` says why searches find less than they should.
     """
 
     name: str
@@ -41,6 +41,7 @@ class StoreInfo:
     words: bool = True
     semantic: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    degraded: tuple[str, ...] = ()
     profile: StoreProfile | None = None
 
     @property

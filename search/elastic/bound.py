@@ -63,7 +63,11 @@ def is_own(alias: str) -> bool:
 
 def described(client: Client, name: str) -> dict[str, Any]:
     """Every index behind a name, with its aliases, settings and mapping. Raises NotFound."""
-    return client.on_index("GET", name)
+    answer = client.on_index("GET", name)
+    with client.understanding():
+        for index, one in answer.items():
+            found(index, one)
+    return answer
 
 
 def found(index: str, one: Mapping[str, Any]) -> Bound:

@@ -18,7 +18,7 @@ from elastic_transport import ApiError, ConnectionTimeout, SerializationError, T
 from urllib3.exceptions import ConnectTimeoutError
 
 from ...core.errors import CcheckError, NotFound, ServerError, UsageError
-from ...core.http import is_lasting, pause, why_unreachable
+from ...core.http import is_lasting, pause, retry_after, why_unreachable
 from ...core.redaction import redact
 from .connection import Connection
 from .errors import CERTIFICATES, Busy, busy_part, is_type, may_pass, reason_of, translate
@@ -163,10 +163,17 @@ class Client:
                 return state.attempt_number >= ATTEMPTS or is_lasting(_error(state) or Busy(0, ""))
             return now - min(failed_since, self._silent_since) >= self.connection.retry_seconds
 
+        def wait(state: tenacity.RetryCallState) -> float:
+            error = _error(state)
+            asked = retry_after(error.meta.headers) if patient and isinstance(error, ApiError) else None
+            seconds = pause(tries, asked, first=0.1, longest=5 if patient else 0.5)
+            since = min(failed_since or time.monotonic(), self._silent_since or time.monotonic())
+            return min(seconds, max(0.05, since + self.connection.retry_seconds - time.monotonic()))
+
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(passes),
             stop=enough,
-            wait=lambda _: pause(tries, first=0.1, longest=5 if patient else 0.5),
+            wait=wait,
             sleep=tenacity.sleep_using_event(stopped),
             before_sleep=self._say if patient else None,
             reraise=True,

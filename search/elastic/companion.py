@@ -96,10 +96,10 @@ class Companion(ElasticStore):
         said = f"{ours.name}: {ours.documents:,} documents, {ours.layout.describe()}"
         if late:
             said += f"; {late:,} writes to {self._theirs.index} since it was last up to date"
-        notices = theirs.notices
+        degraded = theirs.degraded
         if lacking > 0:
-            notices = (
-                *notices,
+            degraded = (
+                *degraded,
                 f"the companion {ours.name} lacks {lacking:,} of {theirs.documents:,} documents, which only BM25 "
                 f"finds. Run ccheck index enrich --store {theirs.name}",
             )
@@ -112,7 +112,7 @@ class Companion(ElasticStore):
             state=None if None in states else "+".join(map(str, states)),
             details={**theirs.details, "companion": said},
             semantic=() if ours.layout.dense else theirs.semantic,
-            notices=notices,
+            degraded=degraded,
         )
 
     def behind(self) -> int | None:
@@ -226,16 +226,19 @@ class JoinedStore(ElasticStore):
     """An index or alias, together with its companion if there is one that the key or user may read."""
 
     _beside: tuple[float, Companion | None] | None = None
+    _denied: str | None = None
+    """Why its companion can't be read."""
 
     def companion(self, fresh: bool = False) -> Companion | None:
         if self._index().made_here or self._index().id is not None or not may_have_one(self.index):
             return None
         if self._beside is None or fresh or time.monotonic() - self._beside[0] > KNOWN_SECONDS:
             beside = Companion(self)
+            self._denied = None
             try:
                 there = beside._load() is not None
-            except Denied:
-                there = False
+            except Denied as error:
+                there, self._denied = False, f"its companion can't be searched: {error}"
             self._beside = time.monotonic(), beside if there else None
         return self._beside[1]
 
@@ -246,6 +249,8 @@ class JoinedStore(ElasticStore):
     def info(self, *, figures: bool = True) -> StoreInfo | None:
         found = super().info(figures=figures)
         beside = self.companion(fresh=True) if found is not None else None
+        if found is not None and self._denied is not None:
+            return replace(found, degraded=(*found.degraded, self._denied))
         return found if found is None or beside is None else beside.joined(found, figures=figures)
 
     def search(

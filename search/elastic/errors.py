@@ -12,7 +12,7 @@ from elasticsearch import UnsupportedProductError
 from urllib3.exceptions import ConnectTimeoutError
 
 from ...core.errors import CcheckError, InvalidData, NotFound, ServerError
-from ...core.http import BUSY, TooLarge, redirected, why_unreachable
+from ...core.http import BUSY, redirected, why_unreachable
 from ...core.redaction import redact
 from .connection import Connection
 
@@ -89,7 +89,7 @@ def translate(error: Exception, connection: Connection, index: str | None) -> Cc
         if elsewhere is not None:
             return ServerError(elsewhere)
         return from_response(error.meta.status, error.body, connection, index)
-    if isinstance(error.__cause__, TooLarge):
+    if isinstance(error.__cause__, CcheckError):
         return error.__cause__
     if isinstance(error, TlsError) and "Fingerprints did not match" in str(error.__cause__):
         return ServerError(

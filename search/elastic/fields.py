@@ -164,5 +164,10 @@ def flatten(source: Mapping[str, Any], prefix: str = "") -> dict[str, Value]:
     return flat
 
 
+def words_of(text: str) -> str:
+    """A text without what a copy of it can differ in: white space, and the parts that it was joined from."""
+    return " ".join(text.split())
+
+
 def text_of(value: Value) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)

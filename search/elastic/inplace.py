@@ -17,10 +17,11 @@ from .bound import Bound
 from .changes import Written
 from .enrich import Page, Source, Wrote, open_source
 from .errors import refuse_parts
+from .schema import DIGEST_IN_PLACE
 
 OBJECT: Final = "ccheck"
 """The object that a document gets."""
-VECTOR, DIGEST = f"{OBJECT}.vector", f"{OBJECT}.digest"
+VECTOR, DIGEST = f"{OBJECT}.vector", DIGEST_IN_PLACE
 _GRAPH_BYTES: Final = 150
 """About what the HNSW graph and the quantised vector's corrections take for each vector, beside the vector itself."""
 _LONGEST: Final = 50

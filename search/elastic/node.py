@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from elastic_transport import Urllib3HttpNode
-from urllib3 import HTTPHeaderDict
+from urllib3 import HTTPHeaderDict, Timeout
+from urllib3.exceptions import ReadTimeoutError
 
+from ...core.errors import ServerError
 from ...core.http import Counted
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from elastic_transport import NodeConfig
     from urllib3 import BaseHTTPResponse
 
+CONNECT_SECONDS = 5.0
+"""The longest time for a connection and its TLS handshake: a server of plain http can wait for ever for that to end."""
 MOST_BYTES = 512 << 20
 """Decoded bytes of an answer: a thousand documents of half a megabyte each. An error has far fewer, see `Counted`."""
 _BLOCK = 1 << 20
@@ -42,7 +47,19 @@ class LimitedNode(Urllib3HttpNode):
         urlopen, server = self.pool.urlopen, f"{config.scheme}://{config.host}:{config.port}"
 
         def limited(method: str, target: str, **options: Any) -> _Answer:
-            response = urlopen(method, target, preload_content=False, **options)
+            seconds = options.pop("timeout", None)
+            seconds = float(seconds) if isinstance(seconds, int | float) else float(config.request_timeout or 60)
+            options["timeout"] = Timeout(connect=min(seconds, CONNECT_SECONDS), read=seconds)
+            started = time.monotonic()
+            try:
+                response = urlopen(method, target, preload_content=False, **options)
+            except ReadTimeoutError as error:
+                if config.scheme == "https" and time.monotonic() - started < seconds:
+                    raise ServerError(
+                        f"no secure connection to {server}: it did not answer the TLS handshake within "
+                        f"{CONNECT_SECONDS:g} s. Does its URL start with http://?"
+                    ) from error
+                raise
             try:
                 counted, blocks = Counted(server, response.status, MOST_BYTES), []
                 for block in response.stream(_BLOCK, decode_content=True):

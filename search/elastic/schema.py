@@ -9,10 +9,12 @@ from typing import Any
 from ...core.errors import InvalidData
 from ...core.layout import MAIN_VECTORS, Layout
 from ...core.types import Document
-from .fields import VECTOR_TYPES, Field, FieldNames, fields_of, flatten, text_of
+from .fields import VECTOR_TYPES, Field, FieldNames, fields_of, flatten, text_of, words_of
 from .found import Chosen, Sampling, choose, unified
 from .mappings import ADDITIONAL, FORMAT, ID, OURS, UNITS
 
+DIGEST_IN_PLACE = "ccheck.digest"
+"""What `ccheck index enrich --in-place` adds to a document beside its vector. It is not the document's own."""
 WORDS = ("title", "text", "content")
 """The fields of words of every index that ccheck made."""
 
@@ -195,7 +197,9 @@ def document(index: Index, id_: str, source: Mapping[str, Any]) -> Document:
         "\n\n".join(map(str, value)) if isinstance(value, list) and index.fields[name].nested else text_of(value)
         for name, value in zip(index.text, texts, strict=True)
     ]
-    text = "\n\n".join(filter(None, parts))
+    # A copy of a text, such as the one that the server itself embeds, is not read twice.
+    text = "\n\n".join({words_of(part): part for part in reversed(parts) if part}.values().__reversed__())
+    values.pop(DIGEST_IN_PLACE, None)
     published = values.get(index.published) if index.published else None
     return Document(id_, title, text, values, published[:10] if isinstance(published, str) else None)
 

@@ -148,10 +148,20 @@ class ElasticStore(Closing):
             title=weighed(index.title) if index.title else None,
             text=tuple(map(weighed, index.text)),
             vector=index.vector,
-            model=self._names.model,
+            model=self._names.model or self._made_by(index),
             metadata=self._names.metadata,
             group=index.group or self._names.group,
         )
+
+    def _made_by(self, index: Index) -> str | None:
+        """The model that the field of vectors names in its `meta`, as `ccheck index enrich --in-place` writes it."""
+        models = set()
+        for one in self._looked()[1].values():
+            mapped: Any = one.get("mappings", {})
+            for part in (index.vector or "").split("."):
+                mapped = mapped.get("properties", {}).get(part, {})
+            models.add(mapped.get("meta", {}).get("model"))
+        return models.pop() if len(models) == 1 else None
 
     def get_units(self, granularity: str, keys: Sequence[str]) -> dict[str, Unit]:
         check(self._index(), Bm25(units=granularity))
@@ -169,6 +179,11 @@ class ElasticStore(Closing):
         """Some documents with their vectors, to learn which model made these; none where ccheck made the index."""
         index = self._index()
         return [] if index.made_here else reading.with_vectors(self._client, self.index, index, count)
+
+    def vectors_of(self) -> str:
+        """Identifies the field of vectors, and the indices that it is in."""
+        index, described = self._looked()
+        return f"{self.name} {index.vector} {sorted(map(bound.uuid_of, described.values()))}"
 
     def fields(self) -> Mapping[str, Kind]:
         return field_kinds(self._client, self.index, self._index())
@@ -361,7 +376,8 @@ class ElasticStore(Closing):
         if not described:  # a pattern that no index fits
             self._known = None
             return None
-        found = {name: {"mappings": one.get("mappings", {})} for name, one in described.items()}
+        with self._client.understanding():
+            found = {name: {"mappings": one["mappings"]} for name, one in described.items()}
         index = self._read[1] if self._read is not None and self._read[0] == found else self._understood(found)
         self._known = known = time.monotonic(), index, described
         return known

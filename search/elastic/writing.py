@@ -101,10 +101,14 @@ class Writer:
                 continue
             except Lost as error:
                 self._find_again(into, error)
-            except WriteBlocked:
-                waited = time.monotonic() - since
-                if not self._in_a_move() or waited > self._client.connection.retry_seconds or self._client.abandoned:
+            except WriteBlocked as error:
+                if not self._in_a_move():
                     raise
+                if time.monotonic() - since > self._client.connection.retry_seconds or self._client.abandoned:
+                    raise WriteBlocked(
+                        f"{self._store.name} does not accept changes: ccheck index migrate blocked them, and has not "
+                        f"ended. If it runs no more, run it again with the same options. {self._tally()}"
+                    ) from error
                 time.sleep(BLOCKED_SECONDS)
             else:
                 return total

@@ -283,7 +283,7 @@ def test_a_run_that_was_cut_off_goes_on(
     there.publish()
     assert 1 <= there.count() < 4
     info = theirs.info()
-    assert info is not None and "lacks" in info.notices[-1]  # every answer says so
+    assert info is not None and "lacks" in info.degraded[-1]  # every answer says so
 
     second = TinyEmbedder()
     report = beside(theirs, second).run()

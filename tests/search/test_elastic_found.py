@@ -348,7 +348,7 @@ def test_vectors_of_an_unknown_model_are_not_searched_unasked() -> None:
     plan = planned(dimensions=384)
     assert plan.retrievers.keys() == {"bm25"} and plan.embedder is None
     (warning,) = plan.warnings
-    assert warning.startswith("BM25 only: here does not say which model") and "--model" in warning
+    assert warning.startswith("retrieval is degraded: BM25 only: here does not say") and "--model" in warning
     named = planned("all-MiniLM-L6-v2", dimensions=384)
     assert named.retrievers.keys() == {"bm25", "dense"} and named.encoders.keys() == {"dense"}
     assert named.warnings == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -331,3 +332,31 @@ def test_a_cluster_that_is_not_ready_is_not_a_full_disk(stub: Stub) -> None:
     hasty = ElasticStore(Connection(stub.url, retry_seconds=0), "papers")
     with hasty as store, pytest.raises(ServerError, match=r"not ready \(503, blocked by: state not recovered\)"):
         store.count()
+
+
+def test_a_search_waits_as_long_as_the_server_asks(stub: Stub) -> None:
+    """Pauses are a tenth as long in tests."""
+    busy = Reply({"error": "busy"}, 429, {"X-Elastic-Product": "Elasticsearch", "Retry-After": "15"})
+    stub.answers["POST", "/papers/_msearch"] = [busy, (200, {"responses": [hit("a")]})]
+    with ElasticStore(Connection(stub.url, retry_seconds=20), "papers") as patient:
+        started = time.monotonic()
+        assert found(patient, "sea") == ["a"] and time.monotonic() - started >= 1
+
+
+def test_the_last_wait_ends_with_the_limit(stub: Stub) -> None:
+    busy = Reply({"error": "busy"}, 429, {"X-Elastic-Product": "Elasticsearch", "Retry-After": "60"})
+    stub.answers["POST", "/papers/_msearch"] = [busy]
+    with ElasticStore(Connection(stub.url, retry_seconds=1), "papers") as store:
+        started = time.monotonic()
+        with pytest.raises(ServerError, match="too busy"):
+            found(store, "sea")
+        assert time.monotonic() - started < 4
+
+
+def test_https_to_a_server_that_waits_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many servers of plain http do: the handshake's first bytes end no line."""
+    monkeypatch.setattr("ccheck.search.elastic.node.CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"https://127.0.0.1:{server.getsockname()[1]}"
+        with ElasticStore(Connection(url), "papers") as store, pytest.raises(ServerError, match="start with http://"):
+            store.info()

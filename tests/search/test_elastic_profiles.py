@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import numpy as np
 import pytest
@@ -11,10 +13,12 @@ from runtimes import on_cpu
 from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import InvalidData
-from ccheck.core.settings import config_files, resolve
+from ccheck.core.profiles import StoreProfile
+from ccheck.core.settings import Settings, config_files, resolve
 from ccheck.core.stages import Bm25, Dense, Fusion
 from ccheck.core.types import Filter, Query, Ranking
 from ccheck.pipeline.agreement import agreement
+from ccheck.pipeline.checker import Checker
 from ccheck.search import open_store
 from ccheck.search.elastic import ElasticStore, FieldNames
 
@@ -158,3 +162,57 @@ def test_the_doctor_tests_a_model_of_nested_passages(client: httpx.Client, store
     assert [one.text for one, _ in pairs] == list(TEXTS)
     found = agreement(pairs, embedder.encode_documents)
     assert found.documents == 2 and found.cosine > 0.99 and found.of == "its text"
+
+
+def test_a_query_with_another_model_of_the_same_size_is_refused(
+    spec: str, client: httpx.Client, tmp_path: Path
+) -> None:
+    index = spec.rpartition("/")[2]
+    profile = StoreProfile(title="heading", text=("body",), vector="embedding", model=MODEL)
+    settings = Settings(store=spec, recipe="dense", stores={index: profile}, cache_dir=tmp_path)
+    with Checker(settings) as checker:
+        assert checker.check("oceans").evidence
+    remembered = list((settings.cache_dir / "agreement").iterdir())
+    with Checker(settings) as checker:
+        checker.store.with_vectors = None  # type: ignore[method-assign, attr-defined]  # nothing is compared twice
+        checker.check("oceans")
+    assert len(remembered) == 1
+    rng = np.random.default_rng(0)
+    for number in range(len(TEXTS)):
+        client.post(
+            f"/{index}/_update/{number}", json={"doc": {"embedding": rng.normal(size=384).tolist()}}
+        ).raise_for_status()
+    client.post(f"/{index}/_refresh").raise_for_status()
+    remembered[0].unlink()
+    with Checker(settings) as checker, pytest.raises(InvalidData, match="another model made them"):
+        checker.check("oceans")
+
+
+def test_what_in_place_added_names_its_model_and_is_not_metadata(
+    client: httpx.Client, elasticsearch_url: str, elasticsearch_index: str
+) -> None:
+    properties = {"title": {"type": "text"}, "abstract": {"type": "text"}}
+    make(client, elasticsearch_index, properties)
+    put(client, elasticsearch_index, "1", {"title": "Sea", "abstract": TEXTS[1]})
+    ran = ccheck("index", "enrich", f"{elasticsearch_url}/{elasticsearch_index}", "--in-place", "--yes")
+    assert ran.code == 0, ran.err
+    ran = ccheck("query", "oceans", "--store", f"{elasticsearch_url}/{elasticsearch_index}", "--json")
+    (answer,) = ran.objects
+    assert "dense" in answer["evidence"][0]["ranks"] and answer["evidence"][0]["metadata"] == {}, ran.err
+
+
+def test_an_index_of_pubmeds_shape(client: httpx.Client, store: ElasticStore) -> None:
+    inner = {"type": "object", "properties": {"text": {"type": "text"}}}
+    make(
+        client,
+        store.index,
+        {"article_title": {"type": "text"}, "abstract": {"type": "text"}, "abstract_semantic": inner},
+    )
+    for number, text in enumerate(TEXTS):
+        parts = [text, "It was measured."]
+        copy = {"text": " ".join(parts)}
+        source = {"article_title": f"Title {number}", "abstract": parts, "abstract_semantic": copy}
+        put(client, store.index, str(number), source)
+    one = store.get(["0"])["0"]
+    assert one.title == "Title 0" and one.text == f"{TEXTS[0]} It was measured."
+    assert "it repeats abstract" in store._index().left_out["abstract_semantic.text"]
