@@ -57,17 +57,10 @@ if TYPE_CHECKING:
     opt.file(
         "--averitec", help="Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data."
     ),
-    opt.rare(
-        opt.file("--predictions", help="With --averitec: also write the task's prediction file."),
-        opt.file("--score", help="With --averitec: measure this prediction file instead of running a recipe."),
-        click.option(
-            "--ev2r", metavar="MODEL", help="With --averitec: also let this language model judge the recall (Ev2R)."
-        ),
-        click.option(
-            "--download-nltk-data",
-            is_flag=True,
-            help="With --averitec: download WordNet and Punkt's model, which METEOR needs, if they are missing.",
-        ),
+    opt.file("--predictions", help="With --averitec: also write the task's prediction file."),
+    opt.file("--score", help="With --averitec: measure this prediction file instead of running a recipe."),
+    click.option(
+        "--ev2r", metavar="MODEL", help="With --averitec: also let this language model judge the recall (Ev2R)."
     ),
     opt.file("--verdicts", help="True stances and verdicts, to measure the judge as well."),
     opt.metrics,
@@ -106,7 +99,6 @@ def evaluate(
     predictions: str | None,
     score: str | None,
     ev2r: str | None,
-    download_nltk_data: bool,
     verdicts: str | None,
     metrics: tuple[str, ...],
     depth: int | None,
@@ -176,14 +168,13 @@ def evaluate(
             predictions=predictions,
             score_file=score,
             ev2r=ev2r,
-            download=download_nltk_data,
             limit=limit,
             as_json=as_json,
             quiet=quiet,
         )
         return
-    if predictions is not None or score is not None or ev2r is not None or download_nltk_data:
-        raise UsageError("--predictions, --score, --ev2r and --download-nltk-data need --averitec FILE")
+    if predictions is not None or score is not None or ev2r is not None:
+        raise UsageError("--predictions, --score and --ev2r need --averitec FILE")
     if not recipes:
         raise click.MissingParameter(ctx=context, param_type="argument", param_hint="'RECIPE...'")
     if claims is None or qrels is None:

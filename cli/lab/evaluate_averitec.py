@@ -29,7 +29,6 @@ def evaluate_averitec(
     predictions: str | None,
     score_file: str | None,
     ev2r: str | None,
-    download: bool,
     limit: int | None,
     as_json: bool,
     quiet: bool,
@@ -44,7 +43,7 @@ def evaluate_averitec(
     if predictions is not None and len(recipes) != 1:
         raise UsageError("--predictions writes the predictions of one recipe. Name only one")
     gold = read_gold(path)[:limit]
-    meteor = open_meteor(settings.data_dir / "nltk", download=download)  # what is missing says so at once
+    meteor = open_meteor()  # what is missing says so at once
     rows: dict[str, dict[str, Any]] = {}
     failed: list[str] = []
     if score_file is not None:

@@ -37,14 +37,7 @@ _FILES = ("train", "dev", "test", "corpus", "output")
     shared.config,
     opt.number("--epochs", least=1, help="Number of passes over the data."),
     opt.number("--batch", least=1, help="Pairs per batch.  [default: 32]"),
-    opt.number("--accumulate", least=1, help="Batches per optimizer step."),
     click.option("--learning-rate", type=float, metavar="X", help="Peak learning rate.  [default: 5e-5]"),
-    opt.number("--max-tokens", least=16, help="Longest input, in tokens.  [default: 256]"),
-    opt.number("--patience", least=1, help="Number of epochs without a gain before training stops."),
-    click.option(
-        "--frozen/--free", default=None, help="Freeze the encoder and train only the head, or train everything."
-    ),
-    opt.number("--weak-pairs", least=0, help="Number of synthetic pairs from documents, to learn from first."),
     shared.seed,
     shared.split,
     shared.others("gamma=1"),

@@ -51,17 +51,7 @@ training_options = options(
     opt.quiet,
 )
 """The settings that are most often changed, which all three have; --set has the others."""
-batches_options = options(
-    opt.number("--accumulate", least=1, help="Batches per optimizer step."),
-    opt.number("--max-tokens", least=8, help="Longest input, in tokens."),
-    click.option(
-        "--precision",
-        type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
-        help="Number format of the forward pass.  [default: auto]",
-    ),
-    opt.file("--negatives", help="Hard negatives, from ccheck mine."),
-)
-weak_pairs = opt.number("--weak-pairs", least=0, help="Number of synthetic pairs from the corpus, to learn from first.")
+negatives = opt.file("--negatives", help="Hard negatives, from ccheck mine.")
 
 
 @click.command()
@@ -72,10 +62,8 @@ weak_pairs = opt.number("--weak-pairs", least=0, help="Number of synthetic pairs
         type=click.Choice(["multiple-negatives", "triplet"]),
         help="Loss function.  [default: multiple-negatives]",
     ),
-    click.option("--margin", type=float, metavar="X", help="Margin of the triplet loss, as a cosine.  [default: 0.3]"),
-    weak_pairs,
+    negatives,
 )
-@batches_options
 @training_options
 @shared.resume
 def embedder(**given: Any) -> None:
@@ -123,17 +111,11 @@ def adapter(**given: Any) -> None:
 @data_options
 @options(
     click.option("--loss", type=click.Choice(["bce", "margin", "softmax"]), help="Loss function.  [default: bce]"),
-    click.option("--margin", type=float, metavar="X", help="Margin of the margin loss.  [default: 0.2]"),
-    opt.number(
-        "--second-epochs", least=0, help="Number of epochs of a second phase, on the negatives that are still hard."
-    ),
-    weak_pairs,
-    opt.number("--depth", least=1, help="Depth of the ranking that negatives come from.  [default: 200]"),
+    negatives,
     click.option("--store", metavar="STORE", help="Store with the corpus.  [default: a temporary store]"),
     opt.recipe("Recipe whose retrieval finds candidates.  [default: default]"),
     opt.replace,
 )
-@batches_options
 @training_options
 @shared.resume
 def reranker(replace: tuple[str, ...], **given: Any) -> None:
@@ -141,7 +123,7 @@ def reranker(replace: tuple[str, ...], **given: Any) -> None:
 
     \b
     ccheck train reranker --corpus c.jsonl --claims q.jsonl --qrels r.tsv -o out
-    ccheck train reranker --config mine.toml --weak-pairs 2000
+    ccheck train reranker --config mine.toml --set weak_pairs=2000
     ccheck train reranker --preset climatecheck-hybrid --config mine.toml
     ccheck query "..." --rerank out
 

@@ -39,7 +39,7 @@ def others(example: str) -> opt.Option:
         "settings",
         multiple=True,
         metavar="KEY=VALUE",
-        help=f"Any other setting, as TOML: {example}. Repeatable.",
+        help=f"Any other setting of docs/training.md, as TOML: {example}. Repeatable.",
     )
 
 

@@ -11,42 +11,37 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import NotFound, ServerError
+from ...core.errors import NotFound
 from ...core.extras import require
 from .averitec import Meteor
 
 _PARTS = {"wordnet": ("corpora/wordnet", "corpora/wordnet.zip"), "punkt_tab": ("tokenizers/punkt_tab/english",)}
 _DEBIAN = Path("/usr/share/wordnet")
 _HOW = (
-    "Use --download-nltk-data to let NLTK download it (about 12 MB, from raw.githubusercontent.com), or install it "
-    "from packages: WordNet with apt-get install wordnet-base, and Punkt's model with "
+    "Run python -m nltk.downloader wordnet punkt_tab (about 12 MB, from raw.githubusercontent.com), or install it from "
+    "packages: WordNet with apt-get install wordnet-base, and Punkt's model with "
     "pip install --no-deps llama-index-core"
 )
 
 
-def open_meteor(folder: Path, *, download: bool = False) -> Meteor:
+def open_meteor() -> Meteor:
     """METEOR as AVeriTeC's scoring code computes it: `nltk`'s, on the words of `nltk.word_tokenize`.
 
-    The data are looked up where NLTK looks, in `folder`, in packages that carry them, and for WordNet where WNSEARCHDIR
-    says. With `download`, what is missing is downloaded into `folder`.
+    The data are looked up where NLTK looks, in packages that carry them, and for WordNet where WNSEARCHDIR says.
 
-    Raises MissingExtra without NLTK, NotFound for data that are not there, ServerError where a download failed.
+    Raises MissingExtra without NLTK, NotFound for data that are not there.
     """
     require("METEOR", "evaluation", "nltk")
     import nltk
     from nltk.tokenize import word_tokenize
     from nltk.translate.meteor_score import single_meteor_score
 
-    for place in (str(folder), *map(str, _carried())):
+    for place in map(str, _carried()):
         if place not in nltk.data.path:
             nltk.data.path.append(place)
     wordnet = _wordnet()
     for name, places in _PARTS.items():
-        if (name == "wordnet" and wordnet is not None) or any(map(_there, places)):
-            continue
-        if download and not nltk.download(name, download_dir=str(folder), quiet=True):
-            raise ServerError(f"NLTK could not download {name} into {folder}. {_HOW}")
-        if not any(map(_there, places)):
+        if not (name == "wordnet" and wordnet is not None) and not any(map(_there, places)):
             raise NotFound(f"METEOR needs NLTK's {name}, which is not installed. {_HOW}")
     more = {"wordnet": wordnet} if wordnet is not None else {}
     words = functools.lru_cache(maxsize=100_000)(word_tokenize)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -268,19 +267,12 @@ def embed(
 
     was_training = model.training
     model.eval()
+    given = {"batch_size": _BATCH, "normalize_embeddings": True, "show_progress_bar": False}
     with autocast(options, device):
-        both = [
-            np.asarray(encode(texts, batch_size=_BATCH, convert_to_numpy=True, show_progress_bar=False), np.float32)
-            for encode, texts in (
-                (model.encode_query, [claim.text for claim in claims]),
-                (model.encode_document, [document.content for document in documents]),
-            )
-        ]
+        queries = model.encode_query([claim.text for claim in claims], **given)
+        found = model.encode_document([document.content for document in documents], **given)
     model.train(was_training)
-    queries, found = (
-        one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), np.finfo(np.float32).tiny) for one in both
-    )
-    return queries, found
+    return np.asarray(queries, np.float32), np.asarray(found, np.float32)
 
 
 def nearest(
@@ -296,40 +288,6 @@ def nearest(
     return run
 
 
-def batches(
-    rows: Sequence[EmbedderRow], relevant: dict[str, frozenset[str]], size: int, seed: int, epoch: int
-) -> Iterator[list[int]]:
-    """Batches of places in `rows`, in an order drawn by seed and epoch, in which no row's documents are relevant to
-    another's claim: no negative in a batch is relevant.
-
-    `relevant`: by claim id. There are as many batches as rows need, in every epoch; the few rows that fit into none of
-    them wait for another epoch.
-    """
-    order = list(range(len(rows)))
-    random.Random(f"{seed}:{epoch}").shuffle(order)  # noqa: S311 - an order, not a secret
-    for _ in range(math.ceil(len(rows) / size)):
-        batch: list[int] = []
-        claims: set[str] = set()
-        documents: set[str] = set()
-        wanted: set[str] = set()
-        left: list[int] = []
-        for place, i in enumerate(order):
-            if len(batch) == size:
-                left += order[place:]
-                break
-            row = rows[i]
-            claim, own = str(row.claim.id), {row.positive, *row.negatives}
-            if claim in claims or not wanted.isdisjoint(own) or not documents.isdisjoint(relevant[claim]):
-                left.append(i)
-                continue
-            batch.append(i)
-            claims.add(claim)
-            documents |= own
-            wanted |= relevant[claim]
-        yield batch
-        order = left
-
-
 def _trainer(
     model: Any,
     options: EmbedderOptions,
@@ -342,7 +300,6 @@ def _trainer(
 ) -> Any:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-    from sentence_transformers.base.sampler import DefaultBatchSampler
 
     if not rows:
         raise InvalidData("nothing to train on: no claim has both a relevant document and a negative")
@@ -353,14 +310,6 @@ def _trainer(
         "anchor": [row.claim.text for row in rows],
         **{name: [row[place] for row in texts] for place, name in enumerate(names)},
     }
-    relevant = {str(row.claim.id): frozenset([row.positive, *data.relevant(row.claim)]) for row in rows}
-
-    class Batches(DefaultBatchSampler):
-        def __iter__(self) -> Iterator[list[int]]:
-            return batches(rows, relevant, self.batch_size, self.seed, self.epoch)
-
-        def __len__(self) -> int:
-            return math.ceil(len(rows) / self.batch_size)
 
     class EmbedderTrainer(checkpointing(SentenceTransformerTrainer)):  # type: ignore[misc] # made when it is called
         def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
@@ -369,7 +318,7 @@ def _trainer(
     prompts = _prompts(model, list(columns))
     told = arguments(options, folder, device, epochs=epochs, learning_rate=learning_rate, rows=len(rows))
     if options.loss == "multiple-negatives":
-        told["batch_sampler"] = Batches
+        told["batch_sampler"] = "no_duplicates"  # a text is never a negative of itself
     if prompts:
         told["prompts"] = prompts
     return EmbedderTrainer(

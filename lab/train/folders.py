@@ -80,9 +80,6 @@ def finish(work: Path, output: Path, save: Callable[[Path], object], card: str, 
             rows += list(csv.DictReader(stream))
     if rows:
         write_text(made / "log.csv", log_text(rows))
-    boards = work / "tensorboard"
-    if boards.is_dir():
-        shutil.copytree(boards, made / "tensorboard")
     strange = [file.name for file in made.rglob("*") if file.suffix in (".bin", ".pt", ".pth", ".pkl")]
     if strange:
         raise InvalidData(

@@ -1,9 +1,9 @@
-"""Shared by all trainings with transformers' Trainer: precision, checkpoints, the best epoch, a log, progress.
+"""Shared by all trainings with transformers' Trainer: arguments, checkpoints, progress, a log.
 
 A training works in a folder beside its output, `OUTPUT.training`, so that the output appears whole or not at all. Each
-phase has a folder in it. A checkpoint counts once its mark is written. A training that was killed continues from the
-last one that counts, with the same order of rows, random numbers and optimiser state, and ends with the same weights.
-Optimiser states are torch's own files, read with `weights_only`: no code in them runs.
+phase has a folder in it, with the Trainer's checkpoints: one after each measurement, the best and the last are kept. A
+training that was killed continues from the last one. Optimiser states are torch's own files, read with `weights_only`:
+no code in them runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import functools
-import importlib.util
 import io
 import json
 import math
@@ -28,12 +27,13 @@ from ...core.files import write_text
 from ...core.models import best_device, check_device, cpu_has_bfloat16, loading_quietly
 from .options import TrainingOptions
 
-MARK = "whole"
-"""The file that is written into a checkpoint last."""
 WEIGHTS = "trainable.safetensors"
 BEST = "best.safetensors"
 """In a phase's folder: what it left in the model."""
-COLUMNS = ("phase", "step", "epoch", "loss", "learning_rate", "grad_norm", "metric", "value", "seconds")
+STATE = "trainer_state.json"
+"""The file that the Trainer writes into a checkpoint last."""
+VALUE = "eval_value"
+COLUMNS = ("phase", "step", "epoch", "loss", "learning_rate", "grad_norm", "metric", "value")
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
 
 
@@ -134,6 +134,8 @@ def arguments(
     """The arguments of a Trainer of transformers."""
     mode = mixed_precision(options, device)
     steps = math.ceil(math.ceil(rows / options.batch) / options.accumulate)
+    often = options.evaluations > 1
+    every = max(1, steps // options.evaluations)
     return {
         "output_dir": str(folder / "checkpoints"),
         "num_train_epochs": epochs,
@@ -151,9 +153,11 @@ def arguments(
         "fp16": mode == "fp16",
         "use_cpu": device == "cpu",
         **({_checkpointing_name(): True} if options.gradient_checkpointing else {}),
-        "save_strategy": "steps",
-        "save_steps": options.checkpoint_steps,
-        "save_total_limit": 2,  # one may be unfinished
+        "save_strategy": "steps" if often else "epoch",
+        **({"save_steps": every, "eval_steps": every} if often else {}),
+        "save_total_limit": 2,
+        "metric_for_best_model": VALUE,
+        "greater_is_better": True,
         "logging_steps": max(1, steps // 20),
         "logging_nan_inf_filter": False,
         "report_to": [],
@@ -200,13 +204,25 @@ def load_weights(model: Any, file: Path) -> None:
 def checkpointing(trainer_class: type[Any]) -> type[Any]:
     """A Trainer whose checkpoints hold the trained parameters, whatever the model is made of.
 
-    Its loss is the mean of a batch: several batches that make a step are averaged.
+    Its loss is the mean of a batch: several batches that make a step are averaged. It measures with `development`,
+    which `run_phase` sets.
     """
 
     class Checkpointing(trainer_class):  # type: ignore[misc] # which Trainer it is is known when it is called
+        development: Callable[[], float]
+
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
             self.model_accepts_loss_kwargs = False
+
+        def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+            was_training = self.model.training
+            self.model.eval()
+            found = {VALUE: self.development()}
+            self.model.train(was_training)
+            self.log(found)
+            self.control: Any = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+            return found
 
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
             folder = Path(output_dir or self.args.output_dir)
@@ -215,6 +231,9 @@ def checkpointing(trainer_class: type[Any]) -> type[Any]:
 
         def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
             load_weights(self.model, Path(resume_from_checkpoint) / WEIGHTS)
+
+        def _load_best_model(self) -> None:
+            load_weights(self.model, Path(self.state.best_model_checkpoint) / WEIGHTS)
 
     return Checkpointing
 
@@ -233,6 +252,8 @@ def run_phase(
     is only loaded. Raises UsageError if the loss is not finite or memory is too small.
     """
     import torch
+    from transformers import EarlyStoppingCallback
+    from transformers.trainer_callback import PrinterCallback
 
     trainer = make_trainer()
     done = folder / "done.json"
@@ -240,12 +261,21 @@ def run_phase(
         load_weights(trainer.model, folder / BEST)
         data = json.loads(done.read_text(encoding="utf-8"))
         return Trained(**{**data, "history": tuple(tuple(row) for row in data["history"])})
-    watcher = _watcher_class()(name, folder, options, trainer.model, evaluate, listener)
-    checkpoint = last_checkpoint(folder / "checkpoints")
-    watcher.begin(checkpoint)
-    trainer.add_callback(watcher)
-    _remove_printer(trainer)
     started = time.monotonic()
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(_told_class()(name, options.metric, listener))
+    begins = math.nan
+    if evaluate is not None:
+        trainer.development = evaluate
+        trainer.args.eval_strategy, trainer.args.load_best_model_at_end = trainer.args.save_strategy, True
+        if options.patience is not None:
+            trainer.add_callback(EarlyStoppingCallback(options.patience))
+        trainer.model.eval()
+        begins = evaluate()
+        listener.measured(name, 0.0, options.metric, begins)
+    checkpoint = last_checkpoint(folder / "checkpoints")
+    if checkpoint is not None:
+        listener.message(f"{name}: continuing after step {_step_of(checkpoint)}")
     try:
         with loading_quietly(), warnings.catch_warnings():
             # Of transformers and torch to those who call them: nothing that a user could change.
@@ -256,11 +286,14 @@ def run_phase(
             f"batches of {options.batch} do not fit into the device's memory. Halve batch and double accumulate, or "
             "set gradient_checkpointing = true"
         ) from error
-    best = watcher.best()
-    load_weights(trainer.model, folder / f"best-{best}.safetensors")
+    state = trainer.state
     trainer.model.eval()  # what is measured now is what is saved
     save_weights(trainer.model, folder / BEST)
-    trained = Trained(name, trainer.state.global_step, best, tuple(watcher.history), time.monotonic() - started)
+    write_text(folder / "log.csv", log_text([_row(name, options.metric, row) for row in state.log_history]))
+    values = [(row["step"], row["epoch"], row[VALUE]) for row in state.log_history if VALUE in row]
+    best = state.global_step if evaluate is None else _step_of(Path(state.best_model_checkpoint))
+    history = [(0, 0.0, begins), *(values or [(state.global_step, state.epoch, math.nan)])]
+    trained = Trained(name, state.global_step, best, tuple(history), time.monotonic() - started)
     write_text(done, json.dumps(asdict(trained)))
     return trained
 
@@ -304,8 +337,11 @@ def run_phases(
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The last checkpoint that was written to its end."""
-    found = [path.parent for path in folder.glob(f"checkpoint-*/{MARK}")]
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    return max((path.parent for path in folder.glob(f"checkpoint-*/{STATE}")), key=_step_of, default=None)
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def log_text(rows: list[dict[str, Any]]) -> str:
@@ -317,70 +353,31 @@ def log_text(rows: list[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _remove_printer(trainer: Any) -> None:
-    from transformers.trainer_callback import PrinterCallback
-
-    trainer.remove_callback(PrinterCallback)
+def _row(phase: str, metric: str, logged: dict[str, Any]) -> dict[str, Any]:
+    """A row of the log from what the Trainer logged."""
+    row = {"phase": phase, **{name: logged[name] for name in COLUMNS if name in logged}}
+    return row | ({"metric": metric, "value": logged[VALUE]} if VALUE in logged else {})
 
 
 @functools.cache
-def _watcher_class() -> type[Any]:
+def _told_class() -> type[Any]:
     from transformers import TrainerCallback
 
-    class Watcher(TrainerCallback):  # type: ignore[misc, unused-ignore] # untyped where transformers is not installed
-        """Measures, keeps the best weights, logs, marks checkpoints that are whole."""
+    class Told(TrainerCallback):  # type: ignore[misc, unused-ignore] # untyped where transformers is not installed
+        """Tells a listener how it goes, and ends a training that diverged."""
 
-        def __init__(
-            self,
-            phase: str,
-            folder: Path,
-            options: TrainingOptions,
-            model: Any,
-            evaluate: Callable[[], float] | None,
-            listener: Listener,
-        ) -> None:
-            self.phase, self.folder, self.options = phase, folder, options
-            self.model, self.evaluate, self.listener = model, evaluate, listener
-            self.history: list[tuple[int, float, float]] = []
-            self.rows: list[dict[str, Any]] = []
-            self.started = time.monotonic()
-            self.first_step = 0
+        def __init__(self, phase: str, metric: str, listener: Listener) -> None:
+            self.phase, self.metric, self.listener = phase, metric, listener
             self.loss: float | None = None
-            self.board: Any = None
+            self.started, self.first_step = time.monotonic(), 0
 
-        def begin(self, checkpoint: Path | None) -> None:
-            """Take up what a checkpoint had, or measure the untrained state."""
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if checkpoint is None:
-                self._measure(0, 0.0)
-                return
-            step = int(checkpoint.name.rpartition("-")[2])
-            state = json.loads((checkpoint / MARK).read_text(encoding="utf-8"))
-            self.history = [tuple(row) for row in state["history"]]
-            self.rows = state["rows"]
-            self.first_step = step
-            self.listener.message(f"{self.phase}: continuing after step {step}")
-
-        def best(self) -> int:
-            """The step of the best weights, the untrained state's left out: the first of equals."""
-            trained = self.history[1:]
-            if self.evaluate is None:
-                return trained[-1][0]
-            return max(trained, key=lambda row: row[2])[0]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            self.started, self.first_step = time.monotonic(), state.global_step
 
         def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-            whole = args.num_train_epochs * self.options.evaluations
-            due = {round(state.max_steps * part / whole) for part in range(1, round(whole) + 1)}
-            done = state.global_step - self.first_step
-            left = (time.monotonic() - self.started) / done * (state.max_steps - state.global_step)
+            each = (time.monotonic() - self.started) / (state.global_step - self.first_step)
+            left = each * (state.max_steps - state.global_step)
             self.listener.step(self.phase, state.global_step, state.max_steps, self.loss, left)
-            if state.global_step in due:
-                self._measure(state.global_step, state.epoch)
-                trained = [value for _, _, value in self.history[1:]]
-                since = len(trained) - 1 - trained.index(max(trained))
-                if self.evaluate and self.options.patience is not None and since >= self.options.patience:
-                    self.listener.message(f"{self.phase}: stopped early, after {since} measurements without a gain")
-                    control.should_training_stop = True
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **parts: Any) -> None:
             if not logs or "loss" not in logs:
@@ -390,62 +387,8 @@ def _watcher_class() -> type[Any]:
                 raise UsageError(
                     f"training diverged: the loss is {self.loss} after step {state.global_step}. Lower learning_rate"
                 )
-            self._log(
-                state.global_step,
-                state.epoch,
-                {name: logs[name] for name in ("loss", "learning_rate", "grad_norm") if name in logs},
-            )
 
-        def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-            checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            write_text(checkpoint / MARK, json.dumps({"history": self.history, "rows": self.rows}))
-            # Weights that are not the best any more go only now: until here the checkpoint before could be needed.
-            if len(self.history) > 1:
-                for file in self.folder.glob("best-*.safetensors"):
-                    if file.stem != f"best-{self.best()}":
-                        file.unlink()
+        def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **parts: Any) -> None:
+            self.listener.measured(self.phase, state.epoch, self.metric, metrics[VALUE])
 
-        def _measure(self, step: int, epoch: float) -> None:
-            import torch
-
-            if self.evaluate is None:
-                self.history.append((step, epoch, math.nan))
-                if step:
-                    save_weights(self.model, self.folder / f"best-{step}.safetensors")
-                return
-            was_training = self.model.training
-            self.model.eval()
-            # What measuring draws must not change what training draws.
-            devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-            with torch.random.fork_rng(devices):
-                value = self.evaluate()
-            self.model.train(was_training)
-            self.history.append((step, epoch, value))
-            if step and self.best() == step:
-                save_weights(self.model, self.folder / f"best-{step}.safetensors")
-            self.listener.measured(self.phase, epoch, self.options.metric, value)
-            self._log(step, epoch, {"metric": self.options.metric, "value": value})
-
-        def _log(self, step: int, epoch: float, values: dict[str, Any]) -> None:
-            seconds = round(time.monotonic() - self.started, 1)
-            self.rows.append(
-                {"phase": self.phase, "step": step, "epoch": round(epoch, 3), **values, "seconds": seconds}
-            )
-            write_text(self.folder / "log.csv", log_text(self.rows))
-            self._show(step, values)
-
-        def _show(self, step: int, values: dict[str, Any]) -> None:
-            """The same for TensorBoard, if it is installed."""
-            if importlib.util.find_spec("tensorboard") is None:
-                return
-            if self.board is None:
-                from torch.utils.tensorboard import SummaryWriter
-
-                folder = self.folder.parent / "tensorboard" / self.phase
-                self.board = SummaryWriter(str(folder), purge_step=self.first_step + 1 if self.first_step else None)
-            for name, value in values.items():
-                if isinstance(value, float):
-                    self.board.add_scalar(self.options.metric if name == "value" else name, value, step)
-            self.board.flush()
-
-    return Watcher
+    return Told

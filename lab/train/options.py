@@ -64,8 +64,7 @@ class TrainingOptions(BaseModel):
     lora: Lora | None = None
     metric: str = Field(default="nDCG@10", description="metric that chooses the best epoch")
     patience: int | None = Field(default=None, ge=1, description="stop after this many measurements without a gain")
-    evaluations: int = Field(default=1, ge=1, description="measurements in each epoch")
-    checkpoint_steps: int = Field(default=200, ge=1)
+    evaluations: int = Field(default=1, ge=1, description="measurements, and checkpoints, in each epoch")
     split: Literal["document", "claim"] = Field(
         default="document", description="what training and development claims do not share"
     )
@@ -124,6 +123,10 @@ class AdapterOptions(RetrievalOptions):
     epochs: int = Field(default=50, ge=1, le=10_000)
     batch: int = Field(default=64, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
+    schedule: Literal["linear", "cosine", "constant"] = "constant"
+    warmup: float = Field(default=0, ge=0)
+    weight_decay: float = Field(default=0, ge=0)
+    precision: Literal["float32"] = "float32"
     scale: float = Field(default=20.0, gt=0)
     towards_identity: float = Field(default=1e-2, ge=0, description="weight of the squared distance to the identity")
     patience: int | None = Field(default=5, ge=1)

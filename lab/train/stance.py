@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from more_itertools import chunked
-
 from ...core.analysis import clean, sentence_spans, terms
 from ...core.errors import InvalidData, UsageError
 from ...core.models import find_model, loading_quietly
@@ -49,8 +47,6 @@ if TYPE_CHECKING:
     import torch
 
 LONGEST = 512
-SORTED_TOGETHER = 16
-"""How many batches are drawn together and sorted by length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,22 +146,15 @@ class BalancedSampler:
         return len(self._lengths)
 
     def __iter__(self) -> Iterator[int]:
-        draw = random.Random(f"{self._seed} {self._epoch}")  # noqa: S311 - an order, not a secret
+        import torch
+        from transformers.trainer_pt_utils import get_length_grouped_indices
+
+        draw = torch.Generator().manual_seed(self._seed * 100_003 + self._epoch)
         rows = list(range(len(self)))
-        if self._weights is None:
-            draw.shuffle(rows)
-        else:
-            rows = draw.choices(rows, self._weights, k=len(self))
-        together = self._batch * SORTED_TOGETHER
-        batches: list[list[int]] = []
-        for some in chunked(rows, together):
-            batches += chunked(sorted(some, key=lambda row: self._lengths[row]), self._batch)
-        # The batch that is not full comes last, because the Trainer cuts the row numbers into batches again.
-        short = [batch for batch in batches if len(batch) < self._batch]
-        full = [batch for batch in batches if len(batch) == self._batch]
-        draw.shuffle(full)
-        for batch in (*full, *short):
-            yield from batch
+        if self._weights is not None:
+            rows = torch.multinomial(torch.tensor(self._weights), len(rows), replacement=True, generator=draw).tolist()
+        lengths = [self._lengths[row] for row in rows]
+        return (rows[place] for place in get_length_grouped_indices(lengths, self._batch, generator=draw))
 
 
 # -- before

@@ -14,6 +14,7 @@ from cli_runs import ccheck, command, environment, jsonl
 from scripted_llm import KEY, Said, say, scripted
 
 from ccheck.lab.measure.runs import read_run
+from ccheck.lab.papers import published
 from ccheck.search.local.store import LocalStore
 
 RECIPE = """
@@ -25,12 +26,13 @@ rerank = false
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> Path:
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The default recipe without a reranker, with figures that somebody published."""
     file = tmp_path / "mine.toml"
-    published = '[tables.3]\ntitle = "T"\non = "other claims"\nsplit = "test"\nmetrics = ["nDCG@10", "MRR@5"]\n'
-    published += '[tables.3.rows]\n"All of it" = {published = [0.512, 0.4]}\n'
-    file.write_text(RECIPE.format(name="mine") + published, encoding="utf-8")
+    file.write_text(RECIPE.format(name="mine"), encoding="utf-8")
+    rows = {"All of it": published.Row(published=(0.512, 0.4))}
+    table = published.Table(title="T", on="other claims", split="test", metrics=("nDCG@10", "MRR@5"), rows=rows)
+    monkeypatch.setattr(published, "tables_of", lambda name: {"3": table} if name == "mine" else {})
     return file
 
 

@@ -69,7 +69,7 @@ def test_an_embedder_and_an_adapter_are_trained(files, tmp_path):
     how = ("--epochs", 1, "--seed", 3, "--json", "--quiet")
     ran = ccheck(
         *("train", "embedder", *data(files), "--base", files / "base", "-o", tmp_path / "embedder", *how),
-        *("--loss", "triplet", "--margin", 0.2, "--batch", 16, "--set", "lora={r=2, modules=['query']}"),
+        *("--loss", "triplet", "--set", "margin=0.2", "--batch", 16, "--set", "lora={r=2, modules=['query']}"),
     )
     assert (ran.code, ran.err) == (0, "")
     assert ran.objects[0]["kind"] == "embedder" and (tmp_path / "embedder" / "modules.json").is_file()

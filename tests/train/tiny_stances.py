@@ -28,4 +28,4 @@ def rows_of(count: int = 96) -> list[StanceRow]:
 
 def options_for(base: Path, **changes) -> StanceOptions:
     settings = {"base": str(base), "epochs": 4, "batch": 16, "learning_rate": 3e-3, "max_tokens": 64}
-    return StanceOptions(**{**settings, "precision": "float32", "checkpoint_steps": 3, **changes})
+    return StanceOptions(**{**settings, "precision": "float32", **changes})
