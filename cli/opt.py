@@ -155,8 +155,6 @@ limit = number("--limit", least=1, help="Use only the first N claims.")
 sample = number("--sample", least=1, help="Use only N random claims.")
 seed = click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 fresh = click.option("--fresh", is_flag=True, help="Compute everything again, and ignore what earlier runs computed.")
-measuring = options(replace, limit, rare(sample, seed, fresh, remote_code))
-"""The models and claims to measure with, in `evaluate` and `sweep`."""
 
 
 # -- a command's options as one typed value

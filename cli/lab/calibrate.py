@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -12,56 +13,48 @@ from ...core.errors import Incomplete
 from ...core.files import check_outputs
 from .. import opt
 from ..common import counted, print_fields, print_json, settings_from, stdout
-from ..opt import options
+from ..opt import given
 from ..progress import progress_bar, runtime
 
 if TYPE_CHECKING:
-    from ...verdict.calibration import Kind
     from ...verdict.examples import LabelledPair
 
 
-@click.command()
-@click.argument("pairs", metavar="PAIRS")
-@options(
-    opt.file("--corpus", help="Documents, if the pairs have only their ids."),
-    click.option(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrate:
+    """The arguments and options of `ccheck calibrate`."""
+
+    pairs: str = given(click.argument("pairs", metavar="PAIRS"))
+    corpus: str | None = given("--corpus", by=opt.file, help="Documents, if the pairs have only their ids.")
+    verdict: str | None = given(
         "--verdict",
         type=click.Choice(["auto", "llm", "stance"]),
         help="Verdict method to calibrate.  [default: the recipe's, auto]",
-    ),
-    opt.stance,
-    opt.llm,
-    opt.strategy,
-    opt.recipe("Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]"),
-    click.option(
+    )
+    stance: str | None = given(opt.stance)
+    llm: str | None = given(opt.llm)
+    strategy: str | None = given(opt.strategy)
+    recipe: str | None = given(opt.recipe("Recipe whose judge to calibrate.  [env: CCHECK_RECIPE]"))
+    kind: Literal["temperature", "isotonic"] = given(
         "--kind",
         type=click.Choice(["temperature", "isotonic"]),
         default="temperature",
         show_default=True,
         help="Kind of calibration: temperature for few pairs, isotonic for a thousand or more.",
-    ),
-    opt.file("--output", "-o", help="Write the calibration to FILE, for a recipe to use."),
-    opt.file("--plot", help="Write a reliability plot, before and after, to FILE (.png, .svg or .pdf)."),
-    opt.json,
-    opt.device,
-    opt.quiet,
-)
-def calibrate(
-    pairs: str,
-    *,
-    corpus: str | None,
-    verdict: str | None,
-    stance: str | None,
-    llm: str | None,
-    strategy: str | None,
-    recipe: str | None,
-    kind: Kind,
-    output: str | None,
-    plot: str | None,
-    as_json: bool,
-    device: str | None,
-    quiet: bool,
-) -> None:
+    )
+    output: str | None = given(
+        "--output", "-o", by=opt.file, help="Write the calibration to FILE, for a recipe to use."
+    )
+    plot: str | None = given(
+        "--plot", by=opt.file, help="Write a reliability plot, before and after, to FILE (.png, .svg or .pdf)."
+    )
+    as_json: bool = given(opt.json)
+    device: str | None = given(opt.device)
+    quiet: bool = given(opt.quiet)
+
+
+@opt.command(Calibrate)
+def calibrate(asked: Calibrate) -> None:
     """Measure how reliable a judge's confidence is, and calibrate it.
 
     \b
@@ -79,23 +72,25 @@ def calibrate(
     from ...verdict.calibration import save_calibration
     from ...verdict.examples import load_pairs
 
-    settings = settings_from(recipe=recipe, device=device, llm_model=llm, stance_model=stance)
-    check_outputs([(output, "the calibration"), (plot, "the plot")], (pairs, corpus, settings.recipe))
-    found = load_pairs(Path(pairs)) if corpus is None else _pairs_of(pairs, corpus)
-    changes = Changes(llm=llm, stance=stance, verdict=verdict, strategy=strategy)
+    settings = settings_from(**opt.settings_of(asked))
+    check_outputs(
+        [(asked.output, "the calibration"), (asked.plot, "the plot")], (asked.pairs, asked.corpus, settings.recipe)
+    )
+    found = load_pairs(Path(asked.pairs)) if asked.corpus is None else _pairs_of(asked.pairs, asked.corpus)
+    changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict, strategy=asked.strategy)
     with (
-        runtime(settings, quiet) as opened,
-        progress_bar("judging", quiet, unit="pairs") as update,
+        runtime(settings, asked.quiet) as opened,
+        progress_bar("judging", asked.quiet, unit="pairs") as update,
     ):
-        report = measure(open_stance_method(opened, changes), found, kind, update)
-    if output is not None:
-        save_calibration(report.calibration, Path(output))
-    if plot is not None:
+        report = measure(open_stance_method(opened, changes), found, asked.kind, update)
+    if asked.output is not None:
+        save_calibration(report.calibration, Path(asked.output))
+    if asked.plot is not None:
         from ...lab.measure.plots import save_reliability
 
-        save_reliability({"before": report.before, "after": report.after}, Path(plot))
-    facts = {**report.to_dict(), "output": output, "plot": plot}
-    if as_json:
+        save_reliability({"before": report.before, "after": report.after}, Path(asked.plot))
+    facts = {**report.to_dict(), "output": asked.output, "plot": asked.plot}
+    if asked.as_json:
         print_json(facts)
     else:
         print_fields(

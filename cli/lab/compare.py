@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 from ...core.errors import UsageError
 from .. import opt
 from ..common import counted, notice, print_hanging, print_json, printable, stdout
-from ..opt import options
+from ..opt import given
 from .tables import difference_json, differences, figure, print_table, table
 
 if TYPE_CHECKING:
@@ -22,33 +23,29 @@ if TYPE_CHECKING:
 _CLAIM_CHARS = 200
 
 
-@click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN...")
-@options(
-    opt.qrels,
-    opt.metrics,
-    opt.file("--claims", help="Claims file, for the text of the most-changed claims."),
-    opt.number("--changes", least=0, most=1000, default=5, help="How many of the most-changed claims to show."),
-    click.option(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """The arguments and options of `ccheck compare`."""
+
+    runs: tuple[str, ...] = given(click.argument("runs", nargs=-1, required=True, metavar="RUN RUN..."))
+    qrels: str = given(opt.qrels)
+    metrics: tuple[str, ...] = given(opt.metrics)
+    claims: str | None = given("--claims", by=opt.file, help="Claims file, for the text of the most-changed claims.")
+    changes: int = given(
+        "--changes", by=opt.number, least=0, most=1000, default=5, help="How many of the most-changed claims to show."
+    )
+    common: bool = given(
         "--common",
         is_flag=True,
         help="Compare only the claims that are in all runs. Otherwise a claim that is missing from a run counts as 0, "
         "as with trec_eval -c, because a run has no lines for a claim without hits.",
-    ),
-    opt.json,
-    opt.quiet,
-)
-def compare(
-    runs: tuple[str, ...],
-    *,
-    qrels: str,
-    metrics: tuple[str, ...],
-    claims: str | None,
-    changes: int,
-    common: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+    )
+    as_json: bool = given(opt.json)
+    quiet: bool = given(opt.quiet)
+
+
+@opt.command(Compare)
+def compare(asked: Compare) -> None:
     """Compare runs claim by claim, with significance tests.
 
     \b
@@ -58,7 +55,7 @@ def compare(
     has a 95% interval and the p-value of a paired two-sided randomisation test; p (Holm) is corrected for all the
     differences that are shown. Wins, losses and ties count claims.
     """
-    if len(runs) < 2:
+    if len(asked.runs) < 2:
         raise UsageError("give at least two runs to compare. The first is the baseline")
     from ...lab.measure.compare import compare as compare_runs
     from ...lab.measure.datasets import read_qrels
@@ -66,16 +63,16 @@ def compare(
     from ...lab.measure.runs import read_run
     from ...pipeline.claims import read_claims
 
-    names = check_metrics(metrics or DEFAULT_METRICS)
-    judged = read_qrels(qrels)
-    texts = {str(claim.id): claim.text for claim in read_claims(claims)} if claims is not None else {}
-    read = {name: read_run(path) for name, path in _names(runs).items()}
-    compared = compare_runs(read, judged, names, changes=changes, common=common)
-    if not quiet:
+    names = check_metrics(asked.metrics or DEFAULT_METRICS)
+    judged = read_qrels(asked.qrels)
+    texts = {str(claim.id): claim.text for claim in read_claims(asked.claims)} if asked.claims is not None else {}
+    read = {name: read_run(path) for name, path in _names(asked.runs).items()}
+    compared = compare_runs(read, judged, names, changes=asked.changes, common=asked.common)
+    if not asked.quiet:
         notice(*compared.messages)
-        if not common and any(claim not in run for run in read.values() for claim in judged):
+        if not asked.common and any(claim not in run for run in read.values() for claim in judged):
             notice("if a run covers only some of the claims, use --common to compare the claims that all runs have")
-    if as_json:
+    if asked.as_json:
         for name, measured in compared.measured.items():
             print_json(_line(name, measured, compared, texts))
     else:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace as with_other
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from ...core.errors import Incomplete, UsageError
 from ...core.files import check_folder, check_outputs
 from .. import opt
 from ..common import notice, notice_new, print_json, replacements, settings_from, stdout
-from ..opt import completed, options
+from ..opt import completed, given
 from ..progress import runtime
 from .tables import (
     LABEL_COLUMNS,
@@ -39,85 +38,81 @@ if TYPE_CHECKING:
     from ...lab.papers.published import Published
 
 
-@click.command()
-@click.argument("recipes", nargs=-1, metavar="[RECIPE]...", shell_complete=completed("recipes"))
-@options(
-    opt.file("--claims", help=opt.CLAIMS_HELP),
-    opt.file("--qrels", help=opt.QRELS_HELP),
-    opt.file(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluate:
+    """The arguments and options of `ccheck evaluate`."""
+
+    recipes: tuple[str, ...] = given(
+        click.argument("recipes", nargs=-1, metavar="[RECIPE]...", shell_complete=completed("recipes"))
+    )
+    claims: str | None = given("--claims", by=opt.file, help=opt.CLAIMS_HELP)
+    qrels: str | None = given("--qrels", by=opt.file, help=opt.QRELS_HELP)
+    pairs: str | None = given(
         "--pairs",
+        by=opt.file,
         help="Measure only the judge, on labelled pairs: JSON Lines with claim, label, and evidence (the text) or "
         "doc_id (a document in the store).",
-    ),
-    click.option(
+    )
+    verdict: str | None = given(
         "--verdict",
         type=click.Choice(["auto", "stance", "llm"]),
         help="Verdict method to measure with --pairs.  [default: the recipe's, auto]",
-    ),
-    opt.file(
-        "--averitec", help="Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data."
-    ),
-    opt.file("--predictions", help="With --averitec: also write the task's prediction file."),
-    opt.file("--score", help="With --averitec: measure this prediction file instead of running a recipe."),
-    click.option(
-        "--ev2r", metavar="MODEL", help="With --averitec: also let this language model judge the recall (Ev2R)."
-    ),
-    opt.file("--verdicts", help="True stances and verdicts, to measure the judge as well."),
-    opt.metrics,
-    click.option(
+    )
+    averitec: str | None = given(
+        "--averitec",
+        by=opt.file,
+        help="Measure recipes that ask questions with AVeriTeC's own measures, on the rows of its data.",
+    )
+    predictions: str | None = given(
+        "--predictions", by=opt.file, hidden=True, help="With --averitec: also write the task's prediction file."
+    )
+    score: str | None = given(
+        "--score",
+        by=opt.file,
+        hidden=True,
+        help="With --averitec: measure this prediction file instead of running a recipe.",
+    )
+    ev2r: str | None = given(
+        "--ev2r",
+        hidden=True,
+        metavar="MODEL",
+        help="With --averitec: also let this language model judge the recall (Ev2R).",
+    )
+    verdicts: str | None = given(
+        "--verdicts", by=opt.file, help="True stances and verdicts, to measure the judge as well."
+    )
+    metrics: tuple[str, ...] = given(opt.metrics)
+    ablation: str | None = given(
         "--ablation",
         metavar="A,B",
         help="Also measure the recipe with these ablations, or with all of them, and test the differences. ccheck "
         "recipes show prints them.",
-    ),
-    opt.depth,
-    click.option(
+    )
+    depth: int | None = given(opt.depth)
+    run_path: str | None = given(
         "--run",
         "run_path",
         metavar="FILE|FOLDER",
         help="Also write the rankings as TREC runs; for several recipes, to FOLDER.",
-    ),
-    opt.file("--report", help="Also write an HTML report with tables and plots to FILE."),
-    opt.measuring,
-    opt.llm,
-    opt.stance,
-    opt.json,
-    opt.store,
-    opt.model,
-    opt.rare(opt.device),
-    opt.quiet,
-)
-def evaluate(
-    recipes: tuple[str, ...],
-    *,
-    ablation: str | None,
-    claims: str | None,
-    qrels: str | None,
-    pairs: str | None,
-    verdict: str | None,
-    averitec: str | None,
-    predictions: str | None,
-    score: str | None,
-    ev2r: str | None,
-    verdicts: str | None,
-    metrics: tuple[str, ...],
-    depth: int | None,
-    run_path: str | None,
-    report: str | None,
-    replace: tuple[str, ...],
-    limit: int | None,
-    sample: int | None,
-    seed: int,
-    fresh: bool,
-    trust_remote_code: bool | None,
-    llm: str | None,
-    stance: str | None,
-    as_json: bool,
-    store: str | None,
-    model: str | None,
-    device: str | None,
-    quiet: bool,
-) -> None:
+    )
+    report: str | None = given("--report", by=opt.file, help="Also write an HTML report with tables and plots to FILE.")
+    replace: tuple[str, ...] = given(opt.replace)
+    limit: int | None = given(opt.limit)
+    sample: int | None = given(opt.sample, hidden=True)
+    seed: int = given(opt.seed, hidden=True)
+    fresh: bool = given(opt.fresh, hidden=True)
+    trust_remote_code: bool | None = given(opt.remote_code, hidden=True)
+    llm: str | None = given(opt.llm)
+    stance: str | None = given(opt.stance)
+    as_json: bool = given(opt.json)
+    store: str | None = given(opt.store)
+    model: str | None = given(opt.model)
+    device: str | None = given(opt.device, hidden=True)
+    quiet: bool = given(opt.quiet)
+
+
+@opt.command(Evaluate)
+def evaluate(asked: Evaluate) -> None:
     """Measure recipes on claims with judgements.
 
     \b
@@ -134,72 +129,56 @@ def evaluate(
     With --pairs, nothing is searched: the judge reads each pair. Pairs that it can't judge count as wrong, and the exit
     code is 7.
     """
-    context = click.get_current_context()
-    changes = Changes(llm=llm, stance=stance)
-    chosen = partial(
-        settings_from,
-        store=store,
-        embedding_model=model,
-        device=device,
-        llm_model=llm,
-        stance_model=stance,
-        trust_remote_code=trust_remote_code,
-    )
-    if pairs is not None:
-        _check_pairs_options(context, recipes)
+    settings = opt.settings_of(asked)
+    if asked.pairs is not None:
+        _check_pairs_options(asked)
         from .evaluate_pairs import evaluate_pairs
 
-        names: list[str | None] = [*with_ablations(recipes, ablation)]
-        judges = {name: chosen(recipe=name) for name in names or [None]}
-        evaluate_pairs(
-            pairs, with_other(changes, verdict=verdict), judges, replacements(replace), as_json=as_json, quiet=quiet
-        )
+        names: list[str | None] = [*with_ablations(asked.recipes, asked.ablation)]
+        evaluate_pairs(asked, {name: settings_from(**settings, recipe=name) for name in names or [None]})
         return
-    if averitec is not None:
-        from ...lab.measure.session import load_recipes
-        from .evaluate_averitec import evaluate_averitec
-
-        settings = chosen()
-        evaluate_averitec(
-            averitec,
-            load_recipes(with_ablations(recipes, ablation), replacements(replace)) if recipes else {},
-            settings,
-            changes,
-            predictions=predictions,
-            score_file=score,
-            ev2r=ev2r,
-            limit=limit,
-            as_json=as_json,
-            quiet=quiet,
-        )
-        return
-    if predictions is not None or score is not None or ev2r is not None:
-        raise UsageError("--predictions, --score and --ev2r need --averitec FILE")
-    if not recipes:
-        raise click.MissingParameter(ctx=context, param_type="argument", param_hint="'RECIPE...'")
-    if claims is None or qrels is None:
-        missing = "--claims" if claims is None else "--qrels"
-        raise click.MissingParameter(ctx=context, param_type="option", param_hint=f"'{missing}'")
-    if verdict is not None:
-        raise UsageError("--verdict is for --pairs. Set the verdict method of a recipe in its [verdict] table")
     from ...lab.measure.session import load_recipes, open_session, read_evaluation_data
 
-    found = load_recipes(with_ablations(recipes, ablation), replacements(replace))
-    settings = chosen()
-    if not quiet and (message := in_place_of_rerankers(settings)):
+    if asked.averitec is not None:
+        from .evaluate_averitec import evaluate_averitec
+
+        replaced = replacements(asked.replace)
+        recipes = load_recipes(with_ablations(asked.recipes, asked.ablation), replaced) if asked.recipes else {}
+        evaluate_averitec(asked, recipes, settings_from(**settings))
+        return
+    if asked.predictions is not None or asked.score is not None or asked.ev2r is not None:
+        raise UsageError("--predictions, --score and --ev2r need --averitec FILE")
+    if not asked.recipes:
+        raise click.MissingParameter(param_type="argument", param_hint="'RECIPE...'")
+    if asked.claims is None or asked.qrels is None:
+        missing = "--claims" if asked.claims is None else "--qrels"
+        raise click.MissingParameter(param_type="option", param_hint=f"'{missing}'")
+    if asked.verdict is not None:
+        raise UsageError("--verdict is for --pairs. Set the verdict method of a recipe in its [verdict] table")
+    found = load_recipes(with_ablations(asked.recipes, asked.ablation), replacements(asked.replace))
+    chosen = settings_from(**settings)
+    if not asked.quiet and (message := in_place_of_rerankers(chosen)):
         notice(message)
     data = read_evaluation_data(
-        claims, qrels, verdicts=verdicts, metrics=metrics, depth=depth, limit=limit, sample=sample, seed=seed
+        asked.claims,
+        asked.qrels,
+        verdicts=asked.verdicts,
+        metrics=asked.metrics,
+        depth=asked.depth,
+        limit=asked.limit,
+        sample=asked.sample,
+        seed=asked.seed,
     )
-    runs = _run_files(run_path, list(found))
+    runs = _run_files(asked.run_path, list(found))
     check_outputs(
-        [*((file, f"the run of {name}") for name, file in runs.items()), (report, "the report")],
-        (claims, qrels, verdicts, *recipes),
+        [*((file, f"the run of {name}") for name, file in runs.items()), (asked.report, "the report")],
+        (asked.claims, asked.qrels, asked.verdicts, *asked.recipes),
     )
     done: dict[str, Evaluation] = {}
     seen: set[str] = set()
-    with runtime(settings, quiet) as opened, open_session(opened, changes, fresh=fresh) as session:
-        if session.memory.notice and not quiet:
+    changes = Changes(llm=asked.llm, stance=asked.stance)
+    with runtime(chosen, asked.quiet) as opened, open_session(opened, changes, fresh=asked.fresh) as session:
+        if session.memory.notice and not asked.quiet:
             notice(session.memory.notice)
         try:
             for name, one in session.evaluate_all(found, data):
@@ -208,50 +187,35 @@ def evaluate(
                     from ...lab.measure.runs import write_run
 
                     write_run(runs[name], one.run, name)
-                if as_json:
-                    against = _against(done, data) if ablation is not None else None
+                if asked.as_json:
+                    against = _against(done, data) if asked.ablation is not None else None
                     print_json(one.to_dict() | {"recipe": name} | differences_json(against, name))
-                if not quiet:
+                if not asked.quiet:
                     notice_new(name, one.warnings, seen)
         finally:  # what is done is shown, also where a recipe fails or somebody interrupts
-            if done and not as_json:
-                _show(stdout(), done, data, _against(done, data) if ablation is not None else None)
-            if done and not quiet:
+            if done and not asked.as_json:
+                _show(stdout(), done, data, _against(done, data) if asked.ablation is not None else None)
+            if done and not asked.quiet:
                 from ...lab.measure.metrics import coverage
 
                 first = next(iter(done.values()))
                 notice(*coverage(data.claims, first.run, data.qrels, session.known))
-        if report is not None:
+        if asked.report is not None:
             from ...lab.measure.report import write_report
 
-            write_report(report, done, data.qrels, {claim.id or "": claim.text for claim in data.claims})
+            write_report(asked.report, done, data.qrels, {claim.id or "": claim.text for claim in data.claims})
     if failed := [f"{name}: {failure}" for name, one in done.items() for failure in one.failures]:
         raise Incomplete("; ".join(failed))
 
 
-def _check_pairs_options(context: click.Context, recipes: tuple[str, ...]) -> None:
+def _check_pairs_options(asked: Evaluate) -> None:
     """Raises UsageError for what has no meaning with --pairs."""
-    if len(recipes) > 1:
+    if len(asked.recipes) > 1:
         raise UsageError("--pairs measures one judge. Name at most one recipe")
-    useless = (
-        "claims",
-        "qrels",
-        "verdicts",
-        "metrics",
-        "depth",
-        "run_path",
-        "report",
-        "limit",
-        "sample",
-    )
-    given = [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name in (*useless, "seed", "fresh")
-        and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
-    ]
-    if given:
-        raise UsageError(f"{', '.join(given)} can't be used with --pairs, which measures a judge without retrieval")
+    useless = ("claims", "qrels", "verdicts", "metrics", "depth", "run_path", "report", "limit", "sample", "fresh")
+    if given := [{"metrics": "metric", "run_path": "run"}.get(name, name) for name in useless if getattr(asked, name)]:
+        said = ", ".join(f"--{name}" for name in given)
+        raise UsageError(f"{said} can't be used with --pairs, which measures a judge without retrieval")
 
 
 def _run_files(path: str | None, names: list[str]) -> dict[str, Path]:

@@ -16,59 +16,49 @@ if TYPE_CHECKING:
     from ...core.recipe import Recipe
     from ...core.settings import Settings
     from ...lab.measure.averitec import Gold, Meteor, Prediction
+    from .evaluate import Evaluate
 
 _SHOWN = ("Q-METEOR", "QA-METEOR", "AVeriTeC@0.25", "accuracy", "macro-F1")
 
 
-def evaluate_averitec(
-    path: str,
-    recipes: Mapping[str, Recipe],
-    settings: Settings,
-    changes: Changes,
-    *,
-    predictions: str | None,
-    score_file: str | None,
-    ev2r: str | None,
-    limit: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def evaluate_averitec(asked: Evaluate, recipes: Mapping[str, Recipe], settings: Settings) -> None:
     """Print the measures of each recipe, or of a file of predictions. Raises Incomplete if claims failed."""
     from ...lab.measure.averitec import predict, read_gold, read_predictions, write_predictions
     from ...lab.measure.meteor import open_meteor
     from ...pipeline.claims import read_claims
 
-    if (score_file is None) == (not recipes):
+    if (asked.score is None) == (not recipes):
         raise UsageError("name recipes to run, or a file of predictions with --score, but not both")
-    if predictions is not None and len(recipes) != 1:
+    if asked.predictions is not None and len(recipes) != 1:
         raise UsageError("--predictions writes the predictions of one recipe. Name only one")
-    gold = read_gold(path)[:limit]
+    gold = read_gold(asked.averitec or "")[: asked.limit]
+    changes = Changes(llm=asked.llm, stance=asked.stance)
     meteor = open_meteor()  # what is missing says so at once
     rows: dict[str, dict[str, Any]] = {}
     failed: list[str] = []
-    if score_file is not None:
-        rows[score_file] = _measured(gold, read_predictions(score_file), meteor, ev2r, settings, quiet)
+    if asked.score is not None:
+        rows[asked.score] = _measured(gold, read_predictions(asked.score), meteor, asked.ev2r, settings, asked.quiet)
     for name, recipe in recipes.items():
-        claims = read_claims(path)[:limit]
-        with checker(settings, quiet=quiet, recipe=resolved(settings, changes, recipe)) as checked:
-            with progress_bar(name, quiet, unit="claims") as update:
+        claims = read_claims(asked.averitec or "")[: asked.limit]
+        with checker(settings, quiet=asked.quiet, recipe=resolved(settings, changes, recipe)) as checked:
+            with progress_bar(name, asked.quiet, unit="claims") as update:
                 made = predict(checked, claims, update)
             warnings = checked.plan().warnings
-        if predictions is not None:
-            write_predictions(predictions, made.predictions)
+        if asked.predictions is not None:
+            write_predictions(asked.predictions, made.predictions)
         usage = {stage: used.to_dict() for stage, used in made.usage_by_stage.items()}
-        rows[name] = _measured(gold, made.predictions, meteor, ev2r, settings, quiet) | {
+        rows[name] = _measured(gold, made.predictions, meteor, asked.ev2r, settings, asked.quiet) | {
             "seconds_per_claim": dict(made.seconds),
             "usage_by_stage": usage,
             "errors": [{"claim": claim, "error": error} for claim, error in made.errors.items()],
         }
-        for message in () if quiet else (*warnings, *usage_said(made.usage_by_stage)):
+        for message in () if asked.quiet else (*warnings, *usage_said(made.usage_by_stage)):
             notice(f"{name}: {message}")
         if made.errors:
             claim, error = next(iter(made.errors.items()))
             failed.append(f"{name}: {counted(len(made.errors), 'claim')} failed in part. Claim {claim}: {error}")
     failed += [f"{Path(name).name}: {said}" for name, row in rows.items() for said in _unjudged(row)]
-    if as_json:
+    if asked.as_json:
         for name, row in rows.items():
             print_json({"recipe": name} | row)
     else:

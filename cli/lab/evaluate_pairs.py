@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace as with_other
 from typing import TYPE_CHECKING
 
 from ...core.adjust import Changes
 from ...core.errors import Incomplete, UsageError
-from ..common import counted, print_fields, print_json, stdout
+from ..common import counted, print_fields, print_json, replacements, stdout
 from ..progress import progress_bar, runtime
 from .tables import differences, differences_json, figure, print_table, seconds, table
 
@@ -19,22 +18,14 @@ if TYPE_CHECKING:
     from ...lab.measure.pairs import Pair, PairsMeasured
     from ...lab.papers.published import Published
     from ...llm.budget import Price
+    from .evaluate import Evaluate
 
 
-def evaluate_pairs(
-    path: str,
-    changes: Changes,
-    judges: Mapping[str | None, Settings],
-    replace: Mapping[str, str],
-    *,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def evaluate_pairs(asked: Evaluate, judges: Mapping[str | None, Settings]) -> None:
     """Judge the pairs of a file and print how good each judge is, and the others against the first one.
 
-    `changes` are the flags'. `judges`: settings by the recipe that was named, which is their recipe, or of the only
-    judge by None. `replace`: other models for those that the recipes name. Raises what reading, opening the store and
-    opening a judge raise, and Incomplete where pairs could not be judged.
+    `judges`: settings by the recipe that was named, which is their recipe, or of the only judge by None. Raises what
+    reading, opening the store and opening a judge raise, and Incomplete where pairs could not be judged.
     """
     from ...lab.measure.compare_judges import compare_judges
     from ...lab.measure.pairs import read_pairs, with_documents
@@ -42,11 +33,12 @@ def evaluate_pairs(
     from ...llm.budget import price_of
     from ...search import open_store
 
+    replace = replacements(asked.replace)
     names = [name for name in judges if name is not None]
     if replace and not names:
         raise UsageError("--replace changes the models of a recipe. Name the recipe")
     recipes = dict(zip(names, load_recipes(names, replace).values(), strict=True))
-    pairs = read_pairs(path)
+    pairs = read_pairs(asked.pairs or "")
     if any(pair.document is None for pair in pairs):
         with open_store(next(iter(judges.values()))) as store:
             pairs = with_documents(pairs, store.get)
@@ -56,11 +48,12 @@ def evaluate_pairs(
         for name, settings in judges.items():
             recipe = recipes.get(name or "")
             own = {} if recipe is None else {old: new for old, new in replace.items() if old in recipe.replace}
-            measured = _measured(pairs, with_other(changes, replace=own), settings, quiet)
+            changes = Changes(llm=asked.llm, stance=asked.stance, verdict=asked.verdict, replace=own)
+            measured = _measured(pairs, changes, settings, asked.quiet)
             done[name or ""] = measured
             cost = cost_of(measured.usage, price_of(settings))
             known = [] if recipe is None else _published(recipe, measured)
-            if as_json:
+            if asked.as_json:
                 named: dict[str, object] = {"recipe": name, "published": [row.to_dict() for row in known]}
                 replaced = {"replaced": dict(recipe.replace)} if recipe is not None and recipe.replace else {}
                 compared = compare_judges(done) if len(done) > 1 else None
@@ -79,7 +72,7 @@ def evaluate_pairs(
                     f"judged and count as wrong. The first: {measured.reason}"
                 )
     finally:  # what is done is compared, also where a judge can't be opened
-        if len(done) > 1 and not as_json:
+        if len(done) > 1 and not asked.as_json:
             print_table(stdout(), differences(compare_judges(done)))
     if failed:
         raise Incomplete("; ".join(failed))

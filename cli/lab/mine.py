@@ -2,82 +2,91 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
-import click
+from dataclasses import asdict, dataclass
 
 from ...core.files import check_output
 from .. import opt
 from ..common import counted, notice, print_fields, print_json, replacements, settings_from, stdout
-from ..opt import options
+from ..opt import given
 from ..progress import runtime
 
 
-@click.command()
-@options(
-    opt.claims,
-    opt.qrels,
-    opt.store,
-    opt.recipe("Recipe whose ranking to mine.  [env: CCHECK_RECIPE]"),
-    opt.replace,
-    opt.file("--output", "-o", required=True, help="JSON Lines file to write."),
-    click.option(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mine:
+    """The arguments and options of `ccheck mine`."""
+
+    claims: str = given(opt.claims)
+    qrels: str = given(opt.qrels)
+    store: str | None = given(opt.store)
+    recipe: str | None = given(opt.recipe("Recipe whose ranking to mine.  [env: CCHECK_RECIPE]"))
+    replace: tuple[str, ...] = given(opt.replace)
+    output: str = given("--output", "-o", by=opt.file, required=True, help="JSON Lines file to write.")
+    rerank: str | None = given(
         "--rerank",
         metavar="MODEL|URL|late|none",
         help="Reranker to apply to the ranking first.  [env: CCHECK_RERANK; default: none]",
-    ),
-    opt.number("--depth", least=1, most=10_000, default=1000, help="Number of documents of the ranking to consider."),
-    opt.number(
-        "--keep", least=1, most=10_000, default=500, help="Number of top documents to draw hard negatives from."
-    ),
-    opt.number("--hard", least=0, most=1000, default=5, help="Number of hard negatives for each relevant document."),
-    opt.number(
-        "--random", "others", least=0, most=1000, default=10, help="Number of random documents for each relevant one."
-    ),
-    opt.file("--corpus", help="Corpus to draw random documents from.  [default: all judged documents]"),
-    opt.decimal(
+    )
+    depth: int = given(
+        "--depth",
+        by=opt.number,
+        least=1,
+        most=10_000,
+        default=1000,
+        help="Number of documents of the ranking to consider.",
+    )
+    keep: int = given(
+        "--keep",
+        by=opt.number,
+        least=1,
+        most=10_000,
+        default=500,
+        help="Number of top documents to draw hard negatives from.",
+    )
+    hard: int = given(
+        "--hard",
+        by=opt.number,
+        least=0,
+        most=1000,
+        default=5,
+        help="Number of hard negatives for each relevant document.",
+    )
+    others: int = given(
+        "--random",
+        "others",
+        by=opt.number,
+        least=0,
+        most=1000,
+        default=10,
+        help="Number of random documents for each relevant one.",
+    )
+    corpus: str | None = given(
+        "--corpus", by=opt.file, help="Corpus to draw random documents from.  [default: all judged documents]"
+    )
+    margin: float = given(
         "--margin",
+        by=opt.decimal,
         least=0,
         default=0.95,
         help="Skip documents that score above this share of the relevant document's score; 0 skips none.",
-    ),
-    opt.decimal(
+    )
+    duplicates: float = given(
         "--duplicates",
+        by=opt.decimal,
         least=0,
         most=1,
         default=0.5,
         help="Skip texts that have more than this share of their 5-word sequences in common with a relevant one.",
-    ),
-    opt.seed,
-    click.option("--resume", is_flag=True, help="Continue a run that was interrupted."),
-    opt.remote_code,
-    opt.json,
-    opt.device,
-    opt.quiet,
-)
-def mine(
-    claims: str,
-    qrels: str,
-    *,
-    store: str | None,
-    recipe: str | None,
-    replace: tuple[str, ...],
-    output: str,
-    rerank: str | None,
-    depth: int,
-    keep: int,
-    hard: int,
-    others: int,
-    corpus: str | None,
-    margin: float,
-    duplicates: float,
-    seed: int,
-    resume: bool,
-    trust_remote_code: bool | None,
-    as_json: bool,
-    device: str | None,
-    quiet: bool,
-) -> None:
+    )
+    seed: int = given(opt.seed)
+    resume: bool = given("--resume", is_flag=True, help="Continue a run that was interrupted.")
+    trust_remote_code: bool | None = given(opt.remote_code)
+    as_json: bool = given(opt.json)
+    device: str | None = given(opt.device)
+    quiet: bool = given(opt.quiet)
+
+
+@opt.command(Mine)
+def mine(asked: Mine) -> None:
     """Find hard negatives: documents that rank high but are not relevant.
 
     \b
@@ -91,29 +100,29 @@ def mine(
     from ...lab.train.from_store import mine_from_store
     from ...lab.train.mining import MiningOptions
 
-    target = check_output(output, "the mined negatives", (claims, qrels, corpus, recipe))
-    settings = settings_from(
-        store=store, recipe=recipe, device=device, rerank=rerank, trust_remote_code=trust_remote_code
+    target = check_output(asked.output, "the mined negatives", (asked.claims, asked.qrels, asked.corpus, asked.recipe))
+    settings = settings_from(**opt.settings_of(asked))
+    chosen = MiningOptions(
+        asked.depth, asked.keep, asked.hard, asked.others, asked.margin or None, asked.duplicates, asked.seed
     )
-    chosen = MiningOptions(depth, keep, hard, others, margin or None, duplicates, seed)
-    with runtime(settings, quiet) as opened:
+    with runtime(settings, asked.quiet) as opened:
         mined = mine_from_store(
             opened,
-            claims,
-            qrels,
+            asked.claims,
+            asked.qrels,
             target,
             chosen,
-            corpus=corpus,
-            replace=replacements(replace),
-            resume=resume,
+            corpus=asked.corpus,
+            replace=replacements(asked.replace),
+            resume=asked.resume,
         )
-    if not quiet:
+    if not asked.quiet:
         notice(*mined.messages[:5])
         if len(mined.messages) > 5:
             notice(f"and {len(mined.messages) - 5} more claims without negatives")
-    if as_json:
-        print_json({"output": output, **asdict(mined)})
+    if asked.as_json:
+        print_json({"output": asked.output, **asdict(mined)})
         return
     facts = {"rows": counted(mined.rows, "row"), "claims": f"{mined.claims:,}"}
     left_out = {f"left out, {why}": f"{count:,}" for why, count in mined.left_out.items()}
-    print_fields(stdout(), {**facts, **left_out, "output": output})
+    print_fields(stdout(), {**facts, **left_out, "output": asked.output})

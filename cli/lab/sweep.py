@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ...core.files import check_output, write_text
 from ...core.redaction import redact
 from .. import opt
 from ..common import notice, notice_new, print_json, replacements, settings_from, stdout
-from ..opt import completed, options
+from ..opt import completed, given
 from ..progress import runtime
 from .tables import figure, print_table, seconds, table
 
@@ -24,54 +25,44 @@ if TYPE_CHECKING:
     from ...lab.measure.sweep import HeldOut, Point
 
 
-@click.command()
-@click.argument("recipe", shell_complete=completed("recipes"))
-@options(
-    opt.claims,
-    opt.qrels,
-    click.option(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The arguments and options of `ccheck sweep`."""
+
+    recipe: str = given(click.argument("recipe", shell_complete=completed("recipes")))
+    claims: str = given(opt.claims)
+    qrels: str = given(opt.qrels)
+    grid: tuple[str, ...] = given(
         "--grid",
         multiple=True,
         required=True,
         metavar="KEY=V,V",
         help="Setting of the recipe with the values to try: fusion.k=10,20,60. A stage can be true or false: "
         "retrievers.dense=true,false. Repeatable.",
-    ),
-    click.option(
+    )
+    metric: str = given(
         "--metric", default="nDCG@10", show_default=True, metavar="M", help="Metric that chooses the best point."
-    ),
-    opt.number("--folds", least=2, most=100, default=2, help="Number of folds for the held-out figure."),
-    opt.file("--save", help="Write the best recipe to FILE, as TOML that extends RECIPE."),
-    opt.depth,
-    opt.measuring,
-    opt.json,
-    opt.store,
-    opt.model,
-    opt.device,
-    opt.quiet,
-)
-def sweep(
-    recipe: str,
-    *,
-    claims: str,
-    qrels: str,
-    grid: tuple[str, ...],
-    metric: str,
-    folds: int,
-    save: str | None,
-    depth: int | None,
-    replace: tuple[str, ...],
-    limit: int | None,
-    sample: int | None,
-    seed: int,
-    fresh: bool,
-    trust_remote_code: bool | None,
-    as_json: bool,
-    store: str | None,
-    model: str | None,
-    device: str | None,
-    quiet: bool,
-) -> None:
+    )
+    folds: int = given(
+        "--folds", by=opt.number, least=2, most=100, default=2, help="Number of folds for the held-out figure."
+    )
+    save: str | None = given("--save", by=opt.file, help="Write the best recipe to FILE, as TOML that extends RECIPE.")
+    depth: int | None = given(opt.depth)
+    replace: tuple[str, ...] = given(opt.replace)
+    limit: int | None = given(opt.limit)
+    sample: int | None = given(opt.sample, hidden=True)
+    seed: int = given(opt.seed, hidden=True)
+    fresh: bool = given(opt.fresh, hidden=True)
+    trust_remote_code: bool | None = given(opt.remote_code, hidden=True)
+    as_json: bool = given(opt.json)
+    store: str | None = given(opt.store)
+    model: str | None = given(opt.model)
+    device: str | None = given(opt.device)
+    quiet: bool = given(opt.quiet)
+
+
+@opt.command(Sweep)
+def sweep(asked: Sweep) -> None:
     """Measure a recipe over a grid of settings.
 
     \b
@@ -86,39 +77,51 @@ def sweep(
     from ...lab.measure.sweep import best, describe, empty_points, hold_out, parse_grid
     from ...lab.measure.sweep import sweep as measure_grid
 
-    ((name, base),) = load_recipes([recipe], replacements(replace)).items()
-    settings = settings_from(store=store, embedding_model=model, device=device, trust_remote_code=trust_remote_code)
-    if not quiet and (message := in_place_of_rerankers(settings)):
+    ((name, base),) = load_recipes([asked.recipe], replacements(asked.replace)).items()
+    settings = settings_from(
+        store=asked.store, embedding_model=asked.model, device=asked.device, trust_remote_code=asked.trust_remote_code
+    )
+    if not asked.quiet and (message := in_place_of_rerankers(settings)):
         notice(message)
-    axes = parse_grid(grid)
-    for said in empty_points(base, axes) if not quiet else ():
+    axes = parse_grid(asked.grid)
+    for said in empty_points(base, axes) if not asked.quiet else ():
         notice(f"left out, because no retriever is left: {said}")
-    data = read_evaluation_data(claims, qrels, metrics=[metric], depth=depth, limit=limit, sample=sample, seed=seed)
-    if save is not None:
-        check_output(save, "the recipe", (claims, qrels, recipe))
+    data = read_evaluation_data(
+        asked.claims,
+        asked.qrels,
+        metrics=[asked.metric],
+        depth=asked.depth,
+        limit=asked.limit,
+        sample=asked.sample,
+        seed=asked.seed,
+    )
+    if asked.save is not None:
+        check_output(asked.save, "the recipe", (asked.claims, asked.qrels, asked.recipe))
     done: list[Point] = []
     seen: set[str] = set()
-    with runtime(settings, quiet) as opened, open_session(opened, fresh=fresh) as session:
-        if session.memory.notice and not quiet:
+    with runtime(settings, asked.quiet) as opened, open_session(opened, fresh=asked.fresh) as session:
+        if session.memory.notice and not asked.quiet:
             notice(session.memory.notice)
         try:
             for point in measure_grid(session, base, axes, data):
                 done.append(point)
-                if as_json:
+                if asked.as_json:
                     print_json({"settings": dict(point.settings), **point.evaluation.to_dict()})
-                if not quiet:
+                if not asked.quiet:
                     notice_new(name, point.evaluation.warnings, seen)
         finally:  # what is done is shown, also where a point fails or somebody interrupts
-            if done and not as_json:
-                _show(done, metric)
-        place, held = best(done, metric), hold_out(done, metric, folds, seed)
-    if save is not None:
-        write_text(save, _saved(Path(save), recipe, base, done[place], metric, held), "the recipe")
-    if as_json:
-        print_json(_chosen(done[place], metric, held, done, save))
+            if done and not asked.as_json:
+                _show(done, asked.metric)
+        place, held = best(done, asked.metric), hold_out(done, asked.metric, asked.folds, asked.seed)
+    if asked.save is not None:
+        write_text(
+            asked.save, _saved(Path(asked.save), asked.recipe, base, done[place], asked.metric, held), "the recipe"
+        )
+    if asked.as_json:
+        print_json(_chosen(done[place], asked.metric, held, done, asked.save))
     else:
-        _tell(done, place, held, metric, save)
-    if not quiet:
+        _tell(done, place, held, asked.metric, asked.save)
+    if not asked.quiet:
         notice(
             "the figure of the best setting is too high, because it was chosen on these claims. Report the held-out "
             "figure, or measure once on test claims"

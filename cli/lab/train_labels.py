@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 from ...core.files import check_output
 from .. import opt
 from ..common import counted, notice, print_fields, print_json, settings_from, stdout
-from ..opt import options
+from ..opt import given, options
 from ..progress import runtime
 from . import train_shared as shared
 
@@ -47,7 +48,7 @@ _FILES = ("train", "dev", "test", "corpus", "output")
     opt.json,
     opt.quiet,
 )
-def stance(**given: Any) -> None:
+def stance(**said: Any) -> None:
     """Train a stance classifier on labelled pairs.
 
     \b
@@ -62,9 +63,9 @@ def stance(**given: Any) -> None:
     from ...lab.train.options import StanceOptions
     from ...lab.train.stance import train_stance
 
-    chosen, files = shared.prepared(StanceOptions, given, _FILES, needed=("train", "output"))
+    chosen, files = shared.prepared(StanceOptions, said, _FILES, needed=("train", "output"))
     trains = [files["train"]] if isinstance(files["train"], str) else list(files["train"])
-    with shared.listening(given["quiet"]) as listener:
+    with shared.listening(said["quiet"]) as listener:
         data = read_stance_data(
             trains, chosen, dev=files["dev"], test=files["test"], corpus=files["corpus"], notify=listener.message
         )
@@ -74,12 +75,12 @@ def stance(**given: Any) -> None:
             data,
             chosen,
             Path(files["output"]),
-            device=given["device"],
-            overwrite=given["overwrite"],
-            resume=given["resume"],
+            device=said["device"],
+            overwrite=said["overwrite"],
+            resume=said["resume"],
             listener=listener,
         )
-    _print_stance(made, chosen.base, given["as_json"])
+    _print_stance(made, chosen.base, said["as_json"])
 
 
 def _print_stance(made: StanceReport, base: str, as_json: bool) -> None:
@@ -116,38 +117,30 @@ def _with_interval(figures: Classified) -> str:
     return f"{figures.weighted.f1:.4f} [{low:.4f}, {high:.4f}]"
 
 
-@click.command()
-@options(
-    opt.claims,
-    opt.qrels,
-    opt.store,
-    opt.recipe("Recipe whose scores to learn from.  [env: CCHECK_RECIPE]"),
-    opt.file("--output", "-o", required=True, help="JSON file to write."),
-    opt.number("--depth", least=2, most=1000, default=50, help="Number of documents to rerank for each claim."),
-    click.option(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedReranker:
+    """The arguments and options of `ccheck learned-reranker`."""
+
+    claims: str = given(opt.claims)
+    qrels: str = given(opt.qrels)
+    store: str | None = given(opt.store)
+    recipe: str | None = given(opt.recipe("Recipe whose scores to learn from.  [env: CCHECK_RECIPE]"))
+    output: str = given("--output", "-o", by=opt.file, required=True, help="JSON file to write.")
+    depth: int = given(
+        "--depth", by=opt.number, least=2, most=1000, default=50, help="Number of documents to rerank for each claim."
+    )
+    rerankers: bool = given(
         "--rerankers", is_flag=True, help="Run the recipe's rerankers first, and learn from their scores too."
-    ),
-    opt.number("--seed", least=0, default=0, help="Random seed."),
-    opt.remote_code,
-    opt.json,
-    opt.device,
-    opt.quiet,
-)
-def learned_reranker(
-    claims: str,
-    qrels: str,
-    *,
-    store: str | None,
-    recipe: str | None,
-    output: str,
-    depth: int,
-    rerankers: bool,
-    seed: int,
-    trust_remote_code: bool | None,
-    as_json: bool,
-    device: str | None,
-    quiet: bool,
-) -> None:
+    )
+    seed: int = given("--seed", by=opt.number, least=0, default=0, help="Random seed.")
+    trust_remote_code: bool | None = given(opt.remote_code)
+    as_json: bool = given(opt.json)
+    device: str | None = given(opt.device)
+    quiet: bool = given(opt.quiet)
+
+
+@opt.command(LearnedReranker)
+def learned_reranker(asked: LearnedReranker) -> None:
     """Train a reranker over the retrievers' scores, in seconds and without torch.
 
     \b
@@ -160,21 +153,21 @@ def learned_reranker(
     from ...lab.train.from_store import learn_reranker_from_store
     from ...lab.train.learned_reranker import LearnedRerankerOptions, save_learned_reranker
 
-    check_output(output, "the learned reranker", (claims, qrels, recipe))
-    settings = settings_from(store=store, recipe=recipe, device=device, trust_remote_code=trust_remote_code)
-    with runtime(settings, quiet) as opened:
+    check_output(asked.output, "the learned reranker", (asked.claims, asked.qrels, asked.recipe))
+    settings = settings_from(**opt.settings_of(asked))
+    with runtime(settings, asked.quiet) as opened:
         trained = learn_reranker_from_store(
             opened,
-            claims,
-            qrels,
-            LearnedRerankerOptions(depth=depth, seed=seed),
-            rerankers=rerankers,
+            asked.claims,
+            asked.qrels,
+            LearnedRerankerOptions(depth=asked.depth, seed=asked.seed),
+            rerankers=asked.rerankers,
         )
-    save_learned_reranker(trained.model, Path(output))
-    if as_json:
-        print_json({"output": output, **dict(trained.model.about), "notes": list(trained.notes)})
+    save_learned_reranker(trained.model, Path(asked.output))
+    if asked.as_json:
+        print_json({"output": asked.output, **dict(trained.model.about), "notes": list(trained.notes)})
         return
-    fields = {"output": output, "retrievers": ", ".join(trained.model.retrievers)}
+    fields = {"output": asked.output, "retrievers": ", ".join(trained.model.retrievers)}
     if trained.model.rerankers:
         fields["rerankers"] = ", ".join(trained.model.rerankers)
     print_fields(stdout(), fields | shared.figure_fields(trained.figures))
