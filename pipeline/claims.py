@@ -81,6 +81,9 @@ def _claims(records: Iterator[Record | Reject]) -> Iterator[ClaimRecord]:
             )
             yield ClaimRecord(Claim("", id_), f"{where}{problem}")
             continue
+        if not any(map(str.isalnum, text)):
+            yield ClaimRecord(Claim("", id_), f"{where}claim {id_} has no word, only marks: {text[:80]!r}")
+            continue
         first, first_number, line = firsts.setdefault(id_, (text, number, record.line))
         if first_number == number:
             yield ClaimRecord(Claim(text, id_, _date(data.get("claim_date"))))

@@ -266,6 +266,7 @@ def test_climate_fever_and_averitec(climate_fever):
             "line 2: the claim on line 1 already has the id '1'",
         ),
         (read_claims, ['{"_id": "1", "text": "a"}', "", '{"_id": "2"}'], "line 3: claim 2 has no text"),
+        (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "2", "text": "?!"}'], "line 2: claim 2 has no word"),
         (read_claims, ['{"_id": "1", "text": "a"}', '{"_id": "2"'], "line 2: not valid JSON"),
         (read_claims, ["1\ta\tb"], "line 1: 3 columns; topics have two"),
         (
