@@ -172,12 +172,13 @@ def _of_store(
     from ..core.stages import Bm25, Fusion
     from ..core.types import Query
     from ..search import open_store
+    from ..search.missing import no_store
 
     open_claims = [text] if text is not None else [row.text for row in rows if row.article is None]
     named = {row.article for row in rows if row.article is not None}
     with open_store(settings) as store:
         if store.info() is None:
-            raise NotFound(f"the store {store.name} does not exist. Make it with ccheck ingest")
+            raise no_store(store.name)
         found: dict[str, list[str]] = {}
         if only is None and open_claims:
             retrievers = {"bm25": Bm25(depth=FOUND)}

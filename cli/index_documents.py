@@ -196,10 +196,11 @@ def exported(document: Document) -> dict[str, Any]:
 @contextmanager
 def _opened(store: str | None) -> Iterator[Store]:
     from ..search import open_store
+    from ..search.missing import no_store
 
     with open_store(settings_from(store=store)) as opened:
         if opened.info() is None:
-            raise NotFound(f"there is no store {opened.name}. Create it with ccheck ingest FILE --store {opened.name}")
+            raise no_store(opened.name)
         yield opened
 
 

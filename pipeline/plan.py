@@ -13,7 +13,7 @@ from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Ret
 from ..rerank import AnyReranker, HitReranker
 from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
-from ..search.missing import not_held, refuse_missing
+from ..search.missing import no_store, not_held, refuse_missing
 from ..search.several import searched_units
 from ..verdict.open import Conclude, open_conclusion, open_method
 
@@ -82,10 +82,7 @@ def make_plan(
     Raises NotFound for a store that is missing or empty, and what a required part lacks.
     """
     if info is None:
-        raise NotFound(
-            f"the store {store} does not exist (ccheck index list shows those that do). Make it with "
-            f"ccheck ingest FILE --store {store}, or run ccheck demo, which makes one from sample papers"
-        )
+        raise no_store(store)
     if info.documents == 0:
         raise NotFound(f"the store {info.name} is empty. Fill it with ccheck ingest FILE")
     warnings = [f"{new} stands in for {old}" for old, new in recipe.replace.items()]

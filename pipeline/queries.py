@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 from ..core.memory import Memory, memory_key, recall
 from ..core.stages import QueryText
@@ -80,6 +81,25 @@ def encode_claims(run: Run, states: Sequence[ClaimState], texts: Sequence[Texts]
         state.query = Query(state.text, vectors.get(state.text), asked)
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[T]):
+    """How a memory keeps vectors: under which kind, and as which bytes."""
+
+    kind: str
+    dump: Callable[[T], bytes]
+    load: Callable[[bytes], T]
+
+
+def _vector(data: bytes) -> Vector:
+    import numpy as np
+
+    return np.frombuffer(data, np.float32)
+
+
+_SPARSE = _Kept("sparse", SparseVector.to_bytes, SparseVector.from_bytes)
+_DENSE: _Kept[Vector] = _Kept("embedding", lambda vector: vector.astype("float32").tobytes(), _vector)
+
+
 def _encoded(
     encoder: Encoder, texts: Sequence[tuple[str, ...]], kind: QueryText, memory: Memory | None
 ) -> list[Vector | SparseVector]:
@@ -91,21 +111,17 @@ def _encoded(
         sparse = encoder.sparse
         encode = sparse.encode_documents if role == "document" else sparse.encode_queries
         joined = ["\n".join(some) for some in texts]
-        vectors = _each_once(
-            joined, encode, "sparse", sparse.spec, role, memory, SparseVector.to_bytes, SparseVector.from_bytes
-        )
+        vectors = _each_once(joined, encode, _SPARSE, sparse.spec, role, memory)
         return [vectors[text] for text in joined]
     assert encoder.dense is not None
     embedder = encoder.dense
     by_text = _each_once(
         [text for some in texts for text in some],
         embedder.encode_documents if role == "document" else embedder.encode_queries,
-        "embedding",
+        _DENSE,
         embedder.spec,
         role,
         memory,
-        lambda vector: vector.astype(np.float32).tobytes(),
-        lambda data: np.frombuffer(data, np.float32),
     )
     encoded: list[Vector | SparseVector] = []
     for some in texts:
@@ -120,17 +136,17 @@ def _encoded(
 def _each_once(
     texts: Sequence[str],
     encode: Callable[[list[str]], Iterable[T]],
-    kind: str,
+    kept: _Kept[T],
     spec: Embedding | SparseField,
     role: Role,
     memory: Memory | None,
-    dump: Callable[[T], bytes],
-    load: Callable[[bytes], T],
 ) -> dict[str, T]:
     """Returns the encoding of each distinct text. The model encodes only those that the memory does not have."""
     once = list(dict.fromkeys(texts))
     if memory is None:
         return dict(zip(once, encode(once), strict=True))
-    keys = [memory_key(kind, spec.fingerprint, spec.max_tokens, role, text) for text in once]
-    made = recall(memory, kind, keys, lambda places: list(encode([once[place] for place in places])), dump, load)
+    keys = [memory_key(kept.kind, spec.fingerprint, spec.max_tokens, role, text) for text in once]
+    made = recall(
+        memory, kept.kind, keys, lambda places: list(encode([once[place] for place in places])), kept.dump, kept.load
+    )
     return dict(zip(once, made, strict=True))

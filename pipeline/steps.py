@@ -10,8 +10,8 @@ from ..core.errors import CcheckError
 from ..core.language import foreign_language
 from ..core.stages import ListwiseStage
 from ..core.types import Evidence, Hit, Ranking, Sentence, Stance, Verdict
-from ..rerank.apply import rerank_many
-from ..verdict import Case, Judge, all_judged, choose_sentences, conclude, nothing_bears, with_stances
+from ..rerank.apply import Place, rerank_many
+from ..verdict import Case, Judge, all_judged, choose_sentences, nothing_bears, with_stances
 from .plan import Plan
 from .queries import encode_claims, rewrite_claims
 from .relevance import relevance, retrieval_is_weak
@@ -56,7 +56,7 @@ def estimate_relevance(run: Run, states: Sequence[ClaimState]) -> None:
 
 def irrelevant(run: Run, state: ClaimState) -> bool:
     """Whether nothing that was found bears on the claim, so that nobody needs to judge it."""
-    return state.relevance is not None and state.relevance < run.least_relevance
+    return not state.hits or (state.relevance is not None and state.relevance < run.least_relevance)
 
 
 def why_not_judged(run: Run, state: ClaimState) -> str | None:
@@ -87,12 +87,10 @@ def rerank(run: Run, states: Sequence[ClaimState]) -> None:
         answers = rerank_many(
             [state.text for state in these],
             [Ranking(state.hits) for state in these],
+            [state.reranked_by for state in these],
             reranker,
             stage,
-            name,
-            before,
-            [state.reranked_by for state in these],
-            {name: retriever.weight for name, retriever in run.plan.retrievers.items()},
+            Place(name, before, {name: retriever.weight for name, retriever in run.plan.retrievers.items()}),
         )
         share = _milliseconds(time.perf_counter() - started, len(these))
         for state, answer in zip(these, answers, strict=True):
@@ -183,8 +181,6 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
         elif state.error is None and method is None:
             state.verdict = Verdict(None, error=run.plan.no_method)
             state.timings_ms["verdict"] = 0.0
-        elif state.error is None and method is not None and not state.evidence:
-            state.verdict = conclude((), method.name)
         elif state.error is None:
             started = time.perf_counter()
             one, case = next(answers)

@@ -4,44 +4,37 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ..core.errors import CcheckError, UsageError
 from ..core.stages import LateStage, RerankerStage
 from ..core.types import Hit, Ranking, Usage
-from .types import AnyReranker, BatchReranker, HitReranker, Request, Reranker, Scores, only
+from .types import AnyReranker, BatchReranker, HitReranker, Request, Reranker, Scores
 
 
-def rerank(
-    query: str,
-    ranking: Ranking,
-    reranker: AnyReranker,
-    stage: RerankerStage,
-    name: str,
-    before: str,
-    previous: str = "",
-) -> tuple[Ranking, Usage]:
-    """See `rerank_many`. Raises what the reranker raises."""
-    return only(rerank_many([query], [ranking], reranker, stage, name, before, [previous]))
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a reranker stands. `name` is the stage's, under which `Hit.scores` has the raw score. `before` is what
+    `Hit.ranks` calls the place that a document had before any reranker. `retrievers` have their weights."""
+
+    name: str
+    before: str
+    retrievers: Mapping[str, float] = field(default_factory=dict)
 
 
 def rerank_many(
     queries: Sequence[str],
     rankings: Sequence[Ranking],
+    previous: Sequence[str],
     reranker: AnyReranker,
     stage: RerankerStage,
-    name: str,
-    before: str,
-    previous: Sequence[str],
-    retrievers: Mapping[str, float] | None = None,
+    place: Place,
 ) -> list[tuple[Ranking, Usage] | CcheckError]:
     """Rankings with their first `stage.depth` documents in the order of the reranker's scores; the others come after.
 
-    `name` is the stage's, under which `Hit.scores` has the raw score; `Hit.score` is the one in 0..1. With the stage's
-    `alpha` the order and `Hit.score` are those of `interpolated` with the scores of the reranker that came before
-    (`previous`), else with those of the ranking, or if the stage says so with those of the `retrievers`, which are
-    given with their weights. `before` is what `Hit.ranks` calls the place that a document had before any reranker. An
-    error in place of a query for which the reranker failed.
+    `Hit.score` is the score in 0..1. With the stage's `alpha` the order and `Hit.score` are those of `interpolated`
+    with the scores of the reranker that came before (`previous`, its name or empty), else with those of the ranking, or
+    if the stage says so with those of the retrievers. An error in place of a query for which the reranker failed.
     """
     heads = [ranking.hits[: stage.depth] for ranking in rankings]
     answers: list[tuple[Ranking, Usage] | CcheckError] = []
@@ -51,10 +44,10 @@ def rerank_many(
         if isinstance(scores, CcheckError):
             answers.append(scores)
             continue
-        own = retrievers if isinstance(stage, LateStage) and stage.before == "retrievers" else None
-        past = _of_retrievers(head, own or {}) or _before(head, earlier)
+        own = place.retrievers if isinstance(stage, LateStage) and stage.before == "retrievers" else {}
+        past = _of_retrievers(head, own) or _before(head, earlier)
         order = interpolated(past, scores.values, stage.alpha) if stage.alpha else None
-        answers.append((reordered(ranking, scores, name, before, order), scores.usage))
+        answers.append((reordered(ranking, scores, place.name, place.before, order), scores.usage))
     return answers
 
 

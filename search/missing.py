@@ -14,7 +14,11 @@ MOST_NAMED = 3
 
 
 def no_store(name: str) -> NotFound:
-    return NotFound(f"there is no store {name}. Create it with ccheck ingest FILE --store {name}")
+    """The error for a store that does not exist, with what to do."""
+    return NotFound(
+        f"there is no store {name} (ccheck index list shows those that exist). Create it with ccheck ingest FILE "
+        f"--store {name}, or run ccheck demo, which makes one from sample papers"
+    )
 
 
 def unfinished(store: str, reading: Sequence[str]) -> tuple[str, ...]:

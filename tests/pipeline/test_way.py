@@ -50,7 +50,9 @@ def test_the_way_of_a_claim_is_the_one_that_is_listed(tmp_path: Path) -> None:
     with ccheck.open(str(tmp_path / "store"), device="cpu") as checker:
         checker.ingest(str(ROOT / "demo" / "corpus.jsonl"))
         checker.check("Vaccines cause autism.")
-        way = crossed(checker, "Sea level has risen 20 cm since 1900.")
+        way = crossed(
+            checker, "Since 1900, the global mean sea level rose by about twenty centimetres."
+        )  # not asked elsewhere
     assert set(way) == set(listed())
     assert len(way) <= MOST
     assert len(listed()) == len(set(listed())), "no module stands in two steps"

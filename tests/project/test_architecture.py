@@ -25,6 +25,8 @@ MODULES = {
 }
 ROOMS = {package.split(".")[1] for package in PACKAGES if package != "ccheck"}
 LINES = 500
+SIX, MANY = 6, 14
+"""How many parameters a function should have at most, and how many functions have more."""
 
 
 @functools.cache
@@ -247,3 +249,17 @@ def test_no_file_is_too_long():
 def test_every_module_says_what_it_is_for():
     missing = [str(file.relative_to(ROOT)) for file in MODULES.values() if not ast.get_docstring(tree(file))]
     assert missing == []
+
+
+def test_few_functions_have_more_than_six_parameters() -> None:
+    """Outside the command line and the laboratory. What goes together is a value of its own."""
+    many = []
+    for module, file in MODULES.items():
+        if room(module) in ("cli", "lab"):
+            continue
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                if sum(one.arg not in ("self", "cls") for one in given) > SIX:
+                    many.append(f"{module}.{node.name}")
+    assert len(many) <= MANY, many

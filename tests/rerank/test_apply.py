@@ -18,8 +18,9 @@ from ccheck.core.stages import LateStage, ModelStage
 from ccheck.core.types import Document, Hit, Ranking
 from ccheck.rerank import Scores, sigmoid
 from ccheck.rerank import open as opening
-from ccheck.rerank.apply import interpolated, rerank, rerank_many
+from ccheck.rerank.apply import Place, interpolated, rerank_many
 from ccheck.rerank.ensemble import EnsembleReranker
+from ccheck.rerank.types import only
 
 
 @dataclass
@@ -51,6 +52,10 @@ def ranking(*ids: str) -> Ranking:
 
 def ids(found: Ranking) -> list[str]:
     return [hit.document.id for hit in found.hits]
+
+
+def rerank(query, ranking, reranker, stage, name, before, previous=""):
+    return only(rerank_many([query], [ranking], [previous], reranker, stage, Place(name, before)))
 
 
 STAGE = ModelStage(model="x", depth=3)
@@ -188,11 +193,11 @@ def test_late_interaction_is_mixed_with_the_retrievers_own_scores():
     )
     own = Table({"a": 0.0, "b": 0.25, "c": 1.0})
     stage = LateStage(before="retrievers", alpha=0.5)
-    (answer,) = rerank_many(["q"], [found], own, stage, "late", "rrf", [""], {"bm25": 1.0, "dense": 0.5})
+    (answer,) = rerank_many(["q"], [found], [""], own, stage, Place("late", "rrf", {"bm25": 1.0, "dense": 0.5}))
     # bm25 scales to a 0, b 1; dense to a 0, c 1, which counts half. Together a 0, b 1, c .5, and so they stay scaled.
     assert [(one.document.id, one.score) for one in answer[0].hits] == [("c", 0.75), ("b", 0.625), ("a", 0.0)]
     # Where their scores are not known, or the stage does not want them, those of the ranking count.
-    for some, given in ((stage, {"words": 1.0}), (stage, None), (LateStage(alpha=0.5), {"bm25": 1.0})):
-        (answer,) = rerank_many(["q"], [found], own, some, "late", "rrf", [""], given)
+    for some, given in ((stage, {"words": 1.0}), (stage, {}), (LateStage(alpha=0.5), {"bm25": 1.0})):
+        (answer,) = rerank_many(["q"], [found], [""], own, some, Place("late", "rrf", given))
         assert [one.document.id for one in answer[0].hits] == ["a", "c", "b"]
         assert [one.score for one in answer[0].hits] == pytest.approx([0.5, 0.5, 0.375])

@@ -20,7 +20,7 @@ from ccheck.lab.train.learned_reranker import (
     save_learned_reranker,
     train_learned_reranker,
 )
-from ccheck.rerank.apply import rerank
+from ccheck.rerank.apply import Place, rerank_many
 from ccheck.rerank.learned import LearnedModel, feature_names, features, load_learned, parse_learned
 from ccheck.rerank.open import open_reranker
 
@@ -176,7 +176,7 @@ def test_it_learns_what_tells_documents_apart(trained, tmp_path):
     reranker = open_reranker(stage, Runtime())
     claim = "coral ocean 1850"
     ranking = Ranking(tuple(hits_of(claim, 99, "wanted")))
-    done, usage = rerank(claim, ranking, reranker, stage, "learned", "rrf")
+    ((done, usage),) = rerank_many([claim], [ranking], [""], reranker, stage, Place("learned", "rrf"))
     assert done.hits[0].document.id == "wanted" and usage.llm_calls == 0
     assert [hit.rank for hit in done.hits] == list(range(1, 21))
     assert [hit.document.id for hit in done.hits[15:]] == [hit.document.id for hit in ranking.hits[15:]]
