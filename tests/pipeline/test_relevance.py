@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
+import ccheck
 from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Document, Hit
+from ccheck.demo import CORPUS
 from ccheck.pipeline import relevance
 
 RETRIEVERS = {"bm25": Bm25(), "dense": Dense()}
@@ -49,3 +53,29 @@ def test_nothing_depends_on_the_height_of_bm25_scores():
     higher = [dataclasses.replace(hit, scores={**hit.scores, "bm25": 3 * hit.scores["bm25"]}) for hit in NEAR]
     one, other = (relevance.relevance(CLAIM, some, RETRIEVERS, WEIGHTS) for some in (NEAR, higher))
     assert abs(one - other) < 1e-9
+
+
+UNRELATED = [
+    "Violins from Cremona were compared in a blind test with new ones. Players preferred the new violins.",
+    "Kiwi birds smell earthworms at night. Their beaks have nostrils at the tip.",
+    "Chess openings of club players were recorded since 1900. The Sicilian defence has risen to first place.",
+    "Toddlers were given building blocks. Nobody was harmed, and towers rose by twenty centimetres.",
+]
+"""Papers that share words with the claims below and say nothing about them."""
+
+
+@pytest.mark.parametrize(
+    "claim", ["sea level has risen 20 cm since 1900", "The MMR jab given to toddlers causes autism."]
+)
+def test_unrelated_papers_change_no_verdict_and_more_of_them_make_none_surer(tmp_path, claim):
+    """Judged by the packaged model, with a collection that has them and with one that has not."""
+    verdicts = []
+    for name, more in (("without", []), ("with", UNRELATED)):
+        with ccheck.open(str(tmp_path / name), recipe="bm25", rerank="none") as checker:
+            checker.ingest(str(CORPUS), *({"_id": f"u{n}", "text": text} for n, text in enumerate(more)), dense=False)
+            verdicts += [checker.check(claim, k=k).verdict for k in (3, 10)]
+    assert len({verdict.label for verdict in verdicts}) == 1, verdicts
+    (few, many), (few_among, many_among) = verdicts[:2], verdicts[2:]
+    assert many.confidence <= few.confidence and many_among.confidence <= few_among.confidence
+    # A paper between two others moves the second one down a rank, which counts a thirtieth.
+    assert few_among.confidence == pytest.approx(few.confidence, abs=0.05)
