@@ -6,7 +6,6 @@ printable. What runs is opened from it (`pipeline/plan.py`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from .errors import NotFound, UsageError
 from .grounding_stages import FiguresStage
 from .recipe import Recipe, load_recipe, name_clash
 from .settings import DEFAULT, Settings
-from .stages import Bm25, Dense, ModelStage, QuestionsStage, Stage, VerdictStage
+from .stages import LEAST_WEIGHT, MOST_WEIGHT, Bm25, Dense, ModelStage, QuestionsStage, Stage, VerdictStage
 
 S = TypeVar("S", bound=Stage)
 
@@ -160,8 +159,11 @@ def _fields(text: str) -> dict[str, float]:
             raise UsageError(
                 f"the boost of {part.strip()!r} is not a number. Write for example title^2,text"
             ) from error
-        if not name or not 0 < fields[name] < math.inf:
-            raise UsageError(f"{part.strip()!r} in --fields is neither FIELD nor FIELD^BOOST with a boost above 0")
+        if not name or not LEAST_WEIGHT <= fields[name] <= MOST_WEIGHT:
+            raise UsageError(
+                f"{part.strip()!r} in --fields is neither FIELD nor FIELD^BOOST with a boost from {LEAST_WEIGHT:g} to "
+                f"{MOST_WEIGHT:g}"
+            )
     return fields
 
 

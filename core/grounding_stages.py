@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from .stages import Stage, Uses
+from .stages import Stage, Uses, Weight
 
 Searched: TypeAlias = Literal["bm25", "dense", "hybrid"]
 
@@ -41,7 +41,7 @@ class ElementRun(Stage):
         default=False, description="true: a language model says what the element presents, and this text stands for it"
     )
     llm: str | None = Field(default=None, description="for rephrased: the model; default: the one in the settings")
-    weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
     required: bool = Field(default=True, description=_REQUIRED)
 
     def uses(self) -> Uses:
@@ -67,7 +67,7 @@ class ChunkRun(Stage):
     instruction: str = Field(default="", description=_INSTRUCTION)
     llm: str | None = Field(default=None, description="the language model; default: the one in the settings")
     chunks: int = Field(default=20, ge=1, le=200, description="for llm: how many chunks it reads")
-    weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
     required: bool = Field(default=True, description=_REQUIRED)
 
     def uses(self) -> Uses:
@@ -83,7 +83,7 @@ class ImageRun(Stage):
 
     kind: Literal["image"] = "image"
     model: str = Field(default="openai/clip-vit-large-patch14", description="a CLIP model, by its name or folder")
-    weight: float = Field(default=1.0, gt=0, description=_WEIGHT)
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
     required: bool = Field(
         default=True, description="false: skip it with a warning if its model or all images are missing"
     )

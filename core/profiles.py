@@ -20,6 +20,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from .redaction import redact
+from .stages import LEAST_WEIGHT, MOST_WEIGHT
 
 PREFIXES = ("elasticsearch:", "es:")
 
@@ -61,8 +62,10 @@ def weighted(field: str) -> tuple[str, float]:
         number = float(weight)
     except ValueError:
         number = math.nan
-    if not name or not 0 < number < math.inf:
-        raise ValueError(f"{field!r} is not NAME or NAME^WEIGHT, with a weight above 0")
+    if not name or not LEAST_WEIGHT <= number <= MOST_WEIGHT:
+        raise ValueError(
+            f"{field!r} is not NAME or NAME^WEIGHT, with a weight from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        )
     return name, number
 
 

@@ -318,7 +318,7 @@ def _whole(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
 def _parsed(name: str, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         raise InvalidData(f"the recipe {name} is not valid TOML: {error}") from error
 
 

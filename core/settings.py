@@ -78,7 +78,7 @@ def _is_named_way(value: object) -> bool:
 class Settings(BaseModel):
     """Every setting with its default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
 
     store: Annotated[str, Here("a folder below this one", _is_below)] = Field(
         "local:papers", description="where documents live: a folder, local:NAME or https://host:9200/INDEX"

@@ -16,7 +16,7 @@ Uses: TypeAlias = tuple[tuple[str | None, ModelKind], ...]
 class Stage(BaseModel):
     """A table of a recipe."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)
 
     def uses(self) -> Uses:
         """The models that this table names, with what each is used as; None stands for the one in the settings."""
@@ -25,6 +25,12 @@ class Stage(BaseModel):
 
 QueryText: TypeAlias = Literal["claim", "rewrite", "expand", "hyde"]
 """The text that a retriever searches for: the claim itself, or a language model's version (see `RewritingStage`)."""
+
+
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+"""Outside these, sums of weighted scores overflow, or Elasticsearch's floats make a weight 0."""
+Weight: TypeAlias = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
+RankConstant: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class Analysis(Stage, frozen=True):  # said again for pyright, which then knows that it is hashable
@@ -61,8 +67,8 @@ class Bm25(Stage):
 
     kind: Literal["bm25"] = "bm25"
     depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it returns")
-    weight: float = Field(default=1.0, gt=0, description="its weight in the fusion")
-    fields: dict[str, float] = Field(default={"content": 1.0}, min_length=1)
+    weight: Weight = Field(default=1.0, description="its weight in the fusion")
+    fields: dict[str, Weight] = Field(default={"content": 1.0}, min_length=1)
     analysis: Analysis | None = None
     fuzziness: Literal["auto", 0, 1, 2] = Field(
         default=0,
@@ -104,7 +110,7 @@ class Dense(Stage):
 
     kind: Literal["dense"] = "dense"
     depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it returns")
-    weight: float = Field(default=1.0, gt=0, description="its weight in the fusion")
+    weight: Weight = Field(default=1.0, description="its weight in the fusion")
     model: str | None = Field(default=None, description="the embedding model, a folder or a name")
     field: str | None = Field(default=None, description="the store's field of vectors; default: the model's")
     adapter: Path | None = Field(default=None, description="a folder with an adapter for the claim's embedding")
@@ -135,7 +141,7 @@ class Sparse(Stage):
     kind: Literal["sparse"] = "sparse"
     model: str = Field(default="naver/splade-v3", description="the sparse encoder, a folder or a name")
     depth: int = Field(default=100, ge=1, le=10_000, description="how many documents it returns")
-    weight: float = Field(default=1.0, gt=0, description="its weight in the fusion")
+    weight: Weight = Field(default=1.0, description="its weight in the fusion")
     query: QueryText = "claim"
     required: bool = Field(default=True, description="false: skip it with a warning if it can't run")
 
@@ -244,7 +250,7 @@ class Fusion(Stage):
     """
 
     method: Literal["rrf", "minmax"] = "rrf"
-    k: int = Field(default=60, ge=1, description="rank constant")
+    k: RankConstant = Field(default=60, description="rank constant")
 
 
 _REQUIRED = "false: skip it with a warning if it can't run"
@@ -270,7 +276,9 @@ class ModelStage(Stage):
         default=None, ge=32, le=131_072, description="default: the model's own limit, at most 512"
     )
     long: Literal["cut", "windows"] = "cut"
-    cutoff_layer: int | None = Field(default=None, ge=1, description="for layerwise models: the layer that scores")
+    cutoff_layer: int | None = Field(
+        default=None, ge=1, le=1000, description="for layerwise models: the layer that scores"
+    )
     prompt: str | None = Field(default=None, description="for other decoders: the text after claim and document")
     yes_token: str | None = Field(default=None, description="for other decoders: the token whose logit is the score")
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
@@ -330,7 +338,7 @@ class EnsembleStage(Stage):
     kind: Literal["ensemble"] = "ensemble"
     models: list[str] = Field(min_length=1)
     method: Literal["rrf", "mean"] = "rrf"
-    k: int = Field(default=60, ge=1, description="rank constant of rrf")
+    k: RankConstant = Field(default=60, description="rank constant of rrf")
     depth: int = Field(default=100, ge=1, le=10_000, description="how many documents the models read")
     alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
     max_tokens: int | None = Field(default=None, ge=32, le=131_072)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from ..verdict.llm import PlannedPrompt
 
 T = TypeVar("T")
+MOST_HITS = 10_000
+"""The largest `k`: no retriever returns more, and no server."""
 BATCH = 64
 """How many claims are embedded and searched at a time."""
 ANSWERED_AT_ONCE = 8
@@ -202,8 +204,8 @@ class Checker(Closing):
         return replace(plan, warnings=(*plan.warnings, f"{DEGRADED}: {warning}"), degraded=True)
 
     def _run(self, k: int, given: str | Filter | Sequence[str | Filter], *, details: bool, trace: bool = False) -> Run:
-        if k < 1:
-            raise UsageError(f"k is {k}. It must be at least 1")
+        if not 1 <= k <= MOST_HITS:
+            raise UsageError(f"k is {k}. It must be from 1 to {MOST_HITS:,}")
         plan = self.plan()
         several = [given] if isinstance(given, str | Filter) else given
         filters = [parse_filter(one) if isinstance(one, str) else one for one in several]

@@ -84,7 +84,7 @@ def settings_of(given: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"--set {one}: write it as KEY=VALUE")
         try:
             found[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
+        except ValueError:
             found[key.strip()] = value
     return found
 

@@ -189,14 +189,14 @@ def _values(written: str, text: str) -> list[Any]:
     try:
         values: list[Any] = tomllib.loads(f"x = [{written}]")["x"]
         return values
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return [_value(part.strip(), text) for part in written.split(",")]
 
 
 def _value(written: str, text: str) -> Any:
     try:
         return tomllib.loads(f"x = {written}")["x"]
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         if _PLAIN.fullmatch(written):
             return written
         raise UsageError(f"the value {written!r} of the grid {text!r} is not TOML: {error}") from error

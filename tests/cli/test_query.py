@@ -195,7 +195,7 @@ USAGE = {
     "is not a date like 2015-01-31": [["x", "--before", "2015-13"], ["x", "--before", ""]],
     "Its fields are content, title, text": [["x", "--fields", "abstract"]],
     "is not a number": [["x", "--fields", "title^x"]],
-    "boost above 0": [["x", "--fields", "title^0"], ["x", "--fields", ","], ["x", "--fields", "title^inf"]],
+    "boost from 1e-06": [["x", "--fields", "title^0"], ["x", "--fields", ","], ["x", "--fields", "title^inf"]],
     "Invalid value for '-k'": [["x", "-k", "0"], ["x", "-k", "many"]],
     "only dense retrievers": [["x", "--recipe", "dense", "--no-dense"]],
     "unexpected extra argument": [["sea", "level"]],

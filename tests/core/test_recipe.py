@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ccheck.core.adjust import Changes, resolved
 from ccheck.core.errors import InvalidData, NotFound, UsageError
+from ccheck.core.profiles import StoreProfile
 from ccheck.core.recipe import (
     load_recipe,
     models_used,
@@ -15,6 +17,7 @@ from ccheck.core.recipe import (
     ways_to_get,
     with_ways_to_get,
 )
+from ccheck.core.settings import Settings
 from ccheck.core.stages import Bm25, Dense
 from ccheck.pipeline.needs import DenseNeed, needs_of
 
@@ -65,6 +68,31 @@ def test_what_is_wrong_with_a_recipe_is_said(tmp_path: Path, text: str, message:
     with pytest.raises(InvalidData, match=message) as caught:
         load_recipe(str(file))
     assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["-1", "0", "inf", "nan", "1e300", "1e-300"])
+@pytest.mark.parametrize("key", ["weight", "fields"])
+def test_weights_are_finite_and_positive(tmp_path: Path, key: str, value: str) -> None:
+    file = tmp_path / "mine.toml"
+    inner = f"fields = {{ content = {value} }}" if key == "fields" else f"weight = {value}"
+    file.write_text(f'name = "mine"\n[retrievers.bm25]\n{inner}\n')
+    with pytest.raises(InvalidData, match=rf"retrievers\.bm25.*{key}"):
+        load_recipe(str(file))
+    with pytest.raises(UsageError, match="content"):
+        resolved(Settings(), Changes(fields=f"content^{value}"))
+    with pytest.raises(ValueError, match=r"title\^"):
+        StoreProfile(title=f"title^{value}")
+
+
+@pytest.mark.parametrize(
+    ("table", "key"), [("fusion", "k"), ("retrievers.bm25", "depth"), ("retrievers.dense", "candidates")]
+)
+@pytest.mark.parametrize("value", ["0", "-1", "1" + 400 * "0", 5_000 * "9"])
+def test_whole_numbers_of_a_recipe_have_limits(tmp_path: Path, table: str, key: str, value: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'name = "mine"\nextends = "default"\n[{table}]\n{key} = {value}\n')
+    with pytest.raises(InvalidData, match="mine"):
+        load_recipe(str(file))
 
 
 def test_a_recipe_that_is_nowhere(tmp_path: Path) -> None:
