@@ -36,7 +36,7 @@ from ccheck.core.settings import resolve
 from ccheck.core.stages import Fusion
 from ccheck.core.types import Filter, Query
 from ccheck.llm import Answer
-from ccheck.search.several import search_several
+from ccheck.search import Search, answering
 from ccheck.verdict.questions.replies import distinct
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -195,9 +195,9 @@ def measure(checker: Checker, wanted: Sequence[Wanted], made: Mapping[str, tuple
                 chosen_retrievers = {name: retrievers[name] for name in names}
                 hits: dict[str, list[bool]] = {}
                 for start in range(0, len(asked), 64):
-                    rankings = search_several(
-                        checker.store, asked[start : start + 64], chosen_retrievers, fusion, k=K, pooled=True
-                    )
+                    some = asked[start : start + 64]
+                    search = Search([query for one in some for query in one], chosen_retrievers, fusion, K)
+                    rankings = answering.answer(checker.store, search, questions=list(map(len, some)), pooled=True)
                     for one, ranking in zip(wanted[start:], rankings, strict=False):
                         hits.setdefault(one.claim, []).append(_found(one, ranking))
                 cells.append(interval(hits))

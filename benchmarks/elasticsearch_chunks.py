@@ -17,8 +17,9 @@ import elasticsearch
 from elasticsearch import helpers
 from elasticsearch_common import machine, server
 
-from ccheck.core.stages import Bm25, Fusion
+from ccheck.core.stages import Bm25
 from ccheck.core.types import Query, Ranking
+from ccheck.search import Search, answer
 from ccheck.search.elastic import Connection, ElasticStore
 from ccheck.search.elastic.fields import FieldNames
 
@@ -60,10 +61,10 @@ def counted(url: str, queries: list[Query], group: str | None) -> tuple[int, int
     with ElasticStore(Connection(url), INDEX, FieldNames(group=group)) as store:
         store.info()
         for start in range(0, len(queries), AT_A_TIME):
-            for answer in store.search(queries[start : start + AT_A_TIME], {"bm25": Bm25()}, Fusion(), k=K):
-                assert isinstance(answer, Ranking)
-                hits += len(answer.hits)
-                papers += len({hit.document.metadata["paper_id"] for hit in answer.hits})
+            for found in answer(store, Search(queries[start : start + AT_A_TIME], {"bm25": Bm25()}, k=K)):
+                assert isinstance(found, Ranking)
+                hits += len(found.hits)
+                papers += len({hit.document.metadata["paper_id"] for hit in found.hits})
     return hits, hits - papers
 
 

@@ -18,7 +18,8 @@ import elasticsearch
 from elasticsearch_common import drop, entries, indexed, machine, queries, random_layout, server
 
 from ccheck.core.layout import Layout
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.stages import Bm25, Dense, Retriever
+from ccheck.search import Search, answer
 from ccheck.search.elastic import Connection, ElasticStore
 
 INDEX, WRITTEN = "ccheck-benchmark-concurrency", "ccheck-benchmark-concurrency-written"
@@ -41,7 +42,7 @@ def main(url: str | None, documents: int, dimensions: int, claims: int, writes: 
 
         def ask(store: ElasticStore) -> int:
             for start in range(0, len(asked), AT_A_TIME):
-                store.search(asked[start : start + AT_A_TIME], BOTH, Fusion(), k=10)
+                answer(store, Search(asked[start : start + AT_A_TIME], BOTH, k=10))
             return len(asked)
 
         def write(store: ElasticStore) -> int:

@@ -17,8 +17,9 @@ import click
 import elasticsearch
 from elasticsearch_common import entries, indexed, machine, queries, random_layout, server, spread
 
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Query, Ranking
+from ccheck.search import Search, answer
 from ccheck.search.elastic import ElasticStore
 
 INDEX = "ccheck-benchmark-search"
@@ -50,7 +51,7 @@ def compare(
     """`details`: with each retriever's ranks and scores, as `Checker` asks for a verdict. Without, rrf fuses."""
 
     def ours(query: Query) -> None:
-        (ranking,) = store.search([query], BOTH, Fusion(), k=10, details=details)
+        (ranking,) = answer(store, Search([query], BOTH, k=10, details=details))
         assert isinstance(ranking, Ranking) and len(ranking.hits) == 10
 
     bodies = [recorded(store, lambda query=query: ours(query)) for query in asked]

@@ -16,7 +16,8 @@ import orjson
 from elastic_transport import Transport
 from elasticsearch_common import entries, indexed, machine, queries, random_layout, server
 
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.stages import Bm25, Dense, Retriever
+from ccheck.search import Search, answer
 from ccheck.search.elastic import Connection, ElasticStore
 
 INDEX = "ccheck-benchmark-traffic"
@@ -77,7 +78,7 @@ def main(url: str | None, documents: int, deep: int) -> None:
                 retrievers: dict[str, Retriever] = {"bm25": Bm25(depth=depth), "dense": Dense(depth=depth)}
                 tracemalloc.start()
                 with Counted() as traffic:
-                    store.search(some, retrievers, Fusion(), k=k)
+                    answer(store, Search(some, retrievers, k=k))
                 peak = tracemalloc.get_traced_memory()[1] / 1e6
                 tracemalloc.stop()
                 print(f"{name}, each: {traffic.per(len(some))}; peak of the call {peak:,.0f} MB")

@@ -30,7 +30,7 @@ from ccheck.ingest import IngestOptions
 from ccheck.lab.measure.evaluate import retrieval_only
 from ccheck.lab.measure.session import EvaluationData, open_session, read_evaluation_data
 from ccheck.pipeline.checker import Checker
-from ccheck.search import open_store
+from ccheck.search import Search, answer, open_store
 
 
 @click.command()
@@ -93,7 +93,8 @@ def _bare(settings: Settings, recipe: object, data: EvaluationData) -> float:
         embedder = load_embedder(DEFAULT_MODEL, _RUNTIME.using(**dict(settings)))
         texts = [clean(claim.text) for claim in data.claims]
         queries = [Query(text, vector) for text, vector in zip(texts, embedder.encode_queries(texts), strict=True)]
-        rankings = store.search(queries, recipe.retrievers, recipe.fusion, k=data.depth, details=False)
+        search = Search(queries, recipe.retrievers, recipe.fusion, data.depth, details=False)
+        rankings = answer(store, search)
         run = {
             claim.id: {hit.document.id: -hit.rank for hit in ranking.hits}  # as ranked, where scores are equal
             for claim, ranking in zip(data.claims, rankings, strict=True)

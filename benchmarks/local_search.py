@@ -28,6 +28,7 @@ from ccheck.core.analysis import analyzer, terms
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.core.stages import Bm25, Dense, Fusion
 from ccheck.core.types import Document, Entry, Passage, Query
+from ccheck.search import Search, answer
 from ccheck.search.local import LocalStore
 
 DIMENSIONS = 384
@@ -130,7 +131,7 @@ def main(documents: int, claims: int, folder: Path | None) -> None:
             stages, fusion = {"bm25": Bm25(), "dense": Dense()}, Fusion(k=60)
             ours, theirs, cpu = [], [], []
             for i, query in enumerate(queries):
-                sides = [lambda q=query: store.search([q], stages, fusion, k=10)[0], lambda q=query: plain(q)]
+                sides = [lambda q=query: answer(store, Search([q], stages, fusion, 10))[0], lambda q=query: plain(q)]
                 times, spent, answers = [0.0, 0.0], [0.0, 0.0], [None, None]
                 for side in (0, 1) if i % 2 else (1, 0):
                     started, before = time.perf_counter(), time.process_time()

@@ -25,6 +25,7 @@ import scipy.sparse
 from ccheck.core.layout import Layout, SparseField
 from ccheck.core.stages import Sparse
 from ccheck.core.types import Document, Entry, Query, SparseVector
+from ccheck.search import Ranks, Search
 from ccheck.search.local import LocalStore
 
 VOCABULARY = 30_522
@@ -94,9 +95,9 @@ def main(documents: int, claims: int, depth: int) -> None:
             stages = {"sparse": Sparse(depth=depth)}
 
             def ours(claim: SparseVector) -> list[tuple[int, float]]:
-                (answer,) = store.rankings([Query("", None, {"sparse": claim})], stages)
-                assert isinstance(answer, dict)
-                return [(int(id_[1:]), score) for id_, score in answer["sparse"]]
+                (answer,) = store.rank(Search([Query("", None, {"sparse": claim})], stages))
+                assert isinstance(answer, Ranks)
+                return [(int(id_[1:]), score) for id_, score in answer.rankings["sparse"]]
 
             def by_rows(claim: SparseVector) -> list[tuple[int, float]]:
                 dense = np.zeros(VOCABULARY, np.float32)

@@ -33,6 +33,7 @@ from ccheck.core.recipe import load_recipe
 from ccheck.core.stages import VerdictStage
 from ccheck.core.types import Query
 from ccheck.pipeline import relevance
+from ccheck.search import Search
 
 SHARES = {"there": 0.5, "taken out": 0.4, "elsewhere": 0.1}
 """What each case counts for in the fit, of each data set the same."""
@@ -137,9 +138,10 @@ def cases_of(name: str, sets: Mapping[str, DataSet]) -> Iterator[Case]:
                     claims = random.Random(1).sample(claims, 300)
                 vectors = embedder.encode_queries([text for _, text, _ in claims])
                 queries = [Query(text, vector) for (_, text, _), vector in zip(claims, vectors, strict=True)]
-                rankings = checker.store.rankings(queries, plans["BOTH"].retrievers)
-                for (id_, text, gold), ranked in zip(claims, rankings, strict=True):
-                    assert not isinstance(ranked, Exception)
+                rankings = checker.store.rank(Search(queries, plans["BOTH"].retrievers))
+                for (id_, text, gold), ranks in zip(claims, rankings, strict=True):
+                    assert not isinstance(ranks, Exception)
+                    ranked = ranks.rankings
                     kinds = ("there", "taken out") if other == name else ("elsewhere",)
                     for kind in kinds:
                         left = gold if kind == "taken out" else frozenset()

@@ -169,9 +169,9 @@ def _of_store(
     of `only`.
     """
     from ..articles.stored import FULL_TEXT, articles_of
-    from ..core.stages import Bm25, Fusion
+    from ..core.stages import Bm25
     from ..core.types import Query
-    from ..search import open_store
+    from ..search import Search, answer, open_store
     from ..search.missing import no_store
 
     open_claims = [text] if text is not None else [row.text for row in rows if row.article is None]
@@ -181,11 +181,9 @@ def _of_store(
             raise no_store(store.name)
         found: dict[str, list[str]] = {}
         if only is None and open_claims:
-            retrievers = {"bm25": Bm25(depth=FOUND)}
-            answers = store.search(
-                [Query(one) for one in open_claims], retrievers, Fusion(), k=FOUND, filters=[FULL_TEXT], details=False
-            )
-            for one, ranking in zip(open_claims, answers, strict=True):
+            queries, retrievers = [Query(one) for one in open_claims], {"bm25": Bm25(depth=FOUND)}
+            search = Search(queries, retrievers, k=FOUND, filters=[FULL_TEXT], details=False)
+            for one, ranking in zip(open_claims, answer(store, search), strict=True):
                 if isinstance(ranking, CcheckError):
                     raise ranking
                 found[one] = [hit.document.id for hit in ranking.hits]

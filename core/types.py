@@ -215,9 +215,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The hits of one query, best first."""
+    """The hits of one query, best first; `rankings` has what each retriever found, if somebody wants to see that."""
 
     hits: tuple[Hit, ...]
+    rankings: Mapping[str, Sequence[tuple[str, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

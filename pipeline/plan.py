@@ -13,8 +13,8 @@ from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Ret
 from ..rerank import AnyReranker, HitReranker
 from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
+from ..search.answering import searched_units
 from ..search.missing import no_store, not_held, refuse_missing
-from ..search.several import searched_units
 from ..verdict.open import Conclude, open_conclusion, open_method
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from ..core.errors import CcheckError, Incomplete
 from ..core.stages import QuestionsStage
 from ..core.types import NO_ANSWER, Citation, Claim, Filter, Hit, Query, QuestionAnswer, Verdict
 from ..llm import Answer, Failure, Refused
+from ..search import Search, answer
 from ..search.filters import PUBLISHED
-from ..search.several import search_several
 from ..verdict.questions.asking import Asking, read_answer, verdict_without_model
 from ..verdict.questions.replies import distinct
 from .queries import encode_claims
@@ -189,15 +189,9 @@ def _serve(run: Run, searches: Sequence[_Search]) -> None:
     encode_claims(run, states, [{"claim": (state.text,)} for state in states])
     by_text = {text: state.query or Query(state.text) for text, state in zip(texts, states, strict=True)}
     asked = [[replace(by_text[text], filters=search.filters) for text in search.texts] for search in searches]
-    found = search_several(
-        run.store,
-        asked,
-        run.plan.retrievers,
-        run.recipe.fusion,
-        k=stage.passages,
-        filters=run.filters,
-        pooled=True,
-    )
+    queries = [query for some in asked for query in some]
+    search_all = Search(queries, run.plan.retrievers, run.recipe.fusion, stage.passages, run.filters)
+    found = answer(run.store, search_all, questions=list(map(len, asked)), pooled=True)
     for search, ranking in zip(searches, found, strict=True):
         if isinstance(ranking, CcheckError):
             search.found.set_exception(ranking)

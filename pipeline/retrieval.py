@@ -2,59 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from ..core.errors import CcheckError
-from ..core.fusion import fuse
+from ..core.fusion import Scored
 from ..core.memory import memory_key, recall
 from ..core.stages import Retriever
-from ..core.types import Query, SparseVector, document_of
-from ..search.several import hits_of, searched_units
+from ..core.types import Hit, Query, SparseVector, document_of, unit_key
+from ..search import Ranks, Search, answer
+from ..search.answering import searched_units
 from .run import ClaimState, Run
 
-Ranked: TypeAlias = Sequence[tuple[str, float]]
-Rankings: TypeAlias = Mapping[str, Ranked]
-"""The ranking that each retriever returns for one query, by the retriever's name."""
+Ranked: TypeAlias = Scored[str]
 
 
 def search(run: Run, states: Sequence[ClaimState]) -> None:
-    """Fill in the hits of claims that have a query, or their error.
-
-    The store does it all, fusion too, unless somebody wants to see or to remember what each retriever returned.
-    """
-    queries = [state.query for state in states if state.query is not None]
-    states = [state for state in states if state.query is not None]
+    """Fill in the hits of claims that have a query, or their error; with a trace, each stage's ranking too."""
+    asked = [state for state in states if state.query is not None]
+    queries = [state.query for state in asked if state.query is not None]
     if not queries:
         return
-    if not run.trace and run.memory is None:
-        rankings = run.store.search(
-            queries, run.retrievers, run.recipe.fusion, k=run.window, filters=run.filters, details=run.reads_details
-        )
-        for state, ranking in zip(states, rankings, strict=True):
-            if isinstance(ranking, CcheckError):
-                state.error = ranking
-            else:
-                state.hits = ranking.hits
-        _narrow(run, states)
-        return
-    weights = {name: stage.weight for name, stage in run.retrievers.items()}
-    fusion = run.recipe.fusion if len(weights) > 1 else None
-    found: list[tuple[ClaimState, Rankings]] = []
-    for state, one in zip(states, _rankings(run, queries), strict=True):
-        if isinstance(one, CcheckError):
-            state.error = one
-        else:
-            found.append((state, one))
-    granularity = searched_units(run.retrievers)
-    tops = [(fuse(one, weights, fusion) if fusion else list(*one.values()))[: run.window] for _, one in found]
-    joined = hits_of(run.store, granularity, tops, [one for _, one in found], [fusion] * len(found))
-    for (state, one), top, ranking in zip(found, tops, joined, strict=True):
+    search = Search(
+        queries, run.retrievers, run.recipe.fusion, run.window, run.filters, run.reads_details or run.trace, run.trace
+    )
+    for state, ranking in zip(asked, answer(run.store, search, rank=partial(_rank, run)), strict=True):
+        if isinstance(ranking, CcheckError):
+            state.error = ranking
+            continue
         state.hits = ranking.hits
         if run.trace:
-            stages = {**one, fusion.method: top} if fusion is not None else one
-            state.stages = {name: _documents(ranked, granularity) for name, ranked in stages.items()}
-    _narrow(run, states)
+            stages = {name: [key for key, _ in ranked] for name, ranked in ranking.rankings.items()}
+            if len(stages) > 1:
+                stages[run.recipe.fusion.method] = [_key(hit) for hit in ranking.hits]
+            ranks_units = searched_units(run.retrievers) is not None
+            state.stages = {
+                name: tuple(dict.fromkeys(map(document_of, keys) if ranks_units else keys))
+                for name, keys in stages.items()
+            }
+    _narrow(run, asked)
+
+
+def _key(hit: Hit) -> str:
+    return hit.document.id if hit.unit is None else unit_key(hit.document.id, hit.unit.number)
 
 
 def _narrow(run: Run, states: Sequence[ClaimState]) -> None:
@@ -70,29 +62,26 @@ def _narrow(run: Run, states: Sequence[ClaimState]) -> None:
         state.hits = hits
 
 
-def _documents(ranked: Ranked, granularity: str | None) -> tuple[str, ...]:
-    """The ids of the documents of a ranking, each once."""
-    return tuple(dict.fromkeys(key if granularity is None else document_of(key) for key, _ in ranked))
-
-
-def _rankings(run: Run, queries: Sequence[Query]) -> list[Rankings | CcheckError]:
-    """Returns each retriever's ranking for each query. The store is asked for those that the memory does not have."""
-    store, memory, state = run.store, run.memory, run.plan.state
+def _rank(run: Run, search: Search) -> list[Ranks | CcheckError]:
+    """Returns the rankings of each query. The store is asked for those that the memory does not have."""
+    memory, state = run.memory, run.plan.state
     if memory is None or state is None:
-        return list(store.rankings(queries, run.retrievers, filters=run.filters))
+        return run.store.rank(search)
     import orjson
 
     by_name: dict[str, list[Ranked | CcheckError]] = {}
-    for name, stage in run.retrievers.items():
+    for name, stage in search.retrievers.items():
         settings = stage.model_dump(mode="json", exclude={"weight", "required", "query", "model", "adapter"})
         keys = [
-            memory_key("ranking", [state, settings, [*map(str, (*run.filters, *query.filters))]], _content(query, name))
-            for query in queries
+            memory_key(
+                "ranking", [state, settings, [*map(str, (*search.filters, *query.filters))]], _content(query, name)
+            )
+            for query in search.queries
         ]
 
         def compute(places: list[int], name: str = name, stage: Retriever = stage) -> list[Ranked | CcheckError]:
-            found = store.rankings([queries[place] for place in places], {name: stage}, filters=run.filters)
-            return [one if isinstance(one, CcheckError) else one[name] for one in found]
+            asked = replace(search.of([search.queries[place] for place in places], {name: stage}), k=0, whole=True)
+            return [one if isinstance(one, CcheckError) else one.rankings[name] for one in run.store.rank(asked)]
 
         def dump(one: Ranked | CcheckError) -> bytes | None:
             return None if isinstance(one, CcheckError) else orjson.dumps([list(pair) for pair in one])
@@ -101,11 +90,12 @@ def _rankings(run: Run, queries: Sequence[Query]) -> list[Rankings | CcheckError
             return [(id_, score) for id_, score in orjson.loads(data)]
 
         by_name[name] = recall(memory, "ranking", keys, compute, dump, load)
-    rankings: list[Rankings | CcheckError] = []
-    for place in range(len(queries)):
+    rankings: list[Ranks | CcheckError] = []
+    for place in range(len(search.queries)):
         every = {name: found[place] for name, found in by_name.items()}
         error = next((one for one in every.values() if isinstance(one, CcheckError)), None)
-        rankings.append(error or {name: one for name, one in every.items() if not isinstance(one, CcheckError)})
+        found = {name: one for name, one in every.items() if not isinstance(one, CcheckError)}
+        rankings.append(error or Ranks(found))
     return rankings
 
 

@@ -1,15 +1,19 @@
 """Stores and what they are asked. Light to import: tantivy and elasticsearch come when they are needed."""
 
 from ..core.types import Filter
+from .answering import answer
 from .filters import after, before, parse_filter
 from .open import open_elastic_store, open_local_store, open_store
-from .store import Store, StoreInfo
+from .store import Ranks, Search, Store, StoreInfo
 
 __all__ = [
     "Filter",
+    "Ranks",
+    "Search",
     "Store",
     "StoreInfo",
     "after",
+    "answer",
     "before",
     "open_elastic_store",
     "open_local_store",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 from ..core.errors import CcheckError
+from ..core.fusion import Scored
 from ..core.layout import Layout
 from ..core.profiles import StoreProfile
 from ..core.stages import Fusion, Retriever
-from ..core.types import Document, Entry, Filter, Hit, Query, Ranking, Unit
+from ..core.types import Document, Entry, Filter, Hit, Query, Unit
 from .filters import Kind
 
 
@@ -55,6 +56,45 @@ class StoreInfo:
         if self.made_here or self.dimensions is None or self.layout.embedding is not None:
             return self.layout.describe()
         return f"vectors of {self.dimensions} dimensions by {self.model or 'a model that the index does not name'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a store is asked.
+
+    The ranking of a single retriever is the answer; `fusion` joins those of several. `k` is how many hits are wanted;
+    with 0, only rankings are. Without `details`, the rankings of the retrievers may be missing if the store fuses
+    them, which can save time. With `whole`, each is as deep as its retriever, even if fewer hits are wanted.
+    """
+
+    queries: Sequence[Query]
+    retrievers: Mapping[str, Retriever]
+    fusion: Fusion = field(default_factory=Fusion)
+    k: int = 0
+    filters: Sequence[Filter] = ()
+    details: bool = True
+    whole: bool = False
+
+    def of(self, queries: Sequence[Query], retrievers: Mapping[str, Retriever] | None = None) -> Search:
+        """The same search for other queries, perhaps with other retrievers."""
+        return replace(self, queries=queries, retrievers=self.retrievers if retrievers is None else retrievers)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the `k` best of the only retriever are all that is wanted."""
+        return len(self.retrievers) == 1 and self.k > 0 and not self.whole
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """A store's answer to one query: keys (ids, or those of units) with scores, best first, by retriever.
+
+    `fused` is what the store itself made of them, if it did. `documents` are those that the search brought along.
+    """
+
+    rankings: Mapping[str, Scored[str]]
+    fused: Scored[str] | None = None
+    documents: Mapping[str, Document] = field(default_factory=dict)
 
 
 class Store(Protocol):
@@ -132,36 +172,21 @@ class Store(Protocol):
         """
         ...
 
-    def search(
-        self,
-        queries: Sequence[Query],
-        retrievers: Mapping[str, Retriever],
-        fusion: Fusion,
-        *,
-        k: int,
-        filters: Sequence[Filter] = (),
-        details: bool = True,
-    ) -> list[Ranking | CcheckError]:
-        """The `k` best documents or units for each query. A query that failed has an error in its place.
+    def rank(self, search: Search) -> list[Ranks | CcheckError]:
+        """Each query's rankings, before any fusion, or fused where the store does that itself.
 
-        Each query is searched within `filters` and its own filters. The ranking of a single retriever is the answer;
-        `fusion` joins those of several. Retrievers with `units` and without `parents` rank units (see `Hit.unit`). All
-        retrievers of a call must rank units of the same granularity, or all must rank documents. Dense retrievers find
-        nothing for a query without a vector.
+        A query that failed has an error in its place. Each query is searched within the search's filters and its own.
+        Retrievers with `units` and without `parents` rank units: their keys are those of `unit_key`. All retrievers of
+        a search must rank units of the same granularity, or all must rank documents. Dense retrievers find nothing for
+        a query without a vector. Only documents that a search brings along are read: thousands of keys are cheap.
 
         Raises NotFound if the store lacks a retriever's field or granularity, and UsageError if the retrievers rank
-        different things. Without `details`, `Hit.scores` and `Hit.ranks` may be empty, which can save time.
+        different things. See `answering.answer` for hits.
         """
         ...
 
-    def rankings(
-        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
-    ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
-        """Each retriever's ranking for each query, before any fusion: (document id, score), best first.
-
-        A retriever of units gives (`unit_key`, score). No document is read, so thousands of them are cheap. Scores are
-        those of `Hit.scores`. Everything else is as in `search`.
-        """
+    def read(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Documents that a search found, as searches see them. `get` has them as they were last written."""
         ...
 
     def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:

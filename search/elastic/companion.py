@@ -17,10 +17,10 @@ from more_itertools import chunked
 
 from ...core.errors import CcheckError, ServerError
 from ...core.layout import Layout
-from ...core.stages import Bm25, Fusion, Retriever
-from ...core.types import Filter, Query, Ranking
-from ..several import search_several, searched_units
-from ..store import StoreInfo
+from ...core.stages import Bm25, Retriever
+from ...core.types import Filter, Query
+from ..answering import searched_units
+from ..store import Ranks, Search, StoreInfo
 from . import changes
 from .errors import WHOLE, Denied, refuse_parts
 from .papers import by_paper
@@ -126,42 +126,42 @@ class Companion(ElasticStore):
             return None
         return changes.behind(shards, checkpoints)
 
-    def join_rankings(
-        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], filters: Sequence[Filter]
-    ) -> list[Rankings | CcheckError]:
-        """The rankings of both; see `Store.rankings`."""
-        beside = _served(self._index().layout, retrievers)
-        rest = {name: one for name, one in retrievers.items() if name not in beside}
-        found: list[Rankings | CcheckError] = [{} for _ in queries]
+    def join_rankings(self, search: Search) -> list[Ranks | CcheckError]:
+        """The rankings of both; see `Store.rank`."""
+        beside = _served(self._index().layout, search.retrievers)
+        rest = {name: one for name, one in search.retrievers.items() if name not in beside}
+        search = replace(search, details=True, whole=True)
+        found: list[Rankings | CcheckError] = [{} for _ in search.queries]
 
-        def add(places: Sequence[int], answers: Sequence[Rankings | CcheckError]) -> None:
+        def add(places: Sequence[int], answers: Sequence[Ranks | Rankings | CcheckError]) -> None:
             for place, answer in zip(places, answers, strict=True):
                 before = found[place]
+                if isinstance(answer, Ranks):
+                    answer = answer.rankings
                 if not isinstance(before, CcheckError):
                     found[place] = answer if isinstance(answer, CcheckError) else {**before, **answer}
 
         if rest:
-            add(range(len(queries)), self._theirs.rankings(queries, rest, filters=filters))
+            add(range(len(search.queries)), self._theirs.rank(search.of(search.queries, rest)))
         by_filters: dict[tuple[Filter, ...], list[int]] = {}
-        for place, query in enumerate(queries):
-            by_filters.setdefault((*filters, *query.filters), []).append(place)
+        for place, query in enumerate(search.queries):
+            by_filters.setdefault((*search.filters, *query.filters), []).append(place)
         for conditions, places in by_filters.items():
-            asked = [replace(queries[place], filters=()) for place in places]
+            asked = [replace(search.queries[place], filters=()) for place in places]
             add(places, self._rank(asked, beside, filter_bodies(self._theirs._index(), conditions)))
-        # Equal scores keep the order of the retrievers.
-        ordered: list[Rankings | CcheckError] = [
-            one if isinstance(one, CcheckError) else {name: one[name] for name in retrievers} for one in found
-        ]
-        if self._theirs._index().group is None:
-            return ordered
-        papers = self.passing(_ids(ordered))
-        depths = {name: one.depth for name, one in retrievers.items()}
-        return [
-            one
-            if isinstance(one, CcheckError)
-            else by_paper({name: list(ranked) for name, ranked in one.items()}, papers, depths)
-            for one in ordered
-        ]
+        papers = None
+        if self._theirs._index().group is not None:
+            papers = self.passing(_ids(found))
+        depths = {name: one.depth for name, one in search.retrievers.items()}
+        answers: list[Ranks | CcheckError] = []
+        for one in found:
+            if isinstance(one, CcheckError):
+                answers.append(one)
+                continue
+            # Equal scores keep the order of the retrievers.
+            ordered = {name: list(one[name]) for name in search.retrievers}
+            answers.append(Ranks(ordered if papers is None else by_paper(ordered, papers, depths)))
+        return answers
 
     def _rank(
         self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], filters: list[Body]
@@ -180,7 +180,10 @@ class Companion(ElasticStore):
             name: one.model_copy(update={"depth": max(one.depth, min(DEEPEST, one.depth * factor))})
             for name, one in retrievers.items()
         }
-        answers = self.rankings(queries, deeper, within=within)
+        answers = [
+            one if isinstance(one, CcheckError) else one.rankings
+            for one in self._following(lambda: self._ranked(Search(queries, deeper, whole=True), within))
+        ]
         alive = self.passing(_ids(answers), filters)
         cut = None if index.group is not None else {name: one.depth for name, one in retrievers.items()}
         return [
@@ -253,34 +256,12 @@ class JoinedStore(ElasticStore):
             return replace(found, degraded=(*found.degraded, self._denied))
         return found if found is None or beside is None else beside.joined(found, figures=figures)
 
-    def search(
-        self,
-        queries: Sequence[Query],
-        retrievers: Mapping[str, Retriever],
-        fusion: Fusion,
-        *,
-        k: int,
-        filters: Sequence[Filter] = (),
-        details: bool = True,
-    ) -> list[Ranking | CcheckError]:
+    def rank(self, search: Search) -> list[Ranks | CcheckError]:
         beside = self.companion()
-        if beside is None or not beside.serves(retrievers):
-            return super().search(queries, retrievers, fusion, k=k, filters=filters, details=details)
-        return search_several(self, [[query] for query in queries], retrievers, fusion, k=k, filters=filters)
-
-    def rankings(
-        self,
-        queries: Sequence[Query],
-        retrievers: Mapping[str, Retriever],
-        *,
-        filters: Sequence[Filter] = (),
-        within: Sequence[Body] = (),
-    ) -> list[Rankings | CcheckError]:
-        beside = self.companion()
-        if beside is None or not beside.serves(retrievers):
-            return super().rankings(queries, retrievers, filters=filters, within=within)
-        searched_units(retrievers)  # they rank the same things, or this says so
-        return beside.join_rankings(queries, retrievers, filters)
+        if beside is None or not beside.serves(search.retrievers):
+            return super().rank(search)
+        searched_units(search.retrievers)  # they rank the same things, or this says so
+        return beside.join_rankings(search)
 
 
 def _ids(answers: Iterable[Rankings | CcheckError]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Answering queries: many in one `_msearch`, fused by the server where its licence allows, else here."""
+"""Ranking for queries: many in one `_msearch`, fused by the server where its licence allows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 from elastic_transport import ApiError, TransportError
 
 from ...core.errors import CcheckError, InvalidData, ServerError
-from ...core.fusion import fuse, ranking_of
-from ...core.stages import Bm25, Dense, Fusion, Retriever
-from ...core.types import Document, Filter, Query, Ranking
+from ...core.stages import Bm25, Dense, Retriever
+from ...core.types import Document, Query
+from ..store import Ranks, Search
 from .client import Client, path_of
 from .errors import (
     WHOLE,
@@ -30,7 +30,7 @@ from .errors import (
 )
 from .papers import by_paper
 from .queries import FUZZY_CLAUSES, MAX_CANDIDATES, Body, filter_bodies, fits_rrf, rrf, score_reader, search_part
-from .reading import Key, found_by_id, ids_read, key_of, public_id, shared_ids
+from .reading import Key, ids_read, key_of, public_id, shared_ids
 from .schema import Index, document
 from .units import EXPECTED, INNER_HITS, granularity_of
 from .units import ranked as ranked_units
@@ -41,8 +41,6 @@ HITS_AT_ONCE = 20_000
 """How many hits the searches of one request may ask for, so that an answer has some megabytes."""
 ALONG = 100
 """How many documents a search may bring along. More are read for all queries together, each once."""
-SEARCHED_AGAIN = 3
-"""How often a query is searched again because a document that it found was removed before it was read."""
 NATIVE = ""
 """The name of the server's own fusion among a query's searches."""
 
@@ -88,33 +86,28 @@ class Found:
     """The server's answer to one query."""
 
     rankings: dict[str, Ranked]
-    fused: Ranked
+    fused: Ranked | None = None
     documents: dict[Key, Document] = field(default_factory=dict)
-    shared: frozenset[str] = frozenset()
-    """Ids that documents in several indices have."""
     crowded: bool = False
     """The chunks that were asked for are of fewer papers than a retriever returns."""
 
-    @property
-    def missing(self) -> list[Key]:
-        """The best documents that were not read yet."""
-        return [key for key, _ in self.fused if key not in self.documents]
+    def ranks(self, shared: frozenset[str]) -> Ranks:
+        """The same by public ids, given the ids that documents in several indices have."""
 
-    def named(self) -> dict[Key, Document]:
-        """The documents under their public ids."""
-        return {
-            key: replace(one, id=public_id(key, self.shared)) if key[1] in self.shared else one
-            for key, one in self.documents.items()
-        }
+        def named(ranked: Ranked) -> list[tuple[str, float]]:
+            return [(public_id(key, shared), score) for key, score in ranked]
 
-    def by_id(self, ranked: Ranked) -> list[tuple[str, float]]:
-        """A ranking by public ids."""
-        return [(public_id(key, self.shared), score) for key, score in ranked]
+        documents = {public_id(key, shared): one for key, one in self.documents.items()}
+        return Ranks(
+            {name: named(ranked) for name, ranked in self.rankings.items()},
+            None if self.fused is None else named(self.fused),
+            {id_: one if one.id == id_ else replace(one, id=id_) for id_, one in documents.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Searcher:
-    """One call of `ElasticStore.search`, or of its `rankings`.
+    """One call of `ElasticStore.rank`.
 
     `clauses`: what fuzzy words may become, of `FUZZY_CLAUSES`; `stored_ids`: read ids from where documents are stored;
     `chunks`: how many of them are asked for in place of a paper; `within`: queries that all documents match, too.
@@ -123,71 +116,46 @@ class Searcher:
     client: Client
     name: str
     index: Index
-    retrievers: Mapping[str, Retriever]
-    fusion: Fusion
-    k: int
-    filters: Sequence[Filter]
-    details: bool
-    only_rankings: bool = False
+    search: Search
+    within: Sequence[Body] = ()
     native: bool = False
     clauses: int | None = None
     stored_ids: bool = False
     chunks: int = 1
-    within: Sequence[Body] = ()
 
-    def run(self, queries: Sequence[Query]) -> list[Ranking | CcheckError]:
+    def run(self) -> list[Ranks | CcheckError]:
         """Raises NotNative if `native` was tried in vain, UsageError or InvalidData for what fits no query."""
-        answers: list[Ranking | CcheckError] = []
-        read: dict[Key, Document] = {}
-        for chunk in _chunks([self._plan(query) for query in queries]):
-            found = self._with_documents(self._answer(chunk), read)
-            for _ in range(SEARCHED_AGAIN):
-                gone = [place for place, one in enumerate(found) if isinstance(one, Found) and one.missing]
-                if not gone:
-                    break
-                # A document that was removed after it was found is not found again, but another one may be.
-                again = self._with_documents(self._answer([chunk[place] for place in gone]), {})
-                for place, one in zip(gone, again, strict=True):
-                    found[place] = one
-            answers += [self._ranking(one) if isinstance(one, Found) else one for one in found]
-        return answers
-
-    def run_rankings(self, queries: Sequence[Query]) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
-        """Returns each retriever's ranking with the ids of documents, for `only_rankings`."""
-        answers: list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError] = []
-        for chunk in _chunks([self._plan(query) for query in queries]):
-            for one in self._shared(self._answer(chunk)):
-                if isinstance(one, Found):
-                    answers.append({name: one.by_id(ranked) for name, ranked in one.rankings.items()})
-                else:
-                    answers.append(one)
+        answers: list[Ranks | CcheckError] = []
+        for chunk in _chunks([self._plan(query) for query in self.search.queries]):
+            answers += self._named(self._answer(chunk))
         return answers
 
     def _plan(self, query: Query) -> Searches:
-        filters = [*self.within, *filter_bodies(self.index, (*self.filters, *query.filters))]
+        filters = [*self.within, *filter_bodies(self.index, (*self.search.filters, *query.filters))]
         bodies: dict[str, Body] = {}
-        for name, retriever in self.retrievers.items():
+        for name, retriever in self.search.retrievers.items():
             asked = retriever.model_copy(update={"depth": self._depth(retriever)})
             body = search_part(self.index, name, query, asked, filters, self.clauses)
             if body is not None:
                 bodies[name] = body
         searches: dict[str, Body] = {}
-        # What each retriever found is fused here, so that nothing is searched twice.
-        fits = fits_rrf(self.retrievers, self.fusion, self.k) and not (self.index.semantic or self.index.group)
-        native = self.native and not self.details and len(bodies) == len(self.retrievers) and fits
-        source = (self.index.source or True) if self.k <= ALONG else False
+        k, whole_index = self.search.k, not (self.index.semantic or self.index.group)
+        # Where each retriever's ranking is wanted, they are fused by ccheck, so that nothing is searched twice.
+        wanted = self.search.details or self.search.whole or not k
+        fits = fits_rrf(self.search.retrievers, self.search.fusion, k) and whole_index
+        native = self.native and not wanted and len(bodies) == len(self.search.retrievers) and fits
+        source = (self.index.source or True) if k <= ALONG else False
         if native:
-            joined = rrf(
-                [(bodies[name]["retriever"], retriever) for name, retriever in self.retrievers.items()], self.fusion
-            )
-            searches[NATIVE] = {"retriever": joined, "size": self.k, "_source": source, **ids_read(self.index)}
+            parts = [(bodies[name]["retriever"], retriever) for name, retriever in self.search.retrievers.items()]
+            joined = rrf(parts, self.search.fusion)
+            searches[NATIVE] = {"retriever": joined, "size": k, "_source": source, **ids_read(self.index)}
         else:
             # The only retriever's ranking is the answer, so that its search brings the documents along.
-            alone = len(self.retrievers) == 1 and not (self.only_rankings or self._of_units or self.index.group)
+            alone = self.search.alone and not (self._of_units or self.index.group)
             for name, body in bodies.items():
-                depth = self._depth(self.retrievers[name])
+                depth = self._depth(self.search.retrievers[name])
                 if alone:
-                    read: Body = {"size": min(depth, self.k), "_source": source, **ids_read(self.index)}
+                    read: Body = {"size": min(depth, k), "_source": source, **ids_read(self.index)}
                 elif self.index.group is not None:
                     named = [self.index.id] if self.index.id else []
                     read = {"size": depth, "_source": False, "docvalue_fields": [self.index.group, *named]}
@@ -210,9 +178,7 @@ class Searcher:
     @property
     def _wanted(self) -> str:
         """The parts to read of an answer without documents (`filter_path`). Of 10,000 hits they are a small share."""
-        by_name = self.only_rankings and len(self.index.concrete) == 1
-        fields = "fields" if self.index.group else f"fields.{self.index.id}"
-        parts = ["_id", "_score", fields, *([] if by_name else ["_index"])]
+        parts = ["_id", "_score", "fields", "_index"]
         parts += ["sort", f"inner_hits.{INNER_HITS}.hits.hits"] if self._of_units else []
         whole = ("status", "error", "timed_out", "_clusters", "_shards.total", "_shards.failed", "_shards.failures")
         return ",".join([f"responses.{part}" for part in (*whole, *(f"hits.hits.{part}" for part in parts))])
@@ -220,7 +186,7 @@ class Searcher:
     @property
     def _of_units(self) -> AbstractSet[str]:
         """The retrievers that search units."""
-        return {name for name, retriever in self.retrievers.items() if granularity_of(retriever)}
+        return {name for name, retriever in self.search.retrievers.items() if granularity_of(retriever)}
 
     def _depth(self, retriever: Retriever) -> int:
         """How many hits a retriever is asked for."""
@@ -228,7 +194,7 @@ class Searcher:
 
     @property
     def weighted(self) -> bool:
-        return any(retriever.weight != 1 for retriever in self.retrievers.values())
+        return any(retriever.weight != 1 for retriever in self.search.retrievers.values())
 
     def _answer(self, plans: Sequence[Searches]) -> list[Found | CcheckError]:
         try:
@@ -245,7 +211,7 @@ class Searcher:
 
     def _enough(self, plan: Searches, found: Found | CcheckError) -> Found | CcheckError:
         """The answer, or that to a search for more chunks if they were of too few papers."""
-        least = min(map(self._depth, self.retrievers.values()))
+        least = min(map(self._depth, self.search.retrievers.values()))
         if not isinstance(found, Found) or not found.crowded or least >= MAX_CANDIDATES:
             return found
         wider = replace(self, chunks=self.chunks * 5)
@@ -254,7 +220,9 @@ class Searcher:
 
     def _sparing(self, plan: Searches, found: Found | CcheckError) -> Found | CcheckError:
         """The answer, or that to fewer clauses where fuzzy words became too many of them."""
-        fuzzy = any(isinstance(retriever, Bm25) and retriever.fuzziness for retriever in self.retrievers.values())
+        fuzzy = any(
+            isinstance(retriever, Bm25) and retriever.fuzziness for retriever in self.search.retrievers.values()
+        )
         if not isinstance(found, TooManyClauses) or not fuzzy or self.clauses == FUZZY_CLAUSES[-1]:
             return found
         fewer = FUZZY_CLAUSES[FUZZY_CLAUSES.index(self.clauses) + 1]
@@ -327,27 +295,24 @@ class Searcher:
             if self.index.made_here and any(hit.get("_index", there) != there for hit in _hits(response)[:1]):
                 raise Moved
         every = [hit for response in responses.values() for hit in _hits(response)]
-        rankings = {name: self._ranked(name, responses[name]) if name in responses else [] for name in self.retrievers}
-        weights = {name: retriever.weight for name, retriever in self.retrievers.items()}
-        fused: Ranked = []
+        rankings = {
+            name: self._ranked(name, responses[name]) if name in responses else [] for name in self.search.retrievers
+        }
         crowded = False
         if self.index.group is not None:
-            depths = {name: retriever.depth for name, retriever in self.retrievers.items()}
+            depths = {name: retriever.depth for name, retriever in self.search.retrievers.items()}
             papers = {
                 key_of(self.index, hit): hit["fields"][self.index.group][0]
                 for hit in every
                 if self.index.group in hit.get("fields", {})
             }
-            full = {name for name, one in rankings.items() if len(one) == self._depth(self.retrievers[name])}
+            full = {name for name, one in rankings.items() if len(one) == self._depth(self.search.retrievers[name])}
             rankings = by_paper(rankings, papers, depths)
             crowded = any(len(rankings[name]) < depths[name] for name in full)
         if NATIVE in responses:
-            fused = self._ranked(NATIVE, responses[NATIVE])
-        elif len(self.retrievers) == 1:
-            fused = next(iter(rankings.values()))
-        elif not self.only_rankings:
-            fused = fuse(rankings, weights, self.fusion)
-        found = Found({} if NATIVE in responses else rankings, fused[: self.k], crowded=crowded)
+            found = Found({}, self._ranked(NATIVE, responses[NATIVE]))
+        else:
+            found = Found(rankings, crowded=crowded)
         for hit in every:
             if "_source" in hit:
                 key = key_of(self.index, hit)
@@ -355,9 +320,9 @@ class Searcher:
         return found
 
     def _ranked(self, name: str, response: Mapping[str, Any]) -> Ranked:
-        read = float if name == NATIVE else score_reader(self.index, self.retrievers[name])
+        read = float if name == NATIVE else score_reader(self.index, self.search.retrievers[name])
         if name in self._of_units:
-            retriever = self.retrievers[name]
+            retriever = self.search.retrievers[name]
             assert isinstance(retriever, Bm25 | Dense)
             return ranked_units(retriever, [(_key(self.index, hit), hit) for hit in _hits(response)], read)
         best: dict[Key, float] = {}
@@ -366,49 +331,19 @@ class Searcher:
             best.setdefault(_key(self.index, hit), read(hit["_score"]))
         return list(best.items())
 
-    def _with_documents(
-        self, answers: Sequence[Found | CcheckError], read: dict[Key, Document]
-    ) -> list[Found | CcheckError]:
-        """With the documents that the searches did not bring along; what could not be read is the query's error.
-
-        What was `read` for other queries is not read again, and what is read now is added to it.
-        """
+    def _named(self, answers: Sequence[Found | CcheckError]) -> list[Ranks | CcheckError]:
+        """The answers by public ids: an alias can stand for several indices that share some."""
         found = [one for one in answers if isinstance(one, Found)]
-        wanted = {key[1] for one in found for key in one.missing if key not in read}
-        try:
-            read |= found_by_id(self.client, self.name, self.index, sorted(wanted)) if wanted else {}
-        except CcheckError as error:
-            return [error if isinstance(one, Found) and one.missing else one for one in answers]
-        for one in found:
-            one.documents |= {key: read[key] for key in one.missing if key in read}
-        return self._shared(answers)
-
-    def _shared(self, answers: Sequence[Found | CcheckError]) -> list[Found | CcheckError]:
-        """With the ids that several indices share, of an alias that stands for several."""
-        if len(self.index.concrete) == 1:
-            return list(answers)
-        found = [one for one in answers if isinstance(one, Found)]
-        ids = {id_ for one in found for ranked in (one.fused, *one.rankings.values()) for (_, id_), _ in ranked}
-        try:
-            shared = shared_ids(self.client, self.name, self.index, sorted(ids)) if ids else frozenset()
-        except CcheckError as error:
-            return [error if isinstance(one, Found) else one for one in answers]
-        for one in found:
-            one.shared = shared
-        return list(answers)
-
-    def _unreadable(self, found: Found) -> CcheckError:
-        concrete, id_ = found.missing[0]
-        return ServerError(
-            f"{self.client.connection.name}/{self.name} found {len(found.missing)} documents but did not return "
-            f"them, such as {concrete}/{id_}. Try again, and check that the index keeps _source"
-        )
-
-    def _ranking(self, found: Found) -> Ranking | CcheckError:
-        if found.missing:
-            return self._unreadable(found)
-        joined = self.fusion if len(self.retrievers) > 1 else None
-        return ranking_of(found.fused, found.rankings, found.named(), joined)
+        shared: frozenset[str] = frozenset()
+        if len(self.index.concrete) > 1:
+            ids = {
+                id_ for one in found for ranked in (one.fused or (), *one.rankings.values()) for (_, id_), _ in ranked
+            }
+            try:
+                shared = shared_ids(self.client, self.name, self.index, sorted(ids)) if ids else frozenset()
+            except CcheckError as error:
+                return [error if isinstance(one, Found) else one for one in answers]
+        return [one.ranks(shared) if isinstance(one, Found) else one for one in answers]
 
 
 def _hits(response: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

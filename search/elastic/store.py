@@ -17,12 +17,12 @@ from ...core.closing import Closing
 from ...core.errors import CcheckError, InvalidData, NotFound, ServerError, StoreChanged, UsageError
 from ...core.layout import Layout
 from ...core.profiles import StoreProfile
-from ...core.stages import Bm25, Fusion, Retriever
-from ...core.types import Document, Entry, Filter, Hit, Query, Ranking, Unit
+from ...core.stages import Bm25, Retriever
+from ...core.types import Document, Entry, Filter, Hit, Query, Unit
+from ..answering import searched_units
 from ..filters import Kind
 from ..missing import no_store, unfinished
-from ..several import search_several, searched_units
-from ..store import StoreInfo
+from ..store import Ranks, Search, StoreInfo
 from . import bound, bulk, ingested, mappings, nested, ownership, reading, remote, schema, units
 from .client import Client, path_of
 from .comparable import field_kinds
@@ -208,7 +208,7 @@ class ElasticStore(Closing):
     def get(self, ids: Sequence[str]) -> dict[str, Document]:
         index = self._index()
         if not index.made_here:
-            return reading.got(self._client, self.index, index, ids)
+            return self.read(ids)
         found = reading.stored(self._client, self._where, ids, index.source)
         return {id_: schema.document(index, id_, source) for id_, source in found}
 
@@ -290,73 +290,30 @@ class ElasticStore(Closing):
 
     # -- searching
 
-    def search(
-        self,
-        queries: Sequence[Query],
-        retrievers: Mapping[str, Retriever],
-        fusion: Fusion,
-        *,
-        k: int,
-        filters: Sequence[Filter] = (),
-        details: bool = True,
-    ) -> list[Ranking | CcheckError]:
-        if searched_units(retrievers) is not None:
-            return search_several(self, [[query] for query in queries], retrievers, fusion, k=k, filters=filters)
-        return self._following(lambda: self._searched(queries, retrievers, fusion, k, filters, details))
+    def rank(self, search: Search) -> list[Ranks | CcheckError]:
+        return self._following(lambda: self._ranked(search))
 
-    def _searched(
-        self,
-        queries: Sequence[Query],
-        retrievers: Mapping[str, Retriever],
-        fusion: Fusion,
-        k: int,
-        filters: Sequence[Filter],
-        details: bool,
-    ) -> list[Ranking | CcheckError]:
-        index = self._index_for(retrievers)
-        searcher = Searcher(
-            self._client, self.index, index, retrievers, fusion, k, filters, details, chunks=index.chunks_asked
-        )
+    def _ranked(self, search: Search, within: Sequence[Body] = ()) -> list[Ranks | CcheckError]:
+        """See `Store.rank`. `within` are further queries that every document matches."""
+        searched_units(search.retrievers)  # they rank the same things, or this says so
+        index = self._index_for(search.retrievers)
+        searcher = Searcher(self._client, self.index, index, search, within, chunks=index.chunks_asked)
         try:
             if self._native and (self._native_weights or not searcher.weighted):
                 try:
-                    return dataclasses.replace(searcher, native=True).run(queries)
+                    return dataclasses.replace(searcher, native=True).run()
                 except NotNative as error:
                     self._native, self._native_weights = error.licensed, False
-            return searcher.run(queries)
+            return searcher.run()
         except CcheckError:
             self._known = None  # the index may have been made again
             raise
 
-    def rankings(
-        self,
-        queries: Sequence[Query],
-        retrievers: Mapping[str, Retriever],
-        *,
-        filters: Sequence[Filter] = (),
-        within: Sequence[Body] = (),
-    ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
-        """See `Store.rankings`. `within` are further queries that every document matches."""
-        searched_units(retrievers)  # they rank the same things, or this says so
-        index = self._index_for(retrievers)
-        searcher = Searcher(
-            self._client,
-            self.index,
-            index,
-            retrievers,
-            Fusion(),
-            0,
-            filters,
-            True,
-            True,
-            chunks=index.chunks_asked,
-            within=within,
-        )
-        try:
-            return searcher.run_rankings(queries)
-        except CcheckError:
-            self._known = None
-            raise
+    def read(self, ids: Sequence[str]) -> dict[str, Document]:
+        index = self._index()
+        if not index.made_here:
+            return reading.got(self._client, self.index, index, ids)
+        return {id_: one for (_, id_), one in reading.found_by_id(self._client, self.index, index, ids).items()}
 
     def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
         return nested.with_passages(self._client, self.index, self._index(), queries, hits)

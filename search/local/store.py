@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -24,14 +24,13 @@ from more_itertools import chunked
 from ...core.analysis import open_analysis
 from ...core.closing import Closing
 from ...core.errors import CcheckError, Incomplete, InvalidData, ServerError, UsageError
-from ...core.fusion import fuse, ranking_of
 from ...core.layout import MAIN_VECTORS, Layout
-from ...core.stages import Fusion, Retriever
-from ...core.types import Document, Entry, Filter, Hit, Query, Ranking, Unit, document_of, unit_key
+from ...core.stages import Retriever
+from ...core.types import Document, Entry, Filter, Hit, Query, Unit, document_of, unit_key
+from ..answering import searched_units
 from ..filters import Kind
 from ..missing import no_store, not_held, refuse_missing, unfinished
-from ..several import searched_units
-from ..store import StoreInfo
+from ..store import Ranks, Search, StoreInfo
 from . import upkeep, vectors
 from .database import Database
 from .entries import check_entry
@@ -271,51 +270,15 @@ class LocalStore(Closing):
         return list(map(tuple, hits))
 
     @reported
-    def search(
-        self,
-        queries: Sequence[Query],
-        retrievers: Mapping[str, Retriever],
-        fusion: Fusion,
-        *,
-        k: int,
-        filters: Sequence[Filter] = (),
-        details: bool = True,
-    ) -> list[Ranking | CcheckError]:
-        joined = fusion if len(retrievers) > 1 else None
-        weights = {name: retriever.weight for name, retriever in retrievers.items()}
-        granularity = searched_units(retrievers)
+    def rank(self, search: Search) -> list[Ranks | CcheckError]:
+        bits = 0 if searched_units(search.retrievers) is None else UNIT_BITS
         for _ in range(RACES):
-            snapshot, rankings = self._rank(queries, retrievers, filters)
-            fused = [next(iter(r.values())) if len(r) == 1 else fuse(r, weights, fusion) for r in rankings]
-            tops = [ranked[:k] for ranked in fused]
-            wanted = {key for top in tops for key, _ in top}
-            documents, units = self._hits(snapshot, granularity, wanted)
-            if documents.keys() >= wanted:
-                break
-        return [ranking_of(top, ranked, documents, joined, units) for top, ranked in zip(tops, rankings, strict=True)]
-
-    def _hits(
-        self, snapshot: Snapshot, granularity: str | None, keys: Set[int]
-    ) -> tuple[Mapping[int, Document], Mapping[int, Unit]]:
-        """The documents of the best keys, and the units if the keys are ids of units."""
-        if granularity is None:
-            return self._read(snapshot, sorted(keys), Database.documents_by_seq), {}
-        seqs = sorted({key >> UNIT_BITS for key in keys})
-        found = self._read(snapshot, seqs, lambda database, some: database.units_by_seq(granularity, some))
-        known = [key for key in keys if key >> UNIT_BITS in found]
-        documents = {key: found[key >> UNIT_BITS][0] for key in known}
-        return documents, {key: found[key >> UNIT_BITS][1][unit_number(key)] for key in known}
-
-    @reported
-    def rankings(
-        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
-    ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
-        bits = 0 if searched_units(retrievers) is None else UNIT_BITS
-        for _ in range(RACES):
-            snapshot, rankings = self._rank(queries, retrievers, filters)
+            snapshot, rankings = self._rank(search)
+            if search.alone:
+                rankings = [{name: ranked[: search.k] for name, ranked in one.items()} for one in rankings]
             found = {key for ranking in rankings for ranked in ranking.values() for key, _ in ranked}
             wanted = sorted({key >> bits for key in found})
-            ids = self._read(snapshot, wanted, partial(ids_of, snapshot))
+            ids = self._ids(snapshot, wanted)
             if ids.keys() >= set(wanted):
                 break
         # Documents that another process kept removing in the meantime are left out.
@@ -323,23 +286,24 @@ class LocalStore(Closing):
         if bits:
             names = {key: unit_key(id_, unit_number(key)) for key, id_ in names.items()}
         return [
-            {name: [(names[key], score) for key, score in ranked if key in names] for name, ranked in ranking.items()}
-            for ranking in rankings
+            Ranks({name: [(names[key], at) for key, at in ranked if key in names] for name, ranked in one.items()})
+            for one in rankings
         ]
 
-    def _rank(
-        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], filters: Sequence[Filter]
-    ) -> tuple[Snapshot, list[dict[str, Ranked]]]:
+    def read(self, ids: Sequence[str]) -> dict[str, Document]:
+        return self.get(ids)
+
+    def _rank(self, search: Search) -> tuple[Snapshot, list[dict[str, Ranked]]]:
         for attempt in range(RACES):
-            snapshot = self._current(retrievers)
+            snapshot = self._current(search.retrievers)
             found: dict[int, dict[str, Ranked]] = {}
             try:
-                for scope, places in scopes(queries, filters).items():
+                for scope, places in scopes(search.queries, search.filters).items():
                     with self._guard:
                         allowed = self._masks.of(scope, snapshot, self._database())
-                    rankings = snapshot.rank([queries[place] for place in places], retrievers, allowed)
+                    rankings = snapshot.rank([search.queries[place] for place in places], search.retrievers, allowed)
                     found.update(zip(places, rankings, strict=True))
-                return snapshot, [found[place] for place in range(len(queries))]
+                return snapshot, [found[place] for place in range(len(search.queries))]
             except Changed:
                 continue
             except Damaged as error:
@@ -347,14 +311,12 @@ class LocalStore(Closing):
                     raise
         raise self._restless()
 
-    def _read(
-        self, snapshot: Snapshot, wanted: Sequence[int], read: Callable[[Database, Sequence[int]], dict[int, R]]
-    ) -> dict[int, R]:
-        """Returns what `read` finds for these documents: all of them, unless another process has just removed some."""
+    def _ids(self, snapshot: Snapshot, wanted: Sequence[int]) -> dict[int, str]:
+        """The ids of these documents: of all of them, unless another process has just removed some."""
         with self._guard:
             database = self._database()
             with database.reading():
-                found = read(database, wanted)
+                found = ids_of(snapshot, database, wanted)
                 if database.generation == snapshot.generation and not found.keys() >= set(wanted):
                     raise Damaged(database.path, "lacks documents that it should have")
                 return found

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from ccheck.core.errors import CcheckError, NotFound
 from ccheck.core.layout import MAIN_VECTORS, Layout
-from ccheck.core.stages import Fusion, Retriever
-from ccheck.core.types import Document, Entry, Hit, Query, Ranking
+from ccheck.core.types import Document, Entry, Hit, Query
 from ccheck.search.filters import Filter, Kind
-from ccheck.search.store import StoreInfo
+from ccheck.search.store import Ranks, Search, StoreInfo
 
 
 class MemoryStore:
@@ -86,22 +85,11 @@ class MemoryStore:
     def narrowed(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[tuple[Hit, ...]]:
         return list(map(tuple, hits))
 
-    def search(
-        self,
-        queries: Sequence[Query],
-        retrievers: Mapping[str, Retriever],
-        fusion: Fusion,
-        *,
-        k: int,
-        filters: Sequence[Filter] = (),
-        details: bool = True,
-    ) -> list[Ranking | CcheckError]:
-        return [Ranking(()) for _ in queries]
+    def rank(self, search: Search) -> list[Ranks | CcheckError]:
+        return [Ranks(dict.fromkeys(search.retrievers, ())) for _ in search.queries]
 
-    def rankings(
-        self, queries: Sequence[Query], retrievers: Mapping[str, Retriever], *, filters: Sequence[Filter] = ()
-    ) -> list[Mapping[str, Sequence[tuple[str, float]]] | CcheckError]:
-        return [dict.fromkeys(retrievers, ()) for _ in queries]
+    def read(self, ids: Sequence[str]) -> dict[str, Document]:
+        return self.get(ids)
 
     def is_ingested(self, source: str) -> bool:
         self._exists()

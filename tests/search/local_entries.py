@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from searching import answer_all, rank_all
 
 from ccheck.core.layout import (
     MAIN_VECTORS,
@@ -51,7 +52,7 @@ def flip_bit(file: Path, at: int | None = None) -> None:
 
 
 def bm25_count(store: LocalStore, word: str = "paper") -> int:
-    (ranking,) = store.search([Query(word)], {"bm25": Bm25(depth=10_000)}, Fusion(), k=10_000)
+    (ranking,) = answer_all(store, [Query(word)], {"bm25": Bm25(depth=10_000)}, Fusion(), k=10_000)
     assert isinstance(ranking, Ranking)
     assert len({hit.document.id for hit in ranking.hits}) == len(ranking.hits)
     return len(ranking.hits)
@@ -59,7 +60,7 @@ def bm25_count(store: LocalStore, word: str = "paper") -> int:
 
 def dense_first(store: LocalStore, number: int) -> str:
     query = Query("", entry(number).passages[MAIN_VECTORS][0].vector)
-    (ranking,) = store.search([query], {"dense": Dense()}, Fusion(), k=1)
+    (ranking,) = answer_all(store, [query], {"dense": Dense()}, Fusion(), k=1)
     assert isinstance(ranking, Ranking)
     assert ranking.hits[0].score == pytest.approx(1, abs=1e-5)
     return ranking.hits[0].document.id
@@ -105,7 +106,7 @@ def found_everywhere(store: LocalStore, number: int) -> bool:
         "sparse": Sparse(depth=1),
         "additional": Bm25(fields={"additional": 1.0}),
     }
-    (found,) = store.rankings([replace(query, own=own)], retrievers)
+    (found,) = rank_all(store, [replace(query, own=own)], retrievers)
     assert isinstance(found, dict)
     return {name: [id_ for id_, _ in ranking] for name, ranking in found.items()} == {
         name: [f"d{number}"] for name in retrievers

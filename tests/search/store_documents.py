@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from searching import answer_all
 
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
@@ -56,7 +57,7 @@ def entry(document: Document, *vectors: np.ndarray[Any, np.dtype[np.float32]], d
 
 def search(store: Store, query: Query, retrievers: dict[str, Retriever], **options: Any) -> tuple[Hit, ...]:
     fusion, k = options.pop("fusion", Fusion()), options.pop("k", 10)
-    (ranking,) = store.search([query], retrievers, fusion, k=k, **options)
+    (ranking,) = answer_all(store, [query], retrievers, fusion, k=k, **options)
     assert isinstance(ranking, Ranking), ranking
     assert [hit.rank for hit in ranking.hits] == list(range(1, len(ranking.hits) + 1))
     assert all(a.score >= b.score for a, b in zip(ranking.hits, ranking.hits[1:], strict=False))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from filling import fill
+from searching import rank_all
 from store_documents import LAYOUT, ids, search, unit
 
 from ccheck.core.errors import CcheckError
@@ -94,7 +95,7 @@ def one(retriever: Retriever) -> dict[str, Retriever]:
 
 def ranked(store: Store, query: Query, retriever: Retriever, **options: Any) -> list[tuple[str, float]]:
     """What one retriever hands on; `search` must agree with it."""
-    (ranking,) = store.rankings([query], one(retriever), **options)
+    (ranking,) = rank_all(store, [query], one(retriever), **options)
     assert not isinstance(ranking, CcheckError), ranking
     found = list(ranking[retriever.kind])
     hits = search(store, query, one(retriever), k=retriever.depth, **options)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from searching import answer_all, rank_all
 from store_documents import LAYOUT, unit
 
 from ccheck.core.errors import CcheckError
@@ -64,7 +65,7 @@ ENTRIES = [entry(id_, TEXTS[id_], VECTORS[id_]) for id_ in TEXTS]
 
 def ranked(store: Store, query: Query | str, retriever: Retriever, **options: Any) -> dict[str, float]:
     """What one retriever hands on, best first; `search` must agree with it."""
-    (ranking,) = store.rankings([Query(query) if isinstance(query, str) else query], {"one": retriever}, **options)
+    (ranking,) = rank_all(store, [Query(query) if isinstance(query, str) else query], {"one": retriever}, **options)
     assert not isinstance(ranking, CcheckError), ranking
     found = list(ranking["one"])
     assert len(dict(found)) == len(found)
@@ -76,7 +77,7 @@ def ranked(store: Store, query: Query | str, retriever: Retriever, **options: An
 
 def searched(store: Store, query: Query | str, retriever: Retriever, **options: Any) -> tuple[Hit, ...]:
     query = Query(query) if isinstance(query, str) else query
-    (ranking,) = store.search([query], {"one": retriever}, Fusion(), k=retriever.depth, **options)
+    (ranking,) = answer_all(store, [query], {"one": retriever}, Fusion(), k=retriever.depth, **options)
     assert isinstance(ranking, Ranking), ranking
     assert [hit.rank for hit in ranking.hits] == list(range(1, len(ranking.hits) + 1))
     return ranking.hits

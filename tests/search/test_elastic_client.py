@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from elastic_stub import WRITES, Answer, Stub, mapping, searched
+from searching import answer_all, rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
@@ -265,7 +266,7 @@ def test_connections() -> None:
 
 
 def test_nothing_to_search_for_asks_nothing(stub: Stub, store: ElasticStore) -> None:
-    (ranking, *_) = store.search([Query(""), Query("the of")], {"bm25": Bm25()}, Fusion(), k=3)
+    (ranking, *_) = answer_all(store, [Query(""), Query("the of")], {"bm25": Bm25()}, Fusion(), k=3)
     assert not isinstance(ranking, CcheckError) and ranking.hits == ()
     assert stub.bodies("/papers/_msearch") == []
 
@@ -274,7 +275,7 @@ def test_one_query_that_fails_is_an_error_in_its_place(stub: Stub, store: Elasti
     hit = {"_index": "papers-000001", "_id": "a", "_score": 2.2, "_source": {"title": "T", "text": "x"}}
     failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "reason": "too many clauses"}}
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"hits": {"hits": [hit]}}, failed]})]
-    good, bad = store.search([Query("sea"), Query("ice")], {"bm25": Bm25()}, Fusion(), k=3)
+    good, bad = answer_all(store, [Query("sea"), Query("ice")], {"bm25": Bm25()}, Fusion(), k=3)
     assert not isinstance(good, CcheckError) and good.hits[0].score == 2.2
     assert isinstance(bad, InvalidData) and "too many clauses" in str(bad)
 
@@ -286,7 +287,7 @@ def test_one_query_that_can_not_be_read_does_not_take_the_others_along(stub: Stu
         return 200, {"responses": [{"hits": {"hits": []}}]}
 
     stub.answers["POST", "/papers/_msearch"] = [read]
-    good, bad = store.search([Query("sea"), Query("unreadable")], {"bm25": Bm25()}, Fusion(), k=3)
+    good, bad = answer_all(store, [Query("sea"), Query("unreadable")], {"bm25": Bm25()}, Fusion(), k=3)
     assert not isinstance(good, CcheckError) and isinstance(bad, InvalidData)
 
 
@@ -311,9 +312,9 @@ def test_searches_take_what_a_licence_allows(stub: Stub) -> None:
     both = {"bm25": Bm25(), "dense": Dense()}
     with ElasticStore(Connection(stub.url), "papers") as store:
         for _ in range(2):
-            store.search([Query("sea", np.array([1, 0], np.float32))], both, Fusion(), k=3, details=False)
+            answer_all(store, [Query("sea", np.array([1, 0], np.float32))], both, Fusion(), k=3, details=False)
         with pytest.raises(InvalidData, match=r"3 dimensions.*have 2"):
-            store.search([Query("sea", np.array([1, 0, 0], np.float32))], both, Fusion(), k=3)
+            answer_all(store, [Query("sea", np.array([1, 0, 0], np.float32))], both, Fusion(), k=3)
     bodies = [searched(body) for body in stub.bodies("/papers/_msearch")]
     assert [len(lines) for lines in bodies] == [2, 4, 4]  # native once, then both retrievers
     assert all(lines[0]["allow_partial_search_results"] is False for lines in bodies)
@@ -326,7 +327,7 @@ def test_rankings_read_no_more_of_an_answer_than_they_need(stub: Stub, store: El
     stub.answers["POST", "/papers/_msearch"] = [
         (200, {"responses": [{"status": 200, "hits": {"hits": hits}}, {"status": 200}]})
     ]
-    found = store.rankings([Query("sea"), Query("ice")], {"bm25": Bm25(depth=7)})
+    found = rank_all(store, [Query("sea"), Query("ice")], {"bm25": Bm25(depth=7)})
     assert found == [{"bm25": [("a", 2.5), ("b", 1.0)]}, {"bm25": []}]
     ((_, first, _, second),) = [searched(body) for body in stub.bodies("/papers/_msearch")]
     assert (first["docvalue_fields"], first["size"], second["size"]) == (["id"], 7, 7)
@@ -335,7 +336,7 @@ def test_rankings_read_no_more_of_an_answer_than_they_need(stub: Stub, store: El
 def test_a_query_that_fails_has_its_error_among_rankings(stub: Stub, store: ElasticStore) -> None:
     failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "reason": "what is this"}}
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [failed, {"status": 200}]})]
-    bad, good = store.rankings([Query("sea"), Query("ice")], {"bm25": Bm25()})
+    bad, good = rank_all(store, [Query("sea"), Query("ice")], {"bm25": Bm25()})
     assert isinstance(bad, InvalidData) and good == {"bm25": []}
 
 
@@ -345,7 +346,7 @@ def test_thousands_of_candidates_are_asked_for_in_several_requests(stub: Stub, s
 
     stub.answers["POST", "/papers/_msearch"] = [none]
     queries = [Query(f"sea {number}") for number in range(5)]
-    assert len(store.rankings(queries, {"bm25": Bm25(depth=10_000)})) == 5
+    assert len(rank_all(store, queries, {"bm25": Bm25(depth=10_000)})) == 5
     assert [len(searched(body)) // 2 for body in stub.bodies("/papers/_msearch")] == [2, 2, 1]
 
 
@@ -369,7 +370,7 @@ def test_fuzzy_words_that_a_server_refuses_become_fewer(stub: Stub, store: Elast
 
     stub.answers["POST", "/papers/_msearch"] = [answer]
     claims = [Query(" ".join(f"word{number}" for number in range(count))) for count in (400, 200, 600)]
-    assert store.rankings(claims, {"bm25": Bm25(fuzziness="auto")}) == [{"bm25": []}] * 3
+    assert rank_all(store, claims, {"bm25": Bm25(fuzziness="auto")}) == [{"bm25": []}] * 3
     bodies = [body for sent in stub.bodies("/papers/_msearch") for body in searched(sent)[1::2]]
     matches = [body["retriever"]["standard"]["query"]["match"]["content"] for body in bodies]
     asked = [(len(match["query"].split()), match.get("fuzziness"), match.get("max_expansions")) for match in matches]
@@ -386,7 +387,7 @@ def test_fuzzy_words_that_a_server_refuses_become_fewer(stub: Stub, store: Elast
     assert isinstance(ranking, Ranking) and b'"rrf"' in stub.bodies("/papers/_msearch")[-1]
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [failed]})]
     asked_before = len(stub.bodies("/papers/_msearch"))
-    (error,) = store.rankings(claims[:1], {"bm25": Bm25()})
+    (error,) = rank_all(store, claims[:1], {"bm25": Bm25()})
     assert isinstance(error, InvalidData) and "too many words" in str(error)
     assert len(stub.bodies("/papers/_msearch")) == asked_before + 1  # without fuzzy words there are none to spare
 

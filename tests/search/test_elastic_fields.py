@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from elastic_indices import DIMENSIONS, assert_equal_but_for_ties, filled, ids, node_store, vector_of  # noqa: F401
 from filling import fill, write
+from searching import answer_all, rank_all
 from stores import SERVERS
 
 from ccheck import es_mappings
@@ -96,7 +97,7 @@ def any_store(request: pytest.FixtureRequest, elasticsearch_index: str) -> Itera
 
 
 def ranked(store: ElasticStore, query: Query, retriever: Retriever, **options: Any) -> list[tuple[str, float]]:
-    (found,) = store.rankings([query], {retriever.kind: retriever}, **options)
+    (found,) = rank_all(store, [query], {retriever.kind: retriever}, **options)
     assert not isinstance(found, CcheckError), found
     return list(found[retriever.kind])
 
@@ -200,7 +201,7 @@ def test_both_kinds_of_store_rank_alike(
     queries = [replace(claim, own={"sparse": claim.own["sparse"]}) for claim in claims[:10]]
     with LocalStore(tmp_path / "local") as local:
         fill(local, LAYOUT, scifact_entries)
-        here, there = local.rankings(queries, retrievers), scifact_store.rankings(queries, retrievers)
+        here, there = rank_all(local, queries, retrievers), rank_all(scifact_store, queries, retrievers)
     for name in retrievers:
         same = every = 0
         for mine, theirs in zip(here, there, strict=True):
@@ -257,12 +258,12 @@ def test_ten_thousand_candidates(store: ElasticStore) -> None:
     entries = (Entry(Document(f"d{n}", "", f"zebra {'sea ' * (1 + n % 2)}"), "1") for n in range(10_050))
     write(store, list(entries))
     deep: dict[str, Retriever] = {"zebra": Bm25(depth=10_000), "sea": Bm25(depth=10_000)}
-    for found in store.rankings([Query("zebra", own={"sea": "sea"}), Query("zebra")], deep):
+    for found in rank_all(store, [Query("zebra", own={"sea": "sea"}), Query("zebra")], deep):
         assert not isinstance(found, CcheckError)
         assert [len(set(names(ranking))) for ranking in found.values()] == [10_000, 10_000]
-    (fused,) = store.search([Query("zebra", own={"sea": "sea"})], deep, Fusion(), k=1_500)
+    (fused,) = answer_all(store, [Query("zebra", own={"sea": "sea"})], deep, Fusion(), k=1_500)
     assert isinstance(fused, Ranking) and len(set(ids(fused))) == 1_500
-    (alone,) = store.search([Query("sea")], {"sea": Bm25(depth=10_000)}, Fusion(), k=1_500)
+    (alone,) = answer_all(store, [Query("sea")], {"sea": Bm25(depth=10_000)}, Fusion(), k=1_500)
     assert isinstance(alone, Ranking) and len(set(ids(alone))) == 1_500
     assert all(hit.document.text.count("sea") == 2 for hit in alone.hits)
 
@@ -280,7 +281,7 @@ def test_fuzzy_words_that_are_too_many_for_the_server(store: ElasticStore) -> No
     assert set(names(longer)) >= {f"d{n}" for n in range(30)}
     both: dict[str, Retriever] = {"bm25": Bm25(fuzziness="auto"), "dense": Dense(), "sparse": Sparse()}
     for options in ({}, {"details": False}):
-        (fused,) = store.search([long], both, Fusion(), k=5, **options)
+        (fused,) = answer_all(store, [long], both, Fusion(), k=5, **options)
         assert isinstance(fused, Ranking) and len(fused.hits) == 5
     short = ranked(store, query_of(" ".join(words[:3])), Bm25(fuzziness="auto"))
     assert short[0][0] == "d0" and len(short) > 30
@@ -317,7 +318,7 @@ def test_documents_that_others_wrote_are_found_too(any_store: ElasticStore) -> N
     any_store.publish()
     assert set(names(ranked(any_store, Query("sea"), Bm25()))) == {"a", "b"}
     both: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(depth=50)}
-    (fused,) = any_store.search([query_of("sea")], both, Fusion(method="minmax"), k=5)
+    (fused,) = answer_all(any_store, [query_of("sea")], both, Fusion(method="minmax"), k=5)
     assert isinstance(fused, Ranking) and set(ids(fused)) == {"a", "b"}
     assert names(ranked(any_store, Query("rises"), Bm25())) == ["a"]
 
@@ -440,9 +441,9 @@ def test_any_vectors_of_an_index_of_others_can_be_named(foreign: ElasticStore) -
     best = ranked(foreign, Query("", vector_of("Tea 1", 4)), Dense(field="parts.vector"))
     assert (best[0][0], len(best)) == ("p2", 4)
     with pytest.raises(NotFound, match=r"no field of vectors 'vecs'.*embedding, other, parts\.vector"):
-        foreign.rankings([Query("", vector_of("Tea"))], {"dense": Dense(field="vecs")})
+        rank_all(foreign, [Query("", vector_of("Tea"))], {"dense": Dense(field="vecs")})
     with pytest.raises(InvalidData, match=r"16 dimensions.*have 8"):
-        foreign.rankings([Query("", vector_of("Tea"))], {"dense": Dense(field="other")})
+        rank_all(foreign, [Query("", vector_of("Tea"))], {"dense": Dense(field="other")})
     foreign.close()
 
 
@@ -461,5 +462,5 @@ def test_rankings_of_an_alias_tell_documents_apart(foreign: ElasticStore) -> Non
 )
 def test_what_an_index_of_others_does_not_have(foreign: ElasticStore, retriever: Retriever, said: str) -> None:
     with pytest.raises(NotFound, match=said):
-        foreign.rankings([query_of("sea")], {retriever.kind: retriever})
+        rank_all(foreign, [query_of("sea")], {retriever.kind: retriever})
     foreign.close()

@@ -11,6 +11,7 @@ import pytest
 from cli_runs import ccheck
 from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import Answer, Stub
+from searching import answer_all, rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.layout import Layout
@@ -40,7 +41,7 @@ def chosen(fields: Mapping[str, Field], texts: Mapping[str, Sequence[str]], name
 
 
 def search(store: ElasticStore, words: str, retrievers: dict[str, Retriever] = WORDS, **options: Any) -> list[Any]:
-    (ranking,) = store.search([Query(words)], retrievers, Fusion(), k=10, **options)
+    (ranking,) = answer_all(store, [Query(words)], retrievers, Fusion(), k=10, **options)
     assert isinstance(ranking, Ranking), ranking
     return [hit.document for hit in ranking.hits]
 
@@ -309,7 +310,7 @@ def test_semantic_text_is_searched_by_the_servers_own_inference(
         else:
             with pytest.raises(NotFound, match="no text in content that BM25"):
                 search(store, "ice is lost", both)
-        found = store.rankings([Query("ice")], {"dense": Dense(field="content")})
+        found = rank_all(store, [Query("ice")], {"dense": Dense(field="content")})
         assert found == [{"dense": [("p", 17.5)]}]
         stub.answers["POST", "/papers/_search"] = [(200, {"aggregations": {"passages": {"doc_count": 0}}})]
         info = store.info()

@@ -16,6 +16,7 @@ from elastic_busy import Busy
 from elastic_indices import DIMENSIONS, LAYOUT, entry, ids, vector_of
 from elastic_indices import filled as indexed
 from filling import fill
+from searching import answer_all
 
 from ccheck.cli.index_servers import INDEX_TYPES
 from ccheck.core.errors import CcheckError, InvalidData, StoreChanged
@@ -131,7 +132,7 @@ def test_vectors_are_copied(request: pytest.FixtureRequest, server: str) -> None
     with indexed(request.getfixturevalue(server), LAYOUT, [numbered(number) for number in range(9)]) as store:
         done = migrate(Runtime(Settings(store=store.name, recipe="bm25")), Changes(IndexOptions("hnsw")), agreeing)
         assert (done.documents, done.target) == (9, f"{store.index}-000002")
-        (found,) = store.search([Query("x", vector_of("d5 0"))], {"dense": Dense(depth=1)}, Fusion(), k=1)
+        (found,) = answer_all(store, [Query("x", vector_of("d5 0"))], {"dense": Dense(depth=1)}, Fusion(), k=1)
         assert ids(found) == ["d5"] and getattr(found, "hits", ())[0].score == pytest.approx(1, abs=1e-4)
         assert go_back(Runtime(Settings(store=store.name))).target == f"{store.index}-000001"
 
@@ -162,11 +163,11 @@ def test_who_knows_another_model_neither_searches_nor_writes(
         move.catch_up(copying.as_stored, lambda documents: None)
         move.switch(copying.as_stored, lambda documents: None)
         with pytest.raises(StoreChanged, match="other-model"):
-            filled.search([Query("sea", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
+            answer_all(filled, [Query("sea", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
         with pytest.raises(InvalidData, match=r"other-model.*This ingest would use test-model"):
             writing.upsert([numbered(1, "2")])
     filled.info()
-    (answer,) = filled.search([Query("sea", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
+    (answer,) = answer_all(filled, [Query("sea", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
     assert not isinstance(answer, CcheckError)
 
 

@@ -10,6 +10,7 @@ import pytest
 from cli_runs import ccheck
 from elastic_indices import make, node_client, node_store, put  # noqa: F401 (fixtures)
 from runtimes import on_cpu
+from searching import answer_all, rank_all
 from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import InvalidData
@@ -53,12 +54,12 @@ def test_a_profile_names_the_fields_of_one_store(spec: str) -> None:
     index = spec.rpartition("/")[2]
     file.write_text(f'[stores.{index}]\ntitle = "heading^3"\ntext = "body.en"\nmetadata = ["year"]\n')
     with open_store(resolve({"store": spec}, {}).settings) as store:
-        (ranking,) = store.search([Query("ocean heading")], {"bm25": Bm25()}, Fusion(), k=2)
+        (ranking,) = answer_all(store, [Query("ocean heading")], {"bm25": Bm25()}, Fusion(), k=2)
         assert isinstance(ranking, Ranking)
         first = ranking.hits[0].document
         assert (first.id, first.title, first.text, first.metadata) == ("1", "Heading", TEXTS[1], {"year": 2001})
-        (heading,) = store.rankings([Query("heading")], {"bm25": Bm25()})
-        (plain,) = store.rankings([Query("heading")], {"bm25": Bm25(fields={"title": 1 / 3})})
+        (heading,) = rank_all(store, [Query("heading")], {"bm25": Bm25()})
+        (plain,) = rank_all(store, [Query("heading")], {"bm25": Bm25(fields={"title": 1 / 3})})
         assert isinstance(heading, dict) and isinstance(plain, dict)
         assert heading["bm25"][0][1] == pytest.approx(3 * plain["bm25"][0][1])
     file.write_text(f'[stores.{index}]\ntext = "none"\n')
@@ -86,11 +87,11 @@ def test_documents_go_by_the_ids_in_a_field(client: httpx.Client, store: Elastic
     with ElasticStore(store._connection, store.index, FieldNames(id="doi")) as named:
         for retrievers in ({"bm25": Bm25()}, hybrid):
             for details in (True, False):
-                (ranking,) = named.search([query], retrievers, Fusion(), k=5, details=details)
+                (ranking,) = answer_all(named, [query], retrievers, Fusion(), k=5, details=details)
                 assert isinstance(ranking, Ranking)
                 found = {hit.document.id: hit.document.text for hit in ranking.hits}
                 assert found == {"b": "Glaciers of a.", "10.1/y": "Glaciers of b.", "c": "Glaciers of c."}
-        (rankings,) = named.rankings([query], hybrid)
+        (rankings,) = rank_all(named, [query], hybrid)
         assert isinstance(rankings, dict) and [id_ for id_, _ in rankings["dense"]] == ["10.1/y", "b", "c"]
         assert {id_: one.text for id_, one in named.get(["b", "c", "none"]).items()} == {
             "b": "Glaciers of a.",

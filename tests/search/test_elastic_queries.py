@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from elastic_stub import WORDS, WRITES, Stub, mapping, searched
+from searching import answer_all, rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import Chunking, Embedding, Layout, SparseField
@@ -175,7 +176,7 @@ def test_a_servers_scores_become_cosines(elasticsearch_url: str, elasticsearch_i
             put = client.put(f"/{elasticsearch_index}/_doc/{id_}", params={"refresh": "true"}, json=source)
             put.raise_for_status()
     with ElasticStore(Connection(elasticsearch_url), elasticsearch_index) as store:
-        (found,) = store.rankings([Query("", np.array([1, 0], np.float32))], {"dense": Dense()})
+        (found,) = rank_all(store, [Query("", np.array([1, 0], np.float32))], {"dense": Dense()})
     assert not isinstance(found, CcheckError)
     assert [id_ for id_, _ in found["dense"]] == ["near", "right", "far"]
     assert dict(found["dense"]) == pytest.approx({id_: math.cos(angle) for id_, angle in angles.items()}, abs=1e-5)
@@ -231,13 +232,13 @@ def test_weights_that_a_server_does_not_know(stub: Stub) -> None:
     with ElasticStore(Connection(stub.url), "papers") as store:
         before = len(stub.bodies("/papers/_msearch")) + 1  # one looks at documents
         for _ in range(2):
-            store.search([Query("sea")], two, Fusion(), k=1, details=False)
+            answer_all(store, [Query("sea")], two, Fusion(), k=1, details=False)
         asked = [b'"rrf"' in sent for sent in stub.bodies("/papers/_msearch")[before:]]
         assert asked == [True, False, False]
         same: dict[str, Retriever] = {"a": Bm25(), "b": Bm25()}
-        store.search([Query("sea")], same, Fusion(), k=1, details=False)
+        answer_all(store, [Query("sea")], same, Fusion(), k=1, details=False)
         assert b'"rrf"' in stub.bodies("/papers/_msearch")[-1]  # without weights it still fuses
-        store.search([Query("sea")], same, Fusion(), k=1)
+        answer_all(store, [Query("sea")], same, Fusion(), k=1)
         assert b'"rrf"' not in stub.bodies("/papers/_msearch")[-1]  # its scores would be searched for twice
 
 
@@ -268,7 +269,7 @@ def test_the_searches_of_a_query_go_to_the_same_copies(stub: Stub) -> None:
     two: dict[str, Retriever] = {"a": Bm25(), "b": Bm25()}
     with ElasticStore(Connection(stub.url), "papers") as store:
         for _ in range(2):
-            store.rankings([Query("sea"), Query("ice")], two)
+            rank_all(store, [Query("sea"), Query("ice")], two)
     first, second = [searched(sent)[::2] for sent in stub.bodies("/papers/_msearch")]
     assert first == second
     said = [header["preference"] for header in first]
@@ -297,7 +298,7 @@ def test_a_mapping_is_read_once_and_again_after_an_error(stub: Stub) -> None:
 
         def ask() -> int:
             with contextlib.suppress(ServerError):
-                store.rankings([Query("sea")], {"a": Bm25()})
+                rank_all(store, [Query("sea")], {"a": Bm25()})
             return sum(one.path == "/papers" for one in stub.seen)
 
         assert [ask() for _ in range(4)] == [1, 1, 1, 2]

@@ -10,6 +10,7 @@ import pytest
 from elastic_indices import FOREIGN, ids, make, node_client, node_store, put  # noqa: F401 (fixtures)
 from elastic_stub import WRITES, Answer, Stub, searched
 from filling import fill, write
+from searching import answer_all, rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData, ServerError, UsageError
 from ccheck.core.layout import Layout
@@ -37,7 +38,7 @@ def test_documents_with_a_routing_of_their_own_are_read(client: httpx.Client, st
     for number in range(6):
         source = {"headline": "Sea level", "body": f"It rises. {number}"}
         put(client, store.index, f"p{number}", source, routing=f"r{number}")
-    (ranking,) = store.search([Query("sea level rises")], TWICE, OWN, k=10)
+    (ranking,) = answer_all(store, [Query("sea level rises")], TWICE, OWN, k=10)
     assert sorted(ids(ranking)) == [f"p{number}" for number in range(6)]
     assert store.get(["p3"])["p3"].text == "It rises. 3"
 
@@ -51,9 +52,9 @@ def test_one_id_in_two_shards_is_one_document(client: httpx.Client, store: Elast
     best, *others = client.post(f"/{store.index}/_search", json=body).json()["hits"]["hits"]
     assert others and all(other["_score"] < best["_score"] for other in others)
     retrievers: dict[str, Retriever] = {"bm25": Bm25(fields={"body": 1.0})}
-    (found,) = store.rankings([Query("sea")], retrievers)
+    (found,) = rank_all(store, [Query("sea")], retrievers)
     assert found == {"bm25": [("same", pytest.approx(best["_score"]))]}
-    (ranking,) = store.search([Query("sea")], retrievers, Fusion(), k=5)
+    (ranking,) = answer_all(store, [Query("sea")], retrievers, Fusion(), k=5)
     assert ids(ranking) == ["same"] and isinstance(ranking, Ranking)
     assert ranking.hits[0].score == pytest.approx(best["_score"])
     assert ranking.hits[0].document.text == best["_source"]["body"]
@@ -65,7 +66,7 @@ def test_an_alias_with_a_filter_shows_its_part(client: httpx.Client, store: Elas
     for number, year_ in enumerate((2019, 2020, 2020)):
         put(client, f"{store.index}-1", f"p{number}", {"headline": "Sea", "body": "Sea.", "year": year_})
     assert store.count() == 2 and store.get(["p0", "p1"]).keys() == {"p1"}
-    (ranking,) = store.search([Query("sea")], TWICE, OWN, k=10)
+    (ranking,) = answer_all(store, [Query("sea")], TWICE, OWN, k=10)
     assert sorted(ids(ranking)) == ["p1", "p2"]
 
 
@@ -85,12 +86,12 @@ def both(client: httpx.Client, store: ElasticStore) -> ElasticStore:
 @pytest.mark.parametrize("retrievers", [WORDS, TWICE])
 def test_documents_that_share_an_id_are_told_apart(both: ElasticStore, retrievers: dict[str, Retriever]) -> None:
     one, two = f"{both.index}-1/p0", f"{both.index}-2/p0"
-    (ranking,) = both.search([Query("sea")], retrievers, OWN, k=10)
+    (ranking,) = answer_all(both, [Query("sea")], retrievers, OWN, k=10)
     assert sorted(ids(ranking)) == sorted([one, two, "own/1", "own/2"])
     assert isinstance(ranking, Ranking)
     texts = {hit.document.id: hit.document.text for hit in ranking.hits}
     assert (texts[one], texts[two]) == ("It rises. 1", "It rises. 2")
-    (found,) = both.rankings([Query("sea")], retrievers)
+    (found,) = rank_all(both, [Query("sea")], retrievers)
     assert not isinstance(found, CcheckError)
     assert sorted(id_ for id_, _ in found["bm25"]) == sorted([one, two, "own/1", "own/2"])
 
@@ -111,7 +112,7 @@ def test_a_scope_of_one_document_by_its_public_id(both: ElasticStore) -> None:
         Filter("_id", "!=", two): [one, "own/1", "own/2"],
         Filter("_id", "=", f"{both.index}-1/own/2"): [],
     }
-    answers = both.search([Query("sea", filters=(scope,)) for scope in expected], TWICE, OWN, k=10)
+    answers = answer_all(both, [Query("sea", filters=(scope,)) for scope in expected], TWICE, OWN, k=10)
     assert [sorted(ids(answer)) for answer in answers] == [sorted(wanted) for wanted in expected.values()]
     with pytest.raises(UsageError, match="= and !="):
         both.count([Filter("_id", "<", "p1")])
@@ -124,7 +125,7 @@ def test_a_rollover_is_noticed(client: httpx.Client, store: ElasticStore) -> Non
         known._known = None
         for asks in (
             known.info,
-            lambda known=known: known.search([Query("sea")], WORDS, Fusion(), k=1),
+            lambda known=known: answer_all(known, [Query("sea")], WORDS, Fusion(), k=1),
             lambda known=known: known.prepare(Layout()),
             known.removal,
             known.drop,
@@ -188,11 +189,11 @@ def test_a_search_that_was_answered_in_part_is_an_error(
     whole = {"status": 200, "hits": {"hits": []}, "_shards": {"total": 3, "failed": 0}, "timed_out": False}
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [whole, whole | flaw]})]
     queries = [Query("sea"), Query("ice")]
-    good, bad = asked.search(queries, WORDS, Fusion(), k=3)
+    good, bad = answer_all(asked, queries, WORDS, Fusion(), k=3)
     assert ids(good) == [] and isinstance(bad, ServerError)
     with pytest.raises(ServerError, match=said):
         raise bad
-    good, bad = asked.rankings(queries, WORDS)
+    good, bad = rank_all(asked, queries, WORDS)
     assert good == {"bm25": []} and isinstance(bad, ServerError)
     stub.answers["GET", "/papers/_count"] = [(200, {"count": 7, **flaw})]
     with pytest.raises(ServerError, match=said):
@@ -205,7 +206,7 @@ def test_a_search_that_was_answered_in_part_is_an_error(
 def test_rankings_ask_whether_they_are_whole(stub: Stub, asked: ElasticStore) -> None:
     """An answer that is filtered by name has only what is named."""
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"status": 200}]})]
-    assert asked.rankings([Query("sea")], WORDS) == [{"bm25": []}]
+    assert rank_all(asked, [Query("sea")], WORDS) == [{"bm25": []}]
     wanted = stub.seen[-1].query
     assert "responses.timed_out" in wanted and "responses._shards.failed" in wanted
 
@@ -216,11 +217,11 @@ def test_documents_that_can_not_be_read_are_their_claims_errors(stub: Stub, aske
     stub.answers["POST", "/papers/_msearch"] = [searches(found, nothing, nothing, nothing)]
     unavailable = {"type": "search_phase_execution_exception", "reason": "shard 2 is unavailable"}
     stub.answers["POST", "/papers/_search"] = [(503, {"error": unavailable})]
-    bad, good = asked.search([Query("sea"), Query("ice")], TWICE, OWN, k=3)
+    bad, good = answer_all(asked, [Query("sea"), Query("ice")], TWICE, OWN, k=3)
     assert isinstance(bad, ServerError) and "shard 2 is unavailable" in str(bad)
     assert ids(good) == []
     stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": []}, "_shards": FAILED})]
-    bad, good = asked.search([Query("sea"), Query("ice")], TWICE, OWN, k=3)
+    bad, good = answer_all(asked, [Query("sea"), Query("ice")], TWICE, OWN, k=3)
     assert isinstance(bad, ServerError) and "no such shard" in str(bad)
 
 
@@ -229,13 +230,13 @@ def test_a_document_that_is_found_and_not_given_is_an_error(stub: Stub, asked: E
     found = {"status": 200, "hits": {"hits": [hit("a")]}}
     stub.answers["POST", "/papers/_msearch"] = [searches(found, found)]
     stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": [hit("a")]}})]
-    (bad,) = asked.search([Query("sea")], TWICE, OWN, k=3)
+    (bad,) = answer_all(asked, [Query("sea")], TWICE, OWN, k=3)
     assert isinstance(bad, ServerError) and "such as papers-000001/a" in str(bad)
     nothing = {"status": 200, "hits": {"hits": []}}
     twice = [searches(found, found)] * 2  # while others write, the next one can be removed too
     stub.answers["POST", "/papers/_msearch"] = [*twice, searches(nothing, nothing)]
     stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": []}})]
-    (good,) = asked.search([Query("sea")], TWICE, OWN, k=3)
+    (good,) = answer_all(asked, [Query("sea")], TWICE, OWN, k=3)
     assert ids(good) == []
 
 
@@ -271,7 +272,7 @@ def test_everything_is_asked_by_the_name_of_the_store(stub: Stub, asked: Elastic
     stub.answers["POST", "/papers/_msearch"] = [searches(found, found)]
     stub.answers["POST", "/papers/_search"] = [(200, {"hits": {"hits": [hit("a", _source={"text": "The sea."})]}})]
     stub.answers["POST", "/papers/_mget"] = [(200, {"docs": []})]
-    (ranking,) = asked.search([Query("sea")], TWICE, OWN, k=3)
+    (ranking,) = answer_all(asked, [Query("sea")], TWICE, OWN, k=3)
     assert ids(ranking) == ["a"]
     asked.get(["a"])
     asked.digests(["a"])

@@ -10,6 +10,7 @@ import pytest
 from certificates import Certificate
 from cli_runs import BM25, Ran, ccheck, jsonl
 from elasticsearch_secured import PASSWORD, USER, Secured, role, secured
+from searching import answer_all
 from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import CcheckError
@@ -76,7 +77,7 @@ def denied(ran: Ran, action: str) -> None:
 def found(index: str = "papers") -> list[str]:
     """The ids of what a query finds, as the command asks for it."""
     with ElasticStore(connection_from(resolve().settings), index) as store:
-        (ranking,) = store.search([Query("sea level has risen")], {"bm25": Bm25()}, Fusion(), k=10)
+        (ranking,) = answer_all(store, [Query("sea level has risen")], {"bm25": Bm25()}, Fusion(), k=10)
         if isinstance(ranking, CcheckError):
             raise ranking
         return [hit.document.id for hit in ranking.hits]

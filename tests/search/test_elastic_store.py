@@ -28,6 +28,7 @@ from elastic_indices import (  # noqa: F401 (node_store is a fixture)
 )
 from elasticsearch_nodes import start_node
 from filling import fill, write
+from searching import answer_all
 from stores import SERVERS
 
 from ccheck import es_mappings
@@ -42,7 +43,7 @@ BOTH: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense()}
 
 
 def search(store: ElasticStore, query: Query, retrievers: dict[str, Retriever], **options: Any) -> Ranking:
-    (ranking,) = store.search([query], retrievers, options.pop("fusion", Fusion()), **{"k": 10, **options})
+    (ranking,) = answer_all(store, [query], retrievers, options.pop("fusion", Fusion()), **{"k": 10, **options})
     assert isinstance(ranking, Ranking), ranking
     return ranking
 
@@ -95,7 +96,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(
         monkeypatch.setattr(scifact_store, "_native", native)
         monkeypatch.setattr(scifact_store, "_native_weights", native)
         answered.clear()
-        rankings = scifact_store.search(queries, retrievers, Fusion(), k=25, **options)
+        rankings = answer_all(scifact_store, queries, retrievers, Fusion(), k=25, **options)
         # Who fused: the server in answers without an error, or ccheck after it refused.
         assert ((True, True) in answered) is (native and takes)
         assert (scifact_store._native and scifact_store._native_weights) is (native and takes)
@@ -399,7 +400,7 @@ def test_filters_on_an_index_of_others(
 def test_dates_of_an_index_of_others(store: ElasticStore, foreign: httpx.Client) -> None:
     assert ids(search(store, Query("sea"), {"bm25": Bm25()}, filters=[before("2012-01-01")])) == ["p0"]
     with pytest.raises(UsageError, match="which only = and != can compare"):
-        store.search([Query("sea")], {"bm25": Bm25()}, Fusion(), k=1, filters=[parse_filter("authors.name>A")])
+        answer_all(store, [Query("sea")], {"bm25": Bm25()}, Fusion(), k=1, filters=[parse_filter("authors.name>A")])
 
 
 def test_fields_of_an_index_of_others_can_be_named(

@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 import pytest
 from filling import fill, write
+from searching import answer_all, rank_all
 from stores import SERVERS
 
 from ccheck.core.errors import InvalidData, NotFound, UsageError
@@ -63,7 +64,7 @@ def filled(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
 
 
 def search(store: ElasticStore, query: Query, **retrievers: Any) -> Ranking:
-    (answer,) = store.search([query], retrievers, Fusion(), k=20)
+    (answer,) = answer_all(store, [query], retrievers, Fusion(), k=20)
     assert isinstance(answer, Ranking), answer
     return answer
 
@@ -71,7 +72,7 @@ def search(store: ElasticStore, query: Query, **retrievers: Any) -> Ranking:
 @pytest.mark.parametrize("scope", [(), (Filter("group", "=", "g3"),), (Filter("_id", "=", "d#13"),)])
 def test_dense_units_are_the_nearest_of_all(filled: ElasticStore, scope: tuple[Filter, ...]) -> None:
     (asked,) = vectors(1, 99_999)
-    (found,) = filled.rankings([Query("", asked, filters=scope)], {"dense": VECTORS})
+    (found,) = rank_all(filled, [Query("", asked, filters=scope)], {"dense": VECTORS})
     assert isinstance(found, dict)
     cosines = {
         unit_key(one.document.id, some.unit.number): float(asked @ some.vector)
@@ -106,8 +107,8 @@ def test_words_count_as_in_the_local_store(make_store: Callable[..., Store], sci
         for store in (local, make_store()):
             fill(store, Layout(units=fields), entries)
             retrievers = {name: Bm25(units=name, depth=40, parents="max") for name in fields}
-            found.append(store.rankings(queries, retrievers))
-            found[-1] += store.rankings(queries, {"units": Bm25(units="sentence", depth=40)})
+            found.append(rank_all(store, queries, retrievers))
+            found[-1] += rank_all(store, queries, {"units": Bm25(units="sentence", depth=40)})
     for mine, theirs in zip(*found, strict=True):
         assert isinstance(mine, dict) and isinstance(theirs, dict)
         for name, ranking in mine.items():
@@ -139,7 +140,7 @@ def test_both_kinds_of_units_are_fused(filled: ElasticStore) -> None:
 @pytest.mark.parametrize("how", ["max", "sum", "first"])
 def test_documents_are_ranked_by_their_units(filled: ElasticStore, how: Any) -> None:
     units, parents = WORDS, WORDS.model_copy(update={"parents": how})
-    (found,) = filled.rankings([Query("sea ice")], {"units": units})
+    (found,) = rank_all(filled, [Query("sea ice")], {"units": units})
     assert isinstance(found, dict) and len(found["units"]) == units.depth
     scores: dict[str, float] = {}
     for rank, (key, score) in enumerate(found["units"], 1):
@@ -160,7 +161,7 @@ def test_each_query_has_its_scope(filled: ElasticStore) -> None:
     scopes = ((Filter("_id", "=", "d#19"),), (Filter("group", "=", "g1"), Filter("_id", "!=", "d#1")), ())
     queries = [Query("sea", filters=scope) for scope in scopes]
     for retriever in (WORDS, Bm25()):
-        one, group, every = filled.rankings(queries, {"bm25": retriever}, filters=[Filter("group", "!=", "g2")])
+        one, group, every = rank_all(filled, queries, {"bm25": retriever}, filters=[Filter("group", "!=", "g2")])
         assert isinstance(one, dict) and isinstance(group, dict) and isinstance(every, dict)
         name = document_of if retriever is WORDS else str
         ids = [{name(key) for key, _ in some["bm25"]} for some in (one, group, every)]
@@ -171,7 +172,8 @@ def test_each_query_has_its_scope(filled: ElasticStore) -> None:
 
 def test_a_scope_holds_inside_the_fusion_of_the_server(filled: ElasticStore) -> None:
     for details in (True, False):
-        (answer,) = filled.search(
+        (answer,) = answer_all(
+            filled,
             [Query("sea", filters=(Filter("_id", "=", "d#19"),))],
             {"content": Bm25(), "title": Bm25(fields={"text": 1.0})},
             Fusion(),
@@ -194,13 +196,13 @@ def test_units_by_key(filled: ElasticStore) -> None:
 def test_what_is_not_there_is_named(filled: ElasticStore) -> None:
     for retriever, said in ((Bm25(units="paragraph"), "paragraph"), (Dense(units="long-window"), "vectors")):
         with pytest.raises(NotFound, match=said):
-            filled.search([Query("sea")], {"one": retriever}, Fusion(), k=5)
+            answer_all(filled, [Query("sea")], {"one": retriever}, Fusion(), k=5)
     for method in (filled.search, filled.rankings):
         more: dict[str, Any] = {"fusion": Fusion(), "k": 5} if method == filled.search else {}
         with pytest.raises(UsageError, match="rank different things"):
             method([Query("sea")], {"units": WORDS, "whole": Bm25()}, **more)
     with pytest.raises(InvalidData, match="3 dimensions"):
-        filled.rankings([Query("", vectors(1, 1)[0][:3])], {"dense": VECTORS})
+        rank_all(filled, [Query("", vectors(1, 1)[0][:3])], {"dense": VECTORS})
 
 
 @pytest.mark.parametrize("server", SERVERS.values())
@@ -211,7 +213,7 @@ def test_units_come_and_go_with_their_documents(
     with ElasticStore(Connection(url), elasticsearch_index) as store:
         fill(store, Layout(), [Entry(entry(7).document, "0")])
         with pytest.raises(NotFound):
-            store.rankings([Query("sea")], {"bm25": WORDS})
+            rank_all(store, [Query("sea")], {"bm25": WORDS})
         fill(store, LAYOUT, [entry(7), entry(8)])
         assert [hit.document.id for hit in search(store, Query("u7n3"), bm25=WORDS).hits] == ["d#7"]
         fewer = Entry(entry(7).document, "2", units={"sentence": entry(7).units["sentence"][:2]})
@@ -223,7 +225,7 @@ def test_units_come_and_go_with_their_documents(
         assert search(store, Query("u7n1"), bm25=WORDS).hits[0].unit == entry(7).units["sentence"][1].unit
         many = tuple(UnitEntry(Unit("long-window", number, 0, 0, "reef")) for number in range(20_000))
         write(store, [Entry(Document("book", "", "A book"), "1", units={"long-window": many})])
-        (found,) = store.rankings([Query("reef")], {"bm25": Bm25(units="long-window", depth=10_000)})
+        (found,) = rank_all(store, [Query("reef")], {"bm25": Bm25(units="long-window", depth=10_000)})
         assert isinstance(found, dict)
         assert [key for key, _ in found["bm25"]] == [f"book#{number}" for number in range(10_000)]
         assert httpx.get(f"{url}/{elasticsearch_index}/_count").json()["count"] == 2

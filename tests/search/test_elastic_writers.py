@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from cli_runs import ccheck, command, environment
+from searching import rank_all
 
 from ccheck.core.errors import CcheckError
 from ccheck.core.stages import Bm25
@@ -30,7 +31,7 @@ def ranked(url: str, index: str) -> list[dict[str, float]]:
     """The scores of all papers that match some queries."""
     queries = [Query("sea cohort"), Query("ice w77 w4001"), Query("fish heat risk")]
     with ElasticStore(Connection(url), index) as store:
-        answers = store.rankings(queries, {"bm25": Bm25(depth=COUNT)})
+        answers = rank_all(store, queries, {"bm25": Bm25(depth=COUNT)})
     return [dict(one["bm25"]) for one in answers if not isinstance(one, CcheckError)]
 
 

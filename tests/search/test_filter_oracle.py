@@ -11,6 +11,7 @@ import pytest
 from filling import write
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from searching import rank_all
 
 from ccheck.core.layout import Layout
 from ccheck.core.stages import Bm25
@@ -131,7 +132,7 @@ def test_filters_pass_what_python_says(make_store: Callable[[], Store], examples
         scopes = data.draw(st.lists(st.lists(filters_on(there), min_size=1, max_size=2), min_size=4, max_size=12))
         shared = data.draw(st.lists(filters_on(there), max_size=1))
         asked = [Query("sea", filters=tuple(scope)) for scope in scopes]
-        rankings = store.rankings(asked, {"bm25": Bm25()}, filters=shared)
+        rankings = rank_all(store, asked, {"bm25": Bm25()}, filters=shared)
         for scope, ranking in zip(scopes, rankings, strict=True):
             both = [*shared, *scope]
             expected = {id_ for id_, one in there.items() if all(passes(one, condition) for condition in both)}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from filling import fill, write
 from local_entries import DIMENSIONS, LAYOUT, bm25_count, dense_first, entry
+from searching import rank_all
 
 from ccheck.core.layout import MAIN_VECTORS
 from ccheck.core.stages import Bm25, Dense
@@ -27,7 +28,7 @@ def with_year(number: int, year: int, word: str = "paper") -> Entry:
 
 def words_of(store: LocalStore, text: str, retriever: Bm25 | None = None, *filters: str) -> list[str]:
     retrievers = {"bm25": retriever or Bm25(depth=1_000)}
-    (found,) = store.rankings([Query(text)], retrievers, filters=[parse_filter(one) for one in filters])
+    (found,) = rank_all(store, [Query(text)], retrievers, filters=[parse_filter(one) for one in filters])
     assert isinstance(found, dict)
     return [id_ for id_, _ in found["bm25"]]
 
@@ -77,7 +78,9 @@ def test_removed_documents_are_not_found_before_the_index_follows(
             assert words_of(one, "number3") == []
             assert len(words_of(one, "changed")) == published
             assert dense_first(one, 5) == "d5"
-            (found,) = one.rankings([Query("", entry(3).passages[MAIN_VECTORS][0].vector)], {"dense": Dense(depth=100)})
+            (found,) = rank_all(
+                one, [Query("", entry(3).passages[MAIN_VECTORS][0].vector)], {"dense": Dense(depth=100)}
+            )
             assert isinstance(found, dict)
             assert sorted(id_ for id_, _ in found["dense"]) == [f"d{i}" for i in range(10) if i != 3]
         info = reader.info()
@@ -152,7 +155,7 @@ def test_a_document_counts_with_its_best_passage(tmp_path: Path) -> None:
         single = (Passage(0, 1, vectors[6]),)
         write(store, [replace(entry(n), passages={MAIN_VECTORS: made}) for n, made in ((1, several), (2, single))])
         for at, expected in ((0, ["d1", "d2"]), (4, ["d1", "d2"]), (6, ["d2", "d1"])):
-            (found,) = store.rankings([Query("", vectors[at])], {"dense": Dense()})
+            (found,) = rank_all(store, [Query("", vectors[at])], {"dense": Dense()})
             assert isinstance(found, dict)
             assert [id_ for id_, _ in found["dense"]] == expected
         info = store.info()

@@ -25,6 +25,7 @@ from local_entries import (
     full_entry,
     replace_bytes,
 )
+from searching import answer_all, rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData
 from ccheck.core.layout import MAIN_VECTORS
@@ -90,7 +91,7 @@ def test_rows_that_are_not_as_written_are_an_error(folder: Path, statement: str)
         lambda store: dense_first(store, 7) == "d7",
         lambda store: store.get(["d7"])["d7"].text == "paper number7",
         lambda store: len(store.digests([f"d{i}" for i in range(60)])) == 59,
-        lambda store: len(store.search([Query("paper")], {"b": Bm25()}, Fusion(), k=9, filters=[YEAR])) == 1,
+        lambda store: len(answer_all(store, [Query("paper")], {"b": Bm25()}, Fusion(), k=9, filters=[YEAR])) == 1,
     ]
     said = 0
     for ask in asked:
@@ -192,7 +193,7 @@ def test_links_in_a_store_are_not_removed_with_it(folder: Path, tmp_path: Path) 
 @pytest.mark.parametrize("suffix", [".fieldnorm", ".idx", ".term", ".fast", ".json"])
 def test_an_index_of_words_that_is_not_as_written_is_made_anew(folder: Path, suffix: str) -> None:
     def scores(store: LocalStore) -> object:
-        return store.rankings([Query("paper number7")], {"bm25": Bm25(depth=100)})
+        return rank_all(store, [Query("paper number7")], {"bm25": Bm25(depth=100)})
 
     with LocalStore(folder) as store:
         expected = scores(store)
@@ -317,8 +318,8 @@ def test_dense_search_beside_damage_elsewhere(folder: Path) -> None:
     (file,) = folder.glob("vectors-*")
     flip_bit(file)
     with LocalStore(folder) as store:
-        (found,) = store.rankings([Query("paper")], {"bm25": Bm25(depth=100)})
+        (found,) = rank_all(store, [Query("paper")], {"bm25": Bm25(depth=100)})
         assert isinstance(found, dict)
         assert len(found["bm25"]) == 59
         with pytest.raises(InvalidData, match="damaged"):
-            store.rankings([Query("", entry(1).passages[MAIN_VECTORS][0].vector)], {"dense": Dense()})
+            rank_all(store, [Query("", entry(1).passages[MAIN_VECTORS][0].vector)], {"dense": Dense()})

@@ -13,6 +13,7 @@ import pytest
 from filling import fill, write
 from local_entries import ANALYSIS, FULL, LAYOUT, SECOND, bm25_count, dense_first, entry, found_everywhere, full_entry
 from programs import killed_at, program
+from searching import rank_all
 
 from ccheck.core.errors import InvalidData, NotFound
 from ccheck.core.layout import MAIN_VECTORS
@@ -111,7 +112,7 @@ def test_readers_while_a_store_gains_fields(tmp_path: Path) -> None:
             assert bm25_count(reader) == bm25_count(other) == 2_000
             searches += 1
         writer.join()
-        (found,) = reader.rankings([Query("paper")], {"bm25": Bm25(analysis=Analysis(keep="&"), depth=10_000)})
+        (found,) = rank_all(reader, [Query("paper")], {"bm25": Bm25(analysis=Analysis(keep="&"), depth=10_000)})
         assert isinstance(found, dict)
         assert len(found["bm25"]) == 2_000
 
@@ -135,7 +136,7 @@ def test_documents_that_the_database_lost_leave_nothing_in_the_indices(
         assert bm25_count(store, "lost") == 0
         assert bm25_count(store) == store.count() == 50
         assert all(found_everywhere(store, number) for number in (3, 200, 229))
-        (found,) = store.rankings([Query("", None, {"sparse": full_entry(120).sparse})], {"sparse": Sparse()})
+        (found,) = rank_all(store, [Query("", None, {"sparse": full_entry(120).sparse})], {"sparse": Sparse()})
         assert isinstance(found, dict)
         assert not {"d100", "d120"} & {id_ for id_, _ in found["sparse"]}
 

@@ -14,6 +14,7 @@ import pytest
 from filling import fill, write
 from local_entries import FULL, LAYOUT, bm25_count, dense_first, entry, found_everywhere, full_entry
 from programs import program
+from searching import rank_all
 
 from ccheck.core.errors import CcheckError, Incomplete, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.stages import Bm25
@@ -319,7 +320,7 @@ def test_scores_after_updates_are_those_of_a_fresh_store(tmp_path: Path) -> None
 
     def scores(store: LocalStore) -> list[list[tuple[str, float]]]:
         queries = [Query(words) for words in ("paper", "revised number7", "number50 number51 later paper")]
-        found = store.rankings(queries, {"bm25": Bm25(depth=1_000), "fuzzy": Bm25(depth=1_000, fuzziness="auto")})
+        found = rank_all(store, queries, {"bm25": Bm25(depth=1_000), "fuzzy": Bm25(depth=1_000, fuzziness="auto")})
         assert not any(isinstance(one, CcheckError) for one in found)
         return [sorted(ranking) for one in found if isinstance(one, dict) for ranking in one.values()]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from filling import fill, write
 from local_entries import flip_bit
+from searching import answer_all, rank_all
 from store_documents import unit
 from store_units import ENTRIES, TEXTS, UNITS, VECTORS, entry
 
@@ -39,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def found(store: LocalStore) -> dict[str, list[str]]:
-    (rankings,) = store.rankings([Query("gauges greenland", unit(1, 0.1))], RETRIEVERS)
+    (rankings,) = rank_all(store, [Query("gauges greenland", unit(1, 0.1))], RETRIEVERS)
     assert not isinstance(rankings, CcheckError)
     return {name: sorted(key for key, _ in ranking) for name, ranking in rankings.items()}
 
@@ -104,7 +105,7 @@ def test_units_that_are_not_as_written_are_an_error(folder: Path, statement: str
     connection.close()
     asked: list[Callable[[LocalStore], object]] = [
         lambda store: store.get_units("sentences", ["sea#0"]),
-        lambda store: store.search([Query("gauges")], {"one": Bm25(units="sentences")}, Fusion(), k=1),
+        lambda store: answer_all(store, [Query("gauges")], {"one": Bm25(units="sentences")}, Fusion(), k=1),
         lambda store: store.rebuild(),
     ]
     for ask in asked:
@@ -123,7 +124,7 @@ def test_what_a_killed_writer_left_undone(tmp_path: Path, monkeypatch: pytest.Mo
         store.delete(["ice"])
     # The database has them, and no BM25 index: as after a kill.
     with LocalStore(folder) as reader:
-        (rankings,) = reader.rankings([Query("corals greenland")], {"one": Bm25(units="sentences")})
+        (rankings,) = rank_all(reader, [Query("corals greenland")], {"one": Bm25(units="sentences")})
         assert isinstance(rankings, dict)
         assert [key for key, _ in rankings["one"]] == ["new#0"]
 
@@ -153,7 +154,7 @@ def test_a_crash_while_a_store_gains_units(tmp_path: Path, monkeypatch: pytest.M
         with LocalStore(folder) as store:
             info = store.info()
             assert info is not None and info.layout == type(UNITS)(UNITS.dense)
-            assert len(store.rankings([Query("sea")], {"one": Bm25()})[0]["one"]) == 3  # type: ignore[index,call-overload]
+            assert len(rank_all(store, [Query("sea")], {"one": Bm25()})[0]["one"]) == 3  # type: ignore[index,call-overload]
     with LocalStore(folder) as store:
         fill(store, UNITS, ENTRIES)
         assert found(store) == EXPECTED
@@ -174,12 +175,12 @@ def test_a_scope_is_evaluated_once(folder: Path, monkeypatch: pytest.MonkeyPatch
     one, other, late = Filter("_id", "=", "sea"), Filter("_id", "=", "ice"), Filter("year", ">=", "2015")
     queries = [Query("sea", unit(1), filters=scope) for scope in ((one,), (other,), (one,), (), (other,), (late, late))]
     with LocalStore(folder) as store:
-        store.rankings(queries, RETRIEVERS)
-        store.rankings(queries, RETRIEVERS)
+        rank_all(store, queries, RETRIEVERS)
+        rank_all(store, queries, RETRIEVERS)
         assert asked == [(one,), (other,), (late,)]
-        store.rankings(queries, RETRIEVERS, filters=[late])
+        rank_all(store, queries, RETRIEVERS, filters=[late])
         assert asked[3:] == [(late, one), (late, other)]
-        store.rankings(queries[:1], RETRIEVERS)
+        rank_all(store, queries[:1], RETRIEVERS)
         assert asked[5:] == [(one,)]  # which was forgotten for the others
 
 
@@ -193,12 +194,12 @@ def test_a_narrow_scope_finds_what_a_wide_one_does(tmp_path: Path) -> None:
         write(store, [entry(f"d{n}", ("A sea.", "An ice.", "A tea."), list(vectors[n])) for n in range(count)])
         asked = unit(*random.standard_normal(8).tolist())
         for retriever in (Dense(depth=9000), Dense(units="sentences", depth=9000)):
-            (whole,) = store.rankings([Query("", asked)], {"one": retriever})
+            (whole,) = rank_all(store, [Query("", asked)], {"one": retriever})
             assert isinstance(whole, dict)
             for wanted in (1, 5, 200):
                 ids = {f"d{n}" for n in random.choice(count, wanted, replace=False)}
                 scope = tuple(Filter("_id", "!=", f"d{n}") for n in range(count) if f"d{n}" not in ids)
-                (narrow,) = store.rankings([Query("", asked, filters=scope)], {"one": retriever})
+                (narrow,) = rank_all(store, [Query("", asked, filters=scope)], {"one": retriever})
                 assert isinstance(narrow, dict)
                 expected = [(key, score) for key, score in whole["one"] if key.split("#")[0] in ids]
                 assert [key for key, _ in narrow["one"]] == [key for key, _ in expected]

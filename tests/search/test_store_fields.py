@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from filling import fill, write
+from searching import rank_all
 from store_documents import BM25, DENSE, LAYOUT, ids, search
 from store_fields import (
     DOCUMENTS,
@@ -49,7 +50,7 @@ def test_rankings_are_what_the_retrievers_hand_on(store: Store) -> None:
         Query("influenza", MAIN["flu"], {"learned": sparse({99: 2.0})}),
         Query("the of and"),
     ]
-    first, other, nothing = store.rankings(queries, retrievers)
+    first, other, nothing = rank_all(store, queries, retrievers)
     assert not isinstance(first, CcheckError) and not isinstance(other, CcheckError)
     assert {name: names(found) for name, found in first.items()} == {
         "words": ["ice", "sea"],
@@ -72,7 +73,7 @@ def test_rankings_of_thousands(make_store: Callable[..., Store]) -> None:
     store.prepare(Layout())
     numbers = range(3000)
     write(store, [Entry(Document(f"d{n}", "", "zebra " * (1 + n % 3) + f"n{n}"), "1") for n in numbers])
-    (found,) = store.rankings([Query("zebra")], {"bm25": Bm25(depth=2500)})
+    (found,) = rank_all(store, [Query("zebra")], {"bm25": Bm25(depth=2500)})
     assert not isinstance(found, CcheckError)
     assert len(found["bm25"]) == len(set(names(found["bm25"]))) == 2500
     scores = [score for _, score in found["bm25"]]
@@ -81,7 +82,8 @@ def test_rankings_of_thousands(make_store: Callable[..., Store]) -> None:
 
 
 def test_rankings_with_filters(store: Store) -> None:
-    found = store.rankings(
+    found = rank_all(
+        store,
         [Query("sea influenza tea", MAIN["sea"], {"sparse": sparse({3: 1, 50: 1, 0: 1})})],
         {"bm25": Bm25(), "dense": Dense(), "sparse": Sparse()},
         filters=[parse_filter("year=2015")],
@@ -96,10 +98,10 @@ def test_rankings_with_filters(store: Store) -> None:
 def test_rankings_say_what_is_missing(make_store: Callable[..., Store]) -> None:
     store = make_store()
     with pytest.raises(NotFound, match="ccheck ingest"):
-        store.rankings([Query("sea")], BM25)
+        rank_all(store, [Query("sea")], BM25)
     fill(store, Layout(), [Entry(DOCUMENTS[0], "1")])
     with pytest.raises(NotFound, match="no vectors"):
-        store.rankings([Query("sea", MAIN["sea"])], DENSE)
+        rank_all(store, [Query("sea", MAIN["sea"])], DENSE)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_a_field_that_the_store_lacks(make_store: Callable[..., Store], retrieve
 def test_each_retriever_can_be_asked_something_of_its_own(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"a": Bm25(), "b": Bm25(), "c": Dense(), "d": Dense()}
     query = Query("sea level", MAIN["sea"], {"b": "influenza", "d": MAIN["tea"]})
-    (found,) = store.rankings([query], retrievers)
+    (found,) = rank_all(store, [query], retrievers)
     assert not isinstance(found, CcheckError)
     assert {name: ranking[0][0] for name, ranking in found.items()} == {"a": "sea", "b": "flu", "c": "sea", "d": "tea"}
     only: dict[str, Retriever] = {"b": Bm25(depth=1), "d": Dense(depth=1)}
@@ -169,12 +171,12 @@ def test_each_field_of_vectors_answers_for_itself(store: Store) -> None:
     both: dict[str, Retriever] = {"main": Dense(depth=1), "second": dense.model_copy(update={"depth": 1})}
     assert set(ids(search(store, Query("", MAIN["sea"], {"second": OTHER["tea"]}), both))) == {"sea", "tea"}
     with pytest.raises(CcheckError, match="dimensions"):
-        store.rankings([Query("", MAIN["sea"])], {"second": dense})
+        rank_all(store, [Query("", MAIN["sea"])], {"second": dense})
 
 
 def test_a_field_of_vectors_that_is_not_there_is_named(store: Store) -> None:
     with pytest.raises(NotFound, match=r"passages_00000000.*--recipe"):
-        store.rankings([Query("", MAIN["sea"])], {"dense": Dense(field="passages_00000000")})
+        rank_all(store, [Query("", MAIN["sea"])], {"dense": Dense(field="passages_00000000")})
 
 
 def test_further_vectors_change_and_go_with_their_document(store: Store) -> None:
@@ -281,7 +283,7 @@ def state(store: Store) -> str:
 def test_the_state_changes_with_what_is_stored(make_store: Callable[..., Store], store: Store) -> None:
     seen = [state(store)]
     assert state(make_store()) == state(store) == seen[0]
-    store.rankings([Query("sea")], BM25)
+    rank_all(store, [Query("sea")], BM25)
     assert state(store) == seen[0]
     write(store, [entry(DOCUMENTS[0], "2")])
     seen.append(state(store))

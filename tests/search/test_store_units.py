@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from filling import fill, write
+from searching import answer_all, rank_all
 from store_documents import DIMENSIONS, unit
 from store_units import ENTRIES, PARAGRAPHS, UNITS, cut, entry, key_of, ranked, searched
 
@@ -16,8 +17,7 @@ from ccheck.core.errors import CcheckError, InvalidData, NotFound, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Layout
 from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
 from ccheck.core.types import Document, Entry, Passage, Query, Ranking, Unit, UnitEntry
-from ccheck.search import Filter, Store
-from ccheck.search.several import search_several
+from ccheck.search import Filter, Search, Store, answer
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_the_vectors_of_units(store: Store) -> None:
 
 def test_bm25_and_dense_are_joined_unit_by_unit(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"bm25": Bm25(units="sentences"), "dense": Dense(units="sentences", depth=2)}
-    (ranking,) = store.search([Query("tide gauges", unit(1, 0.1))], retrievers, Fusion(k=4), k=10)
+    (ranking,) = answer_all(store, [Query("tide gauges", unit(1, 0.1))], retrievers, Fusion(k=4), k=10)
     assert isinstance(ranking, Ranking)
     assert {key_of(hit): hit.score for hit in ranking.hits} == pytest.approx(
         {"sea#1": 1 / 5, "sea#0": 1 / 5, "ice#1": 1 / 6}
@@ -143,7 +143,7 @@ def test_depth_counts_units_also_with_parents(store: Store) -> None:
 
 def test_projected_units_are_joined_with_documents(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"words": Bm25(), "sentences": Bm25(units="sentences", parents="max")}
-    (ranking,) = store.search([Query("gauges")], retrievers, Fusion(), k=10)
+    (ranking,) = answer_all(store, [Query("gauges")], retrievers, Fusion(), k=10)
     assert isinstance(ranking, Ranking)
     assert [(hit.document.id, hit.score) for hit in ranking.hits] == [("sea", pytest.approx(2 / 61))]
 
@@ -151,14 +151,12 @@ def test_projected_units_are_joined_with_documents(store: Store) -> None:
 def test_a_ranking_of_different_things_is_refused(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"words": Bm25(), "sentences": Bm25(units="sentences")}
     with pytest.raises(UsageError, match=r"words ranks documents.*sentences ranks units sentences"):
-        store.search([Query("sea")], retrievers, Fusion(), k=10)
+        answer_all(store, [Query("sea")], retrievers, Fusion(), k=10)
     with pytest.raises(UsageError, match="different things"):
-        store.rankings([Query("sea")], retrievers)
-    with pytest.raises(UsageError, match="different things"):
-        search_several(store, [[Query("sea")]], retrievers, Fusion(), k=10)
+        rank_all(store, [Query("sea")], retrievers)
     both: dict[str, Retriever] = {"one": Bm25(units="paragraphs"), "two": Bm25(units="sentences")}
     with pytest.raises(UsageError, match="different things"):
-        store.search([Query("sea")], both, Fusion(), k=10)
+        answer_all(store, [Query("sea")], both, Fusion(), k=10)
 
 
 # -- documents that are replaced and removed
@@ -233,17 +231,17 @@ def test_each_query_has_a_scope_of_its_own(store: Store) -> None:
             ],
         ),
     ):
-        found = store.rankings(queries, {"bm25": Bm25(units=units)})
+        found = rank_all(store, queries, {"bm25": Bm25(units=units)})
         assert [set(dict(one["bm25"])) for one in found if not isinstance(one, CcheckError)] == expected
     retrievers: dict[str, Retriever] = {"dense": Dense(units="sentences", depth=1)}
-    found = store.rankings(queries, retrievers)
+    found = rank_all(store, queries, retrievers)
     first = [list(dict(one["dense"])) for one in found if not isinstance(one, CcheckError)]
     assert first == [["sea#0"], ["ice#1"], ["sea#0"], ["ice#1"], []]
     assert first == [[key_of(hit) for hit in one.hits] for one in searched_all(store, queries, retrievers)]
 
 
 def searched_all(store: Store, queries: Sequence[Query], retrievers: Mapping[str, Retriever]) -> list[Ranking]:
-    found = store.search(queries, retrievers, Fusion(), k=1)
+    found = answer_all(store, queries, retrievers, Fusion(), k=1)
     return [one for one in found if isinstance(one, Ranking)]
 
 
@@ -264,7 +262,7 @@ def test_ids_are_compared_as_they_are(store: Store) -> None:
         with pytest.raises(UsageError, match="_id"):
             store.count([one])
         with pytest.raises(UsageError, match="_id"):
-            store.rankings([Query("sea", filters=(one,))], {"bm25": Bm25()})
+            rank_all(store, [Query("sea", filters=(one,))], {"bm25": Bm25()})
 
 
 def test_a_scope_sees_what_was_written_since(store: Store) -> None:
@@ -280,7 +278,9 @@ def test_a_scope_sees_what_was_written_since(store: Store) -> None:
 def test_several_queries_for_one_question(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"bm25": Bm25(units="sentences"), "dense": Dense(units="sentences", depth=2)}
     asked = [Query("gauges", unit(1, 0.1)), Query("greenland"), Query("gauges greenland", filters=(LATE,))]
-    (found, other) = search_several(store, [asked, [Query("vaccines")]], retrievers, Fusion(k=4), k=10)
+    (found, other) = answer(
+        store, Search([*asked, Query("vaccines")], retrievers, Fusion(k=4), 10), questions=[len(asked), 1]
+    )
     assert isinstance(found, Ranking) and isinstance(other, Ranking)
     # gauges: sea#1 by words, sea#0 and ice#1 by vectors; greenland: ice#0, and ice#0 once more within the late ones.
     assert {key_of(hit): hit.score for hit in found.hits} == pytest.approx(
@@ -296,7 +296,9 @@ LATE = Filter("year", ">=", "2015")
 
 def test_several_queries_for_documents(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"bm25": Bm25(units="sentences", parents="first")}
-    (found, nothing) = search_several(store, [[Query("gauges"), Query("sea")], []], retrievers, Fusion(k=4), k=2)
+    (found, nothing) = answer(
+        store, Search([Query("gauges"), Query("sea")], retrievers, Fusion(k=4), 2), questions=[2, 0]
+    )
     assert isinstance(found, Ranking)
     assert [hit.document.id for hit in found.hits][:1] == ["sea"] and len(found.hits) == 2
     assert found.hits[0].score == pytest.approx(1 / 5 + 1 / 5)
@@ -320,8 +322,8 @@ def test_units_by_their_keys(store: Store) -> None:
 def test_a_granularity_that_the_store_does_not_have(store: Store) -> None:
     for retriever in (Bm25(units="windows"), Dense(units="windows"), Dense(units="paragraphs", parents="max")):
         for ask in (
-            lambda one=retriever: store.search([Query("sea", unit(1))], {"one": one}, Fusion(), k=1),
-            lambda one=retriever: store.rankings([Query("sea", unit(1))], {"one": one}),
+            lambda one=retriever: answer_all(store, [Query("sea", unit(1))], {"one": one}, Fusion(), k=1),
+            lambda one=retriever: rank_all(store, [Query("sea", unit(1))], {"one": one}),
         ):
             with pytest.raises(NotFound, match=f"{retriever.units}.*ccheck ingest FILE"):
                 ask()
