@@ -19,13 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from damage import FIRST, LAYOUT, RETRIEVERS, SECOND, entry
 
 from ccheck.core.stages import Bm25
-from ccheck.core.types import Entry, Query
+from ccheck.core.types import Document, Entry, Query
+from ccheck.search import Ranks, Search
 from ccheck.search.local import LocalStore, sparse
 from ccheck.search.local import store as local_store
 
@@ -43,7 +44,10 @@ def create(folder: Path) -> None:
 
 
 def ingest(folder: Path) -> None:
-    """Go on with a store until killed; after each step the number of documents that are promised to be there."""
+    """Go on with a store until killed, and say after each write what is promised.
+
+    `20`: so many documents are there. `r40`: the `AT_ONCE` from there on are replaced. `-60`: x60 is removed.
+    """
     local_store.COMMIT_EVERY, sparse.SEGMENT_FROM, sparse.SEGMENT_DOCUMENTS, sparse.FAN = 60, 20, 60, 4
     store = LocalStore(folder)
     store.prepare(LAYOUT)
@@ -53,8 +57,12 @@ def ingest(folder: Path) -> None:
         store.upsert([entry(number) for number in range(first, first + AT_ONCE)])
         first += AT_ONCE
         print(first, flush=True)
-        store.upsert([entry(number, 1) for number in range(max(0, first - 3 * AT_ONCE), first - 2 * AT_ONCE)])
+        replaced = first - 3 * AT_ONCE
+        if replaced >= 0:
+            store.upsert([entry(number, 1) for number in range(replaced, replaced + AT_ONCE)])
+            print(f"r{replaced}", flush=True)
         store.delete([f"x{first - AT_ONCE}"])
+        print(f"-{first - AT_ONCE}", flush=True)
         store.upsert([_extra(first)])
         if first % (4 * AT_ONCE) == 0:
             store.publish()
@@ -78,25 +86,59 @@ def killed(what: str, folder: Path, after_s: float) -> list[str]:
     return said
 
 
-def problems(folder: Path, promised: int) -> list[str]:
+@dataclass
+class Promised:
+    """What a writer said before it was killed: how many documents, which of them replaced, what is removed."""
+
+    documents: int = 0
+    replaced: set[int] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+
+    def add(self, said: list[str]) -> None:
+        for one in said:
+            if one.startswith("r") and one[1:].isdecimal():
+                self.replaced |= set(range(int(one[1:]), int(one[1:]) + AT_ONCE))
+            elif one.startswith("-"):
+                self.removed.add(f"x{one[1:]}")
+            elif one.isdecimal():
+                self.documents = max(self.documents, int(one))
+
+
+def problems(folder: Path, promised: Promised) -> list[str]:
     """What is not as promised in a store."""
     found = []
     with LocalStore(folder) as store:
-        count = len(store.digests([f"d{number}" for number in range(promised + 10 * AT_ONCE)]))
-        if count < promised:
-            found.append(f"{promised - count} documents are lost")
+        digests = store.digests([f"d{number}" for number in range(promised.documents + 10 * AT_ONCE)])
+        lost = [number for number in range(promised.documents) if f"d{number}" not in digests]
+        if lost:
+            found.append(f"{len(lost)} documents are lost")
+        old = [number for number in promised.replaced if digests.get(f"d{number}") != f"{number}-1"]
+        texts = store.get([f"d{number}" for number in promised.replaced])
+        old += [number for number in promised.replaced if _differs(texts.get(f"d{number}"), entry(number, 1))]
+        if old:
+            found.append(f"{len(set(old))} replacements are lost, such as d{old[0]}")
+        if back := store.digests(sorted(promised.removed)):
+            found.append(f"{len(back)} removed documents are there again, such as {next(iter(back))}")
         everything = store.count()
-        (ranking,) = store.rankings([Query("title")], {"words": Bm25(depth=10_000, fields={"title": 1.0})})
-        assert isinstance(ranking, dict)
-        ids = [id_ for id_, _ in ranking["words"]]
+        (ranks,) = store.rank(Search([Query("title")], {"words": Bm25(depth=10_000, fields={"title": 1.0})}))
+        assert isinstance(ranks, Ranks)
+        ids = [id_ for id_, _ in ranks.rankings["words"]]
+        if back := promised.removed & set(ids):
+            found.append(f"{len(back)} removed documents are found by words")
         if len(ids) != everything or len(set(ids)) != everything:
             found.append(f"{len(ids)} of {everything} documents are found by words")
-        for number in sorted({0, promised // 3, promised // 2, promised - 2, promised - 1} & set(range(promised))):
-            own = [_found(store, number, version) for version in (0, 1)]
-            if not any(own):
+        last = promised.documents
+        some = {0, last // 3, last // 2, last - 2, last - 1, *sorted(promised.replaced)[-2:]}
+        for number in sorted(some & set(range(last))):
+            version = int(digests.get(f"d{number}", "-0").rpartition("-")[2])
+            if not _found(store, number, version):
                 found.append(f"d{number} is not found by all of its fields")
         found += [str(damage) for damage in store.check()]
     return found
+
+
+def _differs(document: Document | None, made: Entry) -> bool:
+    return document is None or document.text != made.document.text
 
 
 def _found(store: LocalStore, number: int, version: int) -> bool:
@@ -105,9 +147,9 @@ def _found(store: LocalStore, number: int, version: int) -> bool:
     own = {"second": made.passages[SECOND][0].vector, "sparse": made.sparse}
     asked = {name: RETRIEVERS[name] for name in ("dense", "second", "sparse", "windows", "window vectors")}
     window = made.units["windows"][0].unit.text
-    (ranking,) = store.rankings([Query(window, made.passages[FIRST][0].vector, own)], asked)
-    assert isinstance(ranking, dict)
-    return all(found and found[0][0] == f"d{number}" for found in ranking.values())
+    (ranks,) = store.rank(Search([Query(window, made.passages[FIRST][0].vector, own)], asked))
+    assert isinstance(ranks, Ranks)
+    return all(found and found[0][0] == f"d{number}" for found in ranks.rankings.values())
 
 
 def _creation_s(folder: Path) -> float:
@@ -140,7 +182,7 @@ def run_creations(count: int, draw: random.Random) -> list[str]:
                     store.prepare(LAYOUT)
                     store.upsert([entry(1)])
                     store.publish()
-                bad += problems(folder, 0)
+                bad += problems(folder, Promised())
             except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
                 bad.append(f"{type(error).__name__}: {error}")
     print(f"{count} creations killed, {unmade} of them before the store was there: {len(bad)} bad")
@@ -148,14 +190,14 @@ def run_creations(count: int, draw: random.Random) -> list[str]:
 
 
 def run_ingests(count: int, draw: random.Random) -> list[str]:
-    bad, promised = [], 0
+    bad, promised = [], Promised()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "store")
         for number in range(count):
             if number % 10 == 9:  # not ever larger
-                folder, promised = Path(scratch, f"store{number}"), 0
+                folder, promised = Path(scratch, f"store{number}"), Promised()
             said = killed("ingest", folder, draw.uniform(0, LONGEST_INGEST_S))
-            promised = max([promised, *(int(one) for one in said if one.isdecimal())])
+            promised.add(said)
             try:
                 bad += problems(folder, promised)
             except Exception as error:  # noqa: BLE001

@@ -26,14 +26,14 @@ def words(papers: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checker]:
 
 
 def failing(checker: Checker, monkeypatch: pytest.MonkeyPatch, batches: set[int], error: CcheckError) -> None:
-    search, calls = checker.store.search, iter(range(100))
+    search, calls = checker.store.rank, iter(range(100))
 
     def searched(*arguments: Any, **options: Any) -> Any:
         if next(calls) in batches:
             raise error
         return search(*arguments, **options)
 
-    monkeypatch.setattr(checker.store, "search", searched)
+    monkeypatch.setattr(checker.store, "rank", searched)
 
 
 @pytest.mark.parametrize("error", [ServerError("it is gone"), Incomplete("the disk is full")])
@@ -64,13 +64,13 @@ def test_claims_that_are_wrong_in_themselves_are_no_answer(words: Checker, monke
 def test_what_is_measured_stops_at_a_failure(words: Checker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures over a part of the claims would mislead; an evaluation goes on from its memory."""
     monkeypatch.setattr("ccheck.pipeline.checker.MEASURED_BATCH", 2)
-    rankings, calls = words.store.rankings, iter(range(100))
+    rankings, calls = words.store.rank, iter(range(100))
 
     def ranked(*arguments: Any, **options: Any) -> Any:
         if next(calls) == 1:
             raise ServerError("it is gone")
         return rankings(*arguments, **options)
 
-    monkeypatch.setattr(words.store, "rankings", ranked)
+    monkeypatch.setattr(words.store, "rank", ranked)
     with pytest.raises(ServerError, match="it is gone"):
         list(words.check_many(CLAIMS, trace=True))

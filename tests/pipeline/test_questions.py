@@ -309,7 +309,7 @@ def test_a_store_that_fails_is_an_error_of_the_questions(folder: Path, monkeypat
 
     with questioned() as llm, opened(folder, llm) as checker:
         checker.check(CLAIM)
-        monkeypatch.setattr(checker.store, "rankings", fail)
+        monkeypatch.setattr(checker.store, "rank", fail)
         with pytest.raises(ServerError):
             checker.check("The sea is high.")
 

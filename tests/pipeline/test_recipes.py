@@ -21,6 +21,7 @@ from ccheck.core.settings import Settings, resolve
 from ccheck.core.types import Query, Result
 from ccheck.demo import CORPUS
 from ccheck.encode.dense import DEFAULT_MODEL
+from ccheck.search import Search
 
 pytest.importorskip("sentence_transformers", reason="needs the extra models")
 MINI = "all-MiniLM-L6-v2"
@@ -156,7 +157,7 @@ def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, rec
     with Checker(loaded, recipe=recipe) as checker:
         first = list(checker.check_many(CLAIMS, k=8, trace=True))
         assert memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
-        monkeypatch.setattr(checker.store, "rankings", lambda *_, **__: pytest.fail("searched again"))
+        monkeypatch.setattr(checker.store, "rank", lambda *_, **__: pytest.fail("searched again"))
         second = list(checker.check_many(CLAIMS, k=8, trace=True))
         assert memory.missed == {"embedding": 6, "sparse": 3, "ranking": 15}
     strip = [(result.stages, [piece.hit for piece in result.evidence]) for result in first]
@@ -164,7 +165,7 @@ def test_a_second_run_with_a_memory_searches_for_nothing(settings: Settings, rec
     # Another fusion or weight is no other search.
     other = recipe.model_copy(update={"fusion": recipe.fusion.model_copy(update={"k": 1})})
     with Checker(loaded, recipe=other) as checker:
-        monkeypatch.setattr(checker.store, "rankings", lambda *_, **__: pytest.fail("searched again"))
+        monkeypatch.setattr(checker.store, "rank", lambda *_, **__: pytest.fail("searched again"))
         assert list(checker.check_many(CLAIMS, k=8, trace=True))
     loaded.close()
 
@@ -177,13 +178,13 @@ def test_a_second_run_with_a_memory_loads_no_model(settings: Settings, recipe: R
         asked: dict[str, Query] = {}
         loaded = Runtime(settings, memory=memory)
         with Checker(loaded, recipe=recipe) as checker:
-            search = checker.store.rankings
+            rank = checker.store.rank
 
-            def rankings(queries: Sequence[Query], *given: Any, **more: Any) -> Any:
-                asked.update({query.text: query for query in queries})
-                return search(queries, *given, **more)
+            def ranked(search: Search) -> Any:
+                asked.update({query.text: query for query in search.queries})
+                return rank(search)
 
-            monkeypatch.setattr(checker.store, "rankings", rankings)
+            monkeypatch.setattr(checker.store, "rank", ranked)
             results = list(checker.check_many([*CLAIMS, CLAIMS[0]], k=8, trace=True))
         loaded.close()
         return results, asked
@@ -295,10 +296,8 @@ def test_each_retriever_searches_for_what_its_query_says(settings, recipe, llm_s
     with scripted(_answer) as server:
         changed = _rewriting(recipe, bm25="expand", dense="hyde", sparse="rewrite")
         with Checker(llm_settings(server.url), recipe=changed) as checker:
-            search = checker.store.search
-            monkeypatch.setattr(
-                checker.store, "search", lambda queries, *a, **k: asked.extend(queries) or search(queries, *a, **k)
-            )
+            rank = checker.store.rank
+            monkeypatch.setattr(checker.store, "rank", lambda search: asked.extend(search.queries) or rank(search))
             (result,) = checker.check_many(CLAIMS[:1])
     assert len(server.requests) == 3
     assert result.usage.llm_calls == 3 and result.timings_ms["rewrite"] > 0

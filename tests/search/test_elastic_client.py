@@ -383,7 +383,7 @@ def test_fuzzy_words_that_a_server_refuses_become_fewer(stub: Stub, store: Elast
     ]
     # The server's own fusion is not to blame, nor are its weights.
     weighted: dict[str, Retriever] = {"bm25": Bm25(fuzziness="auto", weight=2.0), "words": Bm25()}
-    (ranking,) = store.search(claims[:1], weighted, Fusion(), k=3, details=False)
+    (ranking,) = answer_all(store, claims[:1], weighted, Fusion(), k=3, details=False)
     assert isinstance(ranking, Ranking) and b'"rrf"' in stub.bodies("/papers/_msearch")[-1]
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [failed]})]
     asked_before = len(stub.bodies("/papers/_msearch"))

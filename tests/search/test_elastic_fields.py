@@ -154,7 +154,7 @@ def test_native_and_own_fusion_rank_alike(
         monkeypatch.setattr(scifact_store, "_native", native)
         monkeypatch.setattr(scifact_store, "_native_weights", native)
         sent.clear()
-        rankings = scifact_store.search(claims, retrievers, fusion, k=30, details=False)
+        rankings = answer_all(scifact_store, claims, retrievers, fusion, k=30, details=False)
         assert all(isinstance(ranking, Ranking) for ranking in rankings)
         return rankings  # type: ignore[return-value]
 

@@ -248,8 +248,7 @@ def test_weights_that_a_server_does_not_know(stub: Stub) -> None:
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        ("year=2010", {"bool": {"should": [{"term": {"metadata.year": {"value": "2010"}}},
-                                           {"term": {"metadata.year.as_number": {"value": 2010.0}}}]}}),
+        ("year=2010", {"term": {"metadata.year.as_number": {"value": 2010.0}}}),
         ("year>2010", {"range": {"metadata.year.as_number": {"gt": 2010.0}}}),
         ("year<=2010", {"range": {"metadata.year.as_number": {"lte": 2010.0}}}),
         ("name=x", {"term": {"metadata.name": {"value": "x"}}}),

@@ -119,9 +119,8 @@ def test_a_field_that_the_store_lacks(make_store: Callable[..., Store], retrieve
     store = make_store()
     fill(store, LAYOUT, [Entry(DOCUMENTS[0], "1", {MAIN_VECTORS: (Passage(0, 4, MAIN["sea"]),)})])
     query = Query("sea", MAIN["sea"], {"sparse": sparse({3: 1.0})})
-    for ask in (store.rankings, lambda *a: store.search(*a, Fusion(), k=1)):
-        with pytest.raises(NotFound, match=r"ccheck ingest .*--recipe"):
-            ask([query], one(retriever))
+    with pytest.raises(NotFound, match=r"ccheck ingest .*--recipe"):
+        rank_all(store, [query], one(retriever))
 
 
 # -- what a retriever is asked of its own
