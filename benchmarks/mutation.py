@@ -80,7 +80,6 @@ TESTS = {
             "search/local/files.py",
             "search/local/filtering.py",
             "search/local/fuzzy.py",
-            "search/local/scopes.py",
             "search/local/snapshot.py",
             "search/local/sparse.py",
             "search/local/store.py",

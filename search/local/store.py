@@ -37,8 +37,7 @@ from .entries import check_entry
 from .files import DATABASE, LOCK, Damaged, Verified, is_leftover, is_remnant, make_folder, remove_store
 from .records import UNIT_BITS, unit_number, vectors_of
 from .reported import reported
-from .scopes import Changed, Masks, scopes
-from .snapshot import Ranked, Snapshot, ids_of
+from .snapshot import Changed, Masks, Ranked, Snapshot, ids_of, scopes
 
 COMMIT_EVERY, COMMIT_SECONDS = 20_000, 10.0
 """During an ingest the BM25 indices catch up with the database after so many documents, or so many seconds."""

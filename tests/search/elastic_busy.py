@@ -11,7 +11,7 @@ from dataclasses import replace
 from searching import answer_all
 
 from ccheck.core.layout import MAIN_VECTORS, Layout
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Entry, Query, Ranking
 from ccheck.search.elastic import ElasticStore
 
@@ -72,7 +72,7 @@ class Busy:
         asked = self._filled[number * 37 % len(self._filled)]
         query = Query(asked.document.title, asked.passages[MAIN_VECTORS][0].vector)
         started = time.perf_counter()
-        (answer,) = answer_all(own, [query], self._retrievers, Fusion(), k=self._k)
+        (answer,) = answer_all(own, [query], self._retrievers, k=self._k)
         self.slowest = max(self.slowest, time.perf_counter() - started)
         if not isinstance(answer, Ranking):
             raise answer

@@ -19,7 +19,7 @@ from ccheck.core.layout import (
     SparseField,
     named_fields,
 )
-from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Retriever, Sparse
+from ccheck.core.stages import Analysis, Bm25, Dense, Retriever, Sparse
 from ccheck.core.types import Document, Entry, Passage, Query, Ranking, SparseVector
 from ccheck.search.local import LocalStore
 
@@ -52,7 +52,7 @@ def flip_bit(file: Path, at: int | None = None) -> None:
 
 
 def bm25_count(store: LocalStore, word: str = "paper") -> int:
-    (ranking,) = answer_all(store, [Query(word)], {"bm25": Bm25(depth=10_000)}, Fusion(), k=10_000)
+    (ranking,) = answer_all(store, [Query(word)], {"bm25": Bm25(depth=10_000)}, k=10_000)
     assert isinstance(ranking, Ranking)
     assert len({hit.document.id for hit in ranking.hits}) == len(ranking.hits)
     return len(ranking.hits)
@@ -60,7 +60,7 @@ def bm25_count(store: LocalStore, word: str = "paper") -> int:
 
 def dense_first(store: LocalStore, number: int) -> str:
     query = Query("", entry(number).passages[MAIN_VECTORS][0].vector)
-    (ranking,) = answer_all(store, [query], {"dense": Dense()}, Fusion(), k=1)
+    (ranking,) = answer_all(store, [query], {"dense": Dense()}, k=1)
     assert isinstance(ranking, Ranking)
     assert ranking.hits[0].score == pytest.approx(1, abs=1e-5)
     return ranking.hits[0].document.id

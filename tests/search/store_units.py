@@ -12,7 +12,7 @@ from store_documents import LAYOUT, unit
 
 from ccheck.core.errors import CcheckError
 from ccheck.core.layout import MAIN_VECTORS, Layout, UnitField
-from ccheck.core.stages import Fusion, Retriever
+from ccheck.core.stages import Retriever
 from ccheck.core.types import Document, Entry, Hit, Passage, Query, Ranking, Unit, UnitEntry
 from ccheck.search import Store
 
@@ -77,7 +77,7 @@ def ranked(store: Store, query: Query | str, retriever: Retriever, **options: An
 
 def searched(store: Store, query: Query | str, retriever: Retriever, **options: Any) -> tuple[Hit, ...]:
     query = Query(query) if isinstance(query, str) else query
-    (ranking,) = answer_all(store, [query], {"one": retriever}, Fusion(), k=retriever.depth, **options)
+    (ranking,) = answer_all(store, [query], {"one": retriever}, k=retriever.depth, **options)
     assert isinstance(ranking, Ranking), ranking
     assert [hit.rank for hit in ranking.hits] == list(range(1, len(ranking.hits) + 1))
     return ranking.hits

@@ -16,7 +16,7 @@ from searching import answer_all, rank_all
 from ccheck.core.errors import CcheckError, InvalidData, NotFound, ServerError, UsageError
 from ccheck.core.layout import MAIN_VECTORS, Chunking, Embedding, Layout
 from ccheck.core.settings import Settings
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Document, Entry, Passage, Query, Ranking
 from ccheck.search.elastic import Connection, ElasticStore, connection_from, diagnose
 from ccheck.search.elastic.bulk import index_operation
@@ -266,7 +266,7 @@ def test_connections() -> None:
 
 
 def test_nothing_to_search_for_asks_nothing(stub: Stub, store: ElasticStore) -> None:
-    (ranking, *_) = answer_all(store, [Query(""), Query("the of")], {"bm25": Bm25()}, Fusion(), k=3)
+    (ranking, *_) = answer_all(store, [Query(""), Query("the of")], {"bm25": Bm25()}, k=3)
     assert not isinstance(ranking, CcheckError) and ranking.hits == ()
     assert stub.bodies("/papers/_msearch") == []
 
@@ -275,7 +275,7 @@ def test_one_query_that_fails_is_an_error_in_its_place(stub: Stub, store: Elasti
     hit = {"_index": "papers-000001", "_id": "a", "_score": 2.2, "_source": {"title": "T", "text": "x"}}
     failed = {"status": 400, "error": {"type": "search_phase_execution_exception", "reason": "too many clauses"}}
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [{"hits": {"hits": [hit]}}, failed]})]
-    good, bad = answer_all(store, [Query("sea"), Query("ice")], {"bm25": Bm25()}, Fusion(), k=3)
+    good, bad = answer_all(store, [Query("sea"), Query("ice")], {"bm25": Bm25()}, k=3)
     assert not isinstance(good, CcheckError) and good.hits[0].score == 2.2
     assert isinstance(bad, InvalidData) and "too many clauses" in str(bad)
 
@@ -287,7 +287,7 @@ def test_one_query_that_can_not_be_read_does_not_take_the_others_along(stub: Stu
         return 200, {"responses": [{"hits": {"hits": []}}]}
 
     stub.answers["POST", "/papers/_msearch"] = [read]
-    good, bad = answer_all(store, [Query("sea"), Query("unreadable")], {"bm25": Bm25()}, Fusion(), k=3)
+    good, bad = answer_all(store, [Query("sea"), Query("unreadable")], {"bm25": Bm25()}, k=3)
     assert not isinstance(good, CcheckError) and isinstance(bad, InvalidData)
 
 
@@ -312,9 +312,9 @@ def test_searches_take_what_a_licence_allows(stub: Stub) -> None:
     both = {"bm25": Bm25(), "dense": Dense()}
     with ElasticStore(Connection(stub.url), "papers") as store:
         for _ in range(2):
-            answer_all(store, [Query("sea", np.array([1, 0], np.float32))], both, Fusion(), k=3, details=False)
+            answer_all(store, [Query("sea", np.array([1, 0], np.float32))], both, k=3, details=False)
         with pytest.raises(InvalidData, match=r"3 dimensions.*have 2"):
-            answer_all(store, [Query("sea", np.array([1, 0, 0], np.float32))], both, Fusion(), k=3)
+            answer_all(store, [Query("sea", np.array([1, 0, 0], np.float32))], both, k=3)
     bodies = [searched(body) for body in stub.bodies("/papers/_msearch")]
     assert [len(lines) for lines in bodies] == [2, 4, 4]  # native once, then both retrievers
     assert all(lines[0]["allow_partial_search_results"] is False for lines in bodies)
@@ -383,7 +383,7 @@ def test_fuzzy_words_that_a_server_refuses_become_fewer(stub: Stub, store: Elast
     ]
     # The server's own fusion is not to blame, nor are its weights.
     weighted: dict[str, Retriever] = {"bm25": Bm25(fuzziness="auto", weight=2.0), "words": Bm25()}
-    (ranking,) = answer_all(store, claims[:1], weighted, Fusion(), k=3, details=False)
+    (ranking,) = answer_all(store, claims[:1], weighted, k=3, details=False)
     assert isinstance(ranking, Ranking) and b'"rrf"' in stub.bodies("/papers/_msearch")[-1]
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [failed]})]
     asked_before = len(stub.bodies("/papers/_msearch"))

@@ -18,7 +18,7 @@ from tiny_embedder import TinyEmbedder
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.layout import Chunking, SparseField
 from ccheck.core.settings import Settings
-from ccheck.core.stages import Analysis, Bm25, Dense, Fusion, Sparse
+from ccheck.core.stages import Analysis, Bm25, Dense, Sparse
 from ccheck.core.types import Query, SparseVector
 from ccheck.ingest.encoders import DenseEncoder, Encoders, default_chunking
 from ccheck.pipeline import enrich as enriching
@@ -114,7 +114,7 @@ def test_a_companion_adds_vectors_and_nothing_of_theirs_changes(client: httpx.Cl
     # The vectors find what the words don't, and its text comes from theirs.
     query = Query("sea level", embedder.vector(f"Title c\n{TEXTS['c']}"))
     retrievers = {"bm25": Bm25(depth=10), "dense": Dense(depth=2)}
-    (ranking,) = answer_all(theirs, [query], retrievers, Fusion(), k=10)
+    (ranking,) = answer_all(theirs, [query], retrievers, k=10)
     found = {hit.document.id: hit for hit in getattr(ranking, "hits", ())}
     assert {"a", "c", "d"} <= set(found) and found["c"].document.text == TEXTS["c"]
     assert set(found["a"].scores) >= {"bm25", "rrf"} and found["a"].document.metadata["year"] == 2000
@@ -146,7 +146,7 @@ def test_on_the_version_before(elasticsearch_8_url: str, elasticsearch_index: st
         report = beside(theirs, embedder).run()
         assert (report.read, report.made) == (1, 1)
         query = Query("x", embedder.vector("Title b\nGlaciers grew."))
-        (found,) = answer_all(theirs, [query], {"dense": Dense(depth=1)}, Fusion(), k=1)
+        (found,) = answer_all(theirs, [query], {"dense": Dense(depth=1)}, k=1)
         assert ids(found) == ["b"]
         before = whole(client, theirs.index)
         assert in_place(theirs, embedder).run().made == 4
@@ -159,7 +159,7 @@ def test_the_vector_is_that_of_the_text(theirs: JoinedStore) -> None:
     embedder = TinyEmbedder()
     beside(theirs, embedder).run()
     for text in embedder.embedded:
-        (one,) = answer_all(theirs, [Query("x", embedder.vector(text))], {"dense": Dense(depth=1)}, Fusion(), k=1)
+        (one,) = answer_all(theirs, [Query("x", embedder.vector(text))], {"dense": Dense(depth=1)}, k=1)
         assert getattr(one, "hits", ())[0].document.text in text
 
 
@@ -185,7 +185,7 @@ def test_terms_and_sparse_vectors_are_found_in_the_companion(theirs: JoinedStore
     (ranked,) = rank_all(theirs, [query], retrievers)
     # Only the companion's terms are stemmed.
     assert [[id_ for id_, _ in one] for one in dict(ranked).values()] == [["b"], ["a"], []]
-    (joined,) = answer_all(theirs, [query], retrievers, Fusion(), k=4)
+    (joined,) = answer_all(theirs, [query], retrievers, k=4)
     assert sorted(ids(joined)) == ["a", "b"]
 
 
@@ -199,7 +199,7 @@ def test_filters_are_theirs(theirs: JoinedStore, monkeypatch: pytest.MonkeyPatch
 
     def found() -> list[list[str]]:
         return [sorted(ids(one)) for one in answer_all(theirs,
-            queries, {"dense": Dense(depth=4)}, Fusion(), k=4, filters=[parse_filter("year>=2001")]
+            queries, {"dense": Dense(depth=4)}, k=4, filters=[parse_filter("year>=2001")]
         )]  # fmt: skip
 
     assert found() == [["b", "c", "d"], ["c"]]
@@ -218,7 +218,7 @@ def test_chunks_are_grouped_by_paper(client: httpx.Client, theirs: JoinedStore) 
         try:
             beside(chunks, embedder).run()
             query = Query("sea", embedder.vector(embedder.embedded[1]))
-            (ranking,) = answer_all(chunks, [query], {"bm25": Bm25(depth=3), "dense": Dense(depth=3)}, Fusion(), k=10)
+            (ranking,) = answer_all(chunks, [query], {"bm25": Bm25(depth=3), "dense": Dense(depth=3)}, k=10)
             papers = [hit.document.metadata["paper_id"] for hit in getattr(ranking, "hits", ())]
             assert sorted(papers) == ["paper 0", "paper 1", "paper 2"]
         finally:
@@ -240,13 +240,13 @@ def test_keeping_up_reads_only_what_was_written(client: httpx.Client, theirs: Jo
     assert info is not None and "4 writes" in info.details["companion"]
 
     # What they removed is not found, even before the companion knows.
-    (early,) = answer_all(theirs, [Query("x", embedder.vector("x"))], {"dense": Dense(depth=9)}, Fusion(), k=9)
+    (early,) = answer_all(theirs, [Query("x", embedder.vector("x"))], {"dense": Dense(depth=9)}, k=9)
     assert sorted(ids(early)) == ["b", "c", "d"]
 
     report = enricher.run()
     assert (report.read, report.made, report.unchanged, report.removed) == (3, 2, 1, 1)
     assert sorted(embedder.embedded[4:]) == ["New\nPermafrost thaws.", "Title b\nGlaciers grew."]
-    (late,) = answer_all(theirs, [Query("x", embedder.vector("x"))], {"dense": Dense(depth=9)}, Fusion(), k=9)
+    (late,) = answer_all(theirs, [Query("x", embedder.vector("x"))], {"dense": Dense(depth=9)}, k=9)
     assert sorted(ids(late)) == ["b", "c", "d", "e"]
     client.delete(f"/{theirs.index}/_doc/d", params={"refresh": "true"}).raise_for_status()
     assert enricher.run().removed == 1
@@ -382,9 +382,7 @@ def test_in_place_leaves_all_other_fields_as_they_are(client: httpx.Client, thei
 
     # Any search can use it, and ccheck finds it as any other field of vectors.
     assert (info := theirs.info()) is not None and info.dimensions == 8
-    (found,) = answer_all(
-        theirs, [Query("x", embedder.vector(embedder.embedded[1]))], {"dense": Dense(depth=1)}, Fusion(), k=1
-    )
+    (found,) = answer_all(theirs, [Query("x", embedder.vector(embedder.embedded[1]))], {"dense": Dense(depth=1)}, k=1)
     assert getattr(found, "hits", ())[0].document.text in embedder.embedded[1]
 
     again = in_place(theirs, embedder).run()

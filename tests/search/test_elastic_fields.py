@@ -261,9 +261,9 @@ def test_ten_thousand_candidates(store: ElasticStore) -> None:
     for found in rank_all(store, [Query("zebra", own={"sea": "sea"}), Query("zebra")], deep):
         assert not isinstance(found, CcheckError)
         assert [len(set(names(ranking))) for ranking in found.values()] == [10_000, 10_000]
-    (fused,) = answer_all(store, [Query("zebra", own={"sea": "sea"})], deep, Fusion(), k=1_500)
+    (fused,) = answer_all(store, [Query("zebra", own={"sea": "sea"})], deep, k=1_500)
     assert isinstance(fused, Ranking) and len(set(ids(fused))) == 1_500
-    (alone,) = answer_all(store, [Query("sea")], {"sea": Bm25(depth=10_000)}, Fusion(), k=1_500)
+    (alone,) = answer_all(store, [Query("sea")], {"sea": Bm25(depth=10_000)}, k=1_500)
     assert isinstance(alone, Ranking) and len(set(ids(alone))) == 1_500
     assert all(hit.document.text.count("sea") == 2 for hit in alone.hits)
 
@@ -281,7 +281,7 @@ def test_fuzzy_words_that_are_too_many_for_the_server(store: ElasticStore) -> No
     assert set(names(longer)) >= {f"d{n}" for n in range(30)}
     both: dict[str, Retriever] = {"bm25": Bm25(fuzziness="auto"), "dense": Dense(), "sparse": Sparse()}
     for options in ({}, {"details": False}):
-        (fused,) = answer_all(store, [long], both, Fusion(), k=5, **options)
+        (fused,) = answer_all(store, [long], both, k=5, **options)
         assert isinstance(fused, Ranking) and len(fused.hits) == 5
     short = ranked(store, query_of(" ".join(words[:3])), Bm25(fuzziness="auto"))
     assert short[0][0] == "d0" and len(short) > 30

@@ -18,7 +18,7 @@ from ccheck.core.layout import Layout
 from ccheck.core.recipe import load_recipe
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Query, Ranking
 from ccheck.pipeline.plan import Plan, make_plan
 from ccheck.search import StoreInfo, parse_filter
@@ -41,7 +41,7 @@ def chosen(fields: Mapping[str, Field], texts: Mapping[str, Sequence[str]], name
 
 
 def search(store: ElasticStore, words: str, retrievers: dict[str, Retriever] = WORDS, **options: Any) -> list[Any]:
-    (ranking,) = answer_all(store, [Query(words)], retrievers, Fusion(), k=10, **options)
+    (ranking,) = answer_all(store, [Query(words)], retrievers, k=10, **options)
     assert isinstance(ranking, Ranking), ranking
     return [hit.document for hit in ranking.hits]
 

@@ -10,7 +10,7 @@ import pytest
 from elastic_indices import LAYOUT, entry, filled, rrf_takes_weights, vector_of
 from searching import answer_all
 
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Query, Ranking
 from ccheck.demo import CLAIMS, CORPUS
 from ccheck.search.elastic import ElasticStore
@@ -54,7 +54,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(
         monkeypatch.setattr(store, "_native", native)
         monkeypatch.setattr(store, "_native_weights", native)
         sent.clear()
-        rankings = answer_all(store, queries, retrievers, Fusion(), k=DEPTH, details=not native)
+        rankings = answer_all(store, queries, retrievers, k=DEPTH, details=not native)
         assert any(b'"rrf"' in body for body in sent) is native
         # 8.19 is asked, refuses weights, and then ccheck fuses.
         assert store._native is native and store._native_weights is (native and takes)

@@ -18,7 +18,7 @@ from elastic_stub import Stub
 from searching import answer_all
 
 from ccheck.core.errors import NotFound, ServerError
-from ccheck.core.stages import Bm25, Fusion
+from ccheck.core.stages import Bm25
 from ccheck.core.types import Query
 from ccheck.search.elastic import Connection, ElasticStore, node
 
@@ -199,7 +199,7 @@ HIT = {"_index": "papers-000001", "_id": "a", "_score": 1.0, "_source": {"title"
 def test_answers_of_another_shape_are_the_servers_error(stub: Stub, store: ElasticStore, answer: Any) -> None:
     stub.answers["POST", "/papers/_msearch"] = [(200, answer)]
     try:
-        (found,) = answer_all(store, [Query("sea")], {"bm25": Bm25()}, Fusion(), k=1)
+        (found,) = answer_all(store, [Query("sea")], {"bm25": Bm25()}, k=1)
     except ServerError as error:
         found = error  # type: ignore[assignment]
     assert isinstance(found, ServerError), found

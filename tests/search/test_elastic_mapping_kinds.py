@@ -15,7 +15,7 @@ from searching import answer_all
 
 from ccheck.core.errors import CcheckError, UsageError
 from ccheck.core.layout import Layout
-from ccheck.core.stages import Bm25, Fusion, Retriever
+from ccheck.core.stages import Bm25, Retriever
 from ccheck.core.types import Document, Hit, Query, Ranking
 from ccheck.search.elastic import ElasticStore, FieldNames
 
@@ -26,7 +26,7 @@ PROSE = "Mountain glaciers lose more ice each year than snow brings."
 
 def found(store: ElasticStore, words: str, bm25: Bm25 | None = None) -> list[Document]:
     retrievers: dict[str, Retriever] = {"bm25": bm25 or Bm25()}
-    (ranking,) = answer_all(store, [Query(words)], retrievers, Fusion(), k=10)
+    (ranking,) = answer_all(store, [Query(words)], retrievers, k=10)
     assert isinstance(ranking, Ranking), ranking
     return [hit.document for hit in ranking.hits]
 
@@ -108,7 +108,7 @@ def test_lists_and_patterns_of_indices_are_searched_and_not_written(client: http
     expected = [f"{store.index}-0/p", f"{store.index}-1/p"]
     for name in (f"{store.index}-0,{store.index}-1", f"{store.index}-*"):
         with ElasticStore(store._connection, name) as several:
-            (ranking,) = answer_all(several, [Query("glaciers")], {"bm25": Bm25()}, Fusion(), k=5)
+            (ranking,) = answer_all(several, [Query("glaciers")], {"bm25": Bm25()}, k=5)
             assert sorted(ids(ranking)) == expected and sorted(several.get(expected)) == expected
             assert several.count() == 2 and len(list(several.scan())) == 2
             for refused in (lambda several=several: several.prepare(Layout()), several.removal, several.drop):

@@ -23,7 +23,7 @@ from ccheck.core.errors import CcheckError, InvalidData, StoreChanged
 from ccheck.core.layout import Embedding, Layout
 from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
-from ccheck.core.stages import Bm25, Dense, Fusion
+from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Claim, Entry, Query
 from ccheck.pipeline.migrate import Changes, Rankings, go_back, migrate, overlap
 from ccheck.search.elastic import Connection, ElasticStore, changes, copying, mappings, moving
@@ -132,7 +132,7 @@ def test_vectors_are_copied(request: pytest.FixtureRequest, server: str) -> None
     with indexed(request.getfixturevalue(server), LAYOUT, [numbered(number) for number in range(9)]) as store:
         done = migrate(Runtime(Settings(store=store.name, recipe="bm25")), Changes(IndexOptions("hnsw")), agreeing)
         assert (done.documents, done.target) == (9, f"{store.index}-000002")
-        (found,) = answer_all(store, [Query("x", vector_of("d5 0"))], {"dense": Dense(depth=1)}, Fusion(), k=1)
+        (found,) = answer_all(store, [Query("x", vector_of("d5 0"))], {"dense": Dense(depth=1)}, k=1)
         assert ids(found) == ["d5"] and getattr(found, "hits", ())[0].score == pytest.approx(1, abs=1e-4)
         assert go_back(Runtime(Settings(store=store.name))).target == f"{store.index}-000001"
 
@@ -163,11 +163,11 @@ def test_who_knows_another_model_neither_searches_nor_writes(
         move.catch_up(copying.as_stored, lambda documents: None)
         move.switch(copying.as_stored, lambda documents: None)
         with pytest.raises(StoreChanged, match="other-model"):
-            answer_all(filled, [Query("sea", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
+            answer_all(filled, [Query("sea", vector_of("x"))], RETRIEVERS, k=5)
         with pytest.raises(InvalidData, match=r"other-model.*This ingest would use test-model"):
             writing.upsert([numbered(1, "2")])
     filled.info()
-    (answer,) = answer_all(filled, [Query("sea", vector_of("x"))], RETRIEVERS, Fusion(), k=5)
+    (answer,) = answer_all(filled, [Query("sea", vector_of("x"))], RETRIEVERS, k=5)
     assert not isinstance(answer, CcheckError)
 
 

@@ -94,7 +94,7 @@ def test_ten_hits_are_ten_papers(
 
 def test_the_best_chunk_is_shown(chunked: list[ElasticStore]) -> None:
     query = Query("chunk 7 of paper 3")
-    (ranking,) = answer_all(chunked[0], [query], WORDS, Fusion(), k=3)
+    (ranking,) = answer_all(chunked[0], [query], WORDS, k=3)
     assert isinstance(ranking, Ranking) and ids(ranking)[0] == "3-7"
     document = ranking.hits[0].document
     assert "Chunk 7 of paper 3." in document.text and document == chunked[0].get(["3-7"])["3-7"]
@@ -109,7 +109,7 @@ def test_the_papers_of_packages_are_found(client: httpx.Client, store: ElasticSt
         store.index,
         [("a", "Ice", "Glaciers melt."), ("a", "Ice", "Glaciers."), ("b", "Sea", "Glaciers. More.")],
     )
-    (ranking,) = answer_all(store, [Query("glaciers")], WORDS, Fusion(), k=10)
+    (ranking,) = answer_all(store, [Query("glaciers")], WORDS, k=10)
     assert ids(ranking) == ["1", "2"]
 
 
@@ -121,7 +121,7 @@ def test_what_is_no_paper_groups_nothing(client: httpx.Client, store: ElasticSto
         put(client, store.index, str(number), {"text": "Glaciers.", "source": source, "doi": f"10.1/{number // 2}"})
     for group, count in ((None, 3), ("doi", 2), ("source", 2), ("", 3)):
         with ElasticStore(store._connection, store.index, FieldNames(group=group)) as named:
-            (ranking,) = answer_all(named, [Query("glaciers")], WORDS, Fusion(), k=10)
+            (ranking,) = answer_all(named, [Query("glaciers")], WORDS, k=10)
             assert len(ids(ranking)) == count, group
     for group, said in (("year", "not a keyword or number"), ("none", "does not exist"), ("text", "not a keyword")):
         with (
@@ -133,8 +133,8 @@ def test_what_is_no_paper_groups_nothing(client: httpx.Client, store: ElasticSto
 
 def test_more_chunks_are_asked_for_until_there_are_enough_papers(chunked: list[ElasticStore]) -> None:
     store = chunked[0]
-    (expected,) = answer_all(store, [ICE], BOTH, Fusion(), k=10)
+    (expected,) = answer_all(store, [ICE], BOTH, k=10)
     store._known = time.monotonic(), replace(store._index(), chunks_asked=1)
-    (ranking,) = answer_all(store, [ICE], BOTH, Fusion(), k=10)
+    (ranking,) = answer_all(store, [ICE], BOTH, k=10)
     store._known = None
     assert ids(ranking) == ids(expected)

@@ -17,7 +17,7 @@ from searching import answer_all
 
 from ccheck.core.errors import CcheckError, InvalidData, ServerError
 from ccheck.core.layout import Layout
-from ccheck.core.stages import Bm25, Fusion
+from ccheck.core.stages import Bm25
 from ccheck.core.types import Document, Entry, Query
 from ccheck.search.elastic import Connection, ElasticStore, bulk, diagnose
 from ccheck.search.elastic import client as clients
@@ -44,7 +44,7 @@ def asked_for(body: bytes) -> list[str]:
 
 def found(store: ElasticStore, *words: str) -> list[str]:
     """The first document for each claim, or the error's words."""
-    rankings = answer_all(store, [Query(one) for one in words], WORDS, Fusion(), k=1)
+    rankings = answer_all(store, [Query(one) for one in words], WORDS, k=1)
     return [str(one) if isinstance(one, CcheckError) else one.hits[0].document.id for one in rankings]
 
 
@@ -69,7 +69,7 @@ def test_a_search_that_the_server_has_no_time_for_is_asked_again_alone(
 def test_a_search_that_stays_refused_is_an_error_in_its_place(stub: Stub) -> None:
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [hit("sea"), REJECTED]})]
     with ElasticStore(Connection(stub.url, retry_seconds=0), "papers") as store:
-        good, bad = answer_all(store, [Query("sea"), Query("ice")], WORDS, Fusion(), k=1)
+        good, bad = answer_all(store, [Query("sea"), Query("ice")], WORDS, k=1)
     assert not isinstance(good, CcheckError) and good.hits[0].document.id == "sea"
     assert isinstance(bad, ServerError) and "too busy or not ready (429, queue is full)" in str(bad)
 
@@ -140,7 +140,7 @@ def test_patience_that_was_used_up_is_not_spent_on_the_next_request(stub: Stub) 
                 assert found(store, "sea") == ["sea"]
             else:
                 with pytest.raises(ServerError, match="too busy"):
-                    answer_all(store, [Query("sea")], WORDS, Fusion(), k=1)
+                    answer_all(store, [Query("sea")], WORDS, k=1)
             asked.append(len(stub.bodies("/papers/_msearch")))
     assert asked[0] > 1 and asked[1:4] == [1, 1, 1] and asked[4] > 1
 
@@ -172,7 +172,7 @@ def test_a_search_that_took_too_long_is_asked_once(stub: Stub) -> None:
     stub.answers["POST", "/papers/_msearch"] = [slowly]
     with ElasticStore(Connection(stub.url, request_timeout=0.3), "papers") as store:
         with pytest.raises(ServerError, match=r"did not answer within 0\.3 s"):
-            answer_all(store, [Query("sea")], WORDS, Fusion(), k=1)
+            answer_all(store, [Query("sea")], WORDS, k=1)
         assert len(stub.bodies("/papers/_msearch")) == 1
         answered.set()
 
@@ -284,7 +284,7 @@ def test_the_reason_of_a_failed_rrf_is_that_of_its_retrievers(stub: Stub, store:
         f"{RRF['reason']}: all shards failed: the field has no positions",
     )
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [body]})]
-    (error,) = answer_all(store, [Query("sea")], WORDS, Fusion(), k=1)
+    (error,) = answer_all(store, [Query("sea")], WORDS, k=1)
     assert isinstance(error, InvalidData) and "the field has no positions" in str(error)
 
 

@@ -16,7 +16,7 @@ from tiny_embedder import TinyEmbedder
 from ccheck.core.errors import InvalidData
 from ccheck.core.profiles import StoreProfile
 from ccheck.core.settings import Settings, config_files, resolve
-from ccheck.core.stages import Bm25, Dense, Fusion
+from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Filter, Query, Ranking
 from ccheck.pipeline.agreement import agreement
 from ccheck.pipeline.checker import Checker
@@ -54,7 +54,7 @@ def test_a_profile_names_the_fields_of_one_store(spec: str) -> None:
     index = spec.rpartition("/")[2]
     file.write_text(f'[stores.{index}]\ntitle = "heading^3"\ntext = "body.en"\nmetadata = ["year"]\n')
     with open_store(resolve({"store": spec}, {}).settings) as store:
-        (ranking,) = answer_all(store, [Query("ocean heading")], {"bm25": Bm25()}, Fusion(), k=2)
+        (ranking,) = answer_all(store, [Query("ocean heading")], {"bm25": Bm25()}, k=2)
         assert isinstance(ranking, Ranking)
         first = ranking.hits[0].document
         assert (first.id, first.title, first.text, first.metadata) == ("1", "Heading", TEXTS[1], {"year": 2001})
@@ -87,7 +87,7 @@ def test_documents_go_by_the_ids_in_a_field(client: httpx.Client, store: Elastic
     with ElasticStore(store._connection, store.index, FieldNames(id="doi")) as named:
         for retrievers in ({"bm25": Bm25()}, hybrid):
             for details in (True, False):
-                (ranking,) = answer_all(named, [query], retrievers, Fusion(), k=5, details=details)
+                (ranking,) = answer_all(named, [query], retrievers, k=5, details=details)
                 assert isinstance(ranking, Ranking)
                 found = {hit.document.id: hit.document.text for hit in ranking.hits}
                 assert found == {"b": "Glaciers of a.", "10.1/y": "Glaciers of b.", "c": "Glaciers of c."}

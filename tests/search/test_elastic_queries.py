@@ -232,13 +232,13 @@ def test_weights_that_a_server_does_not_know(stub: Stub) -> None:
     with ElasticStore(Connection(stub.url), "papers") as store:
         before = len(stub.bodies("/papers/_msearch")) + 1  # one looks at documents
         for _ in range(2):
-            answer_all(store, [Query("sea")], two, Fusion(), k=1, details=False)
+            answer_all(store, [Query("sea")], two, k=1, details=False)
         asked = [b'"rrf"' in sent for sent in stub.bodies("/papers/_msearch")[before:]]
         assert asked == [True, False, False]
         same: dict[str, Retriever] = {"a": Bm25(), "b": Bm25()}
-        answer_all(store, [Query("sea")], same, Fusion(), k=1, details=False)
+        answer_all(store, [Query("sea")], same, k=1, details=False)
         assert b'"rrf"' in stub.bodies("/papers/_msearch")[-1]  # without weights it still fuses
-        answer_all(store, [Query("sea")], same, Fusion(), k=1)
+        answer_all(store, [Query("sea")], same, k=1)
         assert b'"rrf"' not in stub.bodies("/papers/_msearch")[-1]  # its scores would be searched for twice
 
 

@@ -54,7 +54,7 @@ def test_one_id_in_two_shards_is_one_document(client: httpx.Client, store: Elast
     retrievers: dict[str, Retriever] = {"bm25": Bm25(fields={"body": 1.0})}
     (found,) = rank_all(store, [Query("sea")], retrievers)
     assert found == {"bm25": [("same", pytest.approx(best["_score"]))]}
-    (ranking,) = answer_all(store, [Query("sea")], retrievers, Fusion(), k=5)
+    (ranking,) = answer_all(store, [Query("sea")], retrievers, k=5)
     assert ids(ranking) == ["same"] and isinstance(ranking, Ranking)
     assert ranking.hits[0].score == pytest.approx(best["_score"])
     assert ranking.hits[0].document.text == best["_source"]["body"]
@@ -125,7 +125,7 @@ def test_a_rollover_is_noticed(client: httpx.Client, store: ElasticStore) -> Non
         known._known = None
         for asks in (
             known.info,
-            lambda known=known: answer_all(known, [Query("sea")], WORDS, Fusion(), k=1),
+            lambda known=known: answer_all(known, [Query("sea")], WORDS, k=1),
             lambda known=known: known.prepare(Layout()),
             known.removal,
             known.drop,
@@ -189,7 +189,7 @@ def test_a_search_that_was_answered_in_part_is_an_error(
     whole = {"status": 200, "hits": {"hits": []}, "_shards": {"total": 3, "failed": 0}, "timed_out": False}
     stub.answers["POST", "/papers/_msearch"] = [(200, {"responses": [whole, whole | flaw]})]
     queries = [Query("sea"), Query("ice")]
-    good, bad = answer_all(asked, queries, WORDS, Fusion(), k=3)
+    good, bad = answer_all(asked, queries, WORDS, k=3)
     assert ids(good) == [] and isinstance(bad, ServerError)
     with pytest.raises(ServerError, match=said):
         raise bad

@@ -15,7 +15,7 @@ from tiny_embedder import TinyEmbedder
 
 from ccheck.core.errors import CcheckError
 from ccheck.core.settings import resolve
-from ccheck.core.stages import Bm25, Fusion
+from ccheck.core.stages import Bm25
 from ccheck.core.types import Query
 from ccheck.encode import dense
 from ccheck.search.elastic import ElasticStore, connection_from, diagnose
@@ -77,7 +77,7 @@ def denied(ran: Ran, action: str) -> None:
 def found(index: str = "papers") -> list[str]:
     """The ids of what a query finds, as the command asks for it."""
     with ElasticStore(connection_from(resolve().settings), index) as store:
-        (ranking,) = answer_all(store, [Query("sea level has risen")], {"bm25": Bm25()}, Fusion(), k=10)
+        (ranking,) = answer_all(store, [Query("sea level has risen")], {"bm25": Bm25()}, k=10)
         if isinstance(ranking, CcheckError):
             raise ranking
         return [hit.document.id for hit in ranking.hits]

@@ -96,7 +96,7 @@ def test_the_servers_fusion_and_our_own_rank_alike(
         monkeypatch.setattr(scifact_store, "_native", native)
         monkeypatch.setattr(scifact_store, "_native_weights", native)
         answered.clear()
-        rankings = answer_all(scifact_store, queries, retrievers, Fusion(), k=25, **options)
+        rankings = answer_all(scifact_store, queries, retrievers, k=25, **options)
         # Who fused: the server in answers without an error, or ccheck after it refused.
         assert ((True, True) in answered) is (native and takes)
         assert (scifact_store._native and scifact_store._native_weights) is (native and takes)
@@ -400,7 +400,7 @@ def test_filters_on_an_index_of_others(
 def test_dates_of_an_index_of_others(store: ElasticStore, foreign: httpx.Client) -> None:
     assert ids(search(store, Query("sea"), {"bm25": Bm25()}, filters=[before("2012-01-01")])) == ["p0"]
     with pytest.raises(UsageError, match="which only = and != can compare"):
-        answer_all(store, [Query("sea")], {"bm25": Bm25()}, Fusion(), k=1, filters=[parse_filter("authors.name>A")])
+        answer_all(store, [Query("sea")], {"bm25": Bm25()}, k=1, filters=[parse_filter("authors.name>A")])
 
 
 def test_fields_of_an_index_of_others_can_be_named(

@@ -64,7 +64,7 @@ def filled(request: pytest.FixtureRequest) -> Iterator[ElasticStore]:
 
 
 def search(store: ElasticStore, query: Query, **retrievers: Any) -> Ranking:
-    (answer,) = answer_all(store, [query], retrievers, Fusion(), k=20)
+    (answer,) = answer_all(store, [query], retrievers, k=20)
     assert isinstance(answer, Ranking), answer
     return answer
 
@@ -196,7 +196,7 @@ def test_units_by_key(filled: ElasticStore) -> None:
 def test_what_is_not_there_is_named(filled: ElasticStore) -> None:
     for retriever, said in ((Bm25(units="paragraph"), "paragraph"), (Dense(units="long-window"), "vectors")):
         with pytest.raises(NotFound, match=said):
-            answer_all(filled, [Query("sea")], {"one": retriever}, Fusion(), k=5)
+            answer_all(filled, [Query("sea")], {"one": retriever}, k=5)
     for method in (filled.search, filled.rankings):
         more: dict[str, Any] = {"fusion": Fusion(), "k": 5} if method == filled.search else {}
         with pytest.raises(UsageError, match="rank different things"):

@@ -20,7 +20,7 @@ from searching import answer_all
 
 from ccheck.core.errors import NotFound, ServerError, UsageError
 from ccheck.core.layout import Layout
-from ccheck.core.stages import Bm25, Fusion
+from ccheck.core.stages import Bm25
 from ccheck.core.types import Filter, Hit, Query, Ranking
 from ccheck.search.elastic import Connection, ElasticStore
 
@@ -154,7 +154,7 @@ def test_an_index_of_another_cluster_is_searched(
         expected, found = (
             [(hit.document, round(hit.score, 5)) for hit in ranking.hits if isinstance(ranking, Ranking)]
             for store in (near, away)
-            for ranking in answer_all(store, [query], {"bm25": Bm25()}, Fusion(), k=5)
+            for ranking in answer_all(store, [query], {"bm25": Bm25()}, k=5)
         )
         assert found == expected and [one.id for one, _ in found] == ["p0", "p1"]
         ((narrowed,),) = away.narrowed([query], [[Hit(1, found[0][0], 1.0)]])
@@ -174,7 +174,7 @@ def test_an_index_of_another_cluster_is_searched(
     here = {"title": 1, "passages": [{"text": "Glaciers of here."}]}
     httpx.put(f"{own_node.url}/{index}/_doc/p0?refresh=true", json=here, timeout=60).raise_for_status()
     with ElasticStore(Connection(own_node.url), f"{index},{far}:{index}") as both:
-        (ranking,) = answer_all(both, [Query("glaciers")], {"bm25": Bm25()}, Fusion(), k=5)
+        (ranking,) = answer_all(both, [Query("glaciers")], {"bm25": Bm25()}, k=5)
         assert isinstance(ranking, Ranking)
         assert sorted(hit.document.id for hit in ranking.hits) == [f"{index}/p0", f"{far}:{index}/p0"]
         info = both.info()

@@ -29,7 +29,7 @@ from searching import answer_all, rank_all
 
 from ccheck.core.errors import CcheckError, InvalidData
 from ccheck.core.layout import MAIN_VECTORS
-from ccheck.core.stages import Bm25, Dense, Fusion
+from ccheck.core.stages import Bm25, Dense
 from ccheck.core.types import Query
 from ccheck.search.filters import parse_filter
 from ccheck.search.local import LocalStore, bm25, sparse, vectors
@@ -91,7 +91,7 @@ def test_rows_that_are_not_as_written_are_an_error(folder: Path, statement: str)
         lambda store: dense_first(store, 7) == "d7",
         lambda store: store.get(["d7"])["d7"].text == "paper number7",
         lambda store: len(store.digests([f"d{i}" for i in range(60)])) == 59,
-        lambda store: len(answer_all(store, [Query("paper")], {"b": Bm25()}, Fusion(), k=9, filters=[YEAR])) == 1,
+        lambda store: len(answer_all(store, [Query("paper")], {"b": Bm25()}, k=9, filters=[YEAR])) == 1,
     ]
     said = 0
     for ask in asked:

@@ -15,7 +15,7 @@ from store_documents import unit
 from store_units import ENTRIES, TEXTS, UNITS, VECTORS, entry
 
 from ccheck.core.errors import CcheckError, InvalidData
-from ccheck.core.stages import Bm25, Dense, Fusion, Retriever
+from ccheck.core.stages import Bm25, Dense, Retriever
 from ccheck.core.types import Query
 from ccheck.search import Filter
 from ccheck.search.local import LocalStore, upkeep
@@ -105,7 +105,7 @@ def test_units_that_are_not_as_written_are_an_error(folder: Path, statement: str
     connection.close()
     asked: list[Callable[[LocalStore], object]] = [
         lambda store: store.get_units("sentences", ["sea#0"]),
-        lambda store: answer_all(store, [Query("gauges")], {"one": Bm25(units="sentences")}, Fusion(), k=1),
+        lambda store: answer_all(store, [Query("gauges")], {"one": Bm25(units="sentences")}, k=1),
         lambda store: store.rebuild(),
     ]
     for ask in asked:
@@ -171,7 +171,7 @@ def test_a_scope_is_evaluated_once(folder: Path, monkeypatch: pytest.MonkeyPatch
         return passing(self, filters)
 
     monkeypatch.setattr(Database, "passing", noted)
-    monkeypatch.setattr("ccheck.search.local.scopes.KEPT", 3)
+    monkeypatch.setattr("ccheck.search.local.snapshot.KEPT", 3)
     one, other, late = Filter("_id", "=", "sea"), Filter("_id", "=", "ice"), Filter("year", ">=", "2015")
     queries = [Query("sea", unit(1), filters=scope) for scope in ((one,), (other,), (one,), (), (other,), (late, late))]
     with LocalStore(folder) as store:

@@ -49,7 +49,7 @@ def test_a_store_that_does_not_exist(make_store: Callable[[], Store]) -> None:
     store = make_store()
     assert store.info() is None
     with pytest.raises(NotFound, match="ccheck ingest"):
-        answer_all(store, [Query("sea")], BM25, Fusion(), k=1)
+        answer_all(store, [Query("sea")], BM25, k=1)
     with pytest.raises(NotFound):
         store.count()
     with pytest.raises(NotFound):
@@ -236,7 +236,7 @@ def test_bm25_over_chosen_fields(store: Store) -> None:
     both = {"bm25": Bm25(fields={"title": 2.0, "text": 1.0})}
     assert ids(search(store, Query("sea"), both))[0] == "sea"
     with pytest.raises(UsageError, match="titel"):
-        answer_all(store, [Query("sea")], {"bm25": Bm25(fields={"titel": 1.0})}, Fusion(), k=1)
+        answer_all(store, [Query("sea")], {"bm25": Bm25(fields={"titel": 1.0})}, k=1)
 
 
 def test_dense_scores_are_cosines(store: Store) -> None:
@@ -299,7 +299,7 @@ def test_k_and_depth(store: Store) -> None:
 
 def test_many_queries_at_once_are_answered_in_order(store: Store) -> None:
     queries = [Query("influenza", VECTORS["flu"]), Query("the of and"), Query("tea", VECTORS["tea"]), Query("")]
-    rankings = answer_all(store, queries, BOTH, Fusion(), k=1)
+    rankings = answer_all(store, queries, BOTH, k=1)
     firsts = [
         ranking.hits[0].document.id if isinstance(r := ranking, Ranking) and r.hits else None for ranking in rankings
     ]
@@ -310,7 +310,7 @@ def test_dense_needs_vectors(make_store: Callable[[], Store]) -> None:
     store = make_store()
     fill(store, Layout(), [entry(DOCUMENTS[0])])
     with pytest.raises(NotFound, match="no vectors"):
-        answer_all(store, [Query("sea", VECTORS["sea"])], DENSE, Fusion(), k=1)
+        answer_all(store, [Query("sea", VECTORS["sea"])], DENSE, k=1)
 
 
 # -- filters
@@ -431,4 +431,4 @@ def test_matching_words_are_found_in_what_is_stored(store: Store) -> None:
 
 def test_an_error_says_what_failed(store: Store) -> None:
     with pytest.raises(CcheckError):
-        answer_all(store, [Query("sea", unit(1)[:4])], DENSE, Fusion(), k=1)
+        answer_all(store, [Query("sea", unit(1)[:4])], DENSE, k=1)

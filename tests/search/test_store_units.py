@@ -143,7 +143,7 @@ def test_depth_counts_units_also_with_parents(store: Store) -> None:
 
 def test_projected_units_are_joined_with_documents(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"words": Bm25(), "sentences": Bm25(units="sentences", parents="max")}
-    (ranking,) = answer_all(store, [Query("gauges")], retrievers, Fusion(), k=10)
+    (ranking,) = answer_all(store, [Query("gauges")], retrievers, k=10)
     assert isinstance(ranking, Ranking)
     assert [(hit.document.id, hit.score) for hit in ranking.hits] == [("sea", pytest.approx(2 / 61))]
 
@@ -151,12 +151,12 @@ def test_projected_units_are_joined_with_documents(store: Store) -> None:
 def test_a_ranking_of_different_things_is_refused(store: Store) -> None:
     retrievers: dict[str, Retriever] = {"words": Bm25(), "sentences": Bm25(units="sentences")}
     with pytest.raises(UsageError, match=r"words ranks documents.*sentences ranks units sentences"):
-        answer_all(store, [Query("sea")], retrievers, Fusion(), k=10)
+        answer_all(store, [Query("sea")], retrievers, k=10)
     with pytest.raises(UsageError, match="different things"):
         rank_all(store, [Query("sea")], retrievers)
     both: dict[str, Retriever] = {"one": Bm25(units="paragraphs"), "two": Bm25(units="sentences")}
     with pytest.raises(UsageError, match="different things"):
-        answer_all(store, [Query("sea")], both, Fusion(), k=10)
+        answer_all(store, [Query("sea")], both, k=10)
 
 
 # -- documents that are replaced and removed
@@ -241,7 +241,7 @@ def test_each_query_has_a_scope_of_its_own(store: Store) -> None:
 
 
 def searched_all(store: Store, queries: Sequence[Query], retrievers: Mapping[str, Retriever]) -> list[Ranking]:
-    found = answer_all(store, queries, retrievers, Fusion(), k=1)
+    found = answer_all(store, queries, retrievers, k=1)
     return [one for one in found if isinstance(one, Ranking)]
 
 
@@ -322,7 +322,7 @@ def test_units_by_their_keys(store: Store) -> None:
 def test_a_granularity_that_the_store_does_not_have(store: Store) -> None:
     for retriever in (Bm25(units="windows"), Dense(units="windows"), Dense(units="paragraphs", parents="max")):
         for ask in (
-            lambda one=retriever: answer_all(store, [Query("sea", unit(1))], {"one": one}, Fusion(), k=1),
+            lambda one=retriever: answer_all(store, [Query("sea", unit(1))], {"one": one}, k=1),
             lambda one=retriever: rank_all(store, [Query("sea", unit(1))], {"one": one}),
         ):
             with pytest.raises(NotFound, match=f"{retriever.units}.*ccheck ingest FILE"):
