@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..core.adjust import Changes, resolved
+from ..core.adjust import Changes, printed, resolved
 from ..core.errors import CcheckError, Incomplete, ServerError, UsageError, batch_error
 from ..core.files import check_outputs
 from . import opt
@@ -419,7 +419,11 @@ def _about(resolved: Resolved, checked: Checker) -> About:
 
 
 def _show_prompts(checked: Checker, asked: Asked, filters: Sequence[Filter], claims: list[Claim]) -> None:
-    """Print what a language model would be asked, as JSON Lines, with an estimate on standard error."""
+    """Print the resolved pipeline and what a language model would be asked, as JSON Lines.
+
+    An estimate goes to standard error.
+    """
+    print_json({"pipeline": printed(checked.recipe)})
     calls = tokens = answers = cached = 0
     skipped: list[str] = []
     for prompt in checked.prompts(claims, k=asked.k, filters=filters, skipped=skipped.append):

@@ -119,7 +119,7 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
 
     Contacts neither the hub nor the servers of language models. If a model is not installed, the exit code is 4.
     """
-    from ..core.adjust import resolved
+    from ..core.adjust import printed, resolved
     from ..core.errors import MissingExtra
     from ..core.models import find_model
     from ..core.recipe import load_recipe, models_used, ways_to_get
@@ -151,7 +151,7 @@ def check(name: str, *, replace: tuple[str, ...], as_json: bool) -> None:
                 missing = missing or stage.required
                 models[part] = f"reranker, not available here: {error}"
     if as_json:
-        stages = recipe.model_dump(mode="json", exclude_none=True, exclude={"name", "ablations", "tables", "decisions"})
+        stages = printed(recipe)
         print_json({"recipe": recipe.name, "usable": not missing, "models": models, **stages})
     else:
         retrievers = ", ".join(f"{key} ({stage.kind}, {stage.depth})" for key, stage in recipe.retrievers.items())

@@ -83,6 +83,12 @@ def filled(recipe: Recipe, settings: Settings) -> Recipe:
     return recipe.model_copy(update=update) if update else recipe
 
 
+def printed(recipe: Recipe) -> dict[str, Any]:
+    """A resolved pipeline as JSON values: the stages with all their keys, without what the recipe says of itself."""
+    about = {"name", "description", "source", "extends", "ablations", "tables", "decisions", "fine_tuned"}
+    return recipe.model_dump(mode="json", exclude_none=True, exclude=about)
+
+
 def with_llm(stage: S, llm: str, *, over: bool = True) -> S:
     """The stage, and those within it, with this language model; without `over`, where they name none."""
     update: dict[str, Any] = {}

@@ -160,7 +160,9 @@ def test_a_dry_run_asks_nobody(at, monkeypatch):
     with scripted(judge) as server:
         ran = ccheck(*at(server.url, SEA, "--dry-run"))
         assert ran.code == 0 and server.requests == []
-    assert len(ran.objects) == 3 and all(SEA in json.dumps(prompt["messages"]) for prompt in ran.objects)
+    first, *prompts = ran.objects
+    assert first["pipeline"]["verdict"]["method"] == "llm" and first["pipeline"]["verdict"]["model"] == "m"
+    assert len(prompts) == 3 and all(SEA in json.dumps(prompt["messages"]) for prompt in prompts)
     assert "would ask 3 questions of about" in ran.err and "less than 0.01 at your prices" in ran.err
     with_none = ccheck(*at("http://127.0.0.1:9/v1", SEA, "--dry-run", "--verdict", "none"))
     assert with_none.code == 2 and "the judge is not a language model" in with_none.err
