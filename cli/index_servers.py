@@ -25,7 +25,7 @@ index_type_option = click.option(
     "--index-type",
     type=click.Choice(INDEX_TYPES),
     metavar="TYPE",
-    help=f"How the server indexes vectors: {', '.join(INDEX_TYPES)}.  [default: int8_hnsw]",
+    help=f"How the server indexes vectors: {', '.join(INDEX_TYPES)}.  [default: int8_hnsw; migrate keeps the index's]",
 )
 shards_option = opt.number("--shards", least=1, most=1024, help="Number of primary shards.  [default: 1]")
 replicas_option = opt.number(
