@@ -85,7 +85,7 @@ def retrieval_is_weak(language: str, retrievers: Mapping[str, Retriever], finger
     if not made_for:
         return []
     return [
-        f"retrieval is weak: the claim seems to be in {language}, and ccheck's {' and '.join(made_for)} "
+        f"retrieval is weak: the claim seems to be in {language}, and {' and '.join(made_for)} "
         f"{'were' if len(made_for) > 1 else 'was'} made for {MADE_FOR}. Papers that bear on it may be missing"
     ]
 

@@ -175,7 +175,11 @@ def judged(run: Run, states: Sequence[ClaimState]) -> Iterator[ClaimState]:
     asked = cases(run, states)
     answers = zip(all_judged(method, asked), asked, strict=False) if method is not None else iter(())
     for state in states:
-        if state.error is None and irrelevant(run, state):
+        if state.error is None and not state.hits and (language := foreign_language(state.text)) is not None:
+            why = f"nothing was found, and the claim seems to be in {language}: retrieval may not have been made for it"
+            state.verdict = Verdict(None, error=why)
+            state.timings_ms["verdict"] = 0.0
+        elif state.error is None and irrelevant(run, state):
             state.verdict = nothing_bears(state.relevance or 0.0, len(state.evidence), state.empty)
             state.timings_ms["verdict"] = 0.0
         elif state.error is None and method is None:

@@ -297,6 +297,7 @@ INTERRUPTED = """
 import sys
 from pathlib import Path
 from ccheck.llm import open_llm
+from ccheck.core.runtime import Runtime
 from ccheck.core.stages import VerdictStage
 from ccheck.core.settings import Settings
 from ccheck.core.types import Claim, Document, Evidence, Hit
