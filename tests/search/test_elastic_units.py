@@ -197,10 +197,8 @@ def test_what_is_not_there_is_named(filled: ElasticStore) -> None:
     for retriever, said in ((Bm25(units="paragraph"), "paragraph"), (Dense(units="long-window"), "vectors")):
         with pytest.raises(NotFound, match=said):
             answer_all(filled, [Query("sea")], {"one": retriever}, k=5)
-    for method in (filled.search, filled.rankings):
-        more: dict[str, Any] = {"fusion": Fusion(), "k": 5} if method == filled.search else {}
-        with pytest.raises(UsageError, match="rank different things"):
-            method([Query("sea")], {"units": WORDS, "whole": Bm25()}, **more)
+    with pytest.raises(UsageError, match="rank different things"):
+        rank_all(filled, [Query("sea")], {"units": WORDS, "whole": Bm25()})
     with pytest.raises(InvalidData, match="3 dimensions"):
         rank_all(filled, [Query("", vectors(1, 1)[0][:3])], {"dense": VECTORS})
 
