@@ -12,6 +12,8 @@ import functools
 import re
 from collections.abc import Callable
 
+from .text import printable
+
 MADE_FOR = "English"
 """The language of the packaged stance model, of all-MiniLM-L6-v2 and of the analysis of words for BM25."""
 MARGIN = 20.0
@@ -47,7 +49,7 @@ _NAMES = {
 @functools.lru_cache(maxsize=4096)
 def foreign_language(text: str) -> str | None:
     """The name of the language of a text that is clearly not English; None for English, and where it can't be told."""
-    text = text[:MOST_CHARS]
+    text = printable(text[:MOST_CHARS])  # control characters are no sign of any language
     words = _WORD.findall(text)
     common = sum(word in _COMMON for word in words)
     if not words or (common and common * _RARELY >= len(words)):

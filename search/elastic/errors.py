@@ -40,6 +40,8 @@ _STATUS = {"security_exception": 403, "index_not_found_exception": 404, "routing
 _TOO_MANY_CLAUSES = frozenset({"too_many_clauses", "too_many_nested_clauses"})
 _REJECTED = re.compile(r"rejected execution of .*\[name = (?:[^/,\]]*/)?([\w-]+).*", re.DOTALL)
 """A rejection's reason is a page of Java objects, with the pool's name among them."""
+_OWN_ALIAS = re.compile(r"-writes-[0-9a-f]{16}$")
+"""The end of the name that an index is written to by (`bound`); people know the index."""
 _WRITE_BLOCK = "FORBIDDEN/8/"
 """The part of the server's reason that only a write block has."""
 _LONGEST = 600
@@ -113,6 +115,7 @@ def translate(error: Exception, connection: Connection, index: str | None) -> Cc
 
 def from_response(status: int, body: Any, connection: Connection, index: str | None) -> CcheckError:
     """The error for an answer of the server, or for one part of an answer."""
+    index = _OWN_ALIAS.sub("", index) if index else index
     where = f"{connection.name}/{index}" if index else connection.name
     kind, reason = reason_of(body)
     if status == 404 and kind in ("index_not_found_exception", "alias_missing", "aliases_not_found_exception"):

@@ -289,7 +289,8 @@ def _foreign(index: Index, filter_: Filter) -> Body:
         raise UsageError(f"the field {filter_.field!r} of {index.name} can't be compared: {known.why}")
     if known.type in NUMBERS:
         number = as_number(filter_.value)
-        value = filter_.value if filter_.value.isdecimal() else number
+        # Digits stay text, which the server reads exactly: a float would round a long id.
+        value = filter_.value if number is not None and filter_.value.isdecimal() else number
         return _NOTHING if value is None else _compare(filter_.field, filter_.operator, value)
     if known.type == "boolean":
         is_truth = filter_.operator == "=" and filter_.value in ("true", "false")

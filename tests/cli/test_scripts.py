@@ -103,7 +103,7 @@ def test_query_and_its_resume(papers, tmp_path):
     with Checker(settings(papers, recipe="bm25"), recipe=recipe) as checker:
         key = settings_key(checker.settings, recipe, checker.store.name, 2, (), strict=False)
         earlier = earlier_answers(str(tmp_path / "answers.jsonl"), key, {("1", "tea"), ("3", "sea level")})
-        made = [answer for _, answer in check_batch(checker, iter_claims(file), k=2, key=key, earlier=earlier)]
+        made = [one.answer for one in check_batch(checker, iter_claims(file), k=2, key=key, earlier=earlier)]
     assert list(earlier) == [("1", "tea")]
     for told in (ran.objects, resumed.objects):
         assert [{**one, "timings_ms": {}} for one in told] == [{**one, "timings_ms": {}} for one in made]

@@ -301,7 +301,7 @@ def test_semantic_text_is_searched_by_the_servers_own_inference(
         (document,) = search(store, "ice is lost", {"dense": Dense(field="content", depth=7)}, filters=filters)
         assert document.text == PROSE
         query = {"semantic": {"field": "content", "query": "ice is lost"}}
-        later = [{"range": {"year": {"gt": 2000.0}}}]
+        later = [{"range": {"year": {"gt": "2000"}}}]
         assert asked[-1]["retriever"] == {"standard": {"query": query, "filter": later}}
         both: dict[str, Retriever] = {"bm25": Bm25(), "dense": Dense(field="content")}
         if words:
