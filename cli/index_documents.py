@@ -161,6 +161,10 @@ def remove(
             "name what to remove: ids, a condition (--filter), or a file with the documents to keep (--not-in)"
         )
     with _opened(store) as opened:
+        info = opened.info()
+        assert info is not None
+        # From here on this is one index: what is shown is what goes, even if the name is given to another meanwhile.
+        opened.prepare(info.layout)
         if ids:
             found = list(opened.get(list(ids)))
         elif filters:
@@ -176,9 +180,6 @@ def remove(
         if not confirmed(f"Remove {len(found):,} of {total} from {opened.name} ({some})?", yes=yes):
             notice("nothing was removed")
             return
-        info = opened.info()
-        assert info is not None
-        opened.prepare(info.layout)
         removed = sum(opened.delete(some) for some in chunked(found, AT_ONCE))
         opened.publish()
         if not quiet:

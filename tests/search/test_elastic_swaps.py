@@ -9,11 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
-from cli_runs import jsonl
+from cli_runs import ccheck, jsonl
 from elastic_indices import LAYOUT, entry, node_client  # noqa: F401 (a fixture)
 from filling import fill
 from tiny_embedder import TinyEmbedder
 
+from ccheck.cli import index_documents
 from ccheck.core.errors import CcheckError, InvalidData
 from ccheck.core.layout import Chunking
 from ccheck.core.settings import Settings
@@ -206,6 +207,38 @@ def test_what_was_shown_is_removed_and_nothing_else(
         with pytest.raises(InvalidData, match="Nothing was removed"):
             store.drop()
     assert client.get(f"/{second}/_count").json()["count"] == 1
+
+
+@pytest.mark.parametrize("lease", [0.0, 5.0])
+def test_documents_are_removed_from_no_other_index_than_the_one_that_was_shown(
+    monkeypatch: pytest.MonkeyPatch,
+    client: httpx.Client,
+    elasticsearch_url: str,
+    elasticsearch_index: str,
+    lease: float,
+) -> None:
+    """The name goes to another store of ours, which has the same document, while the question is on the screen."""
+    monkeypatch.setattr(writing, "LEASE_SECONDS", lease)
+    first, second = f"{elasticsearch_index}-000001", f"{elasticsearch_index}-second-000001"
+    for name in (elasticsearch_index, f"{elasticsearch_index}-second"):
+        with ElasticStore(Connection(elasticsearch_url), name) as store:
+            fill(store, LAYOUT, [entry("a"), entry("b")])
+
+    def agree(question: str, *, yes: bool) -> bool:
+        actions = [
+            {"remove": {"index": first, "alias": elasticsearch_index}},
+            {"add": {"index": second, "alias": elasticsearch_index}},
+        ]
+        client.post("/_aliases", json={"actions": actions}).raise_for_status()
+        return True
+
+    monkeypatch.setattr(index_documents, "confirmed", agree)
+    ran = ccheck("index", "remove", "a", "--store", f"{elasticsearch_url}/{elasticsearch_index}")
+    assert ran.code == (0 if lease else InvalidData.exit_code), ran.err
+    assert lease or f"0 in {first} were written or removed, and none elsewhere" in " ".join(ran.err.split())
+    for index, left in ((first, 1 if lease else 2), (second, 2)):
+        client.post(f"/{index}/_refresh").raise_for_status()
+        assert client.get(f"/{index}/_count").json()["count"] == left
 
 
 def test_a_migration_writes_to_no_other_index(
