@@ -99,13 +99,13 @@ def test_an_ingest_that_was_cut_off_is_said_once(papers, files, tmp_path):
 
 def test_nothing_is_computed_twice(papers, files, monkeypatch):
     asked: list[int] = []
-    rankings = LocalStore.rankings
+    rank = LocalStore.rank
 
-    def counted(self, queries, *rest, **named):
-        asked.append(len(queries))
-        return rankings(self, queries, *rest, **named)
+    def counted(self, search):
+        asked.append(len(search.queries))
+        return rank(self, search)
 
-    monkeypatch.setattr(LocalStore, "rankings", counted)
+    monkeypatch.setattr(LocalStore, "rank", counted)
     arguments = ("evaluate", "bm25", *files.options, "--store", papers)
     first = ccheck(*arguments, "--json")
     assert asked == [12]
@@ -128,13 +128,13 @@ def test_a_run_that_was_killed_goes_on(papers, files, tmp_path):
         "from ccheck.pipeline import checker\n"
         "from ccheck.search.local.store import LocalStore\n"
         "checker.MEASURED_BATCH = 12\n"
-        "rankings, calls = LocalStore.rankings, []\n"
-        "def slow(self, *rest, **named):\n"
+        "rank, calls = LocalStore.rank, []\n"
+        "def slow(self, search):\n"
         "    calls.append(1)\n"
         "    if len(calls) == 2:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return rankings(self, *rest, **named)\n"
-        "LocalStore.rankings = slow\n"
+        "    return rank(self, search)\n"
+        "LocalStore.rank = slow\n"
         "from ccheck.cli import main\n"
         "main()\n"
     )
@@ -266,14 +266,14 @@ def test_an_interrupt_shows_what_is_done(papers, files):
     code = (
         "import os, signal, threading, time\n"
         "from ccheck.search.local.store import LocalStore\n"
-        "rankings, calls = LocalStore.rankings, []\n"
-        "def slow(self, *rest, **named):\n"
+        "rank, calls = LocalStore.rank, []\n"
+        "def slow(self, search):\n"
         "    calls.append(1)\n"
         "    if len(calls) == 2:\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "        time.sleep(60)\n"
-        "    return rankings(self, *rest, **named)\n"
-        "LocalStore.rankings = slow\n"
+        "    return rank(self, search)\n"
+        "LocalStore.rank = slow\n"
         "from ccheck.cli import main\n"
         "main()\n"
     )

@@ -164,10 +164,10 @@ def test_a_server_that_fails_before_the_first_answer(batch: Any, monkeypatch: py
     def gone(*_: Any, **__: Any) -> Any:
         raise ServerError("it is gone")
 
-    monkeypatch.setattr(LocalStore, "search", gone)
+    monkeypatch.setattr(LocalStore, "rank", gone)
     ran = batch()
     assert (ran.code, ran.out) == (6, "") and "it is gone" in ran.err
-    monkeypatch.setattr(LocalStore, "search", lambda _, queries, *__, **___: [ServerError("too busy")] * len(queries))
+    monkeypatch.setattr(LocalStore, "rank", lambda _, search: [ServerError("too busy")] * len(search.queries))
     ran = batch()
     assert ran.code == 6 and [one["error"] for one in ran.objects] == ["too busy"] * 6
     assert "6 of 6 claims could not be checked" in ran.err
@@ -180,15 +180,15 @@ def test_a_store_that_fails_midway(
 
     whole = batch()
     monkeypatch.setattr("ccheck.pipeline.checker.BATCH", 2)
-    search, calls = LocalStore.search, iter(range(10))
+    rank, calls = LocalStore.rank, iter(range(10))
 
-    def at_times(*arguments: Any, **options: Any) -> Any:
+    def at_times(self: LocalStore, search: Any) -> Any:
         if next(calls) == 1:
             raise ServerError("it is gone")
-        return search(*arguments, **options)
+        return rank(self, search)
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalStore, "search", at_times)
+        patch.setattr(LocalStore, "rank", at_times)
         ran = batch()
     assert ran.code == 7 and "2 of 6 claims could not be checked" in ran.err
     assert [one.get("error") for one in ran.objects] == [None, None, "it is gone", "it is gone", None, None]

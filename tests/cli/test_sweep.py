@@ -25,13 +25,13 @@ def two(tmp_path: Path) -> Path:
 
 def test_what_does_not_change_is_not_run_again(papers, files, two, monkeypatch):
     asked: list[tuple[str, int, int]] = []
-    rankings = LocalStore.rankings
+    rank = LocalStore.rank
 
-    def counted(self, queries, retrievers, **named):
-        asked.extend((name, stage.depth, len(queries)) for name, stage in retrievers.items())
-        return rankings(self, queries, retrievers, **named)
+    def counted(self, search):
+        asked.extend((name, stage.depth, len(search.queries)) for name, stage in search.retrievers.items())
+        return rank(self, search)
 
-    monkeypatch.setattr(LocalStore, "rankings", counted)
+    monkeypatch.setattr(LocalStore, "rank", counted)
     arguments = ("sweep", two, *files.options, "--store", papers, "--json", "--metric", "R@5")
     grid = (
         "--grid",
