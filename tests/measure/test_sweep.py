@@ -10,6 +10,7 @@ from evaluation_data import ScriptedChecker
 
 from ccheck.core.errors import InvalidData, UsageError
 from ccheck.core.recipe import changed, load_recipe
+from ccheck.core.runtime import Runtime
 from ccheck.core.types import Claim
 from ccheck.lab.measure.evaluate import evaluate
 from ccheck.lab.measure.session import EvaluationData
@@ -158,7 +159,14 @@ def test_the_held_out_figure_is_of_claims_that_were_not_chosen_on():
 def test_each_point_is_measured_under_a_name_that_says_where_it_is():
     called: list[str] = []
 
+    @contextmanager
+    def progress(name, unit):
+        called.append(name)
+        yield lambda done, total: None
+
     class Measuring:
+        runtime = Runtime(progress=progress)
+
         def prepare(self, recipe, data):
             return recipe
 
@@ -170,14 +178,9 @@ def test_each_point_is_measured_under_a_name_that_says_where_it_is():
                 ScriptedChecker({"1": ["right"]}, recipe=recipe), data.claims, data.qrels, metrics=data.metrics
             )
 
-    @contextmanager
-    def progress(name):
-        called.append(name)
-        yield lambda done, total: None
-
     axes = {"fusion.k": [10, 60], "retrievers.dense": [True, False]}
     data = EvaluationData(CLAIMS[1:2], QRELS, None, ("R@5",), 10)
-    found = list(sweep(Measuring(), DEFAULT, axes, data, progress))
+    found = list(sweep(Measuring(), DEFAULT, axes, data))
     assert called[1] == "2/4 fusion.k=10 retrievers.dense=false" and len(found) == 4
     assert [one.evaluation.recipe.fusion.k for one in found] == [10, 10, 60, 60]
     assert describe({"fusion.method": "rrf"}) == "fusion.method=rrf"
