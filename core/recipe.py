@@ -338,7 +338,7 @@ def _with_kinds(data: dict[str, Any]) -> dict[str, Any]:
     """A stage without `kind` has the kind that its name says; a reranker is then a model."""
     known: dict[str, tuple[tuple[str, ...], str | None]] = {
         "retrievers": ((), None),
-        "rerankers": (("ensemble", "late", "learned", "listwise"), "model"),
+        "rerankers": (("ensemble", "late", "listwise"), "model"),
     }
     for stages, (kinds, usual) in known.items():
         tables = data.get(stages)

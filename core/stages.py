@@ -372,22 +372,8 @@ class ListwiseStage(Stage):
         return ((self.llm, "language model"),)
 
 
-class LearnedStage(Stage):
-    """Reorders documents with gradient-boosted trees over scores, ranks and words shared with the claim.
-
-    `model` is a file that `ccheck train learned-reranker` wrote.
-    """
-
-    scores_texts: ClassVar[bool] = False
-    kind: Literal["learned"] = "learned"
-    model: Path
-    depth: int = Field(default=50, ge=1, le=10_000, description="how many documents it reads")
-    alpha: float = Field(default=0.0, ge=0, le=1, description=_ALPHA)
-    required: bool = Field(default=True, description=_REQUIRED)
-
-
 RerankerStage: TypeAlias = Annotated[
-    ModelStage | LateStage | EnsembleStage | ListwiseStage | LearnedStage, Field(discriminator="kind")
+    ModelStage | LateStage | EnsembleStage | ListwiseStage, Field(discriminator="kind")
 ]
 
 

@@ -10,7 +10,7 @@ from ..core.errors import CcheckError, InvalidData, MissingExtra, NotFound
 from ..core.recipe import Recipe, with_ways_to_get
 from ..core.runtime import Runtime
 from ..core.stages import Bm25, Dense, LateStage, ModelStage, RerankerStage, Retriever, Sparse
-from ..rerank import AnyReranker, HitReranker
+from ..rerank import Reranker
 from ..rerank.open import AUTO, open_matcher, open_reranker
 from ..search import StoreInfo
 from ..search.answering import searched_units
@@ -56,7 +56,7 @@ class Plan:
     encoders: dict[str, Encoder]
     embedder: Embedder | None
     rewriter: LanguageModel | None
-    rerankers: dict[str, tuple[RerankerStage, AnyReranker]]
+    rerankers: dict[str, tuple[RerankerStage, Reranker]]
     sentences_by: EvidenceMethod
     match: Rerank | None
     method: StanceMethod | None
@@ -100,7 +100,7 @@ def make_plan(
     main = info.layout.embedding
     embedder = next((one for one in used if main is None or one.spec.fingerprint == main.fingerprint), None)
     rewriter = _open_rewriter(recipe, retrievers, runtime, warnings)
-    rerankers: dict[str, tuple[RerankerStage, AnyReranker]] = {}
+    rerankers: dict[str, tuple[RerankerStage, Reranker]] = {}
     for name, stage in recipe.rerankers.items():
         if isinstance(stage, LateStage) and not stage.required and embedder is None:
             continue  # what is searched by words alone needs no model
@@ -357,11 +357,7 @@ def _open_method(recipe: Recipe, embedder: Embedder | None, runtime: Runtime) ->
         return None, str(error)
 
 
-def _sentence_scorer(rerankers: Mapping[str, tuple[RerankerStage, AnyReranker]]) -> Rerank | None:
+def _sentence_scorer(rerankers: Mapping[str, tuple[RerankerStage, Reranker]]) -> Rerank | None:
     """The last reranker that scores any text, for sentences."""
-    scoring = [
-        reranker
-        for stage, reranker in rerankers.values()
-        if stage.scores_texts and not isinstance(reranker, HitReranker)
-    ]
+    scoring = [reranker for stage, reranker in rerankers.values() if stage.scores_texts]
     return (lambda claim, texts: scoring[-1](claim, texts).normalized) if scoring else None

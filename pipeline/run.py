@@ -10,7 +10,7 @@ from ..core.analysis import clean
 from ..core.errors import CcheckError, InvalidData
 from ..core.memory import Memory
 from ..core.recipe import Recipe
-from ..core.stages import LEAST_RELEVANCE, LateStage, LearnedStage, Retriever
+from ..core.stages import LEAST_RELEVANCE, LateStage, Retriever
 from ..core.types import Claim, Evidence, Hit, Query, QuestionAnswer, Result, StageKind, Usage, Verdict, add_usage
 from ..search import Filter, Store
 from ..verdict import is_packaged
@@ -78,7 +78,7 @@ class Run:
             self.details
             or self.estimates
             or any(
-                isinstance(stage, LearnedStage) or (isinstance(stage, LateStage) and stage.before == "retrievers")
+                isinstance(stage, LateStage) and stage.before == "retrievers"
                 for stage, _ in self.plan.rerankers.values()
             )
         )

@@ -1,5 +1,5 @@
 """Rerankers: texts in, scores out, in the order given."""
 
-from .types import AnyReranker, Encoded, HitReranker, Reranker, Scorer, Scores, sigmoid
+from .types import Encoded, Reranker, Scorer, Scores, sigmoid
 
-__all__ = ["AnyReranker", "Encoded", "HitReranker", "Reranker", "Scorer", "Scores", "sigmoid"]
+__all__ = ["Encoded", "Reranker", "Scorer", "Scores", "sigmoid"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ..core.errors import CcheckError, UsageError
 from ..core.stages import LateStage, RerankerStage
 from ..core.types import Hit, Ranking, Usage
-from .types import AnyReranker, BatchReranker, HitReranker, Request, Reranker, Scores
+from .types import BatchReranker, Request, Reranker, Scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ def rerank_many(
     queries: Sequence[str],
     rankings: Sequence[Ranking],
     previous: Sequence[str],
-    reranker: AnyReranker,
+    reranker: Reranker,
     stage: RerankerStage,
     place: Place,
 ) -> list[tuple[Ranking, Usage] | CcheckError]:
@@ -37,10 +37,9 @@ def rerank_many(
     if the stage says so with those of the retrievers. An error in place of a query for which the reranker failed.
     """
     heads = [ranking.hits[: stage.depth] for ranking in rankings]
+    requests = [(query, [hit.text for hit in head]) for query, head in zip(queries, heads, strict=True)]
     answers: list[tuple[Ranking, Usage] | CcheckError] = []
-    for head, ranking, earlier, scores in zip(
-        heads, rankings, previous, _scored(reranker, queries, heads), strict=True
-    ):
+    for head, ranking, earlier, scores in zip(heads, rankings, previous, score_many(reranker, requests), strict=True):
         if isinstance(scores, CcheckError):
             answers.append(scores)
             continue
@@ -92,16 +91,6 @@ def _of_retrievers(head: Sequence[Hit], weights: Mapping[str, float]) -> list[fl
         for place, scaled in zip(places, _scaled([head[place].scores[name] for place in places]), strict=True):
             total[place] += weights[name] * scaled
     return total if known else []
-
-
-def _scored(
-    reranker: AnyReranker, queries: Sequence[str], heads: Sequence[Sequence[Hit]]
-) -> list[Scores | CcheckError]:
-    if isinstance(reranker, HitReranker):
-        asked = zip(queries, heads, strict=True)
-        return [_caught(functools.partial(reranker.score_hits, query, head)) for query, head in asked]
-    requests = [(query, [hit.text for hit in head]) for query, head in zip(queries, heads, strict=True)]
-    return score_many(reranker, requests)
 
 
 def score_many(reranker: Reranker, requests: Sequence[Request]) -> list[Scores | CcheckError]:

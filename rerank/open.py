@@ -10,9 +10,9 @@ from ..core.errors import MissingExtra, NotFound, UsageError
 from ..core.keys import is_yours, key_for
 from ..core.runtime import Runtime
 from ..core.settings import Settings
-from ..core.stages import EnsembleStage, LateStage, LearnedStage, ListwiseStage, ModelStage, RerankerStage
+from ..core.stages import EnsembleStage, LateStage, ListwiseStage, ModelStage, RerankerStage
 from .ensemble import EnsembleReranker
-from .types import AnyReranker, Reranker
+from .types import Reranker
 
 if TYPE_CHECKING:
     from .remote import RemoteReranker
@@ -25,7 +25,7 @@ AUTO = "auto"
 def open_reranker(
     stage: RerankerStage,
     runtime: Runtime,
-) -> AnyReranker:
+) -> Reranker:
     """The reranker of a stage. The memory keeps the scores of models on this machine.
 
     Raises NotFound or MissingExtra for a model that is missing, with what to do; UsageError and InvalidData for one
@@ -35,17 +35,13 @@ def open_reranker(
     return runtime.once("reranker", key, runtime.settings.rerank_url, make=lambda: _opened(stage, runtime))
 
 
-def _opened(stage: RerankerStage, runtime: Runtime) -> AnyReranker:
+def _opened(stage: RerankerStage, runtime: Runtime) -> Reranker:
     if isinstance(stage, ListwiseStage):
         from ..llm import open_llm
         from .listwise import ListwiseReranker
 
         prompt = "paper-listwise" if stage.prompts == "paper" else "listwise"
         return ListwiseReranker(open_llm(runtime, stage.llm), stage.window, stage.stride, stage.examples, prompt)
-    if isinstance(stage, LearnedStage):
-        from .learned import load_learned
-
-        return load_learned(stage.model)
     if isinstance(stage, LateStage):
         return _open_late(stage, runtime)
     if isinstance(stage, EnsembleStage):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ..core.errors import CcheckError
-from ..core.types import Hit, Usage
+from ..core.types import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +64,6 @@ def only(answers: Sequence[T | CcheckError]) -> T:
     if isinstance(answer, CcheckError):
         raise answer
     return answer
-
-
-@runtime_checkable
-class HitReranker(Protocol):
-    """A reranker that reads hits with their scores and ranks. Results show its `name`."""
-
-    name: str
-
-    def score_hits(self, query: str, hits: Sequence[Hit]) -> Scores:
-        """One score for each hit, in the order given. Raises CcheckError."""
-        ...
-
-
-AnyReranker: TypeAlias = Reranker | HitReranker
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ KINDS = {
     "adapter": ("train_retrieval", "Train an adapter for the claims' embeddings; documents stay as they are."),
     "reranker": ("train_retrieval", "Train a reranking model on claims and the documents that bear on them."),
     "stance": ("train_labels", "Train a stance classifier on labelled pairs."),
-    "learned-reranker": ("train_labels", "Train a reranker over the retrievers' scores, in seconds and without torch."),
     "expressions": ("train_expressions", "Learn expressions that are common in passages that ground claims."),
 }
 """Every kind with the module of its command and its line in `ccheck train --help`."""
@@ -26,7 +25,7 @@ class LazyKinds(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in KINDS:
             return None
-        command = getattr(importlib.import_module(f".{KINDS[name][0]}", __package__), name.replace("-", "_"))
+        command = getattr(importlib.import_module(f".{KINDS[name][0]}", __package__), name)
         assert isinstance(command, click.Command)
         return command
 

@@ -1,18 +1,15 @@
-"""`ccheck train stance` and `ccheck train learned-reranker`."""
+"""`ccheck train stance`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...core.files import check_output
 from .. import opt
-from ..common import counted, notice, print_fields, print_json, settings_from, stdout
-from ..opt import given, options
-from ..progress import runtime
+from ..common import counted, notice, print_fields, print_json, stdout
+from ..opt import options
 from . import train_shared as shared
 
 if TYPE_CHECKING:
@@ -115,60 +112,3 @@ def _print_stance(made: StanceReport, base: str, as_json: bool) -> None:
 def _with_interval(figures: Classified) -> str:
     low, high = figures.intervals.get("weighted_f1", (figures.weighted.f1, figures.weighted.f1))
     return f"{figures.weighted.f1:.4f} [{low:.4f}, {high:.4f}]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnedReranker:
-    """The arguments and options of `ccheck learned-reranker`."""
-
-    claims: str = given(opt.claims)
-    qrels: str = given(opt.qrels)
-    store: str | None = given(opt.store)
-    recipe: str | None = given(opt.recipe("Recipe whose scores to learn from.  [env: CCHECK_RECIPE]"))
-    output: str = given("--output", "-o", by=opt.file, required=True, help="JSON file to write.")
-    depth: int = given(
-        "--depth", by=opt.number, least=2, most=1000, default=50, help="Number of documents to rerank for each claim."
-    )
-    rerankers: bool = given(
-        "--rerankers", is_flag=True, help="Run the recipe's rerankers first, and learn from their scores too."
-    )
-    seed: int = given("--seed", by=opt.number, least=0, default=0, help="Random seed.")
-    trust_remote_code: bool | None = given(opt.remote_code)
-    as_json: bool = given(opt.json)
-    device: str | None = given(opt.device)
-    quiet: bool = given(opt.quiet)
-
-
-@opt.command(LearnedReranker)
-def learned_reranker(asked: LearnedReranker) -> None:
-    """Train a reranker over the retrievers' scores, in seconds and without torch.
-
-    \b
-    ccheck train learned-reranker --claims c.jsonl --qrels q.tsv -o l.json
-
-    It reorders the top documents of the recipe's retrievers, using their scores and ranks and the words that they share
-    with the claim. To use it, name the file as the model of a table [rerankers.learned] in a recipe: before its other
-    rerankers or, if trained with --rerankers, after them.
-    """
-    from ...lab.train.from_store import learn_reranker_from_store
-    from ...lab.train.learned_reranker import LearnedRerankerOptions, save_learned_reranker
-
-    check_output(asked.output, "the learned reranker", (asked.claims, asked.qrels, asked.recipe))
-    settings = settings_from(**opt.settings_of(asked))
-    with runtime(settings, asked.quiet) as opened:
-        trained = learn_reranker_from_store(
-            opened,
-            asked.claims,
-            asked.qrels,
-            LearnedRerankerOptions(depth=asked.depth, seed=asked.seed),
-            rerankers=asked.rerankers,
-        )
-    save_learned_reranker(trained.model, Path(asked.output))
-    if asked.as_json:
-        print_json({"output": asked.output, **dict(trained.model.about), "notes": list(trained.notes)})
-        return
-    fields = {"output": asked.output, "retrievers": ", ".join(trained.model.retrievers)}
-    if trained.model.rerankers:
-        fields["rerankers"] = ", ".join(trained.model.rerankers)
-    print_fields(stdout(), fields | shared.figure_fields(trained.figures))
-    notice(*trained.notes)

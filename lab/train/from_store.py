@@ -1,4 +1,4 @@
-"""Training data from the retrieval of a recipe: hard negatives, candidates, and the scores of its stages."""
+"""Training data from the retrieval of a recipe: hard negatives and candidates."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from ...pipeline.checker import Checker
 from ...pipeline.claims import read_claims
 from ..measure.datasets import read_corpus, read_qrels
 from ..measure.evaluate import retrieval_only
-from ..measure.session import open_session
-from .learned_reranker import LearnedReport, LearnedRerankerOptions, train_learned_reranker
 from .mining import Mined, MiningOptions, mine
 from .reranker import Candidates
 
@@ -66,47 +64,6 @@ def mine_from_store(
             about,
             resume=resume,
             on_progress=on_progress,
-        )
-
-
-def learn_reranker_from_store(
-    runtime: Runtime,
-    claims: str,
-    qrels: str,
-    options: LearnedRerankerOptions,
-    *,
-    rerankers: bool = False,
-) -> LearnedReport:
-    """Train a reranker over the scores of the settings' recipe: what `ccheck train learned-reranker` does.
-
-    With `rerankers` those of the recipe run first, and it learns from their scores too. Raises what
-    `train_learned_reranker` raises, and NotFound, UsageError or InvalidData for files, store and recipe.
-    """
-    whole = resolved(runtime.settings)
-    before = {
-        name: stage.model_copy(update={"required": True})
-        for name, stage in whole.rerankers.items()
-        if rerankers and stage.kind != "learned"
-    }
-    if rerankers and not before:
-        raise UsageError(f"the recipe {whole.name} has no rerankers to learn from. Leave out --rerankers")
-    recipe = retrieval_only(whole).model_copy(update={"rerankers": before})
-    judged = read_qrels(qrels)
-    with (
-        open_session(runtime) as session,
-        session.checker(recipe) as checker,
-        runtime.progress("searching", "claims") as on_progress,
-    ):
-        plan = checker.plan()
-        return train_learned_reranker(
-            checker,
-            list(plan.retrievers),
-            read_claims(claims),
-            judged,
-            options,
-            {"recipe": recipe.name, "store": checker.store.name},
-            on_progress,
-            rerankers=list(plan.rerankers),  # without one that is `auto`, if there is none for it
         )
 
 

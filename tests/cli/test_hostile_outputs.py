@@ -98,7 +98,7 @@ def test_no_output_is_an_input_or_another_output(store, tmp_path):
     assert ran.code == 2 and "is written there too" in ran.err and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("command", ["evaluate", "sweep", "mine", "train learned-reranker", "calibrate"])
+@pytest.mark.parametrize("command", ["evaluate", "sweep", "mine", "calibrate"])
 def test_other_commands_write_onto_no_store_and_no_input(store, tmp_path, command):
     claims = jsonl(tmp_path / "claims.jsonl", {"_id": "c1", "text": "sea level"})
     qrels = tmp_path / "qrels.tsv"
@@ -109,7 +109,6 @@ def test_other_commands_write_onto_no_store_and_no_input(store, tmp_path, comman
         "evaluate": ["evaluate", "bm25", *given, "--report"],
         "sweep": ["sweep", "bm25", *given, "--grid", "fusion.k=1", "--save"],
         "mine": ["mine", *given, "-o"],
-        "train learned-reranker": ["train", "learned-reranker", *given, "-o"],
         "calibrate": ["calibrate", pairs, "--stance", tmp_path / "none", "-o"],
     }
     for place in (store / STORE_FILE, pairs if command == "calibrate" else qrels):

@@ -134,17 +134,15 @@ def test_a_recipe_extends_a_file_beside_it_and_finds_files_beside_it(tmp_path: P
 def test_models_beside_a_recipe_are_found_from_anywhere_and_names_stay_names(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "auto").mkdir()
-    (tmp_path / "learned.json").write_text("{}")
     (tmp_path / "r.toml").write_text(
         '[retrievers.dense]\nmodel = "mine"\n[rerankers.ensemble]\nmodels = ["mine", "some/name"]\n'
-        '[rerankers.learned]\nmodel = "learned.json"\n[rerankers.first]\nmodel = "auto"\n'
+        '[rerankers.first]\nmodel = "auto"\n'
     )
     monkeypatch.chdir("/")
     recipe = load_recipe(str(tmp_path / "r.toml"))
     dense = recipe.retrievers["dense"]
     assert isinstance(dense, Dense) and dense.model == str(tmp_path / "mine")
     assert recipe.rerankers["ensemble"].models == [str(tmp_path / "mine"), "some/name"]
-    assert recipe.rerankers["learned"].model == tmp_path / "learned.json"
     assert recipe.rerankers["first"].model == "auto"
 
 

@@ -66,7 +66,6 @@ def test_code_beside_weights_runs_by_no_file_alone(evil, papers):
         ("evaluate", "code.toml", *measured),
         ("sweep", "code.toml", *measured, "--grid", "rerankers.rerank.depth=2,3"),
         ("mine", *measured, "--recipe", "code.toml", "--rerank", "weights", "-o", "out.jsonl"),
-        ("train", "learned-reranker", *measured, "--recipe", "code.toml", "--rerankers", "-o", "learned.json"),
     ):
         ran = ccheck(*command)
         if command[0] != "mine":  # which runs the weights without their code, as a library's class can read them
