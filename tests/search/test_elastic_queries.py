@@ -36,7 +36,7 @@ PROSE = "Mountain glaciers lose more ice each year than snow brings."
 
 def index(properties: Mapping[str, Any], meta: Mapping[str, Any] | None = None) -> Index:
     def sampling(names: Any) -> dict[str, Sample]:
-        return {name: Sample(1, (PROSE,)) for name in names}
+        return {name: Sample(1, (f"{name}: {PROSE}",)) for name in names}
 
     words = WORDS if meta else {}
     found = {"papers-1": {"mappings": {"properties": words | dict(properties), "_meta": meta or {}}}}

@@ -17,6 +17,7 @@ from tiny_embedder import TinyEmbedder
 from ccheck.cli import index_documents
 from ccheck.core.errors import CcheckError, InvalidData
 from ccheck.core.layout import Chunking
+from ccheck.core.runtime import Runtime
 from ccheck.core.settings import Settings
 from ccheck.ingest import Encoders, ingest, run
 from ccheck.ingest.encoders import DenseEncoder
@@ -263,7 +264,7 @@ def test_a_migration_writes_to_no_other_index(
             hook = Hook(patching, position, recreate)
             try:
                 settings = Settings(store=f"{elasticsearch_url}/{elasticsearch_index}", recipe="bm25")
-                migrate(settings, Changes(IndexOptions("hnsw")), lambda before, after, remade: "")
+                migrate(Runtime(settings), Changes(IndexOptions("hnsw")), lambda before, after, remade: "")
             except CcheckError as error:
                 assert kept, (position, error)
         done = hook.done
