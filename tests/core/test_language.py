@@ -39,6 +39,10 @@ OTHERS = {
     "Japanese": ["赤身の肉はがんのリスクを高める。", "抗生物質はウイルスに効かない"],
     "Korean": ["붉은 고기는 암 위험을 높인다.", "항생제는 바이러스를 죽이지 않는다"],
     "Arabic": ["اللحوم الحمراء تزيد من خطر الإصابة بالسرطان.", "المضادات الحيوية لا تقتل الفيروسات"],
+    "Danish": ["Vacciner er ikke årsag til autisme for børn", "Børn kan have feber"],  # with words that English has too
+    "Romanian": ["Fumatul are efecte grave asupra sănătății"],
+    "Czech": ["Očkování by mohlo způsobit autismus"],
+    "Slovak": ["Hladina more stúpla o dvadsať centimetrov"],
     "Turkish": ["Kırmızı et kanser riskini artırır.", "Antibiyotikler virüsleri öldürmez"],
 }
 ENGLISH = [
